@@ -7,12 +7,13 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test soak conformance lint venv wheel clean
+.PHONY: help demo test test-all soak conformance lint venv wheel clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    convert real trained models and print what came of it"
-	@echo "make test    all that CI checks: lint, types, layers, tests"
+	@echo "make test    lint, types, layers and the fast tests"
+	@echo "make test-all   all tests; PART=2/4 runs the second of four parts of what make test leaves out"
 	@echo "make lint    the same without the tests"
 	@echo "make soak    runs of pipelines that are killed, interrupted and doubled, for half an hour"
 	@echo "make conformance  run all of ONNX's own tests and write docs/coverage-*.md anew"
@@ -25,8 +26,14 @@ demo: $(VENV)/installed
 
 # As many files at a time as there are cores. What fails is run again by itself: a test of time or memory may have
 # suffered from its neighbour, one of behaviour fails twice.
+PYTEST = $(BIN)/python -m pytest
+FAILED = --last-failed --last-failed-no-failures none
+
 test: lint
-	$(BIN)/python -m pytest -n auto --dist loadfile || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+	$(PYTEST) --fast -n auto --dist loadfile || $(PYTEST) --fast $(FAILED)
+
+test-all: lint
+	$(PYTEST) $(if $(PART),--part $(PART)) -n auto --dist loadfile || $(PYTEST) $(if $(PART),--part $(PART)) $(FAILED)
 
 soak: $(VENV)/installed-test
 	$(BIN)/python -m pytest -m "" tests/soak

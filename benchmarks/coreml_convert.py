@@ -31,7 +31,7 @@ from onnxport.formats.manifest import MAIN
 from onnxport.formats.model import Model
 from onnxport.optimizers.canonical_form import prepare
 
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks-coreml.md"
+PAGE = Path(__file__).parents[1] / "docs" / "internals" / "benchmarks-coreml.md"
 KEYS = (*filter(lambda key: key.startswith("light/"), models.keys()), "mobilenetv2/mobilenetv2.onnx")
 _HEAD = """# From a MIL program to a package
 

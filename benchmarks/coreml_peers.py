@@ -28,7 +28,7 @@ from fixtures import models
 from onnxport.core.errors import OnnxportError
 from onnxport.runtimes.mlprogram import MilRuntime
 
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks-coreml-peers.md"
+PAGE = Path(__file__).parents[1] / "docs" / "internals" / "benchmarks-coreml-peers.md"
 FLOAT32, FLOAT16, ONNXSIM = "ours, float32", "ours, float16", "onnxsim"
 TOOLS = (FLOAT32, FLOAT16, ONNXSIM)
 _ALLOWED = {FLOAT32: 1e-3, FLOAT16: 2e-2, ONNXSIM: 2e-2}

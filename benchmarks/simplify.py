@@ -29,7 +29,7 @@ import onnx
 from benchmarks.commands import run_command
 from fixtures import models
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks-simplify.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "internals" / "benchmarks-simplify.md"
 OURS = "onnxport"
 PEERS = ("onnxsim", "onnxslim")
 # The real models of the fixtures but for sources of other formats and what is made of weights.

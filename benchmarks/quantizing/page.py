@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.quantizing.figures import OURS, Figures
 from benchmarks.quantizing.subjects import SUBJECTS
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks-quantize.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "benchmarks-quantize.md"
 MINMAX = "ours, minmax"
 
 # (ours, the peer's tool, the most that ours may take of its processor seconds)

@@ -65,9 +65,9 @@ def command(action: str, pipeline: Path, size: int | None, calibrations: bool, o
 
 
 def _calibrations() -> Path:
-    from onnxport.quantize.calibration_store import folder
+    from onnxport.quantize.calibration_store import cache_folder
 
-    return folder()
+    return cache_folder()
 
 
 def _document(action: str, cache: Cache, dropped: list[Kept]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""A framework's model -> ONNX, one package a family of frameworks; each also runs the model, as the reference."""
+"""From a framework's model to ONNX, one package per family of frameworks; each also runs the model as the reference."""

@@ -1,4 +1,4 @@
-"""A model that the user's own code makes: `package.module:function`, called in the framework's process."""
+"""A model from the user's own code: `package.module:function`, called in the framework's process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import Any
 from onnxport.core.errors import InputError, UsageError
 from onnxport.core.user_modules import current_directory_first
 from onnxport.exporters.framework import Framework
-from onnxport.exporters.missing_modules import module_missing
-from onnxport.exporters.objects import is_model, of_object, said
+from onnxport.exporters.missing_modules import missing_module_error
+from onnxport.exporters.objects import first_line, is_model, of_object
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 
@@ -28,7 +28,7 @@ _OURS = str(Path(__file__).parents[1])
 
 
 def from_factory(source: Source, params: ExportParams) -> Framework:
-    """What `package.module:function` gives; a model that the module holds itself is taken as it is.
+    """Call `package.module:function`; a model object in the module is taken as it is.
 
     Raises:
         InputError: the module cannot be imported, or the function raises; with the line at which it does.
@@ -36,16 +36,16 @@ def from_factory(source: Source, params: ExportParams) -> Framework:
         UsageError: no such function, other arguments than it takes, or what it gives is no model.
     """
     module_name, _, name = source.name.partition(":")
-    with _staying_here():
-        found = _found(_imported(source, module_name), module_name, name)
+    with _keep_folder():
+        found = _find_attribute(_import_module(source, module_name), module_name, name)
         if isinstance(found, type) or not is_model(found):
-            found = _called(source, found, params)
+            found = _call(source, found, params)
     return of_object(found, source, params)
 
 
 @contextlib.contextmanager
-def _staying_here() -> Iterator[None]:
-    """The user's code may change the folder; our paths are relative to this one."""
+def _keep_folder() -> Iterator[None]:
+    """Restore the folder after the user's code: our paths are relative."""
     folder = os.getcwd()
     try:
         yield
@@ -53,7 +53,7 @@ def _staying_here() -> Iterator[None]:
         os.chdir(folder)
 
 
-def _imported(source: Source, module_name: str) -> ModuleType:
+def _import_module(source: Source, module_name: str) -> ModuleType:
     try:
         with current_directory_first(source.folder):
             return importlib.import_module(module_name)
@@ -65,26 +65,26 @@ def _imported(source: Source, module_name: str) -> ModuleType:
                 why=f"there is no module {missing!r}",
                 fix="run in the folder that holds it, or put that on PYTHONPATH",
             ) from error
-        raise module_missing(source.name, error) from error
+        raise missing_module_error(source.name, error) from error
     except (Exception, SystemExit) as error:
-        raise InputError(f"{source.name} cannot be imported", why=_with_line(error)) from error
+        raise InputError(f"{source.name} cannot be imported", why=_message_with_line(error)) from error
 
 
-def _found(module: ModuleType, module_name: str, name: str) -> Any:
+def _find_attribute(module: ModuleType, module_name: str, name: str) -> Any:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
             near = difflib.get_close_matches(part, [each for each in dir(found) if not each.startswith("_")])
             raise UsageError(
                 f"{module_name} has no {name!r}",
-                fix=f"did you mean {' or '.join(near)}?" if near else _offered(module),
+                fix=f"did you mean {' or '.join(near)}?" if near else _list_candidates(module),
             )
         found = getattr(found, part)
     return found
 
 
-def _offered(module: ModuleType) -> str:
-    """Which functions and classes of its own a module has, as a way out."""
+def _list_candidates(module: ModuleType) -> str:
+    """List the functions and classes of a module, as a way out."""
     own = [
         name
         for name, found in vars(module).items()
@@ -95,7 +95,7 @@ def _offered(module: ModuleType) -> str:
     return f"it has {', '.join(own[:20])}" if own else "write package.module:function"
 
 
-def _called(source: Source, function: Any, params: ExportParams) -> Any:
+def _call(source: Source, function: Any, params: ExportParams) -> Any:
     if not callable(function):
         raise UsageError(
             f"{source.name} is no function and no model", fix="name a function that returns the model"
@@ -105,10 +105,10 @@ def _called(source: Source, function: Any, params: ExportParams) -> Any:
     try:
         return function(**arguments)
     except ModuleNotFoundError as error:
-        raise module_missing(source.name, error) from error
+        raise missing_module_error(source.name, error) from error
     except (Exception, SystemExit) as error:
         given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-        raise InputError(f"{source.name}({given}) raises", why=_with_line(error)) from error
+        raise InputError(f"{source.name}({given}) raises", why=_message_with_line(error)) from error
 
 
 def _arguments(given: Mapping[str, str]) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _arguments(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _check_arguments(source: Source, function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Refuses arguments that the function does not take, or lacks (UsageError with its signature)."""
+    """Refuse unknown or missing arguments (UsageError with the function's signature)."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some that are written in C have none
@@ -143,15 +143,15 @@ def _check_arguments(source: Source, function: Callable[..., Any], arguments: Ma
         ) from error
 
 
-def _with_line(error: BaseException) -> str:
-    """What it says, and the innermost line of the user's own code that it came through."""
+def _message_with_line(error: BaseException) -> str:
+    """Return the message and the innermost line of the user's code."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
     users = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
     nearest = users[-1:] or frames[:1]  # a package of the user's that is installed lies among the libraries
     places = [f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in nearest]
-    return f"{said(error)}{''.join(places)}"
+    return f"{first_line(error)}{''.join(places)}"
 
 
 def _is_ours(filename: str) -> bool:

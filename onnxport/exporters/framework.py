@@ -1,4 +1,4 @@
-"""The contract of a framework's model in its own process: it is exported there, and it answers there.
+"""The contract of a framework's model in its own process: it exports there and answers there.
 
 A package of this room has a function `load(source, params) -> Framework` for files, and `of_object(object, source,
 params) -> Framework` for what a factory or a pickle gives (sources.LOADERS, objects.OF_OBJECTS).
@@ -17,7 +17,7 @@ from onnxport.formats.artifact import TensorSpec
 
 @dataclass(frozen=True)
 class Exported:
-    """What an exporter wrote.
+    """The result of an export.
 
     Attributes:
         path: the `.onnx` file; its data files, if any, lie beside it.
@@ -45,19 +45,19 @@ class Framework(Protocol):
 
     @property
     def name(self) -> str:
-        """Who answers, with the version, for the report: "PyTorch 2.13.0, eager, CPU"."""
+        """The framework, with its version, for the report: "PyTorch 2.13.0, eager, CPU"."""
         ...
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """Names, dtypes and shapes as the ONNX file is to have them; known before the export."""
+        """Names, dtypes and shapes of the ONNX file's inputs; known before the export."""
         ...
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]: ...
 
     def export(self, output: Path, opset: int | None) -> Exported:
-        """Writes the ONNX model to `output`, of `opset` or the nearest older one that the exporter can write.
+        """Write the ONNX model to `output`, at `opset` or the nearest older one that the exporter can write.
 
         Raises:
             CannotConvertError: the exporter refuses the model; why, with the place in the user's own source.
@@ -65,7 +65,7 @@ class Framework(Protocol):
         ...
 
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
-        """The model's answers under the names and dtypes of `outputs`.
+        """Return the model's answers under the names and dtypes of `outputs`.
 
         Args:
             other_kernels: compute with other kernels, where there are any (`has_other_kernels`): what then

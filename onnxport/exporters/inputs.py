@@ -1,4 +1,4 @@
-"""How a user says what a model takes: `NAME=1,3,224,224:float32`, and which of its dimensions stay open."""
+"""Input specs: `NAME=1,3,224,224:float32`, and the dimensions that stay open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DimNames = tuple[str | None, ...]
 
 
 def parse_specs(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, TensorSpec]:
-    """Reads `NAME=DIMS:DTYPE` texts; float32 unless a dtype is given, a scalar where no dimension is.
+    """Parse `NAME=DIMS:DTYPE` texts; the default dtype is float32, no dimension is a scalar.
 
     Raises:
         UsageError: a text of another form, an unknown dtype, or a name given twice.
@@ -50,7 +50,7 @@ def _spec(name: str, text: str) -> TensorSpec:
 
 
 def parse_dynamic(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, DimNames]:
-    """Reads `NAME=batch,_,height,width` texts.
+    """Parse `NAME=batch,_,height,width` texts.
 
     Raises:
         UsageError: a text of another form, or a name given twice.
@@ -59,7 +59,9 @@ def parse_dynamic(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, D
     read: dict[str, DimNames] = {}
     for name, dims in pairs.items():
         names = (
-            [dim.strip() for dim in dims.split(",")] if isinstance(dims, str) else list(_listed(name, dims))
+            [dim.strip() for dim in dims.split(",")]
+            if isinstance(dims, str)
+            else list(_split_list(name, dims))
         )
         if not names or not all(each is None or each for each in names):
             raise UsageError(f"{dims!r} names no dimensions of {name!r}", fix=_DYNAMIC_FORM)
@@ -67,7 +69,7 @@ def parse_dynamic(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, D
     return read
 
 
-def _listed(name: str, dims: object) -> Sequence[str | None]:
+def _split_list(name: str, dims: object) -> Sequence[str | None]:
     if not isinstance(dims, Sequence):
         raise UsageError(f"{dims!r} names no dimensions of {name!r}", fix=_DYNAMIC_FORM)
     return dims

@@ -1,4 +1,4 @@
-"""A module that is not installed, as the user is told of it: the extra of ours that brings it, or its own name."""
+"""The error for a missing module: it names the extra of ours that brings it, or the module."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ EXTRAS: Mapping[str, str] = {
 }
 
 
-def module_missing(name: str, error: ModuleNotFoundError) -> MissingDependencyError:
-    """`name` is what needs the module."""
+def missing_module_error(name: str, error: ModuleNotFoundError) -> MissingDependencyError:
+    """Return the error; `name` is what needs the module."""
     missing = (error.name or str(error)).partition(".")[0]
     extra = EXTRAS.get(missing)
     return MissingDependencyError(

@@ -1,4 +1,4 @@
-"""Objects that a factory, a pickle or a skops file gives: which framework they are of is told by their class.
+"""Objects from a factory, a pickle or a skops file; their class tells the framework.
 
 Pickles and skops files are read here, too.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from onnxport.core.errors import InputError, UsageError
 from onnxport.core.user_modules import current_directory_first
 from onnxport.exporters.framework import Framework
-from onnxport.exporters.missing_modules import module_missing
+from onnxport.exporters.missing_modules import missing_module_error
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 
@@ -31,7 +31,7 @@ OF_OBJECTS: Mapping[str, str] = {
 
 
 def from_pickle(source: Source, params: ExportParams) -> Framework:
-    """What a pickle or a joblib file holds; nothing of it is read without --trust.
+    """Load a pickle or a joblib file; nothing is read without --trust.
 
     Raises:
         InputError: --trust is not given, or the file is damaged or needs what is not here.
@@ -43,41 +43,41 @@ def from_pickle(source: Source, params: ExportParams) -> Framework:
             why="reading one runs whatever code its author put into it",
             fix="if you trust whoever wrote it, give --trust; a file of skops.io.dump needs none",
         )
-    return _noted(source, params, lambda: _unpickled(source))
+    return _collect_warnings(source, params, lambda: _unpickle(source))
 
 
-def _unpickled(source: Source) -> Any:
-    """joblib reads plain pickles as well as its own files."""
+def _unpickle(source: Source) -> Any:
+    """Unpickle; joblib reads plain pickles as well as its own files."""
     try:
         import joblib
     except ModuleNotFoundError as error:
-        raise module_missing(source.name, error) from error
+        raise missing_module_error(source.name, error) from error
     try:
         with current_directory_first(source.folder):
             return joblib.load(source.path)
     except ModuleNotFoundError as error:
-        raise module_missing(source.name, error) from error
+        raise missing_module_error(source.name, error) from error
     except AttributeError as error:
         raise InputError(
             f"{source.name} cannot be read",
-            why=f"{said(error)}: it was written with other versions, or in a script that defined the class itself",
+            why=f"{first_line(error)}: other versions wrote it, or a script that defined the class itself",
             fix="install the versions it was written with, or save it again with the class in a module",
         ) from error
     except Exception as error:  # whatever the code in it raises
-        raise InputError(f"{source.name} cannot be read as a pickle", why=said(error)) from error
+        raise InputError(f"{source.name} cannot be read as a pickle", why=first_line(error)) from error
 
 
 def from_skops(source: Source, params: ExportParams) -> Framework:
-    """What a skops file holds: types that skops knows to be safe, others with --trust.
+    """Load a skops file: types that skops knows to be safe, others with --trust.
 
     Raises:
         InputError: it holds other types, or is damaged.
         MissingDependencyError: it is of classes of a library that is not installed.
     """
-    return _noted(source, params, lambda: _of_skops(source, params))
+    return _collect_warnings(source, params, lambda: _load_skops(source, params))
 
 
-def _of_skops(source: Source, params: ExportParams) -> Any:
+def _load_skops(source: Source, params: ExportParams) -> Any:
     import zipfile
 
     import skops.io
@@ -93,23 +93,23 @@ def _of_skops(source: Source, params: ExportParams) -> Any:
         with current_directory_first(source.folder):
             return skops.io.load(source.path, trusted=others)
     except ModuleNotFoundError as error:
-        raise module_missing(source.name, error) from error
+        raise missing_module_error(source.name, error) from error
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
         raise InputError(
             f"{source.name} cannot be read as a skops file",
-            why=said(error),
+            why=first_line(error),
             fix="save it with skops.io.dump",
         ) from error
     except (TypeError, AttributeError, ImportError) as error:
         raise InputError(
             f"{source.name} cannot be read",
-            why=f"{said(error)}: it was written with other versions",
+            why=f"{first_line(error)}: it was written with other versions",
             fix="install the versions it was written with",
         ) from error
 
 
-def _noted(source: Source, params: ExportParams, load: Callable[[], Any]) -> Framework:
-    """The Framework of what `load` gives; what libraries warn of meanwhile is told to the user with the result."""
+def _collect_warnings(source: Source, params: ExportParams, load: Callable[[], Any]) -> Framework:
+    """Return the Framework of what `load` returns; library warnings become notes for the user."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = load()
@@ -122,7 +122,7 @@ def _noted(source: Source, params: ExportParams, load: Callable[[], Any]) -> Fra
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> Framework:
-    """The Framework of an object; UsageError where it is none of a framework that is known."""
+    """Return the Framework of an object; raise UsageError for an object of no known framework."""
     for kind in type(model).__mro__:
         function = OF_OBJECTS.get(kind.__module__.partition(".")[0])
         if function is not None:
@@ -143,10 +143,10 @@ def _named(found: object) -> str:
 
 
 def is_model(found: object) -> bool:
-    """Whether it is an object of a framework that is known, told by its class."""
+    """Return whether the class belongs to a known framework."""
     return any(base.__module__.partition(".")[0] in OF_OBJECTS for base in type(found).__mro__)
 
 
-def said(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""What a user may set about an export: YAML keys, command line options and keyword arguments are this one model.
+"""The options of an export: YAML keys, command line options and keyword arguments.
 
 Light on purpose, since every `--help` imports it: a field's description is its help text.
 """
@@ -21,7 +21,7 @@ Names = Annotated[
 
 
 class ExportParams(BaseModel):
-    """How a framework's model becomes ONNX."""
+    """Options of `onnxport export`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

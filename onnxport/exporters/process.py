@@ -1,4 +1,4 @@
-"""A framework's model in a process of its own: the parent's side, and what the child holds."""
+"""A framework's model in its own process: the parent's side and the child's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxport.core.child_process import Child, ChildDied
 from onnxport.core.resources import Closing
 from onnxport.core.user_code import Consulted, Watch
 from onnxport.exporters.framework import Exported, Framework
-from onnxport.exporters.missing_modules import EXTRAS, module_missing
+from onnxport.exporters.missing_modules import EXTRAS, missing_module_error
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import LOADERS, Source
 from onnxport.formats.artifact import TensorSpec
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Description:
-    """What the child says of its model."""
+    """The child's description of its model."""
 
     kind: str
     name: str
@@ -49,7 +49,7 @@ class Host:
 
     def open(self, source: Source, params: ExportParams) -> Description:
         module, _, function = LOADERS[source.kind].partition(":")
-        with _installed(source.name):
+        with _missing_as_error(source.name):
             framework: Framework = getattr(importlib.import_module(module), function)(source, params)
         self._name, self._framework = source.name, framework
         return Description(
@@ -64,7 +64,7 @@ class Host:
 
     def export(self, output: Path, opset: int | None) -> Exported:
         assert self._framework is not None, "open comes first"
-        with _installed(self._name):
+        with _missing_as_error(self._name):
             return self._framework.export(output, opset)
 
     def run(self, feeds: Feeds, other_kernels: bool) -> dict[str, Array]:
@@ -76,18 +76,18 @@ class Host:
 
 
 @contextmanager
-def _installed(name: str) -> Iterator[None]:
-    """Tells a framework that is not installed (MissingDependencyError) from a bug of ours."""
+def _missing_as_error(name: str) -> Iterator[None]:
+    """Turn a missing framework into MissingDependencyError; let bugs of ours through."""
     try:
         yield
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRAS:
             raise
-        raise module_missing(name, error) from error
+        raise missing_module_error(name, error) from error
 
 
 class SourceRuntime(Closing):
-    """The framework's model as a Runtime (validate.runtimes.base), and as its own exporter.
+    """The framework's model as a Runtime (runtimes.base) and as its own exporter.
 
     Args:
         timeout: seconds that loading, exporting or one run may take.
@@ -123,7 +123,7 @@ class SourceRuntime(Closing):
         return exported
 
     def consulted(self) -> Consulted:
-        """What its code is and what it has read."""
+        """Return the user code and files that the model read."""
         consulted: Consulted = self._child.call("consulted")
         return consulted
 
@@ -151,18 +151,18 @@ class SourceRuntime(Closing):
         return self._run(feeds, taps, other_kernels=False)
 
     def other_kernels(self) -> _OtherKernels | None:
-        """The same model with other kernels, in the same process; None where the framework has no others."""
+        """Return the same model with other kernels, in the same process; None where the framework has none."""
         return _OtherKernels(self) if self.described.has_other_kernels else None
 
     def beside(self, options: RuntimeOptions, path: Path) -> None:
-        """See `ReferenceRuntime.beside`: a framework's process runs the framework's model alone."""
+        """Return None: a framework's process runs its own model only. See `ReferenceRuntime.beside`."""
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
-        """See `ReferenceRuntime.within`: loading a framework again takes longer than most runs."""
+        """Do nothing: loading a framework again takes longer than most runs. See `ReferenceRuntime.within`."""
         return nullcontext()
 
     def again(self) -> SourceRuntime:
-        """The same model in a new process."""
+        """Return the same model in a new process."""
         return SourceRuntime(self._source, self._params, timeout=self._timeout)
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class SourceRuntime(Closing):
 
 
 class _OtherKernels(Closing):
-    """A SourceRuntime that computes with other kernels; it ends with the one it is of."""
+    """A SourceRuntime with other kernels; it ends with its original."""
 
     taps: frozenset[str] = frozenset()
     permutations: Mapping[str, tuple[int, ...]] = {}
@@ -190,4 +190,4 @@ class _OtherKernels(Closing):
         return self._runtime._run(feeds, taps, other_kernels=True)
 
     def close(self) -> None:
-        """Nothing of its own is held."""
+        """Do nothing: the original owns the process."""

@@ -109,7 +109,7 @@ class Source:
     def of(
         cls, given: str | os.PathLike[str], weights: Path | None = None, folder: Path | None = None
     ) -> Source:
-        """The source that a user means by `given`.
+        """Return the source that `given` names.
 
         Raises:
             UsageError: neither a file nor package.module:function, or no path at all.
@@ -129,7 +129,7 @@ class Source:
 
     @property
     def path(self) -> Path:
-        """As an Artifact has one, for messages."""
+        """The path for messages, as an Artifact has one."""
         return Path(self.name)
 
     @property
@@ -144,7 +144,7 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Bytes on disk; 0 for a factory without weights: its code says nothing of the model's size."""
+        """Bytes on disk; 0 for a factory without weights."""
         files = self.files[1:] if self.is_factory else self.files
         return sum(file.stat().st_size for file in files)
 
@@ -159,7 +159,7 @@ class Source:
 
 
 def _module_file(name: str, folder: Path | None) -> Path:
-    """The file of a module, found without importing it: that is its process's.
+    """Return the file of a module without importing it: only its process does that.
 
     Raises:
         InputError: there is none.
@@ -170,8 +170,8 @@ def _module_file(name: str, folder: Path | None) -> Path:
     raise InputError(f"there is no module {name!r}", fix=f"{fix}, or its folder on PYTHONPATH")
 
 
-def _as_factory(name: str) -> str:
-    """What to write for a module without its function, `models` or `models.build`; empty if `name` is of neither."""
+def _factory_hint(name: str) -> str:
+    """Suggest the form for a module without its function, `models` or `models.build`; empty if `name` is neither."""
     if not _DOTTED.fullmatch(name):
         return ""
     module, _, function = name.rpartition(".")
@@ -197,7 +197,7 @@ def _kind_of(path: Path) -> str:
     if not path.exists():
         if ":" in str(path) and not path.suffix:
             raise UsageError(f"{path} is no file and no factory", fix="write package.module:function")
-        raise InputError(f"{path} does not exist", fix=_as_factory(str(path)))
+        raise InputError(f"{path} does not exist", fix=_factory_hint(str(path)))
     if not path.stat().st_size:
         raise InputError(f"{path} is empty")
     if suffix not in _SUFFIXES:
@@ -205,12 +205,12 @@ def _kind_of(path: Path) -> str:
             f"{path} has an extension that names no model of a framework",
             fix=f"known are {', '.join(_SUFFIXES)}, folders, and package.module:function",
         )
-    if suffix == ".json" and _begins(path).startswith(_PIR):
+    if suffix == ".json" and _starts_with(path).startswith(_PIR):
         return "paddle"
     return _SUFFIXES[suffix]
 
 
-def _begins(path: Path) -> bytes:
+def _starts_with(path: Path) -> bytes:
     with path.open("rb") as stream:
         return b"".join(stream.read(256).split())
 

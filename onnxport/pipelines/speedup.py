@@ -32,11 +32,11 @@ def worth_of(before: Callable[[], Artifact], made: Artifact, judge: Judges | Non
         return Worth(why_not=UNTIMED)
     if judge is None:
         return Worth(why_not="without a proof there are no inputs to run it on")
-    from onnxport.quantize.speedup import worth
+    from onnxport.quantize.speedup import measure_effect
 
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        found = worth(before().path, made.path, judge.feeds(), folder, instruction_sets())
+        found = measure_effect(before().path, made.path, judge.feeds(), folder, instruction_sets())
     except (OnnxportError, ChildBug) as error:
         return Worth(why_not=printable(str(error).splitlines()[-1]))
     return Worth(
@@ -47,9 +47,9 @@ def worth_of(before: Callable[[], Artifact], made: Artifact, judge: Judges | Non
 
 def latency_of(times: Times) -> Latency:
     """The record of what was measured."""
-    from onnxport.quantize.latency import milliseconds, ratio
+    from onnxport.quantize.latency import milliseconds, speedup
 
-    found = ratio(times)
+    found = speedup(times)
     return Latency(
         runtime=times.runtime,
         before_ms=_rounded(milliseconds(times.before)),

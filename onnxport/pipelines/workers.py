@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnxport.converters.coreml.compiler import CoremlConverter
     from onnxport.converters.tflite.result import Compiled
     from onnxport.formats.model import Model
-    from onnxport.quantize.contract import Setting
+    from onnxport.quantize.contract import QuantizationInputs
 
 # How many of the user's inputs a conversion to float16 measures values on.
 _MEASURED = 8
@@ -76,11 +76,11 @@ def quantize() -> Iterator[Worker]:
     """ONNX to ONNX of lower precision."""
 
     def make(model: Model, params: QuantizeParams, work: Work) -> Product:
-        from onnxport.quantize.precisions import quantization_to
+        from onnxport.quantize.precisions import find_quantization
 
         setting = _setting(model, params, work)
         notes, facts = _linted(model, params, setting)
-        quantized = quantization_to(params.precision)(model, params, setting)
+        quantized = find_quantization(params.precision)(model, params, setting)
         with work.phases.phase("write"):
             artifact = quantized.model.noted(work.manifest, model).save(work.output, model)
         return Product(artifact, (*notes, *quantized.notes), facts | dict(quantized.facts))
@@ -88,9 +88,9 @@ def quantize() -> Iterator[Worker]:
     yield make
 
 
-def _setting(model: Model, params: QuantizeParams, work: Work) -> Setting:
+def _setting(model: Model, params: QuantizeParams, work: Work) -> QuantizationInputs:
     """What a quantization needs beside model and params: the user's samples, found and not yet read."""
-    from onnxport.quantize.contract import Setting
+    from onnxport.quantize.contract import QuantizationInputs
     from onnxport.samples.preprocessing import preprocessing
     from onnxport.samples.readers import holds_images
     from onnxport.samples.split import Parts
@@ -118,18 +118,20 @@ def _setting(model: Model, params: QuantizeParams, work: Work) -> Setting:
             )
     folder = work.output.parent / "scratch"
     folder.mkdir()
-    return Setting(parts.calibration, parts.held_back, folder, work.phases, work.validation)
+    return QuantizationInputs(parts.calibration, parts.held_back, folder, work.phases, work.validation)
 
 
-def _linted(model: Model, params: QuantizeParams, setting: Setting) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _linted(
+    model: Model, params: QuantizeParams, setting: QuantizationInputs
+) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Notes on what looks wrong with the samples, and the facts behind them; with --strict they are a UsageError."""
     if not setting.calibration:
         return (), {}
-    from onnxport.quantize.calibration.sample_checks import lint
+    from onnxport.quantize.calibration.sample_checks import check_samples
     from onnxport.samples.domain import without_functions
 
     with setting.watch.phase("look at samples"):
-        found = lint(without_functions(model), setting.calibration, setting.held_back)
+        found = check_samples(without_functions(model), setting.calibration, setting.held_back)
     if params.strict and found.findings:
         raise UsageError(
             f"the samples in {params.calib} look wrong",

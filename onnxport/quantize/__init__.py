@@ -1,1 +1,1 @@
-"""Lower precision: ONNX in, ONNX out. params.py is what a user may ask, precisions.py who does it."""
+"""ONNX models of lower precision: params.py has the options, precisions.py the function of each precision."""

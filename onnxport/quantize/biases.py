@@ -1,4 +1,4 @@
-"""Biases in int32, of the scales of the products that they are added to (Jacob et al. 2018, section 2.4)."""
+"""Biases in int32, at the scales of the products that they are added to (Jacob et al. 2018, section 2.4)."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class QuantizedBias:
     scales: Floats
 
 
-def quantized(bias: Floats, data: Grid, weight: WeightGrid) -> QuantizedBias:
-    """The bias of a product of what lies on the grid `data` with a weight on the grid `weight`."""
+def quantize_bias(bias: Floats, data: Grid, weight: WeightGrid) -> QuantizedBias:
+    """Quantize the bias of a product of data on the grid `data` and a weight on the grid `weight`."""
     scales = (data.scale * weight.scales).astype(np.float32)
     limits = np.iinfo(np.int32)
     rounded = np.clip(np.rint(np.float64(bias) / scales), limits.min, limits.max)
     return QuantizedBias(rounded.astype(np.int32), scales)
 
 
-def holding(weight: WeightGrid, bias: Floats, data: Grid) -> WeightGrid:
-    """`weight` with the scales made larger where `bias` would not fit into int32 at them.
+def widen_for_bias(weight: WeightGrid, bias: Floats, data: Grid) -> WeightGrid:
+    """Return `weight` with larger scales where `bias` would not fit into int32.
 
     This is so for channels whose weights are next to nothing: what they lose is far below a step of the result.
     """

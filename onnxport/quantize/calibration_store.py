@@ -1,4 +1,4 @@
-"""Where calibrations are kept: for who lists or clears them without a library of calibration's."""
+"""The folder of stored calibrations, for listing and clearing without calibration's libraries."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 
-def folder() -> Path:
-    """Where entries lie: `$ONNXPORT_CACHE`, else the user's cache folder."""
+def cache_folder() -> Path:
+    """Return the folder of entries: `$ONNXPORT_CACHE`, else the user's cache folder."""
     chosen = os.environ.get("ONNXPORT_CACHE")
     if chosen:
         return Path(chosen) / "calibration"

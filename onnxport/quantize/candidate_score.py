@@ -1,4 +1,4 @@
-"""How well a candidate does on samples, by the judge's own metrics: what choices and searches are made by.
+"""The score of a candidate on samples, by the judge's metrics; searches choose by it.
 
 The judge measures the saved file again; nothing that is measured here is reported as its quality.
 """
@@ -32,7 +32,7 @@ _CEILING = 80.0
 
 @dataclass(frozen=True)
 class Score:
-    """What a candidate reached on the samples.
+    """A candidate's metrics on the samples.
 
     Attributes:
         sqnr: dB against the original, for each float output that is not all zeros.
@@ -44,13 +44,13 @@ class Score:
 
     @property
     def mean_sqnr(self) -> float:
-        """The mean over the outputs in dB, each at most 80: one that is exact makes up for no other."""
+        """Return the mean SQNR over the outputs in dB, each capped at 80."""
         values = [min(max(value, -_CEILING), _CEILING) for value in self.sqnr.values()]
         return float(np.mean(values)) if values else _CEILING
 
     @property
     def unmet(self) -> tuple[str, ...]:
-        """The budgets that it does not keep, in words."""
+        """Return the violated budgets in words."""
         missed = [(output, figure) for output, figure in self.limited if figure.met is False]
         return tuple(
             f"{output!r}: {sentence(figure)}" if output else sentence(figure) for output, figure in missed
@@ -62,7 +62,7 @@ class Score:
 
     @property
     def shortfall(self) -> float:
-        """How far from its budgets it is, as the largest share of a limit that is missing; 0 where all are met."""
+        """Return the largest missing share of a limit; 0 where all are met."""
         shares = [
             abs(figure.value - figure.budget) / max(abs(figure.budget), 1e-12)
             for _, figure in self.limited
@@ -72,7 +72,7 @@ class Score:
 
 
 class Scorer(Closing):
-    """Scores candidates by the original's answers, which are computed once.
+    """Scores candidates against the original's answers, which are computed once.
 
     Args:
         original: the float model; its answers are taken for right.
@@ -104,7 +104,7 @@ class Scorer(Closing):
         return bool(self._budgets)
 
     def score(self, candidate: Model) -> Score:
-        """Runs the candidate, which has the original's inputs and outputs, on every sample."""
+        """Run the candidate, which has the original's inputs and outputs, on every sample."""
         seen: dict[str, Seen] = {}
         specs: dict[str, TensorSpec] = {}
         averages = Averages(self._budgets.user)
@@ -119,7 +119,7 @@ class Scorer(Closing):
         return Score(_sqnr(found), tuple(self._limited(found, averages.figures)))
 
     def close(self) -> None:
-        """Lets go of the answers."""
+        """Free the answers."""
         self._answers.clear()
 
     def _limited(
@@ -134,7 +134,7 @@ class Scorer(Closing):
 
 
 def _sqnr(found: Mapping[str, Iterable[Figure]]) -> dict[str, float]:
-    """Of the outputs that have a signal: without one, every error is infinite."""
+    """Return the SQNR of outputs that have a signal: without one every error is infinite."""
     values = {
         name: figure.value for name, group in found.items() for figure in group if figure.metric == "sqnr"
     }

@@ -1,4 +1,4 @@
-"""Operators written as others that are better to quantize, in the settled graph: the same function, in float too.
+"""Operators rewritten into equivalent ones that quantize better.
 
     x - c                               x + (-c)
     x / c                               x * (1 / c)
@@ -26,17 +26,17 @@ _FIRST_WITH_HARD_SWISH = 14  # opset
 _FLOAT32 = 1e-6
 
 
-def to_integer_forms(graph: ir.Graph, opset: int) -> bool:
-    """Rewrites the nodes whose operand comes from what computes in integers; whether there were any."""
+def canonicalize_operators(graph: ir.Graph, opset: int) -> bool:
+    """Rewrite the nodes whose operand is computed in integers; return whether there were any."""
     changed = False
     for node in list(graph):
         form = _FORMS.get(node.op_type) if node.domain == "" else None
-        if form is not None and _comes_of_integers(node) and node.outputs[0].dtype == ir.DataType.FLOAT:
-            changed |= form(_Place(graph, node, opset))
+        if form is not None and _is_computed_in_integers(node) and node.outputs[0].dtype == ir.DataType.FLOAT:
+            changed |= form(_Replacement(graph, node, opset))
     return changed
 
 
-def _comes_of_integers(node: ir.Node) -> bool:
+def _is_computed_in_integers(node: ir.Node) -> bool:
     makers = [value.producer() for value in node.inputs if value is not None]
     return any(maker is not None and maker.op_type in _INTEGERS for maker in makers)
 
@@ -44,14 +44,14 @@ def _comes_of_integers(node: ir.Node) -> bool:
 _INTEGERS = frozenset((*PRODUCTS, *KERNELS, "Relu", "Clip", "Sub", "Div", "HardSigmoid", "HardSwish"))
 
 
-class _Place:
-    """Where a node stands: what takes its place is added before it, then gets its name, result and users."""
+class _Replacement:
+    """The place of a node: its replacement is inserted before it and takes its name, result and users."""
 
     def __init__(self, graph: ir.Graph, node: ir.Node, opset: int) -> None:
         self.node, self.opset, self._graph, self._count = node, opset, graph, 0
 
     def constant(self, index: int) -> Array | None:
-        """The value of an input that is a constant."""
+        """Return the value of a constant input."""
         value = self.node.inputs[index]
         if value is None or value.const_value is None or value.is_graph_input():
             return None
@@ -61,7 +61,7 @@ class _Place:
         return self.node.attributes.get_float(name, default)
 
     def add(self, op: str, *operands: ir.Value | Array | None) -> ir.Value:
-        """A node before this one; arrays among its operands become initializers."""
+        """Add a node before this one; array operands become initializers."""
         inputs = [
             self._initializer(each) if isinstance(each, np.ndarray | np.generic) else each
             for each in operands
@@ -72,7 +72,7 @@ class _Place:
         return result
 
     def done(self, result: ir.Value) -> bool:
-        """Puts `result` in place of the node's."""
+        """Replace the node's result by `result`."""
         old = self.node.outputs[0]
         name, old.name = old.name, None
         result.name = name
@@ -84,7 +84,7 @@ class _Place:
         return True
 
     def _remove(self, node: ir.Node) -> None:
-        """Removes a node, and what nobody else needs."""
+        """Remove a node and everything only it needs."""
         makers = [value.producer() for value in node.inputs if value is not None]
         self._graph.remove(node, safe=True)
         for maker in dict.fromkeys(makers):
@@ -108,24 +108,24 @@ class _Place:
         return f"{self.node.outputs[0].name}.{what}.{self._count}"
 
 
-def _subtraction(place: _Place) -> bool:
+def _subtraction(place: _Replacement) -> bool:
     constant = place.constant(1)
     return constant is not None and place.done(place.add("Add", place.node.inputs[0], -constant))
 
 
-def _division(place: _Place) -> bool:
+def _division(place: _Replacement) -> bool:
     constant = place.constant(1)
     if constant is None or not constant.all():
         return False
-    gated = _gated(place.node.inputs[0]) if constant.size == 1 and constant.item() == 6 else None
+    gated = _hard_swish_operand(place.node.inputs[0]) if constant.size == 1 and constant.item() == 6 else None
     if gated is not None and place.opset >= _FIRST_WITH_HARD_SWISH:
         return place.done(place.add("HardSwish", gated))
     return place.done(place.add("Mul", place.node.inputs[0], 1 / constant))
 
 
-def _product(place: _Place) -> bool:
+def _product(place: _Replacement) -> bool:
     for value, gate in (place.node.inputs, place.node.inputs[::-1]):
-        maker = _only_for_this(gate, "HardSigmoid")
+        maker = _is_only_reader(gate, "HardSigmoid")
         if maker is None or value is None or maker.inputs[0] is not value:
             continue
         alpha, beta = maker.attributes.get_float("alpha", 0.2), maker.attributes.get_float("beta", 0.5)
@@ -134,8 +134,8 @@ def _product(place: _Place) -> bool:
     return False
 
 
-def _hard_sigmoid(place: _Place) -> bool:
-    """Clip(alpha * x + beta, 0, 1)."""
+def _hard_sigmoid(place: _Replacement) -> bool:
+    """Rewrite HardSigmoid as Clip(alpha * x + beta, 0, 1)."""
     alpha, beta = place.attribute("alpha", 0.2), place.attribute("beta", 0.5)
     value = place.node.inputs[0]
     maker = None if value is None else value.producer()
@@ -146,14 +146,14 @@ def _hard_sigmoid(place: _Place) -> bool:
     return place.done(place.add("Mul", limited, np.array(alpha)))
 
 
-def _gated(product: ir.Value | None) -> ir.Value | None:
-    """x of x * Clip(x + 3, 0, 6), where nobody else reads what is in between."""
-    mul = _only_for_this(product, "Mul")
+def _hard_swish_operand(product: ir.Value | None) -> ir.Value | None:
+    """Return x of x * Clip(x + 3, 0, 6) where nothing else reads the values between."""
+    mul = _is_only_reader(product, "Mul")
     if mul is None:
         return None
     for value, gate in (mul.inputs, mul.inputs[::-1]):
-        clip = _only_for_this(gate, "Clip")
-        add = _only_for_this(clip.inputs[0], "Add") if clip is not None and len(clip.inputs) == 3 else None
+        clip = _is_only_reader(gate, "Clip")
+        add = _is_only_reader(clip.inputs[0], "Add") if clip is not None and len(clip.inputs) == 3 else None
         if clip is None or add is None or value is None or value not in add.inputs:
             continue
         addend = [_number(each) for each in add.inputs if each is not value]
@@ -162,7 +162,7 @@ def _gated(product: ir.Value | None) -> ir.Value | None:
     return None
 
 
-def _only_for_this(value: ir.Value | None, op: str) -> ir.Node | None:
+def _is_only_reader(value: ir.Value | None, op: str) -> ir.Node | None:
     maker = None if value is None else value.producer()
     if maker is None or value is None or maker.op_type != op or maker.domain != "":
         return None
@@ -175,7 +175,7 @@ def _number(value: ir.Value | None) -> float | None:
     return float(value.const_value.numpy().item())
 
 
-_FORMS: Mapping[str, Callable[[_Place], bool]] = {
+_FORMS: Mapping[str, Callable[[_Replacement], bool]] = {
     "Sub": _subtraction,
     "Div": _division,
     "Mul": _product,

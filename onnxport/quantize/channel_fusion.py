@@ -1,4 +1,4 @@
-"""What only scales and shifts channels, made part of the convolution before or behind it.
+"""Scales and shifts of channels, folded into the convolution before or behind them.
 
 ONNX Runtime's basic optimizations do this where the constant has a number for each channel of a Conv. What they leave,
 single numbers and whatever stands behind a ConvTranspose or before a Conv, would each be rounded to 8 bits once more.
@@ -18,7 +18,7 @@ _CHANNELS = {"Conv": 0, "ConvTranspose": 1}
 
 
 def fold_into_products(graph: ir.Graph) -> bool:
-    """Folds all that can be folded; whether there was any."""
+    """Fold everything that can be folded; return whether there was any."""
     changed = False
     for node in list(graph):
         changed |= _fold_backward(graph, node)
@@ -28,7 +28,7 @@ def fold_into_products(graph: ir.Graph) -> bool:
 
 
 def _fold_backward(graph: ir.Graph, node: ir.Node) -> bool:
-    """Conv -> Mul or Add of a constant, or BatchNormalization: the Conv's own weight and bias."""
+    """Fold Mul or Add of a constant, or BatchNormalization, into the weight and bias of the Conv before it."""
     data = _data(node)
     product = None if data is None else data.producer()
     if data is None or product is None or not _is_foldable(product) or not _is_only_use(data):
@@ -41,8 +41,8 @@ def _fold_backward(graph: ir.Graph, node: ir.Node) -> bool:
     weight = _array(product.inputs[1])
     along = [-1 if each == axis else 1 for each in range(weight.ndim)]
     if not np.all(scale == 1):
-        _put(graph, product, 1, weight * scale.reshape(along))
-    _put(graph, product, 2, _bias(product) * scale + shift)
+        _set_constant(graph, product, 1, weight * scale.reshape(along))
+    _set_constant(graph, product, 2, _bias(product) * scale + shift)
     result, old = product.outputs[0], node.outputs[0]
     name, old.name = old.name, None
     result.name = name
@@ -52,7 +52,7 @@ def _fold_backward(graph: ir.Graph, node: ir.Node) -> bool:
 
 
 def _fold_forward(graph: ir.Graph, node: ir.Node) -> bool:
-    """Add of a constant before a Conv that pads nothing: what the Conv makes of the constant is part of its bias."""
+    """Fold Add of a constant into the bias of the unpadded Conv behind it."""
     if node.domain != "" or node.op_type != "Add":
         return False
     data, result = _data(node), node.outputs[0]
@@ -72,14 +72,14 @@ def _fold_forward(graph: ir.Graph, node: ir.Node) -> bool:
         )  # (channels, channels of a group)
         shifts = affine[1].reshape(groups, -1)
         made = np.einsum("gci,gi->gc", sums.reshape(groups, -1, sums.shape[1]), shifts).reshape(-1)
-        _put(graph, user, 2, _bias(user) + made)
+        _set_constant(graph, user, 2, _bias(user) + made)
     result.replace_all_uses_with(data)
     graph.remove(node, safe=True)
     return True
 
 
 def _data(node: ir.Node) -> ir.Value | None:
-    """What a node scales or shifts; None for a node that does something else."""
+    """Return what a node scales or shifts; None for other nodes."""
     if node.domain != "":
         return None
     if node.op_type == "BatchNormalization":
@@ -94,7 +94,7 @@ def _data(node: ir.Node) -> ir.Value | None:
 
 
 def _affine(node: ir.Node, channels: int) -> tuple[Doubles, Doubles] | None:
-    """By what a node multiplies and what it adds, shape (channels,), float64; None where that is not by channel."""
+    """Return a node's factor and summand per channel, (channels,) float64; None where it has none."""
     if node.op_type == "BatchNormalization":
         gamma, beta, mean, variance = (np.float64(_array(value)) for value in node.inputs[1:])
         scale = gamma / np.sqrt(variance + node.attributes.get_float("epsilon", 1e-5))
@@ -113,7 +113,7 @@ def _affine(node: ir.Node, channels: int) -> tuple[Doubles, Doubles] | None:
 
 
 def _is_foldable(node: ir.Node) -> bool:
-    """Whether a node is a convolution with constants of its own in float32."""
+    """Return whether a node is a convolution with float32 constants of its own."""
     if node.domain != "" or node.op_type not in _CHANNELS:
         return False
     if node.op_type == "ConvTranspose" and node.attributes.get_int("group", 1) != 1:
@@ -147,8 +147,8 @@ def _bias(product: ir.Node) -> Any:
     return np.zeros(_channels(product)) if given is None else np.float64(_array(given))
 
 
-def _put(graph: ir.Graph, node: ir.Node, index: int, array: Any) -> None:
-    """Gives a node a constant of its own, and removes the old one if nobody else reads it."""
+def _set_constant(graph: ir.Graph, node: ir.Node, index: int, array: Any) -> None:
+    """Give a node its own constant, and remove an unused old one."""
     node.resize_inputs(max(index + 1, len(node.inputs)))
     old = node.inputs[index]
     name = f"{node.outputs[0].name}.{'weight' if index == 1 else 'bias'}"

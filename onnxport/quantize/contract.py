@@ -1,4 +1,4 @@
-"""What every quantization gets and gives: the contract between the rooms here and the pipeline."""
+"""The contract between quantizations and the pipeline."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class Watch(Protocol):
-    """Where a quantization says what it is doing."""
+    """Receives the progress of a quantization."""
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """A step worth a line of its own in the progress and the timings."""
+        """Show a step in the progress and the timings."""
         ...
 
     def progress(self, done: int, total: int) -> None:
-        """How far the phase that runs has come."""
+        """Show the progress of the running phase."""
         ...
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What a quantization is handed beside the model and the params.
+class QuantizationInputs:
+    """The inputs of a quantization beside the model and the params.
 
     Attributes:
         calibration: the samples to calibrate on, in the folder's order; each is read when it is needed.
@@ -48,7 +48,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Quantized:
-    """What a quantization made.
+    """The result of a quantization.
 
     Attributes:
         model: of lower precision, with the source's inputs and outputs; it shares no graph with the source.
@@ -62,4 +62,4 @@ class Quantized:
 
 
 # A quantization; it leaves the model that it is given alone.
-Quantization = Callable[["Model", "QuantizeParams", Setting], Quantized]
+Quantization = Callable[["Model", "QuantizeParams", QuantizationInputs], Quantized]

@@ -1,4 +1,4 @@
-"""Weights whose sums no CPU saturates: for x86 without VNNI, where pairs of products are added in 16 bits.
+"""Weights whose sums saturate on no CPU: x86 without VNNI adds pairs of products in 16 bits.
 
 Weights of 7 bits never leave 16 bits (`reduce_range`), and lose 6 dB. What has to fit is less: 255 times the sum of two
 neighbours along the depth. So a channel's step is made larger only as far as its largest such sum asks, and only in the
@@ -26,8 +26,8 @@ _SAMPLES = 8
 _MARGIN = 0.5
 
 
-def saturating(model: Model, files: Sequence[SampleFile]) -> frozenset[str]:
-    """The names of the products of a quantized model that saturate on samples, and lose by it."""
+def find_saturating_products(model: Model, files: Sequence[SampleFile]) -> frozenset[str]:
+    """Return the names of products that saturate on the samples and lose accuracy by it."""
     made = saturation.emulated(model)
     if made is None:
         return frozenset()
@@ -35,8 +35,8 @@ def saturating(model: Model, files: Sequence[SampleFile]) -> frozenset[str]:
     return frozenset(each.node for each in saturation.losses(*made, sets) if each.sqnr_db < _HARMLESS)
 
 
-def widened(grid: WeightGrid, values: Floats, node: ir.Node) -> WeightGrid:
-    """`grid` with steps so large that no two neighbouring weights of `node` can saturate."""
+def widen_grid(grid: WeightGrid, values: Floats, node: ir.Node) -> WeightGrid:
+    """Return `grid` with steps so large that no two neighbouring weights of `node` can saturate."""
     transposed = "transB" in node.attributes and node.attributes["transB"].as_int() == 1
     codes = saturation.depth_first(grid.quantized(values), node.op_type, transposed=transposed)
     largest = np.abs(saturation.pair_sums(codes)).max(axis=1, initial=0)
@@ -46,9 +46,9 @@ def widened(grid: WeightGrid, values: Floats, node: ir.Node) -> WeightGrid:
     if not beyond.any():
         return grid
     factor = np.where(beyond, (largest + _MARGIN) / (saturation.MOST - _MARGIN), 1.0)
-    return widened(replace(grid, scales=(grid.scales * factor).astype(np.float32)), values, node)
+    return widen_grid(replace(grid, scales=(grid.scales * factor).astype(np.float32)), values, node)
 
 
-def reduced(grid: WeightGrid) -> WeightGrid:
-    """`grid` with 7 bits: the integers -63 to 63."""
+def reduce_grid(grid: WeightGrid) -> WeightGrid:
+    """Return `grid` with 7 bits: the integers -63 to 63."""
     return replace(grid, scales=(grid.scales * np.float32(127 / 63)).astype(np.float32))

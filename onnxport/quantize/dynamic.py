@@ -1,4 +1,4 @@
-"""Dynamic quantization: weights of 8 bits, and activations whose scale is found for every tensor at run time.
+"""Dynamic quantization: 8-bit weights, and activations whose scale is computed at run time.
 
 A product becomes DynamicQuantizeLinear, MatMulInteger, Cast and Mul, which ONNX Runtime fuses to one operator
 (DynamicQuantizeMatMul, or MatMulIntegerToFloat where several products share what they read). LSTM becomes its
@@ -16,7 +16,7 @@ import onnx_ir as ir
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
-from onnxport.quantize.contract import Quantized, Setting
+from onnxport.quantize.contract import QuantizationInputs, Quantized
 from onnxport.quantize.eligibility import check_float
 from onnxport.quantize.exclusions import excluded_nodes
 from onnxport.quantize.params import QuantizeParams
@@ -25,24 +25,24 @@ from onnxport.quantize.weights.discovery import (
     Found,
     Use,
     Weight,
-    counted,
-    find,
+    count_reasons,
+    find_weights,
+    format_count,
     keep_outputs,
-    nothing_found,
-    opened,
-    reasons,
+    no_weight_error,
+    prepare_copy,
 )
-from onnxport.quantize.weights.embedding_tables import look_up
+from onnxport.quantize.weights.embedding_tables import store_table
 from onnxport.quantize.weights.encoding import Encoding, Grids
-from onnxport.quantize.weights.graph_edits import discard, register, take_over
+from onnxport.quantize.weights.graph_edits import register, remove_unused, replace_node
 from onnxport.quantize.weights.shelf import Shelf
 
 _OPSET = 11  # DynamicQuantizeLinear
 _BITS, _REDUCED = 8, 7
 
 
-def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantized:
-    """Puts the products, LSTM layers and tables of `model` on weights of 8 bits, and on activations of as many.
+def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> Quantized:
+    """Quantize the products, LSTM layers and tables of `model` dynamically.
 
     What the file declares of values inside it is dropped, since it is often stale, and inferred anew.
 
@@ -51,17 +51,17 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
         UsageError: --exclude names what the model does not have.
     """
     check_float(model)
-    changed = opened(model)
+    changed = prepare_copy(model)
     if changed.opset < _OPSET:
         lift(changed.ir, _OPSET)
-    found = find(changed, exclude=excluded_nodes(model, changed, params.exclude))
-    layers = recurrent.layers(found.weights)
+    found = find_weights(changed, exclude=excluded_nodes(model, changed, params.exclude))
+    layers = recurrent.find_layers(found.weights)
     in_layers = {weight.value for pair in layers.values() for weight in pair}
     plan = [each for each in found.weights if each.is_table or _is_product(each)]
     done = in_layers | {each.value for each in plan}
     found.left.update(_reason(each) for each in found.weights if each.value not in done)
     if not done:
-        raise nothing_found(
+        raise no_weight_error(
             model, found, "quantize dynamically", "--int8-weights stores weights of convolutions, too"
         )
     bits = _REDUCED if params.reduce_range else _BITS
@@ -81,7 +81,7 @@ def _is_product(weight: Weight) -> bool:
 
 
 def _reason(weight: Weight) -> str:
-    """Why a weight that could be stored in fewer bits is not multiplied by in fewer."""
+    """Return why a weight that could be stored in fewer bits is not multiplied in fewer."""
     operators = sorted({use.node.op_type for use in weight.uses})
     if operators == ["Conv"]:
         return "of Conv, which is slower on integers"
@@ -91,12 +91,12 @@ def _reason(weight: Weight) -> str:
 def _notes(plan: list[Weight], layers: recurrent.Layers, found: Found) -> tuple[str, ...]:
     tables = sum(weight.is_table for weight in plan)
     kinds = {"product": len(plan) - tables, "LSTM layer": len(layers), "table": tables}
-    notes = [f"{counted(count, kind)} on 8 bits" for kind, count in kinds.items() if count]
-    return (*notes, *([f"weights that stay as they are: {reasons(found)}"] if found.left else []))
+    notes = [f"{format_count(count, kind)} on 8 bits" for kind, count in kinds.items() if count]
+    return (*notes, *([f"weights that stay as they are: {count_reasons(found)}"] if found.left else []))
 
 
 class _Writer:
-    """Writes products on integers; what several of them read is quantized once."""
+    """Writes integer products; shared operands are quantized once."""
 
     def __init__(self, bits: int, shelf: Shelf) -> None:
         self._bits, self._shelf = bits, shelf
@@ -104,14 +104,14 @@ class _Writer:
 
     def write(self, plan: list[Weight]) -> None:
         for weight in plan:
-            encoding = rtn.nearest(weight.rows(), Grids(self._bits, weight.layout.row, symmetric=True))
+            encoding = rtn.round_nearest(weight.rows(), Grids(self._bits, weight.layout.row, symmetric=True))
             if weight.is_table:
-                look_up(weight, encoding, self._shelf)
+                store_table(weight, encoding, self._shelf)
             else:
                 self._multiply(weight, encoding)
 
     def _multiply(self, weight: Weight, encoding: Encoding) -> None:
-        """As ONNX Runtime's fusions expect it: (Cast(x @ W) * (scale of x * scales of W)) + bias."""
+        """Write (Cast(x @ W) * (scale of x * scales of W)) + bias, the form that ONNX Runtime fuses."""
         tensors = [
             (f"{weight.name}/int8", self._shelf.tensor(encoding.numbers.T.copy())),
             (f"{weight.name}/scale", self._shelf.tensor(encoding.scales[:, 0])),
@@ -120,7 +120,7 @@ class _Writer:
         numbers, scales, zero_points = register(weight.graph, tensors)
         for use in weight.uses:
             self._replace(use, numbers, scales, zero_points)
-        discard(weight)
+        remove_unused(weight)
 
     def _replace(self, use: Use, numbers: ir.Value, scales: ir.Value, zero_points: ir.Value) -> None:
         node, bias = use.node, use.bias
@@ -136,10 +136,10 @@ class _Writer:
         made = [product, floats, scale, ir.node("Mul", [floats.outputs[0], scale.outputs[0]], name=name)]
         if bias is not None:
             made.append(ir.node("Add", [made[-1].outputs[0], bias], name=node.name))
-        take_over(node, made)
+        replace_node(node, made)
 
     def _quantize(self, node: ir.Node) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """Integers, scale and zero point of what `node` reads."""
+        """Return the integers, scale and zero point of the operand of `node`."""
         source = node.inputs[0]
         assert source is not None, "a product has operands"
         if source not in self._quantized:

@@ -1,4 +1,4 @@
-"""Which models can be quantized at all: those that compute in floats."""
+"""Which models can be quantized: those that compute in floats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _QUANTIZED = frozenset(
 
 
 def check_float(model: Model) -> None:
-    """Refuses a model that is quantized already.
+    """Refuse a model that is quantized already.
 
     Raises:
         CannotConvertError: it is; what can be done with it is said.

@@ -1,4 +1,4 @@
-"""`--exclude NAME|OP`: which nodes of the settled graph the user means."""
+"""`--exclude NAME|OP`: map the user's names to nodes of the float graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEAREST = 3
 
 
 def excluded_nodes(source: Model, settled: Model, names: Iterable[str]) -> frozenset[str]:
-    """The names of the settled graph's nodes that `names` mean.
+    """Return the names of the float graph's nodes that `names` mean.
 
     A name is that of a node or of an operator, in the model as the user knows it or as it is settled. A node that
     settling has joined with what follows it (Conv with BatchNormalization) is the one that it has become part of.
@@ -30,12 +30,12 @@ def excluded_nodes(source: Model, settled: Model, names: Iterable[str]) -> froze
             raise _unknown(name, source)
         if meant and all(node.op_type == name for node in meant):
             own = []  # an operator means those that are still there, not a Conv that has taken one in
-        found |= {node.name or "" for node in (*meant, *_became(own, settled.graph))}
+        found |= {node.name or "" for node in (*meant, *_map_to_float_graph(own, settled.graph))}
     return frozenset(found)
 
 
-def _became(nodes: Sequence[ir.Node], settled: ir.Graph) -> list[ir.Node]:
-    """For each node the settled one that gives its result, or the first result behind it that is still there."""
+def _map_to_float_graph(nodes: Sequence[ir.Node], settled: ir.Graph) -> list[ir.Node]:
+    """Map each node to the float graph's node with its result, or the first result behind it that still exists."""
     makers = {value.name: node for node in settled for value in node.outputs}
     found = []
     for node in nodes:

@@ -1,4 +1,4 @@
-"""The graph that is quantized: what ONNX Runtime computes once it has simplified the model, still in ONNX's operators.
+"""The float graph that is quantized: the model as ONNX Runtime simplifies it, in ONNX's operators.
 
 Its basic optimizations fold constants and BatchNormalization and remove what does nothing; what they leave, with
 forms.py and folding.py applied, is what integers have to be placed in. A session is the dearest part of this: the file
@@ -19,7 +19,7 @@ from onnxport.core.errors import InputError
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
-from onnxport.quantize.canonical_operators import to_integer_forms
+from onnxport.quantize.canonical_operators import canonicalize_operators
 from onnxport.quantize.channel_fusion import fold_into_products
 from onnxport.runtimes.ort.inference_session import open_session
 
@@ -43,8 +43,8 @@ REFUSALS = (
 
 
 @dataclass(frozen=True)
-class Settled:
-    """A settled graph.
+class FloatGraph:
+    """A simplified float graph.
 
     Attributes:
         model: every node and value in it has a name, shapes are inferred anew; inputs and outputs are the source's.
@@ -57,8 +57,8 @@ class Settled:
     notes: tuple[str, ...] = ()
 
 
-def settled(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> Settled:
-    """Settles a copy of `model`.
+def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> FloatGraph:
+    """Simplify a copy of `model`.
 
     Args:
         model: as it was loaded; its file is what ONNX Runtime reads.
@@ -71,7 +71,7 @@ def settled(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> Settled
     """
     source, notes = model, list[str]()
     if model.opset < opset:
-        source = _lifted(model, max(opset, _LIFTED_TO))
+        source = _upgrade(model, max(opset, _LIFTED_TO))
         notes.append(f"lifted from opset {model.opset} to {source.opset}: quantized operators need {opset}")
     if source.path is None or source is not model:
         source.hand_over(folder / "source.onnx")
@@ -82,13 +82,13 @@ def settled(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> Settled
     _restore_signature(graph_model, model)
     shape_inference.infer(graph_model)
     _name_nodes(graph_model.graph)
-    changed = to_integer_forms(graph_model.graph, graph_model.opset)
+    changed = canonicalize_operators(graph_model.graph, graph_model.opset)
     if fold_into_products(graph_model.graph) or changed:
         graph_model.save(path)
-    return Settled(graph_model, path, tuple(notes))
+    return FloatGraph(graph_model, path, tuple(notes))
 
 
-def _lifted(model: Model, opset: int) -> Model:
+def _upgrade(model: Model, opset: int) -> Model:
     copy = model.clone()
     if copy.ir.functions:
         common.InlinePass()(copy.ir)
@@ -97,7 +97,7 @@ def _lifted(model: Model, opset: int) -> Model:
 
 
 def _optimize(model: Model, path: Path) -> None:
-    """Has ONNX Runtime write the simplified graph of `model` to `path`."""
+    """Have ONNX Runtime write the simplified graph of `model` to `path`."""
     assert model.path is not None
     try:
         open_session(
@@ -112,11 +112,11 @@ def _optimize(model: Model, path: Path) -> None:
         said = " ".join(str(error).split())
         raise InputError(f"ONNX Runtime cannot load {model.path}", why=said) from error
     except state.InvalidProtobuf as error:  # it could not write
-        raise _why_not_written(path, model.path) from error
+        raise _write_error(path, model.path) from error
 
 
-def _why_not_written(path: Path, source: Path | None) -> OSError:
-    """What the operating system says to so many bytes at `path`, since ONNX Runtime keeps it to itself."""
+def _write_error(path: Path, source: Path | None) -> OSError:
+    """Return the operating system's reason for a failed write, which ONNX Runtime does not report."""
     size = source.stat().st_size if source is not None else 0
     try:
         with path.open("wb") as stream:
@@ -128,7 +128,7 @@ def _why_not_written(path: Path, source: Path | None) -> OSError:
 
 
 def _restore_signature(settled_model: Model, source: Model) -> None:
-    """Gives a settled graph what ONNX Runtime does not keep: the source's own declarations and its domains alone."""
+    """Restore the declarations and domains that ONNX Runtime does not keep."""
     graph = settled_model.graph
     for own, theirs in zip(
         (*graph.inputs, *graph.outputs), (*_run_time(source), *source.graph.outputs), strict=True
@@ -148,7 +148,7 @@ def _run_time(model: Model) -> list[ir.Value]:
 
 
 def _name_nodes(graph: ir.Graph) -> None:
-    """Gives every node a name of its own: its own, or its operator's with that of its first result."""
+    """Give every node a unique name: its own, or its operator's with its first result's."""
     taken: set[str] = set()
     for node in graph:
         name = node.name or f"{node.op_type}_{node.outputs[0].name}"

@@ -1,11 +1,11 @@
-"""FP16 and BF16: what optimizers/float16 makes of a model, measured on the samples there are."""
+"""FP16 and BF16, by optimizers/float16 on the samples."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from onnxport.quantize.contract import Quantized, Setting
+from onnxport.quantize.contract import QuantizationInputs, Quantized
 from onnxport.quantize.eligibility import check_float
 from onnxport.quantize.params import QuantizeParams
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _MEASURED = 16
 
 
-def to_float16(model: Model, params: QuantizeParams, setting: Setting) -> Quantized:
-    """`model` in float16, but for what the samples say that float16 does not hold.
+def to_float16(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> Quantized:
+    """Convert `model` to float16, except what exceeds float16 on the samples.
 
     They are those to calibrate on, else those to judge on, else generated ones.
 
@@ -34,8 +34,8 @@ def to_float16(model: Model, params: QuantizeParams, setting: Setting) -> Quanti
     return Quantized(done.model, done.notes, done.facts)
 
 
-def to_bfloat16(model: Model, params: QuantizeParams, setting: Setting) -> Quantized:
-    """`model` with its weights in bfloat16, computed in float32.
+def to_bfloat16(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> Quantized:
+    """Store the weights of `model` in bfloat16; arithmetic stays float32.
 
     Raises:
         CannotConvertError: it has no weights to round, or is quantized.
@@ -48,7 +48,7 @@ def to_bfloat16(model: Model, params: QuantizeParams, setting: Setting) -> Quant
     return Quantized(done.model, done.notes, done.facts)
 
 
-def _samples(model: Model, setting: Setting) -> Sequence[Feeds]:
+def _samples(model: Model, setting: QuantizationInputs) -> Sequence[Feeds]:
     files = setting.calibration
     if not files and setting.validation is not None and setting.validation.inputs is not None:
         from onnxport.samples.preprocessing import preprocessing

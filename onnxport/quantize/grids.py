@@ -1,4 +1,4 @@
-"""Grids: the scale and zero point that integers stand for floats with (Jacob et al. 2018, section 2.1).
+"""Grids: the scale and zero point of quantized values (Jacob et al. 2018, section 2.1).
 
 x = scale * (q - zero_point); 0 lies on every grid, since padding and Relu depend on it.
 """
@@ -24,7 +24,7 @@ _NEXT_TO_NOTHING = np.float32(2.0**-20)
 
 @dataclass(frozen=True)
 class Grid:
-    """Of an activation.
+    """The grid of an activation.
 
     Attributes:
         scale: float32, positive.
@@ -38,16 +38,16 @@ class Grid:
 
     @property
     def low(self) -> float:
-        """The smallest number on it."""
+        """The smallest number on the grid."""
         return float(self.scale) * (int(np.iinfo(self.dtype).min) - self.zero_point)
 
     @property
     def high(self) -> float:
-        """The largest number on it."""
+        """The largest number on the grid."""
         return float(self.scale) * (int(np.iinfo(self.dtype).max) - self.zero_point)
 
     def moved(self, factor: float, shift: float) -> Grid:
-        """The grid on which the same integers stand for factor * number + shift, to half a step."""
+        """Return the grid on which the same integers mean factor * number + shift, to half a step."""
         if (factor, shift) == (1, 0):
             return self
         scale, limits = _scale(float(self.scale) * factor), np.iinfo(self.dtype)
@@ -55,7 +55,7 @@ class Grid:
         return Grid(scale, int(np.clip(zero_point, limits.min, limits.max)), self.dtype)
 
     def quantized(self, values: Floats) -> Array:
-        """The integers nearest to `values`, halves to even (ONNX QuantizeLinear-13)."""
+        """Return the integers nearest to `values`, halves to even (ONNX QuantizeLinear-13)."""
         limits = np.iinfo(self.dtype)
         rounded = np.rint(values / self.scale) + self.zero_point
         return np.asarray(np.clip(rounded, limits.min, limits.max), self.dtype)
@@ -63,7 +63,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class WeightGrid:
-    """Of a weight: symmetric, the integers -127 to 127.
+    """The grid of a weight: symmetric, integers -127 to 127.
 
     Attributes:
         scales: float32, positive; shape (channels,), or () for one scale.
@@ -74,19 +74,19 @@ class WeightGrid:
     axis: int | None
 
     def along(self, rank: int) -> Floats:
-        """The scales in a shape that goes with a weight of `rank` dimensions."""
+        """Return the scales in a shape that broadcasts with a weight of `rank` dimensions."""
         if self.axis is None:
             return self.scales
         return self.scales.reshape([-1 if axis == self.axis % rank else 1 for axis in range(rank)])
 
     def quantized(self, values: Floats) -> np.ndarray[Any, np.dtype[np.int8]]:
-        """The integers nearest to `values`."""
+        """Return the integers nearest to `values`."""
         scaled = values / self.along(values.ndim)
         return np.clip(np.rint(scaled, out=scaled), -WEIGHT_LIMIT, WEIGHT_LIMIT, out=scaled).astype(np.int8)
 
 
 def activation_grid(low: float, high: float, dtype: Dtype) -> Grid:
-    """The grid that holds 0 and the range from `low` to `high`; of int16 it is symmetric, as TFLite wants it."""
+    """Return the grid of the range from `low` to `high` and 0; int16 grids are symmetric, as TFLite requires."""
     low, high = min(float(low), 0.0), max(float(high), 0.0)
     limits = np.iinfo(dtype)
     if dtype == "int16":
@@ -97,16 +97,16 @@ def activation_grid(low: float, high: float, dtype: Dtype) -> Grid:
 
 
 def weight_grid(values: Floats, axis: int | None) -> WeightGrid:
-    """The grid whose largest integers are the largest magnitudes, of each channel along `axis`."""
+    """Return the grid that reaches the largest magnitude of each channel along `axis`."""
     others = (
         None if axis is None else tuple(each for each in range(values.ndim) if each != axis % values.ndim)
     )
     largest = np.abs(values).max(axis=others, initial=0.0)
-    return of_limits(largest, axis)
+    return symmetric_grid(largest, axis)
 
 
-def of_limits(limits: Floats, axis: int | None) -> WeightGrid:
-    """The grid that reaches from -limits to limits.
+def symmetric_grid(limits: Floats, axis: int | None) -> WeightGrid:
+    """Return the grid from -limits to limits.
 
     A channel of zeros, or of next to nothing, has the largest of the scales: its bias is as precise as the others'
     then, and no runtime has to multiply by less than its integers can say. What it loses is below what 8 bits of
@@ -131,11 +131,11 @@ class QuantizedWeight:
 
     @property
     def floats(self) -> Floats:
-        """The numbers that they stand for."""
+        """The dequantized weight."""
         return self.values * self.grid.along(self.values.ndim)
 
 
 def _scale(wanted: float) -> np.float32:
-    """As float32; 1 for a range in which there is nothing but 0."""
+    """Return the scale as float32; 1 for the range [0, 0]."""
     scale = np.float32(wanted)
     return np.float32(1) if scale < _LEAST_SCALE else scale

@@ -1,4 +1,4 @@
-"""Integers of 8 bits, 16 for activations on request: settle, place, calibrate, round, write."""
+"""INT8, and INT16 activations on request: simplify, place, calibrate, round, write."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.model import Model
 from onnxport.quantize import biases, cpu_safe, qdq
 from onnxport.quantize.accuracy import bias_correction
-from onnxport.quantize.accuracy.method_selection import best
+from onnxport.quantize.accuracy.method_selection import select_best
 from onnxport.quantize.candidate_score import Scorer
-from onnxport.quantize.contract import Quantized, Setting, Watch
+from onnxport.quantize.contract import QuantizationInputs, Quantized, Watch
 from onnxport.quantize.eligibility import check_float
 from onnxport.quantize.exclusions import excluded_nodes
-from onnxport.quantize.float_graph import INT16_OPSET, OLDEST_OPSET, Settled, settled
+from onnxport.quantize.float_graph import INT16_OPSET, OLDEST_OPSET, FloatGraph, simplify_for_quantization
 from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid, weight_grid
-from onnxport.quantize.measurement import Measured, Ranges, measured
-from onnxport.quantize.mixed_precision import Restorable
+from onnxport.quantize.measurement import Measurements, Ranges, measure
+from onnxport.quantize.mixed_precision import MixedPrecisionSpace
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement, Weight, place
 from onnxport.quantize.placement.channels import axis_of_results
 from onnxport.quantize.placement.operators import PRODUCTS
-from onnxport.quantize.search import search
+from onnxport.quantize.search import restore_for_budgets
 from onnxport.samples.readers import SampleFile
 
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
@@ -43,15 +43,15 @@ _SLOW = {
 
 
 @dataclass(frozen=True)
-class Placed:
-    """A settled graph and the plan for it."""
+class PlannedGraph:
+    """A float graph and its quantization plan."""
 
-    graph: Settled
+    graph: FloatGraph
     placement: Placement
 
 
-def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantized:
-    """See setting.Quantization.
+def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> Quantized:
+    """Quantize `model`; see contract.Quantization.
 
     Raises:
         CannotConvertError: the model is quantized already, or nothing in it can be.
@@ -59,64 +59,64 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
         InputError: a sample, or an activation on one, that cannot be calibrated on.
     """
     with setting.watch.phase("settle"):
-        placed = placed_graph(model, params, setting)
+        placed = plan_graph(model, params, setting)
     with setting.watch.phase("calibrate"):
-        candidates = measured(placed.graph, placed.placement, params, setting)
+        candidates = measure(placed.graph, placed.placement, params, setting)
     samples = setting.held_back or setting.calibration
-    seen, chosen = _chosen(model, placed, candidates, samples, setting.watch)
+    seen, chosen = _choose(model, placed, candidates, samples, setting.watch)
     write = partial(
-        written, placed.graph, seen, weights=_weights(placed, seen, params, samples, setting.watch)
+        build_model, placed.graph, seen, weights=_weights(placed, seen, params, samples, setting.watch)
     )
     if setting.validation is not None and setting.validation.budget:
-        found = _within_budgets(model, placed, write, setting)
+        found = _search_within_budgets(model, placed, write, setting)
         return replace(found, notes=(*found.notes, *chosen))
     with setting.watch.phase("round"):
         made = write(placed.placement)
-    notes = (*placed.graph.notes, *notes_on(placed), *chosen)
-    return Quantized(made, notes, facts_on(placed.placement))
+    notes = (*placed.graph.notes, *coverage_notes(placed), *chosen)
+    return Quantized(made, notes, coverage_facts(placed.placement))
 
 
-def _chosen(
+def _choose(
     model: Model,
-    placed: Placed,
-    candidates: Mapping[str, Measured],
+    placed: PlannedGraph,
+    candidates: Mapping[str, Measurements],
     files: Sequence[SampleFile],
     watch: Watch,
-) -> tuple[Measured, tuple[str, ...]]:
-    """The only candidate, or the one that does best on samples, with a sentence for the user."""
+) -> tuple[Measurements, tuple[str, ...]]:
+    """Return the only candidate, or the best on samples with a sentence for the user."""
     if len(candidates) == 1:
         (only,) = candidates.values()
         return only, ()
     with watch.phase("choose"), Scorer(model, files) as scorer:
-        build = partial(written, placed.graph, placement=placed.placement)
-        choice = best(candidates, build, scorer, watch.progress)
+        build = partial(build_model, placed.graph, placement=placed.placement)
+        choice = select_best(candidates, build, scorer, watch.progress)
     return choice.value, (choice.note,)
 
 
-def _within_budgets(
-    model: Model, placed: Placed, write: Callable[[Placement], Model], setting: Setting
+def _search_within_budgets(
+    model: Model, placed: PlannedGraph, write: Callable[[Placement], Model], setting: QuantizationInputs
 ) -> Quantized:
-    """The model with as little in higher precision as the user's budgets allow, or the best that was reached.
+    """Return the model with the least higher precision that meets the budgets, or the best one reached.
 
     Raises:
         UsageError: a budget that cannot be meant.
     """
-    space = Restorable(placed.placement, write)
+    space = MixedPrecisionSpace(placed.placement, write)
     with (
         setting.watch.phase("search"),
         Scorer(model, setting.held_back or setting.calibration, setting.validation) as scorer,
     ):
-        found = search(space, scorer, setting.watch.progress)
+        found = restore_for_budgets(space, scorer, setting.watch.progress)
     final = replace(placed, placement=space.plan({each.unit: each.level for each in found.restored}))
     older, newer = placed.graph.model.opset, found.model.opset
     lifted = (f"lifted from opset {older} to {newer}: 16-bit activations need it",) if newer > older else ()
-    notes = (*placed.graph.notes, *lifted, *notes_on(final), *found.notes)
-    return Quantized(found.model, notes, facts_on(final.placement) | found.facts)
+    notes = (*placed.graph.notes, *lifted, *coverage_notes(final), *found.notes)
+    return Quantized(found.model, notes, coverage_facts(final.placement) | found.facts)
 
 
 @dataclass(frozen=True)
 class WeightRule:
-    """How steps of weights are chosen beside their largest magnitudes.
+    """How weights choose their steps beyond their largest magnitudes.
 
     Attributes:
         reduced: whether to 7 bits.
@@ -131,43 +131,55 @@ _PLAIN = WeightRule()
 
 
 def _weights(
-    placed: Placed, seen: Measured, params: QuantizeParams, files: Sequence[SampleFile], watch: Watch
+    placed: PlannedGraph,
+    seen: Measurements,
+    params: QuantizeParams,
+    files: Sequence[SampleFile],
+    watch: Watch,
 ) -> WeightRule:
-    """What the user wants of weights, or what the CPUs ask for that the file is made for."""
+    """Return the weight rule of the user's options and target CPUs."""
     if params.reduce_range:
         return WeightRule(reduced=True)
     if params.for_cpu != "any" or placed.placement.dtype != "uint8":
         return _PLAIN
     with watch.phase("saturation"):
-        return WeightRule(safe=cpu_safe.saturating(written(placed.graph, seen, placed.placement), files))
+        return WeightRule(
+            safe=cpu_safe.find_saturating_products(build_model(placed.graph, seen, placed.placement), files)
+        )
 
 
-def written(graph: Settled, seen: Measured, placement: Placement, weights: WeightRule = _PLAIN) -> Model:
-    """The model of a plan."""
+def build_model(
+    graph: FloatGraph, seen: Measurements, placement: Placement, weights: WeightRule = _PLAIN
+) -> Model:
+    """Build the model of a plan."""
     grids = activation_grids(placement, seen.ranges)
-    rounded = rounded_weights(graph.model, placement, grids, weights)
-    corrections = corrected_biases(graph.model, placement, rounded, seen.means)
+    rounded = round_weights(graph.model, placement, grids, weights)
+    corrections = correct_biases(graph.model, placement, rounded, seen.means)
     return qdq.write(graph.model, placement, grids, rounded, corrections)
 
 
-def placed_graph(model: Model, params: QuantizeParams, setting: Setting) -> Placed:
-    """The graph that is quantized, and what of it."""
+def plan_graph(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> PlannedGraph:
+    """Return the float graph and its plan."""
     check_float(model)
     wide = params.precision == "int16x8" or params.activations == "s16"
-    graph = settled(model, setting.folder, opset=INT16_OPSET if wide else OLDEST_OPSET)
+    graph = simplify_for_quantization(model, setting.folder, opset=INT16_OPSET if wide else OLDEST_OPSET)
     excluded = excluded_nodes(model, graph.model, params.exclude)
     placement = place(graph.model.graph, params, excluded=excluded)
     if not placement.units:
         raise _nothing_to_quantize(model, graph.model, placement)
-    return Placed(graph, placement)
+    return PlannedGraph(graph, placement)
 
 
 def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
-    """The grid of every activation: what its operator tells, else what holds the ranges of all that share it."""
+    """Return the grid of every activation: the operator's own, else one that covers all ranges of its group."""
     grids: dict[str, Grid] = {}
     for group in placement.groups:
         fixed = placement.fixed.get(group[0])
-        ends = [(fixed.low, fixed.high)] if fixed else [_of_first(name, placement, ranges) for name in group]
+        ends = (
+            [(fixed.low, fixed.high)]
+            if fixed
+            else [_range_in_group(name, placement, ranges) for name in group]
+        )
         # 0 of every one of them has to be on the grid.
         zeros = [-shift / factor for factor, shift in map(placement.affine.__getitem__, group)]
         low, high = min(*(low for low, _ in ends), *zeros), max(*(high for _, high in ends), *zeros)
@@ -176,52 +188,52 @@ def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
     return grids
 
 
-def _of_first(name: str, placement: Placement, ranges: Ranges) -> tuple[float, float]:
-    """An activation's range, as numbers of the first in its group."""
+def _range_in_group(name: str, placement: Placement, ranges: Ranges) -> tuple[float, float]:
+    """Return an activation's range in units of the first of its group."""
     factor, shift = placement.affine[name]
     low, high = _limited(ranges[name], placement.bounds.get(name))
     return (low - shift) / factor, (high - shift) / factor
 
 
-def rounded_weights(
+def round_weights(
     model: Model, placement: Placement, grids: Mapping[str, Grid], rule: WeightRule = _PLAIN
 ) -> dict[Weight, QuantizedWeight]:
-    """Every weight rounded to the nearest on the grid of its largest magnitudes, or on what the rule makes of it."""
+    """Round every weight to the grid of its largest magnitudes, or as the rule says."""
     found, nodes = {}, {node.name: node for node in model.graph}
     for weight, units in placement.weights.items():
-        values = values_of(model, weight)
+        values = weight_values(model, weight)
         grid = weight_grid(values, weight.axis)
-        grid = cpu_safe.reduced(grid) if rule.reduced else grid
+        grid = cpu_safe.reduce_grid(grid) if rule.reduced else grid
         for unit in units:
-            grid = cpu_safe.widened(grid, values, nodes[unit.node]) if unit.node in rule.safe else grid
-            bias = qdq.bias_of(model.graph, unit)
+            grid = cpu_safe.widen_grid(grid, values, nodes[unit.node]) if unit.node in rule.safe else grid
+            bias = qdq.read_bias(model.graph, unit)
             if bias is not None:
-                grid = biases.holding(grid, bias, grids[unit.reads[0]])
+                grid = biases.widen_for_bias(grid, bias, grids[unit.reads[0]])
         found[weight] = QuantizedWeight(grid.quantized(values), grid)
     return found
 
 
-def corrected_biases(
+def correct_biases(
     model: Model, placement: Placement, weights: Mapping[Weight, QuantizedWeight], means: Mapping[str, Array]
 ) -> dict[str, Floats]:
-    """Name of a product's node to its corrected bias, for all whose operand's means are known."""
+    """Return corrected biases by product name, for all whose operand's means are known."""
     nodes = {node.name: node for node in model.graph}
     found = {}
     for unit in placement.units:
         if unit.weight is None or unit.bias is None or unit.reads[0] not in means:
             continue
-        own = qdq.bias_of(model.graph, unit)
-        values = values_of(model, unit.weight)
+        own = qdq.read_bias(model.graph, unit)
+        values = weight_values(model, unit.weight)
         axis = axis_of_results(nodes[unit.node])
         bias = np.zeros(values.shape[axis], np.float32) if own is None else own
-        found[unit.node] = bias_correction.corrected(
+        found[unit.node] = bias_correction.correct_bias(
             bias, values, weights[unit.weight], means[unit.reads[0]], axis
         )
     return found
 
 
-def values_of(model: Model, weight: Weight) -> Floats:
-    """A weight's float32 values."""
+def weight_values(model: Model, weight: Weight) -> Floats:
+    """Return a weight's float32 values."""
     tensor = model.graph.initializers[weight.tensor].const_value
     assert tensor is not None
     return tensor.numpy()
@@ -236,8 +248,8 @@ def _limited(span: tuple[float, float], bounds: tuple[float, float] | None) -> t
 # ---- what is said of it
 
 
-def notes_on(placed: Placed) -> tuple[str, ...]:
-    """How much computes in integers, and what does not and why."""
+def coverage_notes(placed: PlannedGraph) -> tuple[str, ...]:
+    """Return notes: how much computes in integers, what does not, and why."""
     nodes = {node.name or "": node.op_type for node in placed.graph.model.graph}
     floats = placed.placement.floats
     inside = sum(unit.op in PRODUCTS for unit in placed.placement.units)
@@ -253,8 +265,8 @@ def notes_on(placed: Placed) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def facts_on(placement: Placement) -> dict[str, Any]:
-    """The plan in figures, and every node that stays in float with the reason."""
+def coverage_facts(placement: Placement) -> dict[str, Any]:
+    """Return the plan in figures, and every float node with its reason."""
     return {"integer_nodes": len(placement.units), "islands": dict(placement.floats)}
 
 

@@ -1,4 +1,4 @@
-"""How long a model takes before and after on this CPU, in its own runtime: measured in rounds, told with an interval.
+"""Latency before and after quantization on this CPU, measured in rounds, with an interval.
 
 A round runs both models one right after the other, in turns which comes first, so that what slows the machine down
 slows both; its ratio is one observation. The ratio told is the median of the rounds', and its interval lies between two
@@ -34,7 +34,7 @@ OPTIMIZED = "optimized.onnx"
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds that one run took in every round, of the model before and of that after.
+    """Seconds per run in every round, before and after.
 
     Attributes:
         load: programs that wanted a core, for each that there is, over the last minute; 0 where that is not known.
@@ -47,8 +47,8 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """How many times as fast the model after is.
+class Speedup:
+    """The speedup and its interval.
 
     Attributes:
         value: the median over the rounds.
@@ -61,15 +61,15 @@ class Ratio:
     confidence: float
 
 
-def ratio(times: Times) -> Ratio:
-    """The speed-up with its interval: of 95 % or a little more from six rounds on, of what there is below."""
+def speedup(times: Times) -> Speedup:
+    """Return the speedup with its interval: at least 95 % from six rounds on."""
     found = [before / after for before, after in zip(times.before, times.after, strict=True)]
     interval = median_interval(found)
-    return Ratio(statistics.median(found), interval.low, interval.high, interval.confidence)
+    return Speedup(statistics.median(found), interval.low, interval.high, interval.confidence)
 
 
-def measured(before: Path, after: Path, feeds: Feeds, folder: Path | None = None) -> Times:
-    """Times both models on `feeds`, each in a process of its own, in the rounds of a bench (bench/engine.py).
+def measure_latency(before: Path, after: Path, feeds: Feeds, folder: Path | None = None) -> Times:
+    """Time both models on `feeds`, each in its own process, in rounds (bench/engine.py).
 
     Args:
         before, after: `.onnx`, `.ort` or `.tflite` files, each run by its own runtime.
@@ -98,7 +98,7 @@ def measured(before: Path, after: Path, feeds: Feeds, folder: Path | None = None
         if first > BUDGET:
             return _times(contest, [(lane.first,) for lane in contest.lanes])
         contest.warm_up(1)
-        contest.run(lambda rounds: rounds.rounds > 0 and _is_over(rounds, ends))
+        contest.run(lambda rounds: rounds.rounds > 0 and _has_enough_rounds(rounds, ends))
         _check(contest)
         return _times(
             contest, [tuple(statistics.fmean(turn.times) for turn in lane.turns) for lane in contest.lanes]
@@ -106,21 +106,21 @@ def measured(before: Path, after: Path, feeds: Feeds, folder: Path | None = None
 
 
 def _settings(path: Path) -> Settings:
-    """Those of a user who sets nothing, but for the threads of LiteRT, whose own default is one."""
+    """Return the runtime's defaults, except for LiteRT's threads, whose default is one."""
     if path.suffix.lower() == ".tflite":
         return Settings(runtime="litert", threads=RuntimeOptions().threads)
     return Settings(runtime="ort")
 
 
-def _is_over(contest: Contest, ends: float) -> bool:
-    """A machine that is busy takes its time to warm up; the interval wants its rounds all the same."""
+def _has_enough_rounds(contest: Contest, ends: float) -> bool:
+    """Decide whether there are enough rounds; a busy machine needs time to warm up."""
     now = time.monotonic()
     late = now >= ends and (contest.rounds >= _ROUNDS or now >= ends + BUDGET)
     return late or contest.rounds >= _MOST_ROUNDS
 
 
 def _check(contest: Contest) -> None:
-    """Raises what took a model out of the contest."""
+    """Raise what stopped a model from being timed."""
     for lane in contest.lanes:
         if lane.failure is not None:
             raise lane.failure.error
@@ -140,5 +140,5 @@ def _load() -> float:
 
 
 def milliseconds(times: Sequence[float]) -> float:
-    """Milliseconds in the middle of `times`."""
+    """Return the median of `times` in milliseconds."""
     return 1000 * statistics.median(times)

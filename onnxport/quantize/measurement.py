@@ -1,4 +1,4 @@
-"""What calibration has to measure for the methods that the user wants, and what it measured."""
+"""The measurements that the chosen methods need, and their results."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.quantize.accuracy.ranges import weighted_mse
+from onnxport.quantize.accuracy.ranges import weighted_mse_range
 from onnxport.quantize.accuracy.rows import RowSample
 from onnxport.quantize.calibration import Resources, calibrate
 from onnxport.quantize.calibration.observers import ChannelMeans, Histogram, Observer, elements_per_sample
-from onnxport.quantize.calibration.ranges import range_of
+from onnxport.quantize.calibration.ranges import find_range
 from onnxport.quantize.calibration.shards import Observed
-from onnxport.quantize.contract import Setting
-from onnxport.quantize.float_graph import Settled
+from onnxport.quantize.contract import QuantizationInputs
+from onnxport.quantize.float_graph import FloatGraph
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement
-from onnxport.quantize.placement.channels import answers, axis_of_inputs, channel_axes
+from onnxport.quantize.placement.channels import axis_of_inputs, channel_axes, output_region
 
 # Least and greatest value of an activation.
 Ranges = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What the samples tell.
+class Measurements:
+    """The measurements of the samples.
 
     Attributes:
         ranges: of every activation whose grid they have to tell.
@@ -38,10 +38,10 @@ class Measured:
     means: Mapping[str, Array] = field(default_factory=dict)
 
 
-def measured(
-    graph: Settled, placement: Placement, params: QuantizeParams, setting: Setting
-) -> Mapping[str, Measured]:
-    """Calibrates, and reads off what is asked for: by one method, or by each that `auto` tries, by its name.
+def measure(
+    graph: FloatGraph, placement: Placement, params: QuantizeParams, setting: QuantizationInputs
+) -> Mapping[str, Measurements]:
+    """Calibrate and read the ranges of one method, or of each that `auto` tries.
 
     Raises:
         InputError, UsageError, MachineError: see calibrate.
@@ -58,8 +58,8 @@ def measured(
     tried = _TRIED.get(params.method, (params.method,))
     found: dict[str, Ranges] = {method: _ranges(placement, seen, method) for method in tried}
     if params.method == "auto":
-        found[_BETWEEN] = _between(found["mse"], found["plain mse"])
-    return {name: Measured(ranges, means) for name, ranges in found.items()}
+        found[_BETWEEN] = _middle_ranges(found["mse"], found["plain mse"])
+    return {name: Measurements(ranges, means) for name, ranges in found.items()}
 
 
 # Method to the ranges of which the best is kept: mse counts every place alike, plain mse does not. `mse` itself does
@@ -75,8 +75,8 @@ def _ranges(placement: Placement, seen: Observed, method: str) -> Ranges:
     }
 
 
-def _between(one: Ranges, other: Ranges) -> Ranges:
-    """The ranges whose ends lie in the middle."""
+def _middle_ranges(one: Ranges, other: Ranges) -> Ranges:
+    """Return the ranges whose ends lie in the middle."""
     return {
         name: ((low + other[name][0]) / 2, (high + other[name][1]) / 2) for name, (low, high) in one.items()
     }
@@ -85,12 +85,12 @@ def _between(one: Ranges, other: Ranges) -> Ranges:
 def _taps(
     graph: ir.Graph, placement: Placement, params: QuantizeParams, samples: int
 ) -> dict[str, Sequence[Observer]]:
-    """What watches which activation.
+    """Return the observers of each activation.
 
     16 bits have steps enough for the strongest places, too; what is left of an error there is what is cut off.
     """
     by_rows = params.method in ("mse", "auto")
-    axes, results = channel_axes(graph, placement), answers(graph)
+    axes, results = channel_axes(graph, placement), output_region(graph)
     taps: dict[str, list[Observer]] = {}
     for name in placement.observed:
         if by_rows and name not in results and placement.dtype_of(name) != "int16":
@@ -106,11 +106,11 @@ def _taps(
 
 
 def _range(observers: Sequence[Observer], method: str, levels: int) -> tuple[float, float]:
-    """The range of an activation; mse by its rows where it has some, all else by its histogram."""
+    """Return the range of an activation: mse by its rows where it has some, else by its histogram."""
     histogram, *others = observers
     assert isinstance(histogram, Histogram)
     if method == "mse":
         for other in others:
             if isinstance(other, RowSample):
-                return weighted_mse(other.rows(), histogram, levels)
-    return range_of(histogram, method.removeprefix("plain "), levels)
+                return weighted_mse_range(other.rows(), histogram, levels)
+    return find_range(histogram, method.removeprefix("plain "), levels)

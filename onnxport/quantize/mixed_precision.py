@@ -1,4 +1,4 @@
-"""What a budget search chooses in: a placed graph, some of whose nodes get a higher precision."""
+"""Plans in which a budget search gives some nodes a higher precision."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from onnxport.quantize.search import Level
 WHY = "the budgets are not kept with it in 8 bits"
 
 
-class Restorable:
-    """The models that come of one calibration, by the nodes that are restored. See search.Space.
+class MixedPrecisionSpace:
+    """The models of one calibration, by their restored nodes. See search.Space.
 
     Args:
         placement: everything that can be integers.
@@ -27,7 +27,7 @@ class Restorable:
         self.units = tuple(unit.node for unit in placement.units if not unit.follows)
 
     def plan(self, restored: Mapping[str, Level]) -> Placement:
-        """The plan with these nodes in float, or with all that they take and give in 16 bits."""
+        """Return the plan with these nodes in float, or their activations in 16 bits."""
         floats = [node for node, level in restored.items() if level == "float"]
         plan = self._placement.without(floats, why=WHY)
         wide = [unit for unit in plan.units if restored.get(unit.node) == "16-bit"]

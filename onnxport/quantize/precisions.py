@@ -1,4 +1,4 @@
-"""Which function makes which precision: one table, imported as needed."""
+"""The table from precision to the function that quantizes to it, imported on demand."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _HOMES: Mapping[Precision, str] = {
 }
 
 
-def quantization_to(precision: Precision) -> Quantization:
-    """The function that quantizes to `precision`."""
+def find_quantization(precision: Precision) -> Quantization:
+    """Return the function that quantizes to `precision`."""
     module, _, function = _HOMES[precision].partition(":")
     found: Quantization = getattr(importlib.import_module(module), function)
     return found

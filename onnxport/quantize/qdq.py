@@ -1,4 +1,4 @@
-"""A plan with its grids, written into the graph as QuantizeLinear and DequantizeLinear.
+"""Write a plan with its grids into the graph as QuantizeLinear and DequantizeLinear.
 
 The form of ONNX Runtime's own quantizer, which every runtime knows: integers of weights and biases behind a
 DequantizeLinear, and a pair of the two behind every tensor that is to be integers. Inputs and outputs of the graph
@@ -27,7 +27,7 @@ def write(
     weights: Mapping[Weight, QuantizedWeight],
     corrected: Mapping[str, Floats],
 ) -> Model:
-    """The quantized model; `settled` is left alone.
+    """Return the quantized model; `settled` is unchanged.
 
     Args:
         settled: the graph that was placed.
@@ -49,7 +49,7 @@ def write(
 
 
 class _Writer:
-    """One graph being rewritten. Every step costs what it touches, whatever the size of the graph."""
+    """Rewrites one graph; a step's cost does not depend on the graph's size."""
 
     def __init__(self, graph: ir.Graph, placement: Placement, grids: Mapping[str, Grid]) -> None:
         self._graph, self._placement, self._grids = graph, placement, grids
@@ -72,11 +72,11 @@ class _Writer:
         self._numbers: dict[str, ir.Value] = {}
 
     def saturate(self, unit: Unit) -> None:
-        """Removes a Relu or Clip behind a unit, where its result's grid ends within a rounding of what they cut."""
+        """Remove a Relu or Clip behind a unit where its output's grid ends within a rounding of the bounds."""
         if (
             not unit.folded
             or unit.bounds is None
-            or not _ends_within(self._grids[unit.writes[0]], unit.bounds)
+            or not _fits_bounds(self._grids[unit.writes[0]], unit.bounds)
         ):
             return
         raw, last = self._nodes[unit.node].outputs[0], self._nodes[unit.folded[-1]].outputs[0]
@@ -92,7 +92,7 @@ class _Writer:
     def store_constants(
         self, unit: Unit, weights: Mapping[Weight, QuantizedWeight], corrected: Mapping[str, Floats]
     ) -> None:
-        """Puts integers in place of a unit's weight, bias and constant operands."""
+        """Store a unit's weight, bias and constant operands as integers."""
         node = self._nodes[unit.node]
         if unit.weight is not None:
             weight = weights[unit.weight]
@@ -115,16 +115,16 @@ class _Writer:
     def _store_bias(
         self, unit: Unit, node: ir.Node, weight: QuantizedWeight, corrected: Floats | None
     ) -> None:
-        values = bias_of(self._graph, unit) if corrected is None else corrected
+        values = read_bias(self._graph, unit) if corrected is None else corrected
         if unit.bias is None:
             return
         left = self._left_over(unit.reads[0])
         if left:
             own = np.zeros(unit.bias.channels, np.float32) if values is None else values
-            values = own + left * _sums(weight, unit)
+            values = own + left * _channel_sums(weight, unit)
         if values is None:
             return
-        stored = biases.quantized(values, self._grids[unit.reads[0]], weight.grid)
+        stored = biases.quantize_bias(values, self._grids[unit.reads[0]], weight.grid)
         name = unit.bias.tensor or f"{unit.node}.bias"
         points = np.zeros(stored.scales.shape, np.int32)
         axis = None if stored.scales.ndim == 0 else 0
@@ -132,7 +132,7 @@ class _Writer:
         node.replace_input_with(2, self._dequantized(name, stored.values, stored.scales, points, axis))
 
     def _left_over(self, name: str) -> float:
-        """How much larger an activation is than its grid says, since zero points are integers.
+        """Return how much an activation exceeds its grid because zero points are integers.
 
         A product makes up for it in its bias, but for the borders that it pads.
         """
@@ -159,7 +159,7 @@ class _Writer:
     def _dequantized(
         self, name: str, integers: Array, scales: Array, points: Array, axis: int | None
     ) -> ir.Value:
-        """The floats that stored integers stand for."""
+        """Return the floats of stored integers."""
         inputs = [
             self._initializer(f"{name}.quantized", integers),
             self._initializer(f"{name}.scale", scales),
@@ -178,7 +178,7 @@ class _Writer:
     # ---- activations
 
     def quantize(self, name: str) -> None:
-        """Puts an activation on its grid: for all that use it if a unit makes it, else for the units alone."""
+        """Put an activation on its grid: for all readers if a unit makes it, else for the units only."""
         value, made = self._values[name], name in self._made
         maker, given_out = value.producer(), made and value.is_graph_output()
         uses = [(user, index) for user, index in value.uses() if made or self._takes(user, name)]
@@ -217,7 +217,7 @@ class _Writer:
         return unit is not None and name in unit.reads
 
     def _give_out(self, value: ir.Value, floats: ir.Value) -> None:
-        """Makes `floats` the graph's output in place of `value`, under its name."""
+        """Make `floats` the graph's output in place of `value`, under its name."""
         name = value.name
         value.name, floats.name = self._free(f"{name}.unrounded"), name
         floats.type, floats.shape = value.type, value.shape
@@ -226,7 +226,7 @@ class _Writer:
                 self._graph.outputs[index] = floats
 
     def _grid(self, name: str) -> tuple[ir.Value, ir.Value]:
-        """Scale and zero point of an activation; those that share a grid share them."""
+        """Return scale and zero point of an activation; a shared grid has shared initializers."""
         grid = self._grids[name]
         if grid not in self._parameters:
             points = np.asarray(grid.zero_point, grid.dtype)
@@ -239,7 +239,7 @@ class _Writer:
     # ---- what they are made of
 
     def drop_unused(self) -> None:
-        """Removes the multiplications that are changes of scale now, and initializers that no node reads."""
+        """Remove multiplications that became changes of scale, and unused initializers."""
         for name in reversed(self._rescaling):
             self._graph.remove(self._nodes[name], safe=True)
         kept = {value.name for value in (*self._graph.inputs, *self._graph.outputs)}
@@ -257,21 +257,21 @@ class _Writer:
         return ir.Value(name=self._free(name), type=ir.TensorType(dtype), shape=shape)
 
     def _free(self, name: str) -> str:
-        """`name`, or the first like it that nothing has."""
+        """Return `name`, or the first free variant of it."""
         while name in self._taken:
             name += "_"
         self._taken.add(name)
         return name
 
 
-def _ends_within(grid: Grid, bounds: tuple[float, float]) -> bool:
-    """Whether what lies on a grid lies within bounds, give or take the half step that rounding moves its ends."""
+def _fits_bounds(grid: Grid, bounds: tuple[float, float]) -> bool:
+    """Return whether values on a grid lie within bounds, up to the half step that rounding adds."""
     slack = 0.501 * float(grid.scale)
     return bounds[0] - slack <= grid.low and grid.high <= bounds[1] + slack
 
 
-def _sums(weight: QuantizedWeight, unit: Unit) -> Floats | float:
-    """What a product makes of ones, by channel; 0 where its channels are not told."""
+def _channel_sums(weight: QuantizedWeight, unit: Unit) -> Floats | float:
+    """Return a product's result for ones, per channel; 0 where its channels are unknown."""
     floats, axis = weight.floats, weight.grid.axis
     if axis is None and unit.op == "Conv":
         axis = 0
@@ -285,8 +285,8 @@ def _ir_dtype(dtype: str) -> ir.DataType:
     return ir.DataType.from_numpy(np.dtype(dtype))
 
 
-def bias_of(graph: ir.Graph, unit: Unit) -> Floats | None:
-    """A unit's own bias, float32 of shape (channels,); None where it has none."""
+def read_bias(graph: ir.Graph, unit: Unit) -> Floats | None:
+    """Return a unit's own bias, float32 (channels,); None where it has none."""
     if unit.bias is None or unit.bias.tensor is None:
         return None
     tensor: Any = graph.initializers[unit.bias.tensor].const_value

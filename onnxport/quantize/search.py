@@ -1,4 +1,4 @@
-"""The budget search: which tensors must have a higher precision for the user's budgets to be kept, as few as can be.
+"""The budget search: keep as few tensors as possible in higher precision so that the budgets are met.
 
 1. The whole model in 8 bits is scored; where it keeps the budgets, nothing is restored.
 2. Every unit (an activation's grid, or a weight) is ranked by its measured harm: the noise at the outputs of a model
@@ -32,15 +32,15 @@ _TRIED_AGAIN = 24
 
 
 class Space(Protocol):
-    """What the search chooses in: a model some of whose units are kept in higher precision."""
+    """The search space: a model some of whose units have a higher precision."""
 
     @property
     def units(self) -> Sequence[str]:
-        """Names of what is quantized, in the order of the graph."""
+        """Return the names of quantized units, in the order of the graph."""
         ...
 
     def built(self, restored: Mapping[str, Level]) -> Model:
-        """The quantized model, in which the units of `restored` have a higher precision."""
+        """Build the quantized model with the units of `restored` in a higher precision."""
         ...
 
 
@@ -58,8 +58,8 @@ class Restored:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What the search ended with.
+class SearchResult:
+    """The result of the search.
 
     Attributes:
         meets: whether the budgets are kept on the samples; otherwise it is the best that was reached.
@@ -76,7 +76,7 @@ class Found:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What came of it and what it took, for the user."""
+        """Return the result and its cost, for the user."""
         if not self.restored and self.meets:
             return ()
         lines = []
@@ -109,7 +109,7 @@ _SAID: Mapping[Level, str] = {"16-bit": "16 bits", "float": "float32"}
 
 
 class _Search:
-    """One search: the models that it scored, and how far each was from the budgets."""
+    """One search: the scored models and their distance from the budgets."""
 
     def __init__(self, space: Space, scorer: Scorer, progress: Callable[[int, int], None]) -> None:
         self._space, self._scorer, self._progress = space, scorer, progress
@@ -126,7 +126,7 @@ class _Search:
         return self._known[key]
 
     def ranking(self) -> dict[str, float]:
-        """Unit to its harm, the most harmful first; of equals, the one that comes first in the graph."""
+        """Map units to their harm, the most harmful first; of equals the first in the graph."""
         units = list(self._space.units)
         harms: dict[str, float] = {}
         for number, unit in enumerate(units):
@@ -136,7 +136,7 @@ class _Search:
         return dict(sorted(harms.items(), key=lambda item: item[1]))
 
     def shortest(self, ranked: Sequence[str], level: Level) -> dict[str, Level] | None:
-        """The shortest head of `ranked` that keeps the budgets at `level`; None where none does."""
+        """Return the shortest head of `ranked` that meets the budgets at `level`; None where none does."""
         # All of them in float would be another way to say that nothing is quantized.
         low, high = 0, len(ranked) - (level == "float")
         if high < 1 or not self.score(_head(ranked, high, level)).meets:
@@ -147,7 +147,7 @@ class _Search:
         return _head(ranked, high, level)
 
     def pruned(self, restored: dict[str, Level], ranked: Sequence[str]) -> dict[str, Level]:
-        """Without those that turn out not to be needed."""
+        """Drop units that turn out unnecessary."""
         for unit in [each for each in reversed(ranked) if each in restored][:_TRIED_AGAIN]:
             fewer = {other: level for other, level in restored.items() if other != unit}
             if self.score(fewer).meets:
@@ -155,7 +155,7 @@ class _Search:
         return restored
 
     def best(self, ranked: Sequence[str]) -> tuple[dict[str, Level], Score]:
-        """Of all that leave half the units or more in 8 bits, the one that is nearest to the budgets."""
+        """Return the model nearest to the budgets among those with at least half the units in 8 bits."""
         half = len(ranked) // 2
         for level in LEVELS:
             self.score(_head(ranked, half, level))
@@ -164,10 +164,10 @@ class _Search:
         return dict(key), score
 
 
-def search(
+def restore_for_budgets(
     space: Space, scorer: Scorer, progress: Callable[[int, int], None] = lambda done, total: None
-) -> Found:
-    """Restores the fewest units that let the model keep the scorer's budgets.
+) -> SearchResult:
+    """Restore the fewest units so that the model meets the scorer's budgets.
 
     Args:
         progress: is told how many units are ranked, of how many.
@@ -178,7 +178,7 @@ def search(
     run = _Search(space, scorer, progress)
     before = run.score({})
     if before.meets:
-        return Found(space.built({}), (), before, before, True, run.scored)
+        return SearchResult(space.built({}), (), before, before, True, run.scored)
     harms = run.ranking()
     ranked = list(harms)
     heads = [head for level in LEVELS if (head := run.shortest(ranked, level)) is not None]
@@ -189,7 +189,7 @@ def search(
     else:
         chosen, score = run.best(ranked)
     restored = tuple(Restored(unit, chosen[unit], harms[unit]) for unit in ranked if unit in chosen)
-    return Found(space.built(chosen), restored, score, before, score.meets, run.scored)
+    return SearchResult(space.built(chosen), restored, score, before, score.meets, run.scored)
 
 
 def _head(ranked: Iterable[str], count: int, level: Level) -> dict[str, Level]:

@@ -1,4 +1,4 @@
-"""Whether a lower precision pays on this CPU, and where it does not, why, and which setting would help.
+"""Whether a lower precision is faster on this CPU; if not, the reason and the setting that would help.
 
 The reasons are a table: what was found in the graph that ONNX Runtime makes of the result, the sentence, the setting.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.core.arrays import Feeds
-from onnxport.quantize.latency import OPTIMIZED, Ratio, Times, measured, milliseconds, ratio
+from onnxport.quantize.latency import OPTIMIZED, Speedup, Times, measure_latency, milliseconds, speedup
 from onnxport.validate.precision import onnx
 from onnxport.validate.precision.graphs import Graph, Operation
 
@@ -49,7 +49,7 @@ _FEW = 4  # operators in a sentence
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a result that was timed.
+    """The facts of a timed result.
 
     Attributes:
         words: the machine and those of its instruction sets that matter, by Linux's names (`aarch64 asimddp`).
@@ -80,12 +80,12 @@ class Facts:
 
     @property
     def signed(self) -> bool:
-        """Whether activations are signed where ONNX Runtime wants them unsigned."""
+        """Return whether activations are signed where ONNX Runtime needs them unsigned."""
         return "int8" in self.activations and bool(self.words & _X86)
 
     @property
     def converts(self) -> bool:
-        """Whether what was fused with nothing is more than borders need."""
+        """Return whether there are more unfused conversions than borders need."""
         return self.left > max(_BORDER, _MUCH * self.nodes)
 
     @property
@@ -94,25 +94,25 @@ class Facts:
 
     @property
     def is_mostly_float(self) -> bool:
-        """Whether most products were left in float, though nothing stands in their way."""
+        """Return whether most products stayed float without a reason."""
         return 0 < self.integer_products < self.float_products and not self.converts
 
     @property
     def named(self) -> str:
-        """The operators in `around`, most frequent first."""
+        """Return the operators in `around`, most frequent first."""
         found = Counter(self.around or {}).most_common(_FEW)
         return ", ".join(f"{count} {name}" for name, count in found) or "nothing that computes"
 
     @property
     def excluded(self) -> str:
-        """How to leave these in float, but for products, without which little would be quantized."""
+        """Return the option that leaves these in float, except products."""
         found = [name for name, _ in Counter(self.around or {}).most_common() if name not in _FLOAT_PRODUCTS]
         return " ".join(f"--exclude {name}" for name in found[:_FEW]) or "--exclude NODE, for these by name"
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Where `applies`, `reason` is why a result is no faster, and `setting` what would help; both name facts."""
+    """A reason why a result is no faster, the condition for it, and the setting that would help."""
 
     applies: Callable[[Facts], bool]
     reason: str
@@ -186,20 +186,20 @@ UNKNOWN = Finding(
 
 
 @dataclass(frozen=True)
-class Worth:
-    """What a result is worth on this CPU.
+class PrecisionEffect:
+    """The effect of a lower precision on this CPU.
 
     Attributes:
         findings: why it is hardly faster, or not; empty where it is.
     """
 
     times: Times
-    ratio: Ratio
+    ratio: Speedup
     findings: tuple[Finding, ...]
 
 
-def worth(before: Path, after: Path, feeds: Feeds, folder: Path, words: str) -> Worth:
-    """Times two models and looks for reasons where the second does not pay: in ONNX Runtime, which shows its graph.
+def measure_effect(before: Path, after: Path, feeds: Feeds, folder: Path, words: str) -> PrecisionEffect:
+    """Time two models; where the second is no faster, find reasons in ONNX Runtime's graph.
 
     Args:
         before, after: see latency.measured.
@@ -209,20 +209,20 @@ def worth(before: Path, after: Path, feeds: Feeds, folder: Path, words: str) -> 
     Raises:
         OnnxportError, ChildBug: see latency.measured.
     """
-    times = measured(before, after, feeds, folder)
-    found = ratio(times)
+    times = measure_latency(before, after, feeds, folder)
+    found = speedup(times)
     if found.value >= PAYS:
-        return Worth(times, found, ())
+        return PrecisionEffect(times, found, ())
     # What is slower in nearly every round is not so because of other programs.
     is_unsure = found.high >= 1 and (found.high > _UNSURE * found.low or times.load > _BUSY)
     if after.suffix.lower() not in (".onnx", ".ort"):
-        return Worth(times, found, (UNSURE,) if is_unsure else ())
-    facts = facts_of(*_graphs(after, folder), milliseconds(times.before), words)
-    return Worth(times, found, findings(facts) or (UNSURE if is_unsure else UNKNOWN,))
+        return PrecisionEffect(times, found, (UNSURE,) if is_unsure else ())
+    facts = read_facts(*_graphs(after, folder), milliseconds(times.before), words)
+    return PrecisionEffect(times, found, find_reasons(facts) or (UNSURE if is_unsure else UNKNOWN,))
 
 
-def findings(facts: Facts) -> tuple[Finding, ...]:
-    """Every reason that applies, in the table's order."""
+def find_reasons(facts: Facts) -> tuple[Finding, ...]:
+    """Return every reason that applies, in the table's order."""
     return tuple(
         Finding(rule.reason.format(f=facts), rule.setting.format(f=facts))
         for rule in RULES
@@ -230,8 +230,8 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
     )
 
 
-def facts_of(file: Graph, graph: Graph, before: float, words: str) -> Facts:
-    """What the graph that ONNX Runtime makes of a result tells.
+def read_facts(file: Graph, graph: Graph, before: float, words: str) -> Facts:
+    """Read facts from the graph that ONNX Runtime makes of a result.
 
     Args:
         file: the graph as it was written: ONNX Runtime makes signed activations unsigned, and floats wider.
@@ -257,7 +257,7 @@ def facts_of(file: Graph, graph: Graph, before: float, words: str) -> Facts:
 
 
 def _graphs(path: Path, folder: Path) -> tuple[Graph, Graph]:
-    """The graph in the file, and that which ONNX Runtime runs: of an `.ort` file the same."""
+    """Return the graph in the file and the one that ONNX Runtime runs: equal for an `.ort` file."""
     if path.suffix.lower() == ".ort":
         graph = onnx.of_ort(path.read_bytes())
         return graph, graph
@@ -265,7 +265,7 @@ def _graphs(path: Path, folder: Path) -> tuple[Graph, Graph]:
 
 
 def _activations(graph: Graph) -> Iterable[str]:
-    """The types that computed values are quantized to, or read in."""
+    """Return the types of quantized activations."""
     for each in graph.operations:
         if each.kind == "QuantizeLinear" or each.kind.startswith("QLinear"):
             point = each.inputs[2] if len(each.inputs) > 2 else ""
@@ -273,7 +273,7 @@ def _activations(graph: Graph) -> Iterable[str]:
 
 
 def _around(operations: Iterable[Operation], left: Iterable[Operation]) -> Mapping[str, int]:
-    """Who computes with what was de-quantized."""
+    """Return the operators that read dequantized values."""
     widened = {name for each in left if each.kind == "DequantizeLinear" for name in each.outputs}
     found = [each.kind for each in operations if widened.intersection(each.inputs)]
     return Counter(kind for kind in found if kind not in _QUANTIZES | _MOVES)
@@ -284,5 +284,5 @@ def _unpacks(operation: Operation, graph: Graph) -> bool:
 
 
 def _has_halves(graph: Graph) -> bool:
-    """Whether it has weights of 16-bit floats."""
+    """Return whether there are weights of 16-bit floats."""
     return any(dtype in _HALVES and size > 1 for dtype, size in graph.constants.values())

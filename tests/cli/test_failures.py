@@ -577,7 +577,7 @@ def test_failed_proof_is_one_line_and_a_table_of_the_outputs(name: str, sandbox:
 
 
 def test_every_documented_exit_code_is_reached_and_every_reached_one_documented() -> None:
-    page = (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "exit-codes.md").read_text(encoding="utf-8")
     documented = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
     elsewhere = {errors.PROVEN, errors.INTERRUPTED}  # test_convert.py, test_interruption.py
     assert documented == {case.code for case in CASES.values()} | elsewhere

@@ -54,7 +54,7 @@ def test_ctrl_c_at_any_moment_ends_the_command(after: float, sandbox: Sandbox) -
         wait_for_handlers(process)
         time.sleep(after)
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=10)
+        stdout, stderr = process.communicate(timeout=TIMEOUT)
     assert "Traceback" not in stderr
     document = json.loads(stdout)
     assert document["exit_code"] == process.returncode
@@ -109,7 +109,7 @@ def test_ctrl_c_that_gets_lost_ends_the_command_all_the_same(how: str, sandbox: 
         "ort.convert = convert\n"
     )
     before = sandbox.contents()
-    outcome = sandbox.run("convert", "model.onnx", "--to", "ort", "--json", timeout=10)
+    outcome = sandbox.run("convert", "model.onnx", "--to", "ort", "--json", timeout=TIMEOUT)
     assert outcome.code == errors.INTERRUPTED
     assert outcome.document["error"]["message"] == "interrupted"
     assert "Traceback" not in outcome.stderr

@@ -83,7 +83,7 @@ class Page:
 
     @property
     def path(self) -> Path:
-        return Path(__file__).parents[2] / "docs" / f"coverage-{self.stem}.md"
+        return Path(__file__).parents[2] / "docs" / "reference" / f"coverage-{self.stem}.md"
 
     @property
     def rest_lists(self) -> Mapping[bool, Path]:

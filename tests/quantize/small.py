@@ -15,7 +15,7 @@ import onnxruntime
 from onnxport.formats.model import Model
 from onnxport.pipelines.step_times import Clock
 from onnxport.quantize import int8
-from onnxport.quantize.contract import Quantized, Setting
+from onnxport.quantize.contract import QuantizationInputs, Quantized
 from onnxport.quantize.params import QuantizeParams
 from onnxport.samples.readers import find_samples
 from tests import exact
@@ -76,7 +76,7 @@ def quantized_case(proto: onnx.ModelProto, folder: Path, **options: Any) -> Case
     given = {"precision": "int8", "method": "minmax", "bias_correction": False, "calib": samples} | options
     files = find_samples(samples, model.inputs, _SAMPLES)
     (folder / "scratch").mkdir()
-    setting = Setting(files, (), folder / "scratch", Clock(None))
+    setting = QuantizationInputs(files, (), folder / "scratch", Clock(None))
     quantized = int8.quantize(model, QuantizeParams(**given), setting)
     quantized.model.save(folder / "int8.onnx")
     onnx.checker.check_model(folder / "int8.onnx", full_check=True)

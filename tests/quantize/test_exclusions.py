@@ -10,7 +10,7 @@ import pytest
 from onnxport.core.errors import UsageError
 from onnxport.formats.model import Model
 from onnxport.quantize.exclusions import excluded_nodes
-from onnxport.quantize.float_graph import settled
+from onnxport.quantize.float_graph import simplify_for_quantization
 
 _TEXT = """<ir_version: 8, opset_import: ["" : 17]>
 network (float[1,2,4,4] x) => (float[1,2,4,4] y)
@@ -28,7 +28,7 @@ def both(tmp_path: Path) -> tuple[Model, Model]:
     """The model and its settled graph, in which BatchNormalization has become part of the Conv before it."""
     onnx.save(onnx.parser.parse_model(_TEXT), tmp_path / "model.onnx")
     source = Model.load(tmp_path / "model.onnx")
-    graph = settled(source, tmp_path).model
+    graph = simplify_for_quantization(source, tmp_path).model
     assert [node.op_type for node in graph.graph] == ["Conv", "Relu", "Conv"]
     return source, graph
 

@@ -56,10 +56,10 @@ def test_a_weight_of_zeros_has_a_grid(axis: int | None) -> None:
 def test_a_bias_that_int32_does_not_hold_widens_its_channel_alone() -> None:
     weight, data = WeightGrid(np.array([1e-12, 1e-2], np.float32), 0), Grid(np.float32(0.1), 0, "uint8")
     bias = np.array([5.0, 5.0], np.float32)
-    wider = biases.holding(weight, bias, data)
+    wider = biases.widen_for_bias(weight, bias, data)
     assert wider.scales[1] == weight.scales[1]
-    stored = biases.quantized(bias, data, wider)
+    stored = biases.quantize_bias(bias, data, wider)
     np.testing.assert_allclose(stored.values * np.float64(stored.scales), bias, rtol=1e-3)
     # Without, the first would have been cut off at 2^31 steps.
-    cut = biases.quantized(bias, data, weight)
+    cut = biases.quantize_bias(bias, data, weight)
     assert abs(cut.values[0] * np.float64(cut.scales[0])) < 1e-3

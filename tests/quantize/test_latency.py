@@ -10,7 +10,15 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.quantize.latency import BUDGET, OPTIMIZED, Ratio, Times, measured, milliseconds, ratio
+from onnxport.quantize.latency import (
+    BUDGET,
+    OPTIMIZED,
+    Speedup,
+    Times,
+    measure_latency,
+    milliseconds,
+    speedup,
+)
 
 TRUE = 2.5
 
@@ -32,7 +40,7 @@ def simulated(random: np.random.Generator, rounds: int, noise: str) -> Times:
 def test_interval_holds_the_true_ratio_as_often_as_it_says(rounds: int, noise: str) -> None:
     random = np.random.default_rng([rounds, len(noise)])
     trials = 1500
-    found = [ratio(simulated(random, rounds, noise)) for _ in range(trials)]
+    found = [speedup(simulated(random, rounds, noise)) for _ in range(trials)]
     covered = sum(each.low <= TRUE <= each.high for each in found) / trials
     said = found[0].confidence
     # Three standard deviations of a share of that many trials.
@@ -44,13 +52,13 @@ def test_interval_is_as_narrow_as_its_confidence_allows() -> None:
     """The ranks are those of the tables for the sign test (Conover, Practical Nonparametric Statistics)."""
     for rounds, rank, confidence in ((6, 1, 0.9688), (10, 2, 0.9785), (20, 6, 0.9586), (30, 10, 0.9572)):
         times = Times(tuple(float(n) for n in range(1, rounds + 1)), (1.0,) * rounds, "")
-        found = ratio(times)
+        found = speedup(times)
         assert (found.low, found.high) == (rank, rounds + 1 - rank)
         assert found.confidence == pytest.approx(confidence, abs=5e-4)
 
 
 def test_one_round_has_no_interval() -> None:
-    assert ratio(Times((0.5,), (0.25,), "")) == Ratio(2.0, 2.0, 2.0, 0.0)
+    assert speedup(Times((0.5,), (0.25,), "")) == Speedup(2.0, 2.0, 2.0, 0.0)
 
 
 def products(path: Path, count: int, size: int = 256) -> Path:
@@ -68,9 +76,9 @@ def products(path: Path, count: int, size: int = 256) -> Path:
 
 def test_a_model_of_four_times_the_work_takes_longer(tmp_path: Path) -> None:
     before, after = products(tmp_path / "few.onnx", 2), products(tmp_path / "many.onnx", 8)
-    times = measured(before, after, {"x0": np.ones((256, 256), np.float32)}, tmp_path)
+    times = measure_latency(before, after, {"x0": np.ones((256, 256), np.float32)}, tmp_path)
     assert len(times.before) == len(times.after) > 1
-    assert ratio(times).value < 0.7
+    assert speedup(times).value < 0.7
     assert milliseconds(times.after) > milliseconds(times.before)
     assert [node.op_type for node in onnx.load(tmp_path / OPTIMIZED).graph.node].count("MatMul") == 8
 
@@ -80,6 +88,6 @@ def test_a_slow_model_has_one_round(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(latency, "BUDGET", 0.0)
     path = products(tmp_path / "slow.onnx", 1)
-    times = measured(path, path, {"x0": np.ones((256, 256), np.float32)}, tmp_path)
+    times = measure_latency(path, path, {"x0": np.ones((256, 256), np.float32)}, tmp_path)
     assert (len(times.before), len(times.after)) == (1, 1)
     assert BUDGET <= 2

@@ -19,12 +19,12 @@ from onnxport.quantize import int8
 from onnxport.quantize.calibration import calibrate
 from onnxport.quantize.calibration.observers import Histogram
 from onnxport.quantize.candidate_score import Score, Scorer
-from onnxport.quantize.float_graph import settled
-from onnxport.quantize.measurement import Measured
-from onnxport.quantize.mixed_precision import Restorable
+from onnxport.quantize.float_graph import simplify_for_quantization
+from onnxport.quantize.measurement import Measurements
+from onnxport.quantize.mixed_precision import MixedPrecisionSpace
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import place
-from onnxport.quantize.search import Level, search
+from onnxport.quantize.search import Level, restore_for_budgets
 from onnxport.samples.readers import SampleFile, find_samples
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Figure
@@ -33,15 +33,15 @@ from tests.real.quantizing import NETWORKS
 _NETWORK = NETWORKS["mobilenetv2/mobilenetv2.onnx"]
 
 
-def space_of(model: Model, files: tuple[SampleFile, ...], folder: Path) -> Restorable:
+def space_of(model: Model, files: tuple[SampleFile, ...], folder: Path) -> MixedPrecisionSpace:
     """Everything of `model` that can be in 8 bits, with ranges of min and max over the samples."""
     params = QuantizeParams(precision="int8", calib=folder, method="minmax")
-    graph = settled(model, folder)
+    graph = simplify_for_quantization(model, folder)
     placement = place(graph.model.graph, params)
     taps = {name: (Histogram(elements=0),) for name in placement.observed}
     seen = calibrate(graph.path, taps, files, watch=Clock(None))
     ranges = {name: (histogram.low, histogram.high) for name, (histogram,) in seen.items()}
-    return Restorable(placement, partial(int8.written, graph, Measured(ranges)))
+    return MixedPrecisionSpace(placement, partial(int8.build_model, graph, Measurements(ranges)))
 
 
 def saved(folder: Path, feeds: Callable[[int], dict[str, np.ndarray]], numbers: range) -> Path:
@@ -52,7 +52,9 @@ def saved(folder: Path, feeds: Callable[[int], dict[str, np.ndarray]], numbers: 
 
 
 @pytest.fixture(scope="module")
-def mobilenet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Restorable, tuple[SampleFile, ...]]:
+def mobilenet(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Model, MixedPrecisionSpace, tuple[SampleFile, ...]]:
     """MobileNetV2, what can be restored of it, and photos that calibration did not see."""
     folder = tmp_path_factory.mktemp("search")
     model = Model.load(models.path(_NETWORK.key))
@@ -63,11 +65,11 @@ def mobilenet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Restorab
 
 @pytest.mark.real
 def test_the_fewest_nodes_are_restored_that_keep_the_budget(
-    mobilenet: tuple[Model, Restorable, tuple[SampleFile, ...]],
+    mobilenet: tuple[Model, MixedPrecisionSpace, tuple[SampleFile, ...]],
 ) -> None:
     model, space, files = mobilenet
     with Scorer(model, files, ValidateParams(budget={"sqnr": 22})) as scorer:
-        found = search(space, scorer)
+        found = restore_for_budgets(space, scorer)
         assert found.meets
         assert found.before.sqnr["logits"] < 22 <= scorer.score(found.model).sqnr["logits"]
         assert 0 < len(found.restored) < len(space.units) / 4
@@ -79,16 +81,16 @@ def test_the_fewest_nodes_are_restored_that_keep_the_budget(
 
 @pytest.mark.real
 def test_a_budget_that_8_bits_keep_restores_nothing(
-    mobilenet: tuple[Model, Restorable, tuple[SampleFile, ...]],
+    mobilenet: tuple[Model, MixedPrecisionSpace, tuple[SampleFile, ...]],
 ) -> None:
     model, space, files = mobilenet
     with Scorer(model, files, ValidateParams(budget={"sqnr": 10})) as scorer:
-        found = search(space, scorer)
+        found = restore_for_budgets(space, scorer)
     assert (found.meets, found.restored, found.scored) == (True, (), 1)
 
 
 @pytest.fixture
-def outlying(tmp_path: Path) -> tuple[Model, Restorable, tuple[SampleFile, ...]]:
+def outlying(tmp_path: Path) -> tuple[Model, MixedPrecisionSpace, tuple[SampleFile, ...]]:
     """A product whose weights are integers, of inputs with an outlier: 8 bits are too few for them, 16 are not."""
     rng = np.random.default_rng(5)
     weight = rng.integers(-127, 128, (32, 8)).astype(np.float32)
@@ -119,11 +121,11 @@ def outlying(tmp_path: Path) -> tuple[Model, Restorable, tuple[SampleFile, ...]]
 
 
 def test_16_bits_are_enough_where_activations_have_outliers(
-    outlying: tuple[Model, Restorable, tuple[SampleFile, ...]],
+    outlying: tuple[Model, MixedPrecisionSpace, tuple[SampleFile, ...]],
 ) -> None:
     model, space, files = outlying
     with Scorer(model, files, ValidateParams(budget={"sqnr": 33})) as scorer:
-        found = search(space, scorer)
+        found = restore_for_budgets(space, scorer)
         assert found.meets
         assert [(each.unit, each.level) for each in found.restored] == [("first", "16-bit")]
         (note,) = found.notes
@@ -131,11 +133,11 @@ def test_16_bits_are_enough_where_activations_have_outliers(
 
 
 def test_a_budget_that_cannot_be_kept_gives_the_best_that_was_reached(
-    outlying: tuple[Model, Restorable, tuple[SampleFile, ...]],
+    outlying: tuple[Model, MixedPrecisionSpace, tuple[SampleFile, ...]],
 ) -> None:
     model, space, files = outlying
     with Scorer(model, files, ValidateParams(budget={"sqnr": 150})) as scorer:
-        found = search(space, scorer)
+        found = restore_for_budgets(space, scorer)
         assert not found.meets
         assert scorer.score(found.model).sqnr["y"] >= found.before.sqnr["y"]
 
@@ -158,7 +160,7 @@ class EveryUnitHelps:
 
 def test_what_was_reached_has_the_harmful_half_restored() -> None:
     space = EveryUnitHelps()
-    found = search(space, cast(Scorer, space))
+    found = restore_for_budgets(space, cast(Scorer, space))
     assert not found.meets
     assert [each.unit for each in found.restored] == ["a", "b", "c", "d"]
     assert "leaves half of it or more in 8 bits: 'y': sqnr 24 dB" in found.notes[0]

@@ -10,7 +10,7 @@ import pytest
 
 from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.formats.model import Model
-from onnxport.quantize.float_graph import settled
+from onnxport.quantize.float_graph import simplify_for_quantization
 from tests.quantize.small import sqnr
 
 _RNG = np.random.default_rng(7)
@@ -71,7 +71,7 @@ def test_it_computes_the_same(name: str, tmp_path: Path) -> None:
     )
     proto.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in _WEIGHTS.items())
     onnx.save(proto, tmp_path / "model.onnx")
-    graph = settled(Model.load(tmp_path / "model.onnx"), tmp_path)
+    graph = simplify_for_quantization(Model.load(tmp_path / "model.onnx"), tmp_path)
     assert [node.op_type for node in graph.model.graph] == expected.split()
     names = [node.name for node in graph.model.graph]
     assert all(names)
@@ -89,7 +89,7 @@ def test_names_order_and_shapes_of_inputs_and_outputs_are_kept(tmp_path: Path) -
     { second = MatMul (b, w) first = Identity (a) }"""
     onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
     source = Model.load(tmp_path / "model.onnx")
-    graph = settled(source, tmp_path)
+    graph = simplify_for_quantization(source, tmp_path)
     assert graph.model.inputs == source.inputs
     assert graph.model.outputs == source.outputs
 
@@ -98,7 +98,7 @@ def test_an_old_model_is_lifted_and_that_is_said(tmp_path: Path) -> None:
     text = """<ir_version: 4, opset_import: ["" : 9]>
     network (float[1,4] x) => (float[1,4] y) { z = Dropout (x) y = Relu (z) }"""
     onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
-    graph = settled(Model.load(tmp_path / "model.onnx"), tmp_path)
+    graph = simplify_for_quantization(Model.load(tmp_path / "model.onnx"), tmp_path)
     assert graph.model.opset == 14
     assert graph.notes == ("lifted from opset 9 to 14: quantized operators need 13",)
 
@@ -113,7 +113,7 @@ def test_the_model_that_is_given_is_left_alone(tmp_path: Path) -> None:
     model = Model.load(tmp_path / "model.onnx")
     before = model.to_bytes()
     (tmp_path / "scratch").mkdir()
-    settled(model, tmp_path / "scratch", opset=21)
+    simplify_for_quantization(model, tmp_path / "scratch", opset=21)
     assert model.to_bytes() == before
 
 
@@ -122,4 +122,4 @@ def test_what_onnx_runtime_does_not_know_is_refused(tmp_path: Path) -> None:
     network (float[1,4] x) => (float[1,4] y) { y = somebody.Thing (x) }"""
     onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
     with pytest.raises((InputError, CannotConvertError), match="ONNX Runtime cannot load"):
-        settled(Model.load(tmp_path / "model.onnx"), tmp_path)
+        simplify_for_quantization(Model.load(tmp_path / "model.onnx"), tmp_path)

@@ -12,8 +12,17 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport.quantize.latency import Ratio, Times
-from onnxport.quantize.speedup import RULES, UNKNOWN, UNSURE, Facts, Finding, facts_of, findings, worth
+from onnxport.quantize.latency import Speedup, Times
+from onnxport.quantize.speedup import (
+    RULES,
+    UNKNOWN,
+    UNSURE,
+    Facts,
+    Finding,
+    find_reasons,
+    measure_effect,
+    read_facts,
+)
 from onnxport.validate.precision import onnx as graphs
 from onnxport.validate.precision.graphs import Graph
 
@@ -76,7 +85,7 @@ def quantized(dtype: type[np.generic], point: int) -> tuple[Net, str]:
 
 
 def told(net: Net, y: str, folder: Path, words: str = FAST, before: float = LARGE) -> list[Finding]:
-    return list(findings(facts_of(*net.graphs(y, folder), before, words)))
+    return list(find_reasons(read_facts(*net.graphs(y, folder), before, words)))
 
 
 def test_what_is_fused_throughout_has_no_reason(tmp_path: Path) -> None:
@@ -186,30 +195,30 @@ def test_without_a_known_reason_that_is_said(
 ) -> None:
     net, y = quantized(np.uint8, 0)
     net.graphs(y, tmp_path)
-    timed_as(monkeypatch, Ratio(1.2, 1.1, high, 0.96), load)
-    assert worth(tmp_path, tmp_path / "made.onnx", {}, tmp_path, FAST).findings == (expected,)
+    timed_as(monkeypatch, Speedup(1.2, 1.1, high, 0.96), load)
+    assert measure_effect(tmp_path, tmp_path / "made.onnx", {}, tmp_path, FAST).findings == (expected,)
 
 
 def test_what_is_slower_in_every_round_is_not_put_down_to_other_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    timed_as(monkeypatch, Ratio(1 / 42, 1 / 67, 1 / 27, 0.96), load=7.0)
-    assert worth(tmp_path, tmp_path / "model.tflite", {}, tmp_path, FAST).findings == ()
+    timed_as(monkeypatch, Speedup(1 / 42, 1 / 67, 1 / 27, 0.96), load=7.0)
+    assert measure_effect(tmp_path, tmp_path / "model.tflite", {}, tmp_path, FAST).findings == ()
 
 
 def test_a_result_that_pays_is_asked_for_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net, y = quantized(np.int8, 0)
     net.graphs(y, tmp_path)
-    timed_as(monkeypatch, Ratio(2.9, 2.7, 3.1, 0.96))
-    assert worth(tmp_path, tmp_path / "made.onnx", {}, tmp_path, FAST).findings == ()
+    timed_as(monkeypatch, Speedup(2.9, 2.7, 3.1, 0.96))
+    assert measure_effect(tmp_path, tmp_path / "made.onnx", {}, tmp_path, FAST).findings == ()
 
 
-def timed_as(monkeypatch: pytest.MonkeyPatch, found: Ratio, load: float = 0.0) -> None:
+def timed_as(monkeypatch: pytest.MonkeyPatch, found: Speedup, load: float = 0.0) -> None:
     """Has the clock say what it never says for sure."""
     times = Times((LARGE / 1000,), (LARGE / 1000 / found.value,), "", load)
-    monkeypatch.setattr("onnxport.quantize.speedup.measured", lambda *given: times)
-    monkeypatch.setattr("onnxport.quantize.speedup.ratio", lambda times: found)
+    monkeypatch.setattr("onnxport.quantize.speedup.measure_latency", lambda *given: times)
+    monkeypatch.setattr("onnxport.quantize.speedup.speedup", lambda times: found)
 
 
 def test_facts_of_a_foreign_machine_need_no_graph() -> None:
-    assert findings(Facts(frozenset(("riscv64",)), 3, 1000.0)) == ()
+    assert find_reasons(Facts(frozenset(("riscv64",)), 3, 1000.0)) == ()

@@ -11,7 +11,7 @@ import numpy as np
 from onnxport.validate.custom_metrics import Averages, load
 from onnxport.validate.metrics import METRICS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
 
 
 def test_the_pages_table_is_the_codes() -> None:

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 import onnxport
 from onnxport.formats.model import Model
-from onnxport.quantize.cpu_safe import widened
+from onnxport.quantize.cpu_safe import widen_grid
 from onnxport.quantize.grids import weight_grid
 from onnxport.validate import saturation
 from tests import lesser_cpu
@@ -107,7 +107,7 @@ def test_widened_steps_leave_no_pair_beyond_16_bits(axis: int | None) -> None:
     node = ir.node("Conv", [None, None])
     before, after = (
         np.abs(saturation.pair_sums(saturation.depth_first(each.quantized(values), "Conv"))).max()
-        for each in (grid, widened(grid, values, node))
+        for each in (grid, widen_grid(grid, values, node))
     )
     assert before * 255 > 2**15
     assert after * 255 < 2**15

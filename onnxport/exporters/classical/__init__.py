@@ -1,1 +1,1 @@
-"""Models of tables, scikit-learn's estimators and boosted trees: a TabularModel (tabular.py) each."""
+"""Models of tables: scikit-learn's estimators and boosted trees, each a TabularModel (tabular.py)."""

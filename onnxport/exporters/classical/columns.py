@@ -14,8 +14,8 @@ from onnxport.formats.artifact import TensorSpec
 _ONE = "X"
 
 
-def columns_of(model: Any, given: Mapping[str, TensorSpec], *, float64: bool, source: str) -> Columns:
-    """The columns of `model`, by --input where that says something, else by what was fitted.
+def find_columns(model: Any, given: Mapping[str, TensorSpec], *, float64: bool, source: str) -> Columns:
+    """Return the columns of `model`: from --input where given, else from what it was fitted on.
 
     Raises:
         UsageError: --input contradicts the estimator, or is needed and missing.
@@ -24,8 +24,8 @@ def columns_of(model: Any, given: Mapping[str, TensorSpec], *, float64: bool, so
     names = tuple(str(name) for name in getattr(model, "feature_names_in_", ()))
     count = _count(model)
     if given:
-        return _of_given(given, names, count, source)
-    read = dict(_read_byfirst_step(model, names, count))
+        return _given_columns(given, names, count, source)
+    read = dict(_first_step_columns(model, names, count))
     used = [name for name in names or map(str, range(count)) if name in read]
     dtypes = {name: read[name] or number for name in used}
     if len(set(dtypes.values())) > 1:
@@ -41,18 +41,18 @@ def columns_of(model: Any, given: Mapping[str, TensorSpec], *, float64: bool, so
 
 
 def _count(model: Any) -> int:
-    """The columns that it was fitted on; 1 for what was fitted on texts, 0 where nothing tells."""
+    """Return the number of columns it was fitted on; 1 for texts, 0 if unknown."""
     if is_text(model):
         return 1
     return int(getattr(model, "n_features_in_", 0) or 0)
 
 
 def is_text(model: Any) -> bool:
-    """Whether its first step reads a sequence of texts, which is no table."""
+    """Return whether the first step reads a sequence of texts instead of a table."""
     return hasattr(first_step(model), "vocabulary_")
 
 
-def _of_given(given: Mapping[str, TensorSpec], names: Sequence[str], count: int, source: str) -> Columns:
+def _given_columns(given: Mapping[str, TensorSpec], names: Sequence[str], count: int, source: str) -> Columns:
     for spec in given.values():
         if len(spec.shape) != 2:
             raise UsageError(
@@ -84,7 +84,7 @@ def _of_given(given: Mapping[str, TensorSpec], names: Sequence[str], count: int,
 
 
 def first_step(model: Any) -> Any:
-    """The step that sees the table first."""
+    """Return the step that reads the table."""
     for attribute in ("best_estimator_", "estimator_"):
         if hasattr(model, attribute):
             return first_step(getattr(model, attribute))
@@ -92,20 +92,20 @@ def first_step(model: Any) -> Any:
     return first_step(steps[0]) if steps else model
 
 
-def _read_byfirst_step(model: Any, names: Sequence[str], count: int) -> Iterator[tuple[str, str]]:
-    """Name (or place, as text, of columns without) and dtype of every column that is read; "" for a number."""
+def _first_step_columns(model: Any, names: Sequence[str], count: int) -> Iterator[tuple[str, str]]:
+    """Return name (or index, as text) and dtype of every column that is read; "" for a number."""
     first = first_step(model)
     known = list(names) or [str(place) for place in range(count)]
     if is_text(model):
         yield known[0] if known else "0", "string"
     elif hasattr(first, "transformers_"):
-        yield from _of_transformers(first, known)
+        yield from _transformer_columns(first, known)
     else:
         yield from zip(known, _dtypes_in(first, len(known)), strict=True)
 
 
 def steps_by_column(model: Any, names: Sequence[str]) -> dict[str, tuple[Any, int]]:
-    """Column name to the step that reads it, and its place among the columns of that step."""
+    """Map a column's name to the step that reads it, and its position in that step."""
     first = first_step(model)
     if not hasattr(first, "transformers_"):
         return {name: (model, place) for place, name in enumerate(names)}
@@ -114,27 +114,27 @@ def steps_by_column(model: Any, names: Sequence[str]) -> dict[str, tuple[Any, in
     for _, step, chosen in first.transformers_:
         if isinstance(step, str):
             continue
-        for place, column in enumerate(_places(chosen, known)):
+        for place, column in enumerate(_positions(chosen, known)):
             name = known[column] if known[column] in names else f"x{column}"
             found.setdefault(name, (step, place))
     return found
 
 
-def _of_transformers(transformer: Any, known: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The columns of a ColumnTransformer; a column that several read has the type of the one that is no number."""
+def _transformer_columns(transformer: Any, known: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Return the columns of a ColumnTransformer; a column read several times has its non-numeric type."""
     found: dict[str, str] = {}
     for _, step, chosen in transformer.transformers_:
         if isinstance(step, str) and step == "drop":
             continue
-        places = list(_places(chosen, known))
+        places = list(_positions(chosen, known))
         dtypes = [""] * len(places) if isinstance(step, str) else _dtypes_in(first_step(step), len(places))
         for place, dtype in zip(places, dtypes, strict=True):
             found[known[place]] = found.get(known[place]) or dtype
     yield from found.items()
 
 
-def _places(chosen: Any, known: Sequence[str]) -> Iterator[int]:
-    """Positions of columns that were chosen by name, number, mask or slice."""
+def _positions(chosen: Any, known: Sequence[str]) -> Iterator[int]:
+    """Return the positions of columns chosen by name, number, mask or slice."""
     if isinstance(chosen, (str, int)):
         chosen = [chosen]
     if isinstance(chosen, slice):
@@ -147,7 +147,7 @@ def _places(chosen: Any, known: Sequence[str]) -> Iterator[int]:
 
 
 def _dtypes_in(step: Any, count: int) -> list[str]:
-    """Dtype of each column that `step` reads, told by what it learned; "" for a number."""
+    """Return the dtype of each column that `step` reads, from what it learned; "" for a number."""
     if is_text(step):
         return ["string"] * count
     categories = getattr(step, "categories_", None)

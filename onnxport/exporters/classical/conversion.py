@@ -1,4 +1,4 @@
-"""skl2onnx as we call it: its options, what it trips over, and what it says when it refuses."""
+"""Call skl2onnx: options, workarounds, and its refusals as errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from onnxport.core.errors import CannotConvertError
 from onnxport.exporters.classical.boosters import is_booster
 from onnxport.exporters.classical.boosters.pipelines import register
-from onnxport.exporters.classical.float64_types import mend
+from onnxport.exporters.classical.float64_types import repair_types
 from onnxport.exporters.classical.tabular import Columns
 
 # What a missing text is: ONNX's strings have no NaN, and skl2onnx writes the category NaN as this.
@@ -36,18 +36,18 @@ _TYPES = {
 }
 
 
-def converted(model: Any, columns: Columns, opset: int | None, source: str) -> onnx.ModelProto:
-    """The estimator as ONNX, probabilities as a tensor.
+def convert(model: Any, columns: Columns, opset: int | None, source: str) -> onnx.ModelProto:
+    """Convert the estimator to ONNX, with probabilities as a tensor.
 
     Raises:
         CannotConvertError: an estimator or a setting of one that skl2onnx does not convert.
     """
-    model = _prepared(model, source)
-    for part in parts(model):
+    model = _prepare(model, source)
+    for part in fitted_parts(model):
         register(part)
     types = [(spec.name, _type_of(spec.dtype, spec.shape[1])) for spec in columns.specs]
     try:
-        with warnings.catch_warnings(), _mended_library():
+        with warnings.catch_warnings(), _patched_library():
             warnings.simplefilter("ignore")
             proto: onnx.ModelProto = skl2onnx.convert_sklearn(
                 model,
@@ -59,18 +59,18 @@ def converted(model: Any, columns: Columns, opset: int | None, source: str) -> o
     except (exceptions.MissingShapeCalculator, exceptions.MissingConverter) as error:
         raise _without_converter(model, source) from error
     except _REFUSALS as error:
-        without = _unknown(model)
+        without = _unsupported_classes(model)
         if without:
             raise _without_converter(model, source) from error
         raise CannotConvertError(
-            f"{source} cannot be converted, skl2onnx {skl2onnx.__version__} refuses it", why=_said(error)
+            f"{source} cannot be converted, skl2onnx {skl2onnx.__version__} refuses it", why=_message(error)
         ) from error
     _merge_opsets(proto)
     if any(spec.dtype == "float64" for spec in columns.specs):
-        mend(
+        repair_types(
             proto,
-            [each.statistics_ for each in parts(model) if _imputes_numbers(each)],
-            [_thresholds(each) for each in parts(model) if hasattr(each, "_predictors")],
+            [each.statistics_ for each in fitted_parts(model) if _imputes_numbers(each)],
+            [_thresholds(each) for each in fitted_parts(model) if hasattr(each, "_predictors")],
         )
     return proto
 
@@ -98,8 +98,8 @@ def _type_of(dtype: str, width: Any) -> Any:
 
 
 def _options(model: Any) -> dict[int, dict[str, Any]]:
-    """Tensors in place of dictionaries, and of a classifier without probabilities its decision function."""
-    last = final(model)
+    """Return options: tensors instead of dictionaries; the decision function where there are no probabilities."""
+    last = final_estimator(model)
     if not is_classifier(last):
         return {}
     try:
@@ -120,20 +120,20 @@ def _alias(estimator: Any) -> str:
     return alias
 
 
-def final(model: Any) -> Any:
-    """The estimator that answers: the last step, the best of a search."""
+def final_estimator(model: Any) -> Any:
+    """Return the estimator that answers: the last step, or the best of a search."""
     if hasattr(model, "best_estimator_"):
-        return final(model.best_estimator_)
-    return final(model.steps[-1][1]) if hasattr(model, "steps") else model
+        return final_estimator(model.best_estimator_)
+    return final_estimator(model.steps[-1][1]) if hasattr(model, "steps") else model
 
 
-def _prepared(model: Any, source: str) -> Any:
+def _prepare(model: Any, source: str) -> Any:
     """The model, or a copy whose imputers of texts take MISSING for missing, as the ONNX model is fed; refused where
     skl2onnx would take categories for numbers."""
-    if not any(_imputes_texts(each) or hasattr(each, "_predictors") for each in parts(model)):
+    if not any(_imputes_texts(each) or hasattr(each, "_predictors") for each in fitted_parts(model)):
         return model
     twin = copy.deepcopy(model)
-    for each in parts(twin):
+    for each in fitted_parts(twin):
         if _imputes_texts(each):
             each.missing_values = MISSING
         for tree in (tree for trees in getattr(each, "_predictors", ()) for tree in trees):
@@ -154,7 +154,7 @@ def _imputes_texts(step: Any) -> bool:
 
 
 def _thresholds(boosting: Any) -> np.ndarray[Any, Any]:
-    """Of all nodes of all trees in skl2onnx's order, 0 for leaves."""
+    """Return the thresholds of all nodes of all trees in skl2onnx's order, 0 for leaves."""
     nodes = [tree.nodes for trees in boosting._predictors for tree in trees]
     return np.concatenate([np.where(each["is_leaf"], 0.0, each["num_threshold"]) for each in nodes])
 
@@ -164,11 +164,11 @@ def _imputes_numbers(step: Any) -> bool:
     return isinstance(learned, np.ndarray) and learned.dtype.kind == "f"
 
 
-def parts(model: Any) -> Iterator[Any]:
-    """The fitted estimators that `model` is made of, itself first."""
+def fitted_parts(model: Any) -> Iterator[Any]:
+    """Return the fitted estimators of `model`, itself first."""
     yield model
     if hasattr(model, "best_estimator_"):
-        yield from parts(model.best_estimator_)
+        yield from fitted_parts(model.best_estimator_)
         return
     if hasattr(model, "transformers_"):
         inner = [step for _, step, _ in model.transformers_]
@@ -185,37 +185,37 @@ def parts(model: Any) -> Iterator[Any]:
             "calibrated_classifiers_",
             "transformer_",
         ):
-            inner += _listed(getattr(model, name, None))
+            inner += _nested_parts(getattr(model, name, None))
     for step in inner:
         if isinstance(step, BaseEstimator) or is_booster(type(step)):  # CatBoost's have no base
-            yield from parts(step)
+            yield from fitted_parts(step)
 
 
-def _listed(found: Any) -> list[Any]:
+def _nested_parts(found: Any) -> list[Any]:
     if isinstance(found, np.ndarray):
         return list(found.ravel())
     return list(found) if isinstance(found, (list, tuple)) else [] if found is None else [found]
 
 
-def _unknown(model: Any) -> list[type]:
-    """The classes in `model` that skl2onnx has no converter for."""
+def _unsupported_classes(model: Any) -> list[type]:
+    """Return the classes in `model` without a converter in skl2onnx."""
     from skl2onnx._supported_operators import sklearn_operator_name_map
 
     known = set(sklearn_operator_name_map)
-    found = [type(each) for each in parts(model) if type(each) not in known and not _is_wrapping(each)]
+    found = [type(each) for each in fitted_parts(model) if type(each) not in known and not _is_wrapper(each)]
     return list(dict.fromkeys(found))
 
 
-def _is_wrapping(step: Any) -> bool:
-    """What skl2onnx takes apart before it looks for a converter."""
+def _is_wrapper(step: Any) -> bool:
+    """Return whether skl2onnx unwraps it before it looks for a converter."""
     return type(step).__name__ in ("Pipeline", "ColumnTransformer", "FeatureUnion", "_CalibratedClassifier")
 
 
 def _without_converter(model: Any, source: str) -> CannotConvertError:
     from skl2onnx._supported_operators import sklearn_operator_name_map
 
-    missing = _unknown(model) or [type(final(model))]
-    alike = _family(final(model))
+    missing = _unsupported_classes(model) or [type(final_estimator(model))]
+    alike = _family(final_estimator(model))
     known = sorted({each.__name__ for each in sklearn_operator_name_map if _family_of_class(each) == alike})
     names = " and ".join(f"{each.__module__.partition('.')[0]}'s {each.__name__}" for each in missing)
     return CannotConvertError(
@@ -248,7 +248,7 @@ def _family_of_class(kind: type) -> str:
 
 
 @contextmanager
-def _mended_library() -> Iterator[None]:
+def _patched_library() -> Iterator[None]:
     """skl2onnx 1.20 without what we cannot use: booleans for integers, which onnx 1.23 refuses (histogram gradient
     boosting), and thresholds for float64 inputs, which it then rounds (doubles.py)."""
     made, threshold = _container.make_node, tree_ensemble.sklearn_threshold
@@ -273,7 +273,7 @@ def _integers(value: Any) -> Any:
 
 
 def _merge_opsets(proto: onnx.ModelProto) -> None:
-    """One entry per domain, the highest: skl2onnx writes some twice."""
+    """Keep one entry per domain, the highest: skl2onnx writes some twice."""
     versions: Mapping[str, int] = {}
     for entry in proto.opset_import:
         versions = {**versions, entry.domain: max(entry.version, versions.get(entry.domain, 0))}
@@ -283,7 +283,7 @@ def _merge_opsets(proto: onnx.ModelProto) -> None:
     )
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     text = " ".join(str(error).split())
     for boilerplate in (
         " You may raise an issue at",

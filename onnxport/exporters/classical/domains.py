@@ -1,4 +1,4 @@
-"""What the columns of a fitted estimator may hold, from what it learned: categories, thresholds, means."""
+"""Domains of a fitted estimator's columns, from what it learned: categories, thresholds, means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.exporters.classical.columns import first_step, steps_by_column
-from onnxport.exporters.classical.conversion import MISSING, parts
+from onnxport.exporters.classical.conversion import MISSING, fitted_parts
 from onnxport.exporters.classical.tabular import Columns
 from onnxport.samples.columns import Column
 from onnxport.samples.domain import Domain
@@ -24,9 +24,9 @@ _UNSEEN = "unseen"
 _COMPARING = ("KNeighborsClassifier", "KNeighborsRegressor", "KBinsDiscretizer", "Binarizer")
 
 
-def domains_of(model: Any, columns: Columns, *, float64: bool) -> dict[str, Domain]:
-    """Input name to what it may hold."""
-    is_smooth = not any(_compares(each) for each in parts(model))
+def find_domains(model: Any, columns: Columns, *, float64: bool) -> dict[str, Domain]:
+    """Map input names to their domains."""
+    is_smooth = not any(_compares(each) for each in fitted_parts(model))
     known = _columns(model, columns)
     precision = "float64" if float64 else "float32"
     if len(columns.specs) == 1:
@@ -46,7 +46,7 @@ def _compares(part: Any) -> bool:
 
 
 def _columns(model: Any, columns: Columns) -> tuple[Column, ...]:
-    """In the order of the columns, however many tensors they are."""
+    """Return the domains in the order of the columns."""
     width = sum(int(str(spec.shape[1])) for spec in columns.specs)
     names = columns.names or tuple(str(place) for place in range(width))
     steps = steps_by_column(model, names)
@@ -57,21 +57,26 @@ def _columns(model: Any, columns: Columns) -> tuple[Column, ...]:
 
 
 def _column(reader: tuple[Any, int] | None, levels: Sequence[float]) -> Column:
-    """Of a column, by the step that reads it first and its place there."""
+    """Return the domain of a column from the step that reads it first and its position there."""
     if reader is None:
         return Column(levels=tuple(levels), missing=False)
     step, place = reader
-    missing = any(_takes_missing(each) for each in parts(step))
+    missing = any(_takes_missing(each) for each in fitted_parts(step))
     first = first_step(step)
     categories = next(
-        (part.categories_[place] for part in parts(step) if _has(part, "categories_", place)), None
+        (
+            part.categories_[place]
+            for part in fitted_parts(step)
+            if _fitted_attribute(part, "categories_", place)
+        ),
+        None,
     )
     if categories is not None:
         return Column(codes=_codes(first, categories, missing), missing=missing and _is_number(categories))
-    return Column(levels=tuple(levels) or _around(step, place), missing=missing)
+    return Column(levels=tuple(levels) or _numbers_around(step, place), missing=missing)
 
 
-def _has(part: Any, name: str, place: int) -> bool:
+def _fitted_attribute(part: Any, name: str, place: int) -> bool:
     found = getattr(part, name, None)
     return found is not None and len(found) > place
 
@@ -89,15 +94,15 @@ def _codes(first: Any, categories: Any, missing: bool) -> tuple[Any, ...]:
 
 
 def _takes_missing(part: Any) -> bool:
-    """Whether NaN is a value to it."""
+    """Return whether the step accepts NaN."""
     if type(part).__name__ in ("SimpleImputer", "KNNImputer"):
         return True
     return hasattr(part, "_predictors")  # HistGradientBoosting; other trees only where they were fitted so
 
 
-def _around(step: Any, place: int) -> tuple[float, ...]:
-    """Numbers about where those lay that the step was fitted on; none where it does not tell."""
-    for part in parts(step):
+def _numbers_around(step: Any, place: int) -> tuple[float, ...]:
+    """Return numbers around those that the step was fitted on; none if it does not tell."""
+    for part in fitted_parts(step):
         center, spread = _location(part)
         if center is not None and len(center) > place:
             wide = float(spread[place]) if spread is not None and len(spread) > place else 1.0
@@ -106,7 +111,7 @@ def _around(step: Any, place: int) -> tuple[float, ...]:
 
 
 def _location(part: Any) -> tuple[Array | None, Array | None]:
-    """Mean and deviation of what a part was fitted on, as far as it remembers."""
+    """Return mean and deviation of the data that a part was fitted on, as far as it remembers."""
     fitted = next(
         (
             found
@@ -129,22 +134,22 @@ def _location(part: Any) -> tuple[Array | None, Array | None]:
 
 
 def _thresholds(model: Any, width: int) -> list[list[float]]:
-    """Of trees that read the columns as they come, their thresholds per column; nothing of others."""
+    """Return the thresholds per column of trees that read raw columns; nothing for others."""
     found: list[list[float]] = [[] for _ in range(width)]
-    for feature, threshold in _compared(model):
+    for feature, threshold in _branches(model):
         if feature < width:
             found[feature].append(threshold)
     if not any(found):
         return []
-    return [_some(sorted(set(levels))) for levels in found]
+    return [_sample(sorted(set(levels))) for levels in found]
 
 
-def _some(levels: list[float]) -> list[float]:
+def _sample(levels: list[float]) -> list[float]:
     return [levels[place] for place in np.linspace(0, len(levels) - 1, min(len(levels), _LEVELS)).astype(int)]
 
 
-def _compared(model: Any) -> Iterator[tuple[int, float]]:
-    """Feature and threshold of every branch of a tree, or of a forest whose trees see all columns."""
+def _branches(model: Any) -> Iterator[tuple[int, float]]:
+    """Return feature and threshold of every branch of a tree, or of a forest over all columns."""
     if hasattr(model, "tree_"):
         tree = model.tree_
         yield from (
@@ -163,4 +168,4 @@ def _compared(model: Any) -> Iterator[tuple[int, float]]:
     elif not hasattr(model, "steps") and not hasattr(model, "estimators_features_"):
         for member in np.ravel(np.asarray(getattr(model, "estimators_", ()), dtype=object)):
             if hasattr(member, "tree_"):
-                yield from _compared(member)
+                yield from _branches(member)

@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError
-from onnxport.exporters.classical.columns import columns_of, is_text
-from onnxport.exporters.classical.conversion import MISSING, converted, final
-from onnxport.exporters.classical.domains import domains_of
-from onnxport.exporters.classical.tabular import Columns, TabularModel, widened
+from onnxport.exporters.classical.columns import find_columns, is_text
+from onnxport.exporters.classical.conversion import MISSING, convert, final_estimator
+from onnxport.exporters.classical.domains import find_domains
+from onnxport.exporters.classical.tabular import Columns, TabularModel, widen
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 
@@ -28,7 +28,7 @@ _TIE = 2.0**-20
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> TabularModel:
-    """A fitted estimator.
+    """Load a fitted estimator.
 
     Raises:
         InputError: it is not fitted.
@@ -38,20 +38,20 @@ def of_object(model: Any, source: Source, params: ExportParams) -> TabularModel:
     # Many short runs follow, in which threads of a busy machine wait for each other.
     threadpoolctl.threadpool_limits(limits=1)
     _check_fitted(model, source)
-    columns = columns_of(model, params.input, float64=params.float64, source=source.name)
-    convert = lru_cache(partial(converted, model, columns, source=source.name))
-    names = [value.name for value in convert(None).graph.output]
+    columns = find_columns(model, params.input, float64=params.float64, source=source.name)
+    export = lru_cache(partial(convert, model, columns, source=source.name))
+    names = [value.name for value in export(None).graph.output]
     return TabularModel(
         kind="sklearn",
         name=f"scikit-learn {sklearn.__version__}",
         exporter=f"skl2onnx {skl2onnx.__version__}",
-        inputs=widened(columns.specs),
-        convert=convert,
+        inputs=widen(columns.specs),
+        convert=export,
         answer=partial(_answers, model, columns, names),
-        other_answer=partial(_ties_turned, model, columns, names) if _has_ties(model, names) else None,
+        other_answer=partial(_flip_ties, model, columns, names) if _has_ties(model, names) else None,
         features=columns.names,
         classes=_classes(model) if "probabilities" in names else (),
-        domains=domains_of(model, columns, float64=params.float64),
+        domains=find_domains(model, columns, float64=params.float64),
     )
 
 
@@ -74,7 +74,7 @@ def _answers(model: Any, columns: Columns, names: list[str], feeds: Feeds) -> Ma
 
 
 def _classes(model: Any) -> list[int | str]:
-    """Python's own integers and texts; nothing where there are several outputs, or other labels."""
+    """Return classes as Python integers and texts; nothing for several outputs or other labels."""
     classes = getattr(model, "classes_", None)
     if not isinstance(classes, np.ndarray) or classes.dtype.kind not in "iuUO":
         return []
@@ -87,7 +87,7 @@ def _has_ties(model: Any, names: list[str]) -> bool:
     return sure and {"label", "probabilities"} <= {*names}
 
 
-def _ties_turned(model: Any, columns: Columns, names: list[str], feeds: Feeds) -> Mapping[str, Any]:
+def _flip_ties(model: Any, columns: Columns, names: list[str], feeds: Feeds) -> Mapping[str, Any]:
     """The answers, but of two classes as probable as each other up to rounding the label that is not the answer's: half
     of a forest's trees on either side is common, and sums in another order decide otherwise."""
     answers = dict(_answers(model, columns, names, feeds))
@@ -100,8 +100,8 @@ def _ties_turned(model: Any, columns: Columns, names: list[str], feeds: Feeds) -
 
 
 def _table(model: Any, columns: Columns, feeds: Feeds) -> Any:
-    """What the estimator's methods take: texts, a DataFrame where it was fitted on one, else an array."""
-    arrays = [_with_missing(feeds[spec.name]) for spec in columns.specs]
+    """Return the argument of the estimator's methods: texts, a DataFrame if it was fitted on one, else an array."""
+    arrays = [_fill_missing(feeds[spec.name]) for spec in columns.specs]
     if is_text(model):
         return arrays[0][:, 0]
     names = getattr(model, "feature_names_in_", None)
@@ -116,7 +116,7 @@ def _table(model: Any, columns: Columns, feeds: Feeds) -> Any:
     return pandas.DataFrame({name: frame.get(name, 0.0) for name in names})
 
 
-def _with_missing(values: Array) -> Array:
+def _fill_missing(values: Array) -> Array:
     if values.dtype.kind not in "OUS":
         return values
     texts = values.astype(object)
@@ -125,7 +125,7 @@ def _with_missing(values: Array) -> Array:
 
 
 def _probabilities(model: Any, table: Any) -> Any:
-    """What a classifier is sure of: its decision function where it has no probabilities, one column per class."""
+    """Return a classifier's probabilities, or its decision function, one column per class."""
     if hasattr(model, "predict_proba"):
         return model.predict_proba(table)
     scores = np.asarray(model.decision_function(table))
@@ -135,8 +135,12 @@ def _probabilities(model: Any, table: Any) -> Any:
 
 
 def _scores(model: Any, table: Any) -> Any:
-    """Of outlier detectors what is below 0 for outliers, of clusters the distance to each."""
-    return model.decision_function(table) if is_outlier_detector(final(model)) else model.transform(table)
+    """Return scores: below 0 for outliers; the distance to each cluster."""
+    return (
+        model.decision_function(table)
+        if is_outlier_detector(final_estimator(model))
+        else model.transform(table)
+    )
 
 
 def _values(model: Any, table: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What skl2onnx writes for float64 and ONNX Runtime refuses: types that do not fit each other.
+"""Repair float64 types in skl2onnx's files that ONNX Runtime refuses.
 
 Several operators of ai.onnx.ml give float32 whatever they are given, or have no kernel for float64; skl2onnx goes on
 as if they had. Casts are put where types meet, and Imputer becomes operators that have a kernel.
@@ -50,21 +50,21 @@ _KEEPS = frozenset(
 )
 
 
-def mend(model: onnx.ModelProto, imputed: Sequence[Array], thresholds: Sequence[Array]) -> None:
-    """Changes `model`, which was converted for float64 inputs, so that ONNX Runtime runs it.
+def repair_types(model: onnx.ModelProto, imputed: Sequence[Array], thresholds: Sequence[Array]) -> None:
+    """Change `model`, which was converted for float64 inputs, so that ONNX Runtime runs it.
 
     Args:
         imputed: what the imputers in it put in place of missing values, per column; ONNX has it in float32.
         thresholds: of every histogram gradient boosting in it those of all nodes, float64; ONNX has them in float32.
     """
-    mending = _Mending(model.graph, imputed, thresholds)
+    mending = _Repair(model.graph, imputed, thresholds)
     mending.run()
     for entry in model.opset_import:
         if entry.domain == "ai.onnx.ml" and mending.has_double_trees:
             entry.version = max(entry.version, 3)
 
 
-class _Mending:
+class _Repair:
     def __init__(self, graph: onnx.GraphProto, imputed: Sequence[Array], thresholds: Sequence[Array]) -> None:
         self._graph, self._imputed, self._thresholds = graph, imputed, thresholds
         self.has_double_trees = False
@@ -120,7 +120,7 @@ class _Mending:
         return f"{name}_mended_{self._count}"
 
     def _learn(self, node: onnx.NodeProto) -> None:
-        """The types of what a node gives, as far as they are float32 or float64."""
+        """Record the result types of a node as far as they are float32 or float64."""
         first = self._types.get(node.input[0]) if node.input else None
         if node.op_type in _GIVES_FLOAT:
             for place in _GIVES_FLOAT[node.op_type]:
@@ -138,7 +138,7 @@ class _Mending:
             self._types[node.output[0]] = first
 
     def _in_float64(self, node: onnx.NodeProto) -> bool:
-        """Gives trees that compare float64 their thresholds back; whether these are such."""
+        """Restore float64 thresholds of trees that compare float64; return whether these are such."""
         written = next(
             np.array(each.floats, np.float32) for each in node.attribute if each.name == "nodes_values"
         )
@@ -157,7 +157,7 @@ class _Mending:
         return True
 
     def _impute(self, node: onnx.NodeProto) -> None:
-        """Imputer, which has a kernel for float32 alone: Where(x is what is replaced, what replaces it, x)."""
+        """Rewrite Imputer, which has only a float32 kernel, as Where(x is the replaced value, replacement, x)."""
         attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
         rounded = np.asarray(attributes["imputed_value_floats"], np.float32)
         exact = (each for each in self._imputed if np.array_equal(each.astype(np.float32), rounded))

@@ -33,7 +33,7 @@ Answer = Callable[[Feeds], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Columns:
-    """What the ONNX file takes.
+    """The inputs of the ONNX file.
 
     Attributes:
         specs: one tensor [ROWS, C], or one [ROWS, 1] per column.
@@ -49,13 +49,13 @@ class Columns:
 
     @classmethod
     def each(cls, dtypes: Mapping[str, str]) -> Columns:
-        """A tensor per column, name to dtype."""
+        """Return a tensor per column, name to dtype."""
         specs = tuple(TensorSpec(name, dtype, (ROWS, 1)) for name, dtype in dtypes.items())
         return cls(specs, tuple(dtypes))
 
 
-def widened(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """As a model takes them that computes in float64."""
+def widen(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+    """Return the inputs in float64."""
     return tuple(
         TensorSpec(spec.name, "float64" if spec.dtype == "float32" else spec.dtype, spec.shape)
         for spec in specs
@@ -122,12 +122,12 @@ class TabularModel:
         return self.shaped(answers)
 
     def shaped(self, answers: Mapping[str, Any]) -> dict[str, Array]:
-        """The answers as the ONNX outputs have them."""
-        return {spec.name: _as(spec, answers[spec.name]) for spec in self.outputs}
+        """Return the answers as the ONNX outputs have them."""
+        return {spec.name: _cast_answer(spec, answers[spec.name]) for spec in self.outputs}
 
 
-def _as(spec: TensorSpec, answer: Any) -> Array:
-    """The answer in the dtype and rank that the ONNX output has."""
+def _cast_answer(spec: TensorSpec, answer: Any) -> Array:
+    """Return the answer in the dtype and rank of the ONNX output."""
     array = np.asarray(answer)
     array = array.astype(str).astype(object) if spec.dtype == "string" else array.astype(spec.dtype)
     if len(spec.shape) == array.ndim + 1:

@@ -1,4 +1,4 @@
-"""ZipMap: probabilities as a list of dictionaries, label to probability, for programs that expect skl2onnx's default.
+"""ZipMap: probabilities as a list of dictionaries, skl2onnx's default.
 
 It is put behind the tensor that was proven, when that is done: dictionaries have nothing to compare, and no target but
 ONNX Runtime takes them.
@@ -20,7 +20,7 @@ MAPPED = "output_probability"
 
 
 def check_classes(classes: Sequence[object] | None, source: str) -> None:
-    """Refuses --zipmap for what has no classes that a dictionary could have for keys (UsageError)."""
+    """Refuse --zipmap without classes that can be keys of a dictionary (UsageError)."""
     if not classes or not all(isinstance(each, (int, str)) for each in classes):
         raise UsageError(
             f"--zipmap says nothing to {source}",
@@ -30,7 +30,7 @@ def check_classes(classes: Sequence[object] | None, source: str) -> None:
 
 
 def add_zipmap(path: Path, classes: Sequence[int | str]) -> None:
-    """Puts the list of dictionaries, called MAPPED, in place of the output TENSOR of the file."""
+    """Replace the output TENSOR of the file by the list of dictionaries, called MAPPED."""
     model = onnx.load(path)
     texts = isinstance(classes[0], str)
     labels: dict[str, Any] = {"classlabels_strings" if texts else "classlabels_int64s": list(classes)}

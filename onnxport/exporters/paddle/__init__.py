@@ -1,4 +1,4 @@
-"""PaddlePaddle: inference models, by paddle2onnx in an environment of its own; PaddlePaddle answers from there."""
+"""PaddlePaddle: inference models, by paddle2onnx in an environment of its own, where PaddlePaddle answers too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GRAPHS = (".json", ".pdmodel")
 
 
 def load(source: Source, params: ExportParams) -> PaddleModel:
-    """A folder with inference.json or .pdmodel and .pdiparams, or the first of the two files.
+    """Load a folder with inference.json or .pdmodel and .pdiparams, or the first of the two files.
 
     Raises:
         MissingDependencyError: no paddle2onnx, or none with PaddlePaddle.
@@ -74,7 +74,7 @@ class PaddleModel:
         described = self._worker.described
         self.name = f"PaddlePaddle {described['version']}, CPU"
         self.inputs = tuple(map(_spec, described["inputs"]))
-        self.outputs = _renamed(tuple(map(_spec, described["outputs"])), names, source)
+        self.outputs = _rename_inputs(tuple(map(_spec, described["outputs"])), names, source)
 
     def export(self, output: Path, opset: int | None) -> Exported:
         made = onnx.load(self._environment.convert(self._program, self._folder, opset))
@@ -84,7 +84,7 @@ class PaddleModel:
         return Exported(output, facts={"exporter": f"paddle2onnx {self._environment.version}"})
 
     def _check(self, path: Path) -> None:
-        """Refuses what ONNX Runtime cannot load: paddle2onnx says success of such files, too (CannotConvertError)."""
+        """Refuse files that ONNX Runtime cannot load (CannotConvertError): paddle2onnx reports success for these."""
         from onnxport.runtimes.ort.inference_session import open_session
 
         try:
@@ -105,7 +105,9 @@ def _spec(said: dict[str, Any]) -> TensorSpec:
     return TensorSpec(said["name"], said["dtype"], tuple(None if dim < 0 else dim for dim in said["shape"]))
 
 
-def _renamed(specs: tuple[TensorSpec, ...], names: Sequence[str], source: Source) -> tuple[TensorSpec, ...]:
+def _rename_inputs(
+    specs: tuple[TensorSpec, ...], names: Sequence[str], source: Source
+) -> tuple[TensorSpec, ...]:
     if names and len(names) != len(specs):
         raise UsageError(
             f"{len(names)} names for the {len(specs)} outputs of {source.name}",
@@ -116,7 +118,7 @@ def _renamed(specs: tuple[TensorSpec, ...], names: Sequence[str], source: Source
 
 
 def _name_outputs(model: onnx.ModelProto, names: Sequence[str]) -> None:
-    """Gives the outputs the names that PaddlePaddle has for them; paddle2onnx counts them."""
+    """Give the outputs PaddlePaddle's names; paddle2onnx numbers them."""
     new = {given.name: name for given, name in zip(model.graph.output, names, strict=True)}
     taken = set(new.values()) - set(new)
     for node in model.graph.node:

@@ -1,4 +1,4 @@
-"""The environment that has paddle2onnx and PaddlePaddle: the one converts there, the other answers there.
+"""The environment with paddle2onnx and PaddlePaddle: one converts there, the other answers.
 
 paddle2onnx pins an old onnx. So both run out of process, without our Python's settings, on a copy of the model in a
 fresh folder, which they litter.
@@ -49,13 +49,13 @@ class Program:
 
 @dataclass(frozen=True)
 class Environment:
-    """An installed paddle2onnx, by its command; PaddlePaddle lies beside it."""
+    """An installed paddle2onnx, by its command, with PaddlePaddle beside it."""
 
     command: Path
 
     @classmethod
     def find(cls, given: Path | None) -> Self:
-        """The one that the user names, else the one on PATH.
+        """Return the environment that the user names, else the one on PATH.
 
         Raises:
             MissingDependencyError: there is none.
@@ -74,7 +74,7 @@ class Environment:
         return environments.version_of(self.command, "paddle2onnx")
 
     def convert(self, program: Program, folder: Path, opset: int | None) -> Path:
-        """The ONNX file that paddle2onnx makes in `folder` of a program that lies there.
+        """Convert a program in `folder` with paddle2onnx.
 
         Raises:
             CannotConvertError: it gives up, or writes nothing.
@@ -109,7 +109,7 @@ class Environment:
 
 
 class Worker:
-    """worker.py in the environment's Python; it ends with this process, whose end of the pipe it reads.
+    """worker.py in the environment's Python; it ends when this process closes its pipe.
 
     Args:
         folder: what it removes then.
@@ -150,7 +150,7 @@ class Worker:
         return said
 
     def run(self, arrays: Sequence[Array], *, other: bool) -> list[Array]:
-        """The outputs in their order; RunError where PaddlePaddle refuses the inputs."""
+        """Return the outputs in order; raise RunError where PaddlePaddle refuses the inputs."""
         said, answers = self._asked({"method": "run", "other": other}, arrays)
         if "error" in said:
             raise RunError("PaddlePaddle refuses these inputs", why=environments.telling_line(said["error"]))

@@ -1,4 +1,4 @@
-"""Runs a PaddlePaddle model in the environment that has PaddlePaddle; a script for that environment's Python.
+"""Run a PaddlePaddle model; a script for the Python of PaddlePaddle's environment.
 
 It imports nothing of ours, whose libraries that environment lacks. Requests come on stdin, answers go to what stdout
 was: a frame of JSON and one of arrays (NumPy's .npz, "0", "1", ... in the model's order), each behind its length. When
@@ -25,7 +25,7 @@ _DTYPES = {"FP32": "float32", "FP64": "float64", "FP16": "float16", "BF16": "bfl
 
 
 class Model:
-    """A program with its weights, as the inference library runs it.
+    """A program with its weights in the inference library.
 
     Args:
         program: inference.json, or inference.pdmodel of the older form.
@@ -39,7 +39,7 @@ class Model:
         self._predictors: dict[bool, Any] = {}
 
     def describe(self) -> dict[str, Any]:
-        """Names, dtypes and shapes; -1 is an open dimension."""
+        """Return names, dtypes and shapes; -1 is an open dimension."""
         import paddle
 
         paddle.enable_static()
@@ -57,7 +57,7 @@ class Model:
         }
 
     def run(self, arrays: list[Any], other: bool) -> list[Any]:
-        """The outputs of one run; with `other`, without the graph's optimizations and oneDNN."""
+        """Return the outputs of one run; with `other`, without graph optimizations and oneDNN."""
         predictor = self._predictor(other)
         for name, array in zip(predictor.get_input_names(), arrays, strict=True):
             handle = predictor.get_input_handle(name)
@@ -87,7 +87,7 @@ class Model:
 
 
 def _variable(program: Any, name: str) -> Any:
-    """What holds an input in a program of either form."""
+    """Return the variable of an input in a program of either form."""
     block = program.global_block()
     for op in block.ops:
         if callable(getattr(op, "name", None)) and op.name() == "pd_op.data" and op.attrs()["name"] == name:
@@ -109,14 +109,14 @@ def _write(stream: BinaryIO, *frames: bytes) -> None:
     stream.flush()
 
 
-def _packed(arrays: list[Any]) -> bytes:
+def _pack(arrays: list[Any]) -> bytes:
     held = io.BytesIO()
     named: dict[str, Any] = {str(number): array for number, array in enumerate(arrays)}
     np.savez(held, **named)
     return held.getvalue()
 
 
-def _unpacked(frame: bytes) -> list[Any]:
+def _unpack(frame: bytes) -> list[Any]:
     with np.load(io.BytesIO(frame)) as archive:
         return [archive[str(number)] for number in range(len(archive.files))]
 
@@ -127,7 +127,7 @@ def _serve(program: str, weights: str) -> None:
     model = None
     while True:
         try:
-            request, arrays = json.loads(_read(sys.stdin.buffer)), _unpacked(_read(sys.stdin.buffer))
+            request, arrays = json.loads(_read(sys.stdin.buffer)), _unpack(_read(sys.stdin.buffer))
         except EOFError:
             return
         results: list[Any] = []
@@ -140,7 +140,7 @@ def _serve(program: str, weights: str) -> None:
         except Exception as error:
             traceback.print_exc()
             said = {"error": f"{type(error).__name__}: {error}"}
-        _write(answers, json.dumps(said).encode(), _packed(results))
+        _write(answers, json.dumps(said).encode(), _pack(results))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Attention in which nothing is attended to: torch gives zeros there, and a softmax of nothing but -inf is NaN.
+"""Fully masked attention: torch returns zeros, a softmax over -inf alone returns NaN.
 
 torch.onnx guards masks of booleans against that, not those of floats, into which nn.TransformerEncoder turns others.
 """
@@ -13,8 +13,8 @@ _FROM = "pkg.torch.onnx.fx_node"  # where torch.onnx notes which node of the pro
 _ATTENTION = "scaled_dot_product_attention"
 
 
-def guard(model: Model) -> None:
-    """Puts zeros in the place of NaN behind the softmax of attention whose mask depends on what a run is given."""
+def guard_masked_attention(model: Model) -> None:
+    """Replace NaN by 0 behind the softmax of attention whose mask depends on an input."""
     for node in list(model.graph.all_nodes()):
         if (
             node.op_type == "Softmax"
@@ -35,7 +35,7 @@ def _is_masked(softmax: ir.Node) -> bool:
 
 
 def _depends_on_inputs(value: ir.Value | None) -> bool:
-    """Whether a value is made of what an input holds; one made of sizes alone, as a causal mask, is not."""
+    """Return whether a value depends on input values; a causal mask depends on sizes only."""
     waiting, seen = [value], set[ir.Value]()
     while waiting:
         each = waiting.pop()

@@ -1,4 +1,4 @@
-"""A module as an ExportedProgram: what it computes as a graph, for every size of the dimensions that stay open."""
+"""Capture a module as an ExportedProgram, for every size of the open dimensions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import torch
 
 from onnxport.core.errors import CannotConvertError
-from onnxport.exporters.pytorch.errors import at, not_captured, place_of_frame
+from onnxport.exporters.pytorch.errors import at_place, capture_error, place_of_frame
 from onnxport.exporters.pytorch.example_inputs import Call
-from onnxport.exporters.pytorch.recurrence import Whole
+from onnxport.exporters.pytorch.recurrence import KeepWhole
 
 Dims = Mapping[str, Sequence[str | None]]
 _SIZES = "torch.fx.experimental.symbolic_shapes"  # torch's logger of what becomes of open dimensions
@@ -24,7 +24,7 @@ _SETTLED = re.compile(r"set_replacement (\w+) = ")
 def capture(
     module: torch.nn.Module, call: Call, tensors: Mapping[str, torch.Tensor], dynamic: Dims, name: str
 ) -> torch.export.ExportedProgram:
-    """What torch.export makes of a module that runs on `tensors`.
+    """Export a module that runs on `tensors` with torch.export.
 
     Args:
         dynamic: the names of each input's open dimensions.
@@ -32,15 +32,15 @@ def capture(
     Raises:
         CannotConvertError: why it cannot, and where in the user's source; or that an open dimension has one size only.
     """
-    program = _captured(module, call, tensors, dynamic, name)
-    fixed = _fixed(program, call, dynamic)
+    program = _export_program(module, call, tensors, dynamic, name)
+    fixed = _fixed_dimensions(program, call, dynamic)
     if fixed:
         places = _places(module, call, tensors, dynamic, name)
-        raise _forgotten(fixed, tensors, dynamic, places, name)
+        raise _unused_names(fixed, tensors, dynamic, places, name)
     return program
 
 
-def _captured(
+def _export_program(
     module: torch.nn.Module, call: Call, tensors: Mapping[str, torch.Tensor], dynamic: Dims, name: str
 ) -> torch.export.ExportedProgram:
     args, kwargs = call.arguments(tensors)
@@ -51,16 +51,16 @@ def _captured(
         for key in tensors
     }
     try:
-        with torch.no_grad(), Whole():
+        with torch.no_grad(), KeepWhole():
             return torch.export.export(
                 module, args, kwargs, dynamic_shapes=call.by_parameter(axes), strict=False
             )
     except Exception as error:  # torch.export runs the user's code and raises whatever that does
-        raise not_captured(error, module, name) from error
+        raise capture_error(error, module, name) from error
 
 
-def inputs_of(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
-    """The user's inputs as torch.export sees them, without values; constants among them are left out."""
+def symbolic_inputs(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
+    """Return the user's inputs as torch.export sees them, without values and without constants."""
     wanted = set(program.graph_signature.user_inputs)
     return [
         node.meta["val"]
@@ -70,21 +70,23 @@ def inputs_of(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
 
 
 def is_fixed(size: int | torch.SymInt) -> bool:
-    """Whether a size is a number; a symbol of which torch.export found that is one, too."""
+    """Return whether a size is a number, or a symbol that torch.export found to be one."""
     return str(size).isdecimal()
 
 
-def _fixed(program: torch.export.ExportedProgram, call: Call, dynamic: Dims) -> list[tuple[str, int]]:
-    """Input and axis of the dimensions that were to stay open and have one size."""
+def _fixed_dimensions(
+    program: torch.export.ExportedProgram, call: Call, dynamic: Dims
+) -> list[tuple[str, int]]:
+    """Return input and axis of dimensions that should be open and have one size."""
     return [
         (name, axis)
-        for name, seen in zip(call.names, inputs_of(program), strict=True)
+        for name, seen in zip(call.names, symbolic_inputs(program), strict=True)
         for axis, dim in enumerate(dynamic.get(name, ()))
         if dim is not None and is_fixed(seen.shape[axis])
     ]
 
 
-def _forgotten(
+def _unused_names(
     fixed: Sequence[tuple[str, int]],
     tensors: Mapping[str, torch.Tensor],
     dynamic: Dims,
@@ -93,7 +95,7 @@ def _forgotten(
 ) -> CannotConvertError:
     said = [
         f"{dynamic[key][axis]!r} (axis {axis} of {key!r}) is always {tensors[key].shape[axis]}"
-        f"{at(places.get((key, axis), ''))}"
+        f"{at_place(places.get((key, axis), ''))}"
         for key, axis in fixed
     ]
     sizes = {tensors[key].shape[axis] for key, axis in fixed}
@@ -115,7 +117,7 @@ def _forgotten(
 def _places(
     module: torch.nn.Module, call: Call, tensors: Mapping[str, torch.Tensor], dynamic: Dims, name: str
 ) -> dict[tuple[str, int], str]:
-    """Where in the user's source the sizes of open dimensions were settled, as far as torch tells."""
+    """Return the places in the user's source that fixed open dimensions, as far as torch tells."""
     inputs = call.by_parameter({key: key for key in tensors}).items()
     sources = {f"L['{parameter}']": key for parameter, key in inputs if isinstance(key, str)}
     named: dict[str, tuple[str, int]] = {}
@@ -128,14 +130,14 @@ def _places(
         elif (settled := _SETTLED.match(message)) and settled[1] in named:
             found.setdefault(named[settled[1]], place_of_frame(sys._getframe(), module))
 
-    with _listening(told):
-        _captured(module, call, tensors, dynamic, name)
+    with _listen(told):
+        _export_program(module, call, tensors, dynamic, name)
     return found
 
 
 @contextmanager
-def _listening(told: Callable[[str], None]) -> Iterator[None]:
-    """Calls `told` with what torch logs of sizes, while that happens."""
+def _listen(told: Callable[[str], None]) -> Iterator[None]:
+    """Call `told` with torch's log lines about sizes inside the block."""
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

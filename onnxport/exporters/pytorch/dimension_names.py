@@ -1,4 +1,4 @@
-"""torch.export's symbols (s77) as the names that the user gave to dimensions."""
+"""Replace torch.export's symbols (s77) by the user's names of dimensions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _LARGEST = 2**31  # an upper bound beyond says nothing
 
 
 @dataclass
-class DimNames:
-    """What the open dimensions of a program are called.
+class DimensionNames:
+    """The names of a program's open dimensions.
 
     Attributes:
         names: symbol to name.
@@ -33,8 +33,8 @@ class DimNames:
         program: torch.export.ExportedProgram,
         inputs: Mapping[str, torch.Tensor],
         dynamic: Dims,
-    ) -> DimNames:
-        """The user's names for the dimensions of `inputs`; where there is none, <input>_dim_<axis>."""
+    ) -> DimensionNames:
+        """Read the user's names for the dimensions of `inputs`; the default is <input>_dim_<axis>."""
         made = cls()
         for name, tensor in inputs.items():
             for axis, size in enumerate(tensor.shape):
@@ -61,12 +61,12 @@ class DimNames:
         return tuple(self.dim(size) for size in sizes)
 
     def renamed(self, expression: str) -> str:
-        """An expression of symbols, such as "s77 // 2", in the user's names."""
+        """Return an expression of symbols, such as "s77 // 2", in the user's names."""
         return _SYMBOL.sub(lambda match: self.names.get(match[0], match[0]), expression)
 
 
-def unused(wanted: Iterable[str], taken: set[str]) -> list[str]:
-    """`wanted` with numbers behind those that are taken; they are taken then."""
+def unused_name(wanted: Iterable[str], taken: set[str]) -> list[str]:
+    """Return `wanted`, numbered where a name is taken; the names are taken afterwards."""
     names = []
     for name in wanted:
         chosen, number = name, 1

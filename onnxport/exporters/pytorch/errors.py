@@ -1,4 +1,4 @@
-"""What torch raises, as one sentence with the place in the user's own source."""
+"""Errors of torch in one sentence, with the place in the user's source."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ _TELLING: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def said(error: BaseException) -> str:
-    """The first line of what a library says, with the kind of error."""
+def first_line(error: BaseException) -> str:
+    """Return the kind of error and the first line of its message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0].rstrip(".") if lines else ""
     text = text if len(text) <= _SAID else f"{text[:_SAID]}..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def place_of(trace: TracebackType | None, module: Any) -> str:
-    """Where in the user's module a traceback ends: its path (fqn), and the line of the user's own source."""
+def place_of_error(trace: TracebackType | None, module: Any) -> str:
+    """Return where in the user's module a traceback ends: module path (fqn) and source line."""
     frames = []
     while trace is not None:
         frames.append((trace.tb_frame, trace.tb_lineno))
@@ -63,7 +63,7 @@ def place_of(trace: TracebackType | None, module: Any) -> str:
 
 
 def place_of_frame(frame: FrameType | None, module: Any) -> str:
-    """As place_of, of what is running."""
+    """Return the same for a running frame."""
     frames: list[tuple[FrameType, int]] = []
     while frame is not None:
         frames.insert(0, (frame, frame.f_lineno))
@@ -77,24 +77,24 @@ def _place(frames: list[tuple[FrameType, int]], module: Any) -> str:
         names = {id(each): name for name, each in module.named_modules()}
     inside = [names[found] for frame, _ in frames if (found := id(frame.f_locals.get("self"))) in names]
     own = [(frame.f_code.co_filename, line) for frame, line in frames if _is_users(frame.f_code.co_filename)]
-    return _spelled(inside[-1] if inside else "", own[-1] if own else None)
+    return _format_place(inside[-1] if inside else "", own[-1] if own else None)
 
 
 def _is_users(file: str) -> bool:
-    """Whether it is neither of torch, of ours, nor Python's own; other installed packages are the user's modules."""
+    """Return whether a file is the user's: not of torch, ours or Python's; other packages count as the user's."""
     is_pythons = file.startswith(_PYTHON) and "-packages" not in file
     return not file.startswith(("<", *_LIBRARIES)) and not is_pythons
 
 
 def place_of_node(node: torch.fx.Node) -> str:
-    """Where a node of a program comes from."""
+    """Return where a node of a program comes from."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     lines = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     own = [(file, int(line)) for file, line in lines if _is_users(file)]
-    return _spelled(stack[-1][0] if stack else "", own[-1] if own else None)
+    return _format_place(stack[-1][0] if stack else "", own[-1] if own else None)
 
 
-def _spelled(fqn: str, line: tuple[str, int] | None) -> str:
+def _format_place(fqn: str, line: tuple[str, int] | None) -> str:
     module = f"in module {fqn!r}" if fqn else ""
     if line is None:
         return module
@@ -108,43 +108,43 @@ def _is_below_here(file: str) -> bool:
     return Path(file).is_relative_to(Path.cwd())
 
 
-def at(place: str) -> str:
+def at_place(place: str) -> str:
     return f" {place}" if place else ""
 
 
-def not_captured(error: BaseException, module: Any, name: str) -> OnnxportError:
-    """Why torch.export makes no program of a module that runs."""
+def capture_error(error: BaseException, module: Any, name: str) -> OnnxportError:
+    """Return the error for a module that runs and that torch.export cannot capture."""
     if isinstance(error, OnnxportError):
         return error
-    place = place_of(error.__traceback__, module)
+    place = place_of_error(error.__traceback__, module)
     if isinstance(error, GuardOnDataDependentSymNode):
         return CannotConvertError(
-            f"{name} decides by the values of its tensors{at(place)}",
+            f"{name} decides by the values of its tensors{at_place(place)}",
             why="torch.export follows both ways of a branch, or none",
             fix=f"use torch.where or torch.cond there, {_OLDER}",
         )
     if isinstance(error, NotOneOperator):
-        return CannotConvertError(f"{name} cannot be captured{at(place)}", why=error.why, fix=error.fix)
+        return CannotConvertError(f"{name} cannot be captured{at_place(place)}", why=error.why, fix=error.fix)
     text = str(error)
     for pattern, why, fix in _TELLING:
         if re.search(pattern, text):
-            return CannotConvertError(f"{name} cannot be captured{at(place)}", why=why, fix=fix)
+            return CannotConvertError(f"{name} cannot be captured{at_place(place)}", why=why, fix=fix)
     return CannotConvertError(
-        f"{name} cannot be captured by torch.export{at(place)}",
-        why=said(error),
+        f"{name} cannot be captured by torch.export{at_place(place)}",
+        why=first_line(error),
         fix=f"change that line, {_OLDER}",
     )
 
 
-def not_translated(error: BaseException, name: str) -> OnnxportError:
-    """Why torch.onnx makes no ONNX of a program: the operator at which it stopped."""
+def translation_error(error: BaseException, name: str) -> OnnxportError:
+    """Return the error for a program that torch.onnx cannot translate, with the operator."""
     way_out = "write it with other operators of torch, or give --opset, since newer ones have more"
     chain = list(_chain(error))
     node = next((found for each in chain if (found := _node_at(each.__traceback__)) is not None), None)
     if node is None:
-        return CannotConvertError(f"{name} cannot be written as ONNX", why=said(chain[-1]), fix=way_out)
+        return CannotConvertError(f"{name} cannot be written as ONNX", why=first_line(chain[-1]), fix=way_out)
     missing = any(str(each).startswith(_NO_FUNCTION) for each in chain)
-    why = "torch.onnx has no ONNX equivalent" if missing else f"torch.onnx fails: {said(chain[-1])}"
+    why = "torch.onnx has no ONNX equivalent" if missing else f"torch.onnx fails: {first_line(chain[-1])}"
     place = place_of_node(node)
     return CannotConvertError(
         f"{name} cannot be written as ONNX",
@@ -157,7 +157,7 @@ _NO_FUNCTION = "No ONNX function found"
 
 
 def _node_at(trace: TracebackType | None) -> torch.fx.Node | None:
-    """The node of a program that was at work where an error arose."""
+    """Return the node of a program that was translated when an error arose."""
     found = None
     while trace is not None:
         node = trace.tb_frame.f_locals.get("node")

@@ -1,4 +1,4 @@
-"""What a module is called with: `--input` specs bound to forward's parameters, and an example of each."""
+"""Example inputs: `--input` specs bound to forward's parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from onnxport.core.arrays import Array
 from onnxport.core.errors import UsageError
-from onnxport.exporters.pytorch.outputs import tensor_of
+from onnxport.exporters.pytorch.outputs import to_tensor
 from onnxport.formats.artifact import TensorSpec
 from onnxport.samples.domain import Domain, declared_domains
 from onnxport.samples.generator import generate
@@ -24,7 +24,7 @@ _LEAST_OPEN = 2
 
 @dataclass(frozen=True)
 class Call:
-    """How forward is called.
+    """The arguments of a call of forward.
 
     Attributes:
         positional: the inputs' names, in forward's order.
@@ -38,24 +38,26 @@ class Call:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The inputs in the order in which torch.export has them."""
+        """The inputs in torch.export's order."""
         return (*self.positional, *self.keywords.values())
 
     def arguments(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The values of the inputs as arguments and keyword arguments."""
+        """Return the inputs as arguments and keyword arguments."""
         return (
             tuple(values[name] for name in self.positional),
             {parameter: values[name] for parameter, name in self.keywords.items()},
         )
 
     def by_parameter(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of the inputs by forward's parameters; of *args a tuple, of **kwargs a dictionary."""
+        """Return the inputs by forward's parameters; *args as a tuple, **kwargs as a dictionary."""
         args, kwargs = self.arguments(values)
         return dict(self.signature.bind(*args, **kwargs).arguments)
 
 
-def bind(module: torch.nn.Module, specs: Mapping[str, TensorSpec], name: str) -> tuple[Call, list[str]]:
-    """Which input goes to which parameter: by name where it is one of forward's, else the next that is free.
+def bind_inputs(
+    module: torch.nn.Module, specs: Mapping[str, TensorSpec], name: str
+) -> tuple[Call, list[str]]:
+    """Bind each input to a parameter: the one of its name, else the next free one.
 
     Returns:
         The call, and what is to be said of it.
@@ -104,7 +106,7 @@ def bind(module: torch.nn.Module, specs: Mapping[str, TensorSpec], name: str) ->
             and each.default is each.empty
         ):
             raise _refusal(signature, name, f"{name} lacks an input", f"forward needs {key!r}")
-    leading = _leading(places, inputs)
+    leading = _required_parameters(places, inputs)
     if beyond and len(leading) < len(places):
         raise _refusal(
             signature, name, f"{name} lacks an input", f"*args come behind {places[len(leading)]!r}"
@@ -115,7 +117,7 @@ def bind(module: torch.nn.Module, specs: Mapping[str, TensorSpec], name: str) ->
 
 
 def _signature(module: torch.nn.Module) -> inspect.Signature:
-    """forward's; TorchScript has it as a schema, which has no keyword-only parameters."""
+    """Return forward's signature; TorchScript has it as a schema, without keyword-only parameters."""
     if not isinstance(module, torch.jit.ScriptModule):
         return inspect.signature(module.forward)
     parameters = []
@@ -127,8 +129,8 @@ def _signature(module: torch.nn.Module) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-def _leading(places: Sequence[str], inputs: Mapping[str, str]) -> list[str]:
-    """The parameters before the first that keeps its default."""
+def _required_parameters(places: Sequence[str], inputs: Mapping[str, str]) -> list[str]:
+    """Return the parameters before the first that keeps its default."""
     left_out = next((number for number, key in enumerate(places) if key not in inputs), len(places))
     return list(places[:left_out])
 
@@ -147,35 +149,37 @@ def _refusal(signature: inspect.Signature, name: str, what: str, why: str) -> Us
     )
 
 
-def example(specs: Sequence[TensorSpec], sizes: Mapping[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
-    """A valid value of each input, of these sizes: ids and classes are 0 or 1, lengths within the sizes."""
-    known = {name: _few(domain) for name, domain in declared_domains(specs).items()}
-    shaped = {spec.name: (_numpys(spec), sizes[spec.name]) for spec in specs}
+def make_example(
+    specs: Sequence[TensorSpec], sizes: Mapping[str, tuple[int, ...]]
+) -> dict[str, torch.Tensor]:
+    """Return a valid value of each input: ids and classes are 0 or 1, lengths within the sizes."""
+    known = {name: _few_values(domain) for name, domain in declared_domains(specs).items()}
+    shaped = {spec.name: (_drawn_dtype(spec), sizes[spec.name]) for spec in specs}
     made = generate(shaped, known, kind="normal", seed=0, index=0)
     return {spec.name: _tensor(made[spec.name], spec.dtype) for spec in specs}
 
 
-def _few(domain: Domain) -> Domain:
-    """The values that every table has a row for."""
+def _few_values(domain: Domain) -> Domain:
+    """Return values for which every table has a row."""
     if domain.kind in ("integer", "choice") and not domain.values:
         return replace(domain, low=0, high=1)
     return domain
 
 
-def _numpys(spec: TensorSpec) -> TensorSpec:
-    """bfloat16 is drawn as float32, since NumPy has none of its own."""
+def _drawn_dtype(spec: TensorSpec) -> TensorSpec:
+    """Return the dtype to draw in: float32 for bfloat16, which NumPy lacks."""
     return replace(spec, dtype="float32") if spec.dtype == "bfloat16" else spec
 
 
 def _tensor(array: Array, dtype: str) -> torch.Tensor:
-    tensor = tensor_of(np.asarray(array))
+    tensor = to_tensor(np.asarray(array))
     return tensor.to(torch.bfloat16) if dtype == "bfloat16" else tensor
 
 
 def open_sizes(
     specs: Mapping[str, TensorSpec], dynamic: Mapping[str, Sequence[str | None]]
 ) -> dict[str, tuple[int, ...]]:
-    """The sizes of the example that torch.export is shown: those given, and 2 where an open dimension is given as 1.
+    """Return the sizes of torch.export's example: as given, 2 instead of 1 for an open dimension.
 
     Raises:
         UsageError: --dynamic for an input that there is not, with other ranks, or one name for different sizes.

@@ -1,4 +1,4 @@
-"""What the user named, as a Framework: a module of a factory, an exported program, a TorchScript archive."""
+"""Load a factory's module, an exported program or a TorchScript archive as a Framework."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.pytorch import programs, weights
-from onnxport.exporters.pytorch.errors import said
+from onnxport.exporters.pytorch.errors import first_line
 from onnxport.exporters.pytorch.modules import TorchModel, of_module
 from onnxport.exporters.sources import Source
 
@@ -18,7 +18,7 @@ _FACTORY = "onnxport export package.module:function --weights {path} --input x=1
 
 
 def load(source: Source, params: ExportParams) -> TorchModel:
-    """The Framework of a file.
+    """Return the Framework of a file.
 
     Raises:
         UsageError: a file of weights alone; what to give instead.
@@ -26,12 +26,12 @@ def load(source: Source, params: ExportParams) -> TorchModel:
     """
     path = source.path
     if path.suffix.lower() == ".pt2":
-        weights.refuse_here(params.weights, source.name)
+        weights.refuse_weights(params.weights, source.name)
         return programs.of_exported(programs.load(path, trust=params.trust), params, source.name)
     if path.suffix.lower() != ".safetensors" and weights.is_torchscript(path):
-        return _scripted(path, params)
+        return _load_script(path, params)
     try:
-        weights.tensors_in(path)
+        weights.read_tensors(path)
         why = "it holds weights, not what is computed with them"
     except InputError as error:
         why = f"{error.why or error.what}, and a pickled module is not loaded"
@@ -42,13 +42,13 @@ def load(source: Source, params: ExportParams) -> TorchModel:
     )
 
 
-def _scripted(path: Path, params: ExportParams) -> TorchModel:
-    weights.refuse_here(params.weights, str(path))
+def _load_script(path: Path, params: ExportParams) -> TorchModel:
+    weights.refuse_weights(params.weights, str(path))
     _check_scripted(params, str(path))
     try:
         module = torch.jit.load(path, map_location="cpu")
     except RuntimeError as error:
-        raise InputError(f"{path} cannot be read as TorchScript", why=said(error)) from error
+        raise InputError(f"{path} cannot be read as TorchScript", why=first_line(error)) from error
     return of_module(module, params, str(path))
 
 
@@ -61,14 +61,14 @@ def _check_scripted(params: ExportParams, name: str) -> None:
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> TorchModel:
-    """The Framework of what a factory gives.
+    """Return the Framework of a factory's result.
 
     Raises:
         UsageError: no module and no exported program.
     """
     name = source.name
     if isinstance(model, torch.export.ExportedProgram):
-        weights.refuse_here(params.weights, name)
+        weights.refuse_weights(params.weights, name)
         return programs.of_exported(model, params, name)
     if isinstance(model, torch.jit.ScriptModule):
         _check_scripted(params, name)
@@ -77,5 +77,5 @@ def of_object(model: Any, source: Source, params: ExportParams) -> TorchModel:
             f"{name} gives a {type(model).__name__}, which is no module",
             fix="return a torch.nn.Module or a torch.export.ExportedProgram",
         )
-    notes = weights.fill(model, params.weights) if params.weights is not None else []
+    notes = weights.load_weights(model, params.weights) if params.weights is not None else []
     return of_module(model, params, name, notes)

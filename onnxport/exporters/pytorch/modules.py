@@ -1,4 +1,4 @@
-"""A PyTorch model as a Framework: it answers eagerly, and torch.onnx writes what torch.export captured of it."""
+"""PyTorch models as a Framework: eager answers, and export by torch.export and torch.onnx."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.exporters.framework import Exported
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.pytorch import torchscript
-from onnxport.exporters.pytorch.capture import Dims, capture, inputs_of
-from onnxport.exporters.pytorch.dimension_names import DimNames
-from onnxport.exporters.pytorch.errors import at, place_of, said
-from onnxport.exporters.pytorch.example_inputs import Call, bind, example, open_sizes
+from onnxport.exporters.pytorch.capture import Dims, capture, symbolic_inputs
+from onnxport.exporters.pytorch.dimension_names import DimensionNames
+from onnxport.exporters.pytorch.errors import at_place, first_line, place_of_error
+from onnxport.exporters.pytorch.example_inputs import Call, bind_inputs, make_example, open_sizes
 from onnxport.exporters.pytorch.onnx_writer import write
 from onnxport.exporters.pytorch.outputs import (
     Output,
     leaves,
-    named,
-    picked,
+    name_outputs,
+    pick_outputs,
     refuse_complex,
     register_dataclasses,
-    tensor_of,
+    to_tensor,
 )
-from onnxport.exporters.pytorch.states import States
+from onnxport.exporters.pytorch.states import BufferStates
 from onnxport.formats.artifact import TensorSpec
 from onnxport.runtimes.base import MemoryFullError, RunError
 
@@ -40,7 +40,7 @@ _LEFT_OUT = (
 
 
 class TorchModel:
-    """What every kind of PyTorch model has in common: eager answers.
+    """The common part of all PyTorch models: eager answers.
 
     Args:
         forward: takes the inputs by name and gives what the model gives.
@@ -58,7 +58,7 @@ class TorchModel:
         outputs: Sequence[TensorSpec],
         picks: Sequence[Output],
         count: int,
-        states: States,
+        states: BufferStates,
         notes: Sequence[str],
     ) -> None:
         self._forward, self._picks, self._count, self._states = forward, picks, count, states
@@ -70,25 +70,25 @@ class TorchModel:
         return bool(torch.backends.mkldnn.is_available())
 
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
-        tensors = {spec.name: tensor_of(feeds[spec.name]) for spec in self.inputs}
+        tensors = {spec.name: to_tensor(feeds[spec.name]) for spec in self.inputs}
         try:
             with torch.no_grad(), torch.backends.mkldnn.flags(enabled=not other_kernels):
-                return picked(self._forward(tensors), self._picks, self._count)
+                return pick_outputs(self._forward(tensors), self._picks, self._count)
         except RunError:
             raise
         except Exception as error:  # forward is the user's code
             if "not enough memory" in str(error) or isinstance(error, MemoryError):
                 raise MemoryFullError("the machine ran out of memory", why="in forward") from error
-            raise RunError("forward refuses these inputs", why=said(error)) from error
+            raise RunError("forward refuses these inputs", why=first_line(error)) from error
         finally:
             self._states.restore()
 
 
-class Captured(TorchModel):
-    """A model of which there is a program."""
+class CapturedModel(TorchModel):
+    """A model with an exported program."""
 
     def __init__(
-        self, program: torch.export.ExportedProgram, dims: DimNames, name: str, **common: Any
+        self, program: torch.export.ExportedProgram, dims: DimensionNames, name: str, **common: Any
     ) -> None:
         super().__init__(**common)
         self._program, self._dims, self._name = program, dims, name
@@ -99,8 +99,8 @@ class Captured(TorchModel):
         return Exported(output, self.notes, {"exporter": f"torch.onnx {torch.__version__}"})
 
 
-class Traced(TorchModel):
-    """A model that the TorchScript exporter follows on one example."""
+class TracedModel(TorchModel):
+    """A model that the TorchScript exporter traces on one example."""
 
     def __init__(
         self, module: Any, call: Call, tensors: Tensors, dynamic: Dims, name: str, **common: Any
@@ -121,32 +121,32 @@ class Traced(TorchModel):
 def of_module(
     module: torch.nn.Module, params: ExportParams, name: str, notes: Sequence[str] = ()
 ) -> TorchModel:
-    """The Framework of a module.
+    """Return the Framework of a module.
 
     Raises:
         UsageError: inputs that do not fit forward, with its signature.
         InputError: forward raises on the example.
         CannotConvertError: torch.export cannot capture it.
     """
-    call, bound = bind(module, params.input, name)
+    call, bound = bind_inputs(module, params.input, name)
     specs = {key: params.input[key] for key in call.names}
     sizes = open_sizes(specs, params.dynamic)
-    said_so = [*notes, *bound, *_settled(module)]
+    said_so = [*notes, *bound, *_prepare_module(module)]
     given = {key: tuple(int(str(size)) for size in spec.shape) for key, spec in specs.items()}
-    tensors = example(list(specs.values()), given)
-    states = States(module)
-    answer = _tried(module, call, tensors, name)
+    tensors = make_example(list(specs.values()), given)
+    states = BufferStates(module)
+    answer = _try_forward(module, call, tensors, name)
     states.learn()
     if sizes != given:
-        tensors = example(list(specs.values()), sizes)
-        answer = _tried_open(module, call, tensors, params.dynamic, sizes, name)
+        tensors = make_example(list(specs.values()), sizes)
+        answer = _try_open_sizes(module, call, tensors, params.dynamic, sizes, name)
         states.restore()
     register_dataclasses(answer)
     forward = _forward(module, call)
     if params.exporter == "torchscript":
-        return _traced(module, call, tensors, params, name, forward, answer, states, said_so)
+        return _trace(module, call, tensors, params, name, forward, answer, states, said_so)
     program = capture(module, call, tensors, params.dynamic, name)
-    fakes = dict(zip(call.names, inputs_of(program), strict=True))
+    fakes = dict(zip(call.names, symbolic_inputs(program), strict=True))
     return of_program(program, fakes, params, name, forward, answer, states, said_so)
 
 
@@ -157,18 +157,18 @@ def of_program(
     name: str,
     forward: Callable[[Tensors], Any],
     answer: Any,
-    states: States,
+    states: BufferStates,
     notes: Sequence[str],
-) -> Captured:
-    """The Framework of a program, of which `forward` is the reference.
+) -> CapturedModel:
+    """Return the Framework of a program, with `forward` as the reference.
 
     Args:
         fakes: its inputs by name, as torch.export sees them.
         answer: what forward gives for an example.
     """
-    dims = DimNames.of(program, fakes, params.dynamic)
+    dims = DimensionNames.of(program, fakes, params.dynamic)
     found = list(leaves(answer))
-    values = _values_of(program)
+    values = _symbolic_outputs(program)
     if len(values) != len(found):
         raise CannotConvertError(
             f"{name} gives {len(found)} values to its caller and {len(values)} to torch.export",
@@ -177,11 +177,11 @@ def of_program(
     kept = [number for number, value in enumerate(values) if value is not None]
     if not kept:
         raise CannotConvertError(f"{name} gives no tensor", fix="return what the ONNX model is to give")
-    names = named([found[number][0] for number in kept], params.output_names, list(fakes))
+    names = name_outputs([found[number][0] for number in kept], params.output_names, list(fakes))
     specs = [_spec(key, values[number], dims) for key, number in zip(names, kept, strict=True)]
     dropped = len(found) - len(kept)
     lost = [_LEFT_OUT[dropped > 1].format(dropped)] if dropped else []
-    return Captured(
+    return CapturedModel(
         program,
         dims,
         name,
@@ -195,8 +195,8 @@ def of_program(
     )
 
 
-def _values_of(program: torch.export.ExportedProgram) -> list[Any]:
-    """What the program gives its user, without values; None for what is constant."""
+def _symbolic_outputs(program: torch.export.ExportedProgram) -> list[Any]:
+    """Return the program's outputs without values; None for constants."""
     nodes = {node.name: node for node in program.graph.nodes}
     given = []
     for spec in program.graph_signature.output_specs:
@@ -206,7 +206,7 @@ def _values_of(program: torch.export.ExportedProgram) -> list[Any]:
     return given
 
 
-def _spec(name: str, value: Any, dims: DimNames) -> TensorSpec:
+def _spec(name: str, value: Any, dims: DimensionNames) -> TensorSpec:
     if not isinstance(value, torch.Tensor):  # a size that forward gives back
         kind = (
             "int64"
@@ -220,7 +220,7 @@ def _spec(name: str, value: Any, dims: DimNames) -> TensorSpec:
     return TensorSpec(name, str(value.dtype).removeprefix("torch."), dims.shape(value.shape))
 
 
-def _traced(
+def _trace(
     module: Any,
     call: Call,
     tensors: Tensors,
@@ -228,12 +228,12 @@ def _traced(
     name: str,
     forward: Callable[[Tensors], Any],
     answer: Any,
-    states: States,
+    states: BufferStates,
     notes: Sequence[str],
-) -> Traced:
+) -> TracedModel:
     found = list(leaves(answer))
     kept = [number for number, (_, leaf) in enumerate(found) if isinstance(leaf, torch.Tensor)]
-    names = named([found[number][0] for number in kept], params.output_names, call.names)
+    names = name_outputs([found[number][0] for number in kept], params.output_names, call.names)
     is_open = any(dim for dims in params.dynamic.values() for dim in dims)
     outputs = []
     for key, number in zip(names, kept, strict=True):
@@ -254,7 +254,7 @@ def _traced(
         )
         for key, tensor in tensors.items()
     ]
-    return Traced(
+    return TracedModel(
         module,
         call,
         tensors,
@@ -278,8 +278,8 @@ def _forward(module: Any, call: Call) -> Callable[[Tensors], Any]:
     return forward
 
 
-def _settled(module: torch.nn.Module) -> list[str]:
-    """Puts the module into the state in which it is exported, and says what was changed for that."""
+def _prepare_module(module: torch.nn.Module) -> list[str]:
+    """Put the module into inference mode, and note what was changed for it."""
     notes = []
     if module.training:
         notes.append("the module was in training mode; it is exported as eval() has it")
@@ -293,8 +293,8 @@ def _settled(module: torch.nn.Module) -> list[str]:
     return notes
 
 
-def _tried(module: Any, call: Call, tensors: Tensors, name: str) -> Any:
-    """What forward gives for the example.
+def _try_forward(module: Any, call: Call, tensors: Tensors, name: str) -> Any:
+    """Run forward on the example.
 
     Raises:
         InputError: it raises.
@@ -305,17 +305,17 @@ def _tried(module: Any, call: Call, tensors: Tensors, name: str) -> Any:
     except Exception as error:  # forward is the user's code
         given = ", ".join(f"{key}={list(tensor.shape)}:{_dtype(tensor)}" for key, tensor in tensors.items())
         raise InputError(
-            f"forward of {name} raises on the example {given}{at(place_of(error.__traceback__, module))}",
-            why=said(error),
+            f"forward of {name} raises on the example {given}{at_place(place_of_error(error.__traceback__, module))}",
+            why=first_line(error),
             fix=f"give --input shapes and dtypes that it takes; it is forward{call.signature}",
         ) from error
 
 
-def _tried_open(
+def _try_open_sizes(
     module: Any, call: Call, tensors: Tensors, dynamic: Dims, sizes: Mapping[str, tuple[int, ...]], name: str
 ) -> Any:
     try:
-        return _tried(module, call, tensors, name)
+        return _try_forward(module, call, tensors, name)
     except InputError as error:
         opened = {dim for dims in dynamic.values() for dim in dims if dim}
         raise CannotConvertError(

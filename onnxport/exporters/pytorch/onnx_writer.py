@@ -1,4 +1,4 @@
-"""An ExportedProgram as an ONNX file: torch.onnx's translation, under the user's names and without this machine's."""
+"""Write an ExportedProgram as an ONNX file: torch.onnx's translation under the user's names."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import onnx_ir as ir
 import torch
 from onnx_ir.passes import common
 
-from onnxport.exporters.pytorch.attention import guard
-from onnxport.exporters.pytorch.dimension_names import DimNames, unused
-from onnxport.exporters.pytorch.errors import not_translated
+from onnxport.exporters.pytorch.attention import guard_masked_attention
+from onnxport.exporters.pytorch.dimension_names import DimensionNames, unused_name
+from onnxport.exporters.pytorch.errors import translation_error
 from onnxport.exporters.pytorch.recurrence import translations
 from onnxport.formats.model import Model
 from onnxport.optimizers.constant_folding import fold_constants
@@ -31,28 +31,28 @@ def write(
     opset: int | None,
     inputs: Sequence[str],
     outputs: Sequence[str],
-    dims: DimNames,
+    dims: DimensionNames,
     name: str,
 ) -> None:
-    """Writes `program` to `output`; its weights beside it, as <output>.data, where one file cannot hold them.
+    """Write `program` to `output`; large weights go beside it, to <output>.data.
 
     Raises:
         CannotConvertError: operators without an ONNX equivalent, with their places in the user's source.
     """
-    model = Model(_translated(program, opset, name))
+    model = Model(_translate(program, opset, name))
     graph = model.graph
     if any(node.op_type in ("LSTM", "GRU", "RNN") for node in graph.all_nodes()):
         fold_constants(model)  # weights are given in ONNX's order of gates
         common.RemoveUnusedNodesPass()(model.ir)
-    guard(model)
+    guard_masked_attention(model)
     _name_nodes(graph)
     _name_ports(graph, inputs, outputs)
     _name_dims(model, dims)
-    strip(model)
+    strip_metadata(model)
     model.save(output)
 
 
-def _translated(program: torch.export.ExportedProgram, opset: int | None, name: str) -> ir.Model:
+def _translate(program: torch.export.ExportedProgram, opset: int | None, name: str) -> ir.Model:
     _drop_constants(program)
     wanted = NEWEST_OPSET if opset is None else min(max(opset, OLDEST_OPSET), NEWEST_OPSET)
     try:
@@ -66,7 +66,7 @@ def _translated(program: torch.export.ExportedProgram, opset: int | None, name: 
                 verbose=False,
             )
     except torch.onnx.OnnxExporterError as error:
-        raise not_translated(error, name) from error
+        raise translation_error(error, name) from error
     assert made is not None, "torch.onnx.export gives the program where it has no file to write"
     model: ir.Model = made.model
     return model
@@ -84,7 +84,7 @@ def _nms() -> dict[Any, Any]:
 
 
 def _drop_constants(program: torch.export.ExportedProgram) -> None:
-    """Puts None in the place of numbers and texts among the outputs, on which torch.onnx stumbles."""
+    """Replace numbers and texts among the outputs by None: torch.onnx fails on them."""
     constant = torch.export.graph_signature.ConstantArgument
     for spec in program.graph_signature.output_specs:
         if isinstance(spec.arg, constant):
@@ -95,10 +95,10 @@ def _drop_constants(program: torch.export.ExportedProgram) -> None:
 
 
 def _name_nodes(graph: ir.Graph) -> None:
-    """Names nodes by the module that they come from: "encoder.layers.0.linear1/MatMul"."""
+    """Name nodes by their module: "encoder.layers.0.linear1/MatMul"."""
     nodes = list(graph.all_nodes())
     wanted = [_node_name(node) for node in nodes]
-    for node, name in zip(nodes, unused(wanted, set()), strict=True):
+    for node, name in zip(nodes, unused_name(wanted, set()), strict=True):
         node.name = name
 
 
@@ -109,7 +109,7 @@ def _node_name(node: ir.Node) -> str:
 
 
 def _name_ports(graph: ir.Graph, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    """Names inputs and outputs; an output that is an input, a weight or another output becomes a copy of it."""
+    """Name inputs and outputs; an output that is an input, a weight or another output becomes a copy."""
     seen: set[ir.Value] = {*graph.inputs, *graph.initializers.values()}
     for number, value in enumerate(list(graph.outputs)):
         if value in seen:
@@ -124,7 +124,7 @@ def _name_ports(graph: ir.Graph, inputs: Sequence[str], outputs: Sequence[str]) 
     wanted = [value.name or "value" for value in others]
     for value, _ in ports:
         value.name = None
-    for value, new in zip(others, unused(wanted, {*inputs, *outputs}), strict=True):
+    for value, new in zip(others, unused_name(wanted, {*inputs, *outputs}), strict=True):
         if value.name != new:
             _rename(graph, value, new)
     for value, new in ports:
@@ -151,7 +151,7 @@ def _values(graph: ir.Graph) -> Iterator[ir.Value]:
         yield from subgraph.initializers.values()
 
 
-def _name_dims(model: Model, dims: DimNames) -> None:
+def _name_dims(model: Model, dims: DimensionNames) -> None:
     for value in _values(model.graph):
         if value.shape is not None and not value.shape.is_static():
             value.shape = ir.Shape(
@@ -162,8 +162,8 @@ def _name_dims(model: Model, dims: DimNames) -> None:
             )
 
 
-def strip(model: Model) -> None:
-    """Drops what an exporter notes of its own work: stack traces with this machine's paths, its own node names."""
+def strip_metadata(model: Model) -> None:
+    """Drop an exporter's notes: stack traces with this machine's paths, its own node names."""
     for holder in _holders(model):
         holder.metadata_props.clear()
         holder.doc_string = None

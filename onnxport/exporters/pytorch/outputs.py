@@ -1,4 +1,4 @@
-"""What a forward gives, taken apart: the tensors in it, and their names."""
+"""The tensors in forward's result, and their names."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Output:
-    """One output: its name, and which of the leaves it is."""
+    """One output: its name, and its index among the leaves."""
 
     name: str
     leaf: int
 
 
 def leaves(answer: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Everything in nested dictionaries, sequences and dataclasses that is none of these, in torch.export's order."""
+    """Return the leaves of nested dictionaries, sequences and dataclasses, in torch.export's order."""
     parts = _parts(answer)
     if parts is None:
         yield path, answer
@@ -50,7 +50,7 @@ def _parts(answer: Any) -> Sequence[tuple[str | int, Any]] | None:
 
 
 def register_dataclasses(answer: Any) -> None:
-    """Has torch.export take the dataclasses in `answer` apart, which it else refuses."""
+    """Let torch.export unpack the dataclasses in `answer`, which it refuses otherwise."""
     if dataclasses.is_dataclass(answer) and not isinstance(answer, (type, Mapping)):
         kind = type(answer)
         if kind not in torch.utils._pytree.SUPPORTED_NODES:
@@ -61,8 +61,8 @@ def register_dataclasses(answer: Any) -> None:
         register_dataclasses(part)
 
 
-def named(paths: Sequence[Path], given: Sequence[str], inputs: Sequence[str]) -> list[str]:
-    """A name for each output: the user's, else its keys, else its place.
+def name_outputs(paths: Sequence[Path], given: Sequence[str], inputs: Sequence[str]) -> list[str]:
+    """Return a name for each output: the user's, else its keys, else its index.
 
     Raises:
         UsageError: more or fewer names than outputs, or one twice.
@@ -92,8 +92,8 @@ def _name(path: Path) -> str:
     return name if isinstance(path[0], str) else f"output_{name}"
 
 
-def array_of(leaf: Any) -> Array:
-    """A tensor, or a number that torch.export keeps open, as the ONNX model gives it."""
+def to_array(leaf: Any) -> Array:
+    """Return a tensor, or a number that torch.export keeps open, as the ONNX model's array."""
     if not isinstance(leaf, torch.Tensor):
         return np.asarray(leaf, np.float32 if isinstance(leaf, float) else None)
     tensor = leaf.detach().cpu().contiguous()
@@ -102,15 +102,15 @@ def array_of(leaf: Any) -> Array:
     return np.asarray(tensor.resolve_conj().numpy())
 
 
-def tensor_of(array: Array) -> torch.Tensor:
+def to_tensor(array: Array) -> torch.Tensor:
     array = np.ascontiguousarray(array).reshape(array.shape)  # which makes a vector of a scalar
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
     return torch.from_numpy(array.copy())
 
 
-def picked(answer: Any, outputs: Sequence[Output], count: int) -> dict[str, Array]:
-    """The outputs among the leaves of `answer`.
+def pick_outputs(answer: Any, outputs: Sequence[Output], count: int) -> dict[str, Array]:
+    """Return the outputs among the leaves of `answer`.
 
     Raises:
         RunError: it has another number of leaves than the example's had.
@@ -118,7 +118,7 @@ def picked(answer: Any, outputs: Sequence[Output], count: int) -> dict[str, Arra
     found = [leaf for _, leaf in leaves(answer)]
     if len(found) != count:
         raise RunError(f"forward gives {len(found)} values", why=f"on the example it gave {count}")
-    return {output.name: array_of(found[output.leaf]) for output in outputs}
+    return {output.name: to_array(found[output.leaf]) for output in outputs}
 
 
 def refuse_complex(dtype: torch.dtype, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Exported programs (.pt2): a graph with its example inputs and open dimensions, read without running code in it.
+"""Exported programs (.pt2): a graph with example inputs and open dimensions, read without running its code.
 
 torch.export.load falls back to full pickles, loads shared libraries and evaluates expressions; a file that would have
 it do so is refused unless --trust is given.
@@ -21,11 +21,11 @@ from torch.utils import _pytree as pytree
 
 from onnxport.core.errors import CannotConvertError, InputError, UsageError
 from onnxport.exporters.params import ExportParams
-from onnxport.exporters.pytorch.capture import inputs_of, is_fixed
-from onnxport.exporters.pytorch.errors import said
+from onnxport.exporters.pytorch.capture import is_fixed, symbolic_inputs
+from onnxport.exporters.pytorch.errors import first_line
 from onnxport.exporters.pytorch.modules import TorchModel, of_program
 from onnxport.exporters.pytorch.outputs import register_dataclasses
-from onnxport.exporters.pytorch.states import States
+from onnxport.exporters.pytorch.states import BufferStates
 
 # Parts of an archive that hold code: native libraries, and objects of other classes than tensors.
 _CODE = re.compile(r"/(aotinductor|executorch)/|/(custom_obj|opaque_obj)[^/]*$")
@@ -36,7 +36,7 @@ _ATTRIBUTE = re.compile(r"__|[A-Za-z_)]\s*\.|\.\s*[A-Za-z_]")
 
 
 def load(path: Path, *, trust: bool) -> torch.export.ExportedProgram:
-    """Reads a `.pt2` file.
+    """Read a `.pt2` file.
 
     Raises:
         InputError: none, of another version, or with code in it and no trust.
@@ -48,14 +48,14 @@ def load(path: Path, *, trust: bool) -> torch.export.ExportedProgram:
     if not trust:
         _refuse_code(path)
     try:
-        with _tensors_alone(not trust):
+        with _tensors_only(not trust):
             program: torch.export.ExportedProgram = torch.export.load(path)
     except pickle.UnpicklingError as error:
-        raise _untrusted(path, "it holds objects other than tensors") from error
+        raise _untrusted_error(path, "it holds objects other than tensors") from error
     except Exception as error:  # of a damaged or older file torch raises anything
         raise InputError(
             f"{path} cannot be read as an exported program",
-            why=said(error),
+            why=first_line(error),
             fix=f"save it again with torch {torch.__version__}: torch.export.save(program, 'program.pt2')",
         ) from error
     return program
@@ -66,22 +66,22 @@ def _refuse_code(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
                 if _CODE.search(f"/{name}"):
-                    raise _untrusted(path, f"it holds {name.rpartition('/')[2]}, which is code")
+                    raise _untrusted_error(path, f"it holds {name.rpartition('/')[2]}, which is code")
                 found = _expressions(json.loads(archive.read(name))) if name.endswith(".json") else ()
                 if not all(map(_is_arithmetic, found)):
-                    raise _untrusted(path, "it has a size that is no arithmetic")
+                    raise _untrusted_error(path, "it has a size that is no arithmetic")
     except (zipfile.BadZipFile, ValueError, OSError) as error:
-        raise InputError(f"{path} cannot be read as an exported program", why=said(error)) from error
+        raise InputError(f"{path} cannot be read as an exported program", why=first_line(error)) from error
 
 
-def _untrusted(path: Path, why: str) -> InputError:
+def _untrusted_error(path: Path, why: str) -> InputError:
     return InputError(
         f"{path} is not loaded", why=why, fix="give --trust if you know who wrote it: it may run any code"
     )
 
 
 def _expressions(content: Any) -> Iterator[str]:
-    """The values of every "expr_str" in a JSON document."""
+    """Return the values of every "expr_str" in a JSON document."""
     if isinstance(content, dict):
         for key, value in content.items():
             if key == "expr_str":
@@ -99,8 +99,8 @@ def _is_arithmetic(expression: str) -> bool:
 
 
 @contextmanager
-def _tensors_alone(wanted: bool) -> Iterator[None]:
-    """Has torch.load refuse everything but tensors, whoever calls it."""
+def _tensors_only(wanted: bool) -> Iterator[None]:
+    """Make torch.load refuse everything but tensors, whoever calls it."""
     name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     before = os.environ.get(name)
     if wanted:
@@ -115,7 +115,7 @@ def _tensors_alone(wanted: bool) -> Iterator[None]:
 
 
 def of_exported(program: torch.export.ExportedProgram, params: ExportParams, name: str) -> TorchModel:
-    """The Framework of an exported program; its inputs and open dimensions are its own.
+    """Return the Framework of an exported program; its inputs and open dimensions are fixed.
 
     Raises:
         UsageError: --input, or --dynamic for what is not open.
@@ -127,11 +127,11 @@ def of_exported(program: torch.export.ExportedProgram, params: ExportParams, nam
         raise UsageError(
             f"{name} is an exported program, which cannot be traced", fix="leave --exporter torchscript out"
         )
-    fakes = dict(zip(_names(program), inputs_of(program), strict=True))
+    fakes = dict(zip(_names(program), symbolic_inputs(program), strict=True))
     _check_dynamic(params, fakes, name)
     module = program.module()
     args, kwargs = _example(program, name)
-    states = States(module)
+    states = BufferStates(module)
     with torch.no_grad():
         answer = module(*args, **kwargs)
     states.learn()
@@ -159,7 +159,7 @@ def _names(program: torch.export.ExportedProgram) -> list[str]:
 
 
 def _check_dynamic(params: ExportParams, fakes: Mapping[str, torch.Tensor], name: str) -> None:
-    """Names are taken for what the program leaves open; nothing can be opened afterwards."""
+    """Refuse to open dimensions that the program fixes; names of open ones are accepted."""
     for key, dims in params.dynamic.items():
         if key not in fakes or len(dims) != fakes[key].ndim:
             known = ", ".join(f"{each} of rank {fake.ndim}" for each, fake in fakes.items())

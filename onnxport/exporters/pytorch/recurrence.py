@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN layers kept whole: torch.export unrolls them over the steps of the example, whatever stays open.
+"""Keep LSTM, GRU and RNN layers whole: torch.export would unroll them over the example's steps.
 
 While a module is captured, its calls of torch's recurrent kernels become operators of our own with the same arguments,
 and these become ONNX's LSTM, GRU and RNN.
@@ -17,7 +17,7 @@ _NAMESPACE = "onnxport"
 
 
 class NotOneOperator(Exception):
-    """A recurrent layer that ONNX has no operator for."""
+    """A recurrent layer without an ONNX operator."""
 
     def __init__(self, why: str, fix: str) -> None:
         super().__init__(why)
@@ -59,7 +59,7 @@ _SCHEMA = (
 
 
 def _register(kernel: str, cell: Cell) -> torch._ops.OpOverload:
-    """The operator `onnxport::<kernel>`: what it gives, and the shapes of that."""
+    """Register the operator `onnxport::<kernel>` with its shapes."""
 
     def compute(
         input: torch.Tensor,
@@ -99,8 +99,8 @@ def _register(kernel: str, cell: Cell) -> torch._ops.OpOverload:
 _OPERATORS = {kernel: _register(kernel, cell) for kernel, cell in CELLS.items()}
 
 
-class Whole(TorchFunctionMode):
-    """While it is entered, recurrent layers are not unrolled; NotOneOperator for those that ONNX does not have."""
+class KeepWhole(TorchFunctionMode):
+    """Keeps recurrent layers from being unrolled while entered; NotOneOperator for those that ONNX lacks."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -134,7 +134,7 @@ def _check(cell: Cell, args: tuple[Any, ...]) -> None:
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """torch.onnx's custom_translation_table for the operators."""
+    """Return torch.onnx's custom_translation_table for the operators."""
     return {operator: _translation(CELLS[kernel]) for kernel, operator in _OPERATORS.items()}
 
 
@@ -175,12 +175,14 @@ def _translation(cell: Cell) -> Callable[..., Any]:
 def _layer(
     op: Any, cell: Cell, values: Any, states: Any, sets: Sequence[Sequence[Any]], hx: Sequence[Any]
 ) -> Any:
-    """One layer, both directions: weights [directions, gates * hidden, width] in ONNX's order of gates."""
-    packed = [_stacked(op, [_regated(op, cell, weights[which]) for weights in sets]) for which in (0, 1)]
+    """Translate one layer, both directions: weights [directions, gates * hidden, width] in ONNX's gate order."""
+    packed = [_stack(op, [_reorder_gates(op, cell, weights[which]) for weights in sets]) for which in (0, 1)]
     bias = None
     if len(sets[0]) > 2:
-        rows = [op.Concat(_regated(op, cell, w[2]), _regated(op, cell, w[3]), axis=0) for w in sets]
-        bias = _stacked(op, rows)
+        rows = [
+            op.Concat(_reorder_gates(op, cell, w[2]), _reorder_gates(op, cell, w[3]), axis=0) for w in sets
+        ]
+        bias = _stack(op, rows)
     attributes = dict(cell.attributes)
     if cell.activation:
         attributes["activations"] = [cell.activation] * len(sets)
@@ -201,15 +203,15 @@ def _rows(op: Any, state: Any, first: int, count: int) -> Any:
     return op.Slice(state, *ints)
 
 
-def _regated(op: Any, cell: Cell, weight: Any) -> Any:
-    """A weight or bias with its gates in ONNX's order."""
+def _reorder_gates(op: Any, cell: Cell, weight: Any) -> Any:
+    """Return a weight or bias with its gates in ONNX's order."""
     if len(cell.gates) == 1:
         return weight
     parts = op.Split(weight, axis=0, num_outputs=len(cell.gates))
     return op.Concat(*(parts[gate] for gate in cell.gates), axis=0)
 
 
-def _stacked(op: Any, weights: Sequence[Any]) -> Any:
+def _stack(op: Any, weights: Sequence[Any]) -> Any:
     axes = op.Constant(value_ints=[0])
     stacked = [op.Unsqueeze(weight, axes) for weight in weights]
     return op.Concat(*stacked, axis=0) if len(stacked) > 1 else stacked[0]

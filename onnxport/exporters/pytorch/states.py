@@ -1,12 +1,12 @@
-"""Buffers that a forward changes: what is put back, so that every call begins where the first did."""
+"""Buffers that a forward changes: restored, so that every call starts alike."""
 
 from __future__ import annotations
 
 import torch
 
 
-class States:
-    """The buffers of a module as they are before anything is run.
+class BufferStates:
+    """The buffers of a module before any run.
 
     `learn` comes behind the first call and keeps those that it changed.
     """

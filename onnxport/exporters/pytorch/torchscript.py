@@ -1,4 +1,4 @@
-"""The older exporter: TorchScript's trace of one example, on request alone."""
+"""The older exporter, on request only: TorchScript's trace of one example."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch
 
 from onnxport.core.errors import CannotConvertError
 from onnxport.exporters.pytorch.capture import Dims
-from onnxport.exporters.pytorch.errors import at, place_of, said
+from onnxport.exporters.pytorch.errors import at_place, first_line, place_of_error
 from onnxport.exporters.pytorch.example_inputs import Call
-from onnxport.exporters.pytorch.onnx_writer import strip
+from onnxport.exporters.pytorch.onnx_writer import strip_metadata
 from onnxport.formats.model import Model
 
 NOTE = (
@@ -34,7 +34,7 @@ def write(
     outputs: Sequence[str],
     name: str,
 ) -> None:
-    """Writes what a trace of `module` on `tensors` shows.
+    """Write a trace of `module` on `tensors`.
 
     Raises:
         CannotConvertError: the exporter refuses it.
@@ -57,11 +57,12 @@ def write(
                 opset_version=min(max(opset or _USUAL_OPSET, _OLDEST_OPSET), _NEWEST_OPSET),
             )
     except Exception as error:  # tracing runs the user's code and raises whatever that does
+        where = at_place(place_of_error(error.__traceback__, module))
         raise CannotConvertError(
-            f"{name} cannot be traced by the TorchScript exporter{at(place_of(error.__traceback__, module))}",
-            why=said(error),
+            f"{name} cannot be traced by the TorchScript exporter{where}",
+            why=first_line(error),
             fix="leave --exporter torchscript out: torch.export takes more operators",
         ) from error
     model = Model(ir.load(output))
-    strip(model)
+    strip_metadata(model)
     model.save(output)

@@ -1,4 +1,4 @@
-"""A state dict into the module that a factory built; read as tensors alone, so that no code in the file runs."""
+"""Load a state dict into a factory's module; only tensors are read, so no code in the file runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from onnxport.core.errors import InputError, UsageError
-from onnxport.exporters.pytorch.errors import said
+from onnxport.exporters.pytorch.errors import first_line
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -22,14 +22,14 @@ _PREFIXES = "module. _orig_mod. model. net. network.".split()
 _LISTED = 6  # keys of a kind in a message
 
 
-def fill(module: torch.nn.Module, path: Path) -> list[str]:
-    """Loads the tensors of `path` into `module`; returns what is to be said of it.
+def load_weights(module: torch.nn.Module, path: Path) -> list[str]:
+    """Load the tensors of `path` into `module`; return notes for the user.
 
     Raises:
         InputError: the file is missing, unreadable, no state dict, or does not fit the module.
     """
     notes: list[str] = []
-    state = _unprefixed(_unnested(tensors_in(path), path, notes), module, notes)
+    state = _strip_prefix(_find_state_dict(read_tensors(path), path, notes), module, notes)
     own = module.state_dict(keep_vars=True)
     _check_fit(module, own, state, path)
     fitting = {key: tensor for key, tensor in state.items() if key in own}
@@ -46,8 +46,8 @@ def fill(module: torch.nn.Module, path: Path) -> list[str]:
     return notes
 
 
-def tensors_in(path: Path) -> Mapping[str, Any]:
-    """The content of a `.pt`, `.pth` or `.safetensors` file, mapped from disk where its format lets it.
+def read_tensors(path: Path) -> Mapping[str, Any]:
+    """Return the content of a `.pt`, `.pth` or `.safetensors` file, mapped from disk where possible.
 
     Raises:
         InputError: missing, unreadable, or holding more than tensors.
@@ -61,7 +61,7 @@ def tensors_in(path: Path) -> Mapping[str, Any]:
         try:
             return safetensors.torch.load_file(path)
         except safetensors.SafetensorError as error:
-            raise InputError(f"{path} cannot be read as .safetensors", why=said(error)) from error
+            raise InputError(f"{path} cannot be read as .safetensors", why=first_line(error)) from error
     if is_torchscript(path):
         raise InputError(
             f"{path} is a TorchScript archive, no state dict",
@@ -74,11 +74,11 @@ def tensors_in(path: Path) -> Mapping[str, Any]:
             f"{path} is no state dict",
             why="it holds more than tensors, and what else a pickle holds may run any code"
             if "weights_only" in str(error) or "Unsupported" in str(error)
-            else said(error),
+            else first_line(error),
             fix="save the tensors alone where you trust it: torch.save(module.state_dict(), 'weights.pt')",
         ) from error
     except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
-        raise InputError(f"{path} cannot be read as a state dict", why=said(error)) from error
+        raise InputError(f"{path} cannot be read as a state dict", why=first_line(error)) from error
     if not isinstance(found, Mapping):
         raise InputError(f"{path} is no state dict", why=f"it holds a {type(found).__name__}")
     return found
@@ -91,32 +91,32 @@ def is_torchscript(path: Path) -> bool:
         return any(name.partition("/")[2] == "constants.pkl" for name in archive.namelist())
 
 
-def _unnested(found: Mapping[str, Any], path: Path, notes: list[str]) -> Tensors:
-    """The state dict itself, or the one in a checkpoint."""
+def _find_state_dict(found: Mapping[str, Any], path: Path, notes: list[str]) -> Tensors:
+    """Return the state dict itself, or the one in a checkpoint."""
     if _is_state(found):
         return {key: each for key, each in found.items() if isinstance(each, torch.Tensor)}
     for nest in (*_NESTS, *found):
         inner = found.get(nest)
         if isinstance(inner, Mapping) and _is_state(inner):
             others = [str(key) for key in found if key != nest]
-            beside = f", beside {_listed(others)}" if others else ""
+            beside = f", beside {_format_names(others)}" if others else ""
             notes.append(f"the weights are those under {nest!r} of {path.name}{beside}")
             return {key: each for key, each in inner.items() if isinstance(each, torch.Tensor)}
     raise InputError(
         f"{path} holds no state dict",
-        why=f"it holds {_listed([str(key) for key in found])}, and tensors by name under none of them",
+        why=f"it holds {_format_names([str(key) for key in found])}, and tensors by name under none of them",
         fix="save one: torch.save(module.state_dict(), 'weights.pt')",
     )
 
 
 def _is_state(found: Mapping[Any, Any]) -> bool:
-    """Whether these are tensors by name; some modules put extra state of another kind beside them."""
+    """Return whether these are tensors by name; some modules add other extra state."""
     tensors = [key for key, each in found.items() if isinstance(each, torch.Tensor)]
     others = [key for key, each in found.items() if isinstance(each, Mapping)]
     return bool(tensors) and not others and all(isinstance(key, str) for key in found)
 
 
-def _unprefixed(state: Tensors, module: torch.nn.Module, notes: list[str]) -> Tensors:
+def _strip_prefix(state: Tensors, module: torch.nn.Module, notes: list[str]) -> Tensors:
     own = set(module.state_dict())
     while not own & set(state):
         prefix = next((each for each in _PREFIXES if all(key.startswith(each) for key in state)), None)
@@ -128,7 +128,7 @@ def _unprefixed(state: Tensors, module: torch.nn.Module, notes: list[str]) -> Te
 
 
 def _check_fit(module: torch.nn.Module, own: Mapping[str, Any], state: Tensors, path: Path) -> None:
-    """Refuses a state dict that lacks, exceeds or contradicts what the module has, all in one message."""
+    """Refuse a state dict that does not match the module; one message names all differences."""
     given = {id(own[key]) for key in state if key in own}
     missing = [
         key
@@ -145,7 +145,7 @@ def _check_fit(module: torch.nn.Module, own: Mapping[str, Any], state: Tensors, 
         if key in own and tensor.shape != own[key].shape
     ]
     kinds = (("missing", missing), ("unexpected", unexpected), ("of another shape", sizes))
-    wrong = [f"{len(keys)} {kind}: {_listed(keys)}" for kind, keys in kinds if keys]
+    wrong = [f"{len(keys)} {kind}: {_format_names(keys)}" for kind, keys in kinds if keys]
     if wrong:
         raise InputError(
             f"the weights in {path} do not fit {type(module).__name__}",
@@ -154,12 +154,12 @@ def _check_fit(module: torch.nn.Module, own: Mapping[str, Any], state: Tensors, 
         )
 
 
-def _listed(keys: Sequence[str]) -> str:
+def _format_names(keys: Sequence[str]) -> str:
     more = f" and {len(keys) - _LISTED} more" if len(keys) > _LISTED else ""
     return ", ".join(keys[:_LISTED]) + more
 
 
-def refuse_here(path: Path | None, name: str) -> None:
-    """Refuses --weights for a model that has its own (UsageError)."""
+def refuse_weights(path: Path | None, name: str) -> None:
+    """Refuse --weights for a model that has its own (UsageError)."""
     if path is not None:
         raise UsageError(f"{name} has its weights in it", fix="leave --weights out")

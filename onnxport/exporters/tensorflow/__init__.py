@@ -1,4 +1,4 @@
-"""TensorFlow and Keras: SavedModels, Keras files, frozen graphs, TFLite files, and what a factory gives, by tf2onnx."""
+"""TensorFlow and Keras: SavedModels, Keras files, frozen graphs, TFLite files and factories, by tf2onnx."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOADERS: Mapping[str, str] = {
 
 
 def load(source: Source, params: ExportParams) -> Framework:
-    """The model in a file or folder.
+    """Load the model in a file or folder.
 
     Raises:
         InputError: damaged, or not what its name says.
@@ -38,12 +38,12 @@ def load(source: Source, params: ExportParams) -> Framework:
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> Framework:
-    """A Keras model or layer, tf.Module or tf.function."""
+    """Load a Keras model or layer, tf.Module or tf.function."""
     from onnxport.exporters.tensorflow import functions, keras_models
 
     is_keras = keras_models.is_keras(model)
     return (
-        keras_models.of_model(model, source, params)
+        keras_models.from_model(model, source, params)
         if is_keras
         else functions.of_object(model, source, params)
     )

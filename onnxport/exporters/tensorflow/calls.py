@@ -1,4 +1,4 @@
-"""How a Python function that says nothing of its inputs is called with tensors by name."""
+"""Call a Python function that declares no inputs with tensors by name."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def by_names(
+def call_by_name(
     called: Callable[..., Any], described: Callable[..., Any], names: tuple[str, ...], **fixed: Any
 ) -> Callable[[Mapping[str, Any]], Any]:
-    """`called` with tensors by name.
+    """Return `called` with tensors by name.
 
     Names that are all parameters are given as such, a single tensor by position, several to a function of several
     parameters by position, and to one of a single parameter (Keras: `call(inputs)`) as a list.

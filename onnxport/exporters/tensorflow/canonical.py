@@ -1,4 +1,4 @@
-"""One order and one set of names for one graph: tf2onnx walks over sets, so its files differ from run to run."""
+"""A canonical order and naming of a graph: tf2onnx iterates over sets, so its files vary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COUNTER = re.compile(r"__\d+")
 
 
 def hash_by_number() -> None:
-    """Has sets of tf2onnx's nodes keep one order: a node is hashed by when it was made, not by where it lies in memory.
+    """Make sets of tf2onnx's nodes keep one order: hash a node by its creation, not by its address.
 
     Its optimizers go through such sets, and which of two equal nodes stays is told by their order. Sets of names keep
     theirs because the process has a fixed PYTHONHASHSEED (core/child_process.py).
@@ -31,8 +31,8 @@ def hash_by_number() -> None:
     Node.__init__, Node.__hash__ = numbered, lambda self: self.number
 
 
-def canonical(graph: onnx.GraphProto) -> None:
-    """Orders the nodes as the outputs reach them, and names constants and counted names by where they stand.
+def canonicalize(graph: onnx.GraphProto) -> None:
+    """Order nodes as the outputs reach them; name constants and numbered names by position.
 
     Names of TensorFlow's own scopes stay; those that tf2onnx counted (Transpose__123) are counted again, and a constant
     is called after its first reader: of equal constants tf2onnx keeps any, under its own name.
@@ -43,14 +43,14 @@ def canonical(graph: onnx.GraphProto) -> None:
 
 
 def _rename(graph: onnx.GraphProto, names: dict[str, str], taken: set[str]) -> None:
-    """`names` has what the values around the graph, and those at its border, are called now."""
+    """Rename values; `names` maps values around the graph and at its border."""
     for port in graph.input:
         port.name = names.setdefault(port.name, _unique(port.name, taken))
     constants = {each.name: each for each in graph.initializer}
     read: list[onnx.TensorProto] = []
     for node in graph.node:
         node.name = _unique(node.name or node.op_type, taken)
-        for place, name in enumerate(_read(node)):
+        for place, name in enumerate(_inputs_of(node)):
             if name in constants and name not in names:
                 names[name] = _unique(f"{node.name}/{place}", taken)
                 read.append(constants[name])
@@ -100,7 +100,7 @@ def _order(graph: onnx.GraphProto) -> None:
             ordered.append(node)
             continue
         waiting.append((node, True))
-        waiting.extend((made[name], False) for name in reversed(list(_read(node))) if name in made)
+        waiting.extend((made[name], False) for name in reversed(list(_inputs_of(node))) if name in made)
     nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in ordered]
     del graph.node[:]
     graph.node.extend(nodes)
@@ -109,12 +109,12 @@ def _order(graph: onnx.GraphProto) -> None:
             _order(body)
 
 
-def _read(node: onnx.NodeProto) -> Iterator[str]:
-    """What a node reads, and what the graphs inside it read of those around them."""
+def _inputs_of(node: onnx.NodeProto) -> Iterator[str]:
+    """Return the inputs of a node, and the outer values that its subgraphs read."""
     yield from node.input
     for body in _bodies(node):
         for inner in body.node:
-            yield from _read(inner)
+            yield from _inputs_of(inner)
         yield from (port.name for port in body.output)
 
 

@@ -1,4 +1,4 @@
-"""A traced function -> ONNX by tf2onnx: variables become constants, names become the user's, what fails is named."""
+"""Convert a traced function with tf2onnx: variables become constants, names the user's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import onnx
 
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.exporters.framework import Exported
-from onnxport.exporters.tensorflow.canonical import canonical, hash_by_number
+from onnxport.exporters.tensorflow.canonical import canonicalize, hash_by_number
 from onnxport.exporters.tensorflow.library import EXPORTER, TENSORFLOW, tf
 from onnxport.exporters.tensorflow.operators import HANDLERS
 from onnxport.formats.artifact import TensorSpec
@@ -22,8 +22,8 @@ NEWEST_OPSET = 18  # that tf2onnx writes (tf2onnx.constants.OPSET_TO_IR_VERSION)
 
 
 @dataclass(frozen=True)
-class Traced:
-    """A concrete function of the inputs, in their order, to the outputs, in theirs.
+class TracedFunction:
+    """A concrete function from the inputs to the outputs, each in order.
 
     Attributes:
         owner: what holds its variables and tables.
@@ -37,18 +37,18 @@ class Traced:
     source: str
 
 
-def write(traced: Traced, output: Path, opset: int | None, notes: Sequence[str] = ()) -> Exported:
+def write(traced: TracedFunction, output: Path, opset: int | None, notes: Sequence[str] = ()) -> Exported:
     """See Framework.export."""
     inputs = [tensor.name for tensor in traced.function.inputs[: len(traced.inputs)]]
     outputs = [tensor.name for tensor in traced.function.outputs]
     names = dict(
         zip((*inputs, *outputs), (spec.name for spec in (*traced.inputs, *traced.outputs)), strict=True)
     )
-    with refusing(traced.source), tf.device("/cpu:0"):
-        graph, tables = _frozen(traced, inputs, outputs)
+    with collect_refusals(traced.source), tf.device("/cpu:0"):
+        graph, tables = _freeze(traced, inputs, outputs)
         with tf.Graph().as_default() as imported:
             tf.import_graph_def(graph, name="")
-            model = converted(
+            model = convert(
                 imported,
                 opset,
                 input_names=inputs,
@@ -56,13 +56,13 @@ def write(traced: Traced, output: Path, opset: int | None, notes: Sequence[str] 
                 tensors_to_rename=names,
                 initialized_tables=tables,
             )
-    bordered(model, traced.inputs, traced.outputs)
+    set_ports(model, traced.inputs, traced.outputs)
     onnx.save(model, output)
     return Exported(output, tuple(notes), {"exporter": f"{EXPORTER}, {TENSORFLOW}"})
 
 
-def _frozen(traced: Traced, inputs: list[str], outputs: list[str]) -> tuple[Any, dict[Any, Any]]:
-    """The function's graph with its variables as constants, and the contents of its tables."""
+def _freeze(traced: TracedFunction, inputs: list[str], outputs: list[str]) -> tuple[Any, dict[Any, Any]]:
+    """Return the function's graph with constant variables, and the contents of its tables."""
     from tf2onnx import tf_loader
 
     tables: dict[Any, Any] = {}
@@ -70,14 +70,14 @@ def _frozen(traced: Traced, inputs: list[str], outputs: list[str]) -> tuple[Any,
         graph = tf_loader.from_function(traced.function, inputs, outputs)
     else:
         graph, tables = tf_loader.from_trackable(traced.owner, traced.function, inputs, outputs, False)
-    if _uncompiled(graph):
+    if _inline_xla(graph):
         with tf.Graph().as_default():
             graph = tf_loader.tf_optimize(inputs, outputs, graph)
     return graph, tables
 
 
-def _uncompiled(graph: Any) -> bool:
-    """Has XLA's functions inlined as any other: Keras has one for a grouped convolution. Whether there were any."""
+def _inline_xla(graph: Any) -> bool:
+    """Inline XLA's functions like others: Keras uses one for grouped convolutions. Return whether there were any."""
     functions = graph.library.function
     found = False
     for each in (*functions, *graph.node, *(node for function in functions for node in function.node_def)):
@@ -91,8 +91,8 @@ def _uncompiled(graph: Any) -> bool:
 _APART = ("_XlaMustCompile", "_noinline")
 
 
-def converted(graph: Any, opset: int | None, **options: Any) -> onnx.ModelProto:
-    """What tf2onnx makes of a TensorFlow graph, or of a .tflite (option `tflite_path`, and no graph)."""
+def convert(graph: Any, opset: int | None, **options: Any) -> onnx.ModelProto:
+    """Convert a TensorFlow graph, or a .tflite (option `tflite_path`, and no graph), with tf2onnx."""
     from tf2onnx import optimizer, tfonnx
 
     hash_by_number()
@@ -108,8 +108,8 @@ def converted(graph: Any, opset: int | None, **options: Any) -> onnx.ModelProto:
 
 
 @contextlib.contextmanager
-def refusing(source: str) -> Iterator[None]:
-    """Turns what tf2onnx logs as errors, or raises, into a CannotConvertError with every operator it names."""
+def collect_refusals(source: str) -> Iterator[None]:
+    """Turn errors that tf2onnx logs or raises into a CannotConvertError with every operator it names."""
     errors = _Errors()
     logger = logging.getLogger("tf2onnx")
     level, propagate = logger.level, logger.propagate
@@ -144,7 +144,7 @@ def refusing(source: str) -> Iterator[None]:
 
 
 class _Errors(logging.Handler):
-    """Collects the nodes that tf2onnx logs as failed; its messages are told by their format, which names the node."""
+    """Collects the nodes that tf2onnx logs as failed, by the format of its messages."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -164,7 +164,7 @@ class _Errors(logging.Handler):
 
 
 def _op_of(arguments: Sequence[Any]) -> str:
-    """tf2onnx gives the node's summary as the last argument, in which a line says OP=Name."""
+    """Return the operator in a node's summary, from its line OP=Name."""
     lines = str(arguments[-1]).replace("\\n", "\n").splitlines()
     return next((line.partition("=")[2].strip() for line in lines if line.strip().startswith("OP=")), "?")
 
@@ -174,8 +174,8 @@ def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
 
 
-def bordered(model: onnx.ModelProto, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-    """Gives the graph the inputs and outputs as declared, an unused input too, and takes out what is of this run.
+def set_ports(model: onnx.ModelProto, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+    """Give the graph the declared inputs and outputs, and remove traces of this run.
 
     tf2onnx counts its unknown dimensions (unk__12) and leaves out inputs that nothing reads.
     """
@@ -184,7 +184,7 @@ def bordered(model: onnx.ModelProto, inputs: Sequence[TensorSpec], outputs: Sequ
         del field[:]
         field.extend(_value_info(spec) for spec in specs)
     del graph.value_info[:]
-    canonical(graph)
+    canonicalize(graph)
     graph.doc_string = ""
     used = {node.domain for node in _nodes(graph)}
     for opset in [each for each in model.opset_import if each.domain and each.domain not in used]:

@@ -1,4 +1,4 @@
-"""Frozen graphs (.pb): a GraphDef whose variables are constants; the user names where it begins and ends."""
+"""Frozen graphs (.pb): a GraphDef with constant variables; the user names its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf
-from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, said
-from onnxport.exporters.tensorflow.signatures import Declared
+from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, first_line
+from onnxport.exporters.tensorflow.signatures import DeclaredInput
 
 # Nodes that end a graph without being a result of it.
 _NO_RESULT = frozenset({"NoOp", "Assert", "Const", "Placeholder", "SaveV2", "PrintV2"})
@@ -21,7 +21,7 @@ _VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp", "RefVariable"})
 
 
 def load(source: Source, params: ExportParams) -> TensorflowModel:
-    """The graph from --input, or its placeholders, to --output-names, or its one end.
+    """Load the graph from --input, or its placeholders, to --output-names, or its only end.
 
     Raises:
         InputError: no GraphDef, or one that is not frozen.
@@ -37,7 +37,7 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
             fix=f"choose with --output-names: {', '.join(ends[:12])}",
         )
     names = params.output_names or ends
-    wrapped = tf.compat.v1.wrap_function(lambda: _imported(path, graph), [])
+    wrapped = tf.compat.v1.wrap_function(lambda: _import_graph(path, graph), [])
     taken = list(params.input) or [node.name for node in graph.node if node.op == "Placeholder"]
     if not taken:
         raise UsageError(f"{path} has no placeholder", fix="say with --input which tensors are its inputs")
@@ -62,7 +62,7 @@ def _graph(path: Path) -> Any:
             raise InputError(
                 f"{path} is the graph of a SavedModel", fix=f"give the folder: {path.parent}"
             ) from error
-        raise InputError(f"{path} is damaged or no TensorFlow graph", why=said(error)) from error
+        raise InputError(f"{path} is damaged or no TensorFlow graph", why=first_line(error)) from error
     if not graph.node:
         raise InputError(f"{path} is no TensorFlow graph", why="it holds no node")
     variables = [node.name for node in graph.node if node.op in _VARIABLES]
@@ -84,15 +84,15 @@ def _is_saved_model(path: Path) -> bool:
         return False
 
 
-def _imported(path: Path, graph: Any) -> None:
+def _import_graph(path: Path, graph: Any) -> None:
     try:
         tf.import_graph_def(graph, name="")
     except (ValueError, tf.errors.OpError) as error:
-        raise InputError(f"TensorFlow cannot read the graph in {path}", why=said(error)) from error
+        raise InputError(f"TensorFlow cannot read the graph in {path}", why=first_line(error)) from error
 
 
 def _ends(graph: Any) -> Sequence[str]:
-    """The nodes that no other reads, in their order."""
+    """Return the nodes that no other reads, in order."""
     read = {name.lstrip("^").partition(":")[0] for node in graph.node for name in node.input}
     return tuple(node.name for node in graph.node if node.name not in read and node.op not in _NO_RESULT)
 
@@ -111,6 +111,6 @@ def _near(name: str, names: Sequence[str]) -> Sequence[str]:
     return difflib.get_close_matches(name, names, n=5, cutoff=0.0)
 
 
-def _declared(name: str, tensor: Any) -> Declared:
+def _declared(name: str, tensor: Any) -> DeclaredInput:
     shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
-    return Declared(name, dtype_name(tensor.dtype), shape)
+    return DeclaredInput(name, dtype_name(tensor.dtype), shape)

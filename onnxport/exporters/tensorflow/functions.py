@@ -1,4 +1,4 @@
-"""tf.Module, tf.function, concrete functions and loaded SavedModels, as a factory gives them."""
+"""tf.Module, tf.function, concrete functions and loaded SavedModels from a factory."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from onnxport.core.errors import UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.exporters.tensorflow.calls import by_names
+from onnxport.exporters.tensorflow.calls import call_by_name
 from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf
 from onnxport.exporters.tensorflow.model import Callee, TensorflowModel
-from onnxport.exporters.tensorflow.signatures import Declared, of_params
+from onnxport.exporters.tensorflow.signatures import DeclaredInput, inputs_from_params
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> TensorflowModel:
-    """What can be called with tensors.
+    """Load anything that can be called with tensors.
 
     Raises:
         UsageError: it cannot be called, or does not say what it takes and --input does not either.
@@ -31,26 +31,26 @@ def of_object(model: Any, source: Source, params: ExportParams) -> TensorflowMod
             fix="give it a __call__, or return the tf.function itself",
         )
     function = model if hasattr(model, "function_spec") else model.__call__
-    declared = _declared(function) or of_params(params)
+    declared = _declared(function) or inputs_from_params(params)
     if not declared:
         raise UsageError(
             f"{source.name} does not say what it takes",
             fix="give --input NAME=1,224,224,3 for each tensor, and --dynamic for dimensions that stay open",
         )
     described = getattr(function, "python_function", function)
-    call = by_names(model, described, tuple(each.name for each in declared))
+    call = call_by_name(model, described, tuple(each.name for each in declared))
     return TensorflowModel(Callee(call, declared, (), model, f"{TENSORFLOW}, eager"), source, params)
 
 
-def _declared(function: Any) -> tuple[Declared, ...]:
-    """The inputs of a tf.function with an input_signature, under its parameters' names."""
+def _declared(function: Any) -> tuple[DeclaredInput, ...]:
+    """Return the inputs of a tf.function with an input_signature, under its parameters' names."""
     signature = getattr(function, "input_signature", None)
     if not signature:
         return ()
     names = list(function.function_spec.arg_names)
     names = names[1:] if names[:1] == ["self"] and len(names) > len(signature) else names
     return tuple(
-        Declared(
+        DeclaredInput(
             spec.name or names[n] if n < len(names) else f"input_{n}",
             dtype_name(spec.dtype),
             None if spec.shape.rank is None else tuple(spec.shape.as_list()),

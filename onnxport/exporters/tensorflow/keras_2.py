@@ -1,4 +1,4 @@
-"""What Keras 2 wrote, as Keras 3 reads it: arguments that are gone, and said nothing, are taken out of a copy."""
+"""Keras 2 files in Keras 3: removed arguments without effect are dropped from a copy."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _GONE: Mapping[str, tuple[Any, tuple[str, ...]]] = {
 }
 
 
-def objects(config: Any) -> Iterator[Mapping[str, Any]]:
-    """Everything in a configuration that names a class."""
+def class_objects(config: Any) -> Iterator[Mapping[str, Any]]:
+    """Return every object in a configuration that names a class."""
     if isinstance(config, dict):
         if isinstance(config.get("class_name"), str):
             yield config
         for value in config.values():
-            yield from objects(value)
+            yield from class_objects(value)
     elif isinstance(config, list):
         for value in config:
-            yield from objects(value)
+            yield from class_objects(value)
 
 
 def is_of_keras_2(path: Path) -> bool:
-    """Whether the file says that an older Keras wrote it."""
+    """Return whether an older Keras wrote the file."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             told = json.loads(archive.read("metadata.json")).get("keras_version", "")
@@ -46,10 +46,10 @@ def is_of_keras_2(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def as_keras_3_reads(path: Path, config: Any) -> Iterator[Path]:
+def compatible_file(path: Path, config: Any) -> Iterator[Path]:
     """The file itself, or a copy for as long as it is read, whose configuration (`config`, changed) has no arguments
     that are gone."""
-    if zipfile.is_zipfile(path) or not _without_gone(config):
+    if zipfile.is_zipfile(path) or not _drop_removed(config):
         yield path
         return
     import h5py
@@ -62,10 +62,10 @@ def as_keras_3_reads(path: Path, config: Any) -> Iterator[Path]:
         yield copy
 
 
-def _without_gone(config: Any) -> bool:
-    """Takes the arguments out; whether there were any."""
+def _drop_removed(config: Any) -> bool:
+    """Drop the arguments; return whether there were any."""
     found = False
-    for each in objects(config):
+    for each in class_objects(config):
         arguments = each.get("config")
         for name, (idle, layers) in _GONE.items():
             is_of = any(layer in each["class_name"] for layer in layers)

@@ -1,4 +1,4 @@
-"""`.keras` and `.h5` files: what they hold is looked at before Keras loads it, which may run code of theirs."""
+"""`.keras` and `.h5` files: inspected before Keras loads them, which may run code in them."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from typing import Any
 from onnxport.core.errors import InputError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.exporters.tensorflow.keras_2 import as_keras_3_reads, is_of_keras_2, objects
-from onnxport.exporters.tensorflow.keras_models import of_model, weights_alone
+from onnxport.exporters.tensorflow.keras_2 import class_objects, compatible_file, is_of_keras_2
+from onnxport.exporters.tensorflow.keras_models import from_model, read_weights_file
 from onnxport.exporters.tensorflow.library import tf
-from onnxport.exporters.tensorflow.model import TensorflowModel, said
+from onnxport.exporters.tensorflow.model import TensorflowModel, first_line
 
 _DAMAGED = "copy, download or save it again"
 
 
 def load(source: Source, params: ExportParams) -> TensorflowModel:
-    """The model in a file of Keras 3, or in an .h5 file of Keras 2.
+    """Load a file of Keras 3, or an .h5 file of Keras 2.
 
     Raises:
         InputError: damaged, weights alone, code in it without --trust, or layers that Keras does not have.
     """
     path = Path(source.name)
     config = _config(path)
-    code = sorted({_named(each) for each in objects(config) if _is_code(each)})
+    code = sorted({_class_name(each) for each in class_objects(config) if _is_code(each)})
     if code and not params.trust:
         raise InputError(
             f"{path} holds Python code, which anybody may have written",
             why=f"in {', '.join(code)}",
             fix="give --trust if you know where it comes from",
         )
-    return of_model(_loaded(path, config, trust=params.trust), source, params)
+    return from_model(_load_keras_3(path, config, trust=params.trust), source, params)
 
 
-def _loaded(path: Path, config: Any, *, trust: bool) -> Any:
+def _load_keras_3(path: Path, config: Any, *, trust: bool) -> Any:
     import keras
 
     try:
-        with as_keras_3_reads(path, config) as readable:
+        with compatible_file(path, config) as readable:
             return keras.models.load_model(readable, compile=False, safe_mode=not trust)
     except _REFUSALS as error:
-        custom = sorted({str(each["class_name"]) for each in objects(config) if _is_custom(each)})
+        custom = sorted({str(each["class_name"]) for each in class_objects(config) if _is_custom(each)})
         of_keras_2 = is_of_keras_2(path)
         if of_keras_2 and find_spec("tf_keras"):
-            return _loaded_by_keras_2(path, trust=trust)
+            return _load_keras_2(path, trust=trust)
         if custom and not of_keras_2:
             raise InputError(
                 f"{path} needs {', '.join(custom)}, which Keras does not have",
@@ -57,12 +57,12 @@ def _loaded(path: Path, config: Any, *, trust: bool) -> Any:
             ) from error
         raise InputError(
             f"Keras {keras.__version__} cannot load {path}",
-            why=f"it has no {', '.join(custom)}" if custom else said(error),
+            why=f"it has no {', '.join(custom)}" if custom else first_line(error),
             fix="Keras 2 wrote it, which can load it: pip install tf_keras" if of_keras_2 else "",
         ) from error
 
 
-def _loaded_by_keras_2(path: Path, *, trust: bool) -> Any:
+def _load_keras_2(path: Path, *, trust: bool) -> Any:
     import tf_keras
 
     try:
@@ -70,7 +70,7 @@ def _loaded_by_keras_2(path: Path, *, trust: bool) -> Any:
     except _REFUSALS as error:
         raise InputError(
             f"neither Keras 3 nor tf_keras {tf_keras.__version__} can load {path}",
-            why=said(error),
+            why=first_line(error),
             fix="give a factory (package.module:function) that imports its custom layers and loads it by tf_keras",
         ) from error
 
@@ -89,13 +89,13 @@ _REFUSALS = (
 
 
 def _config(path: Path) -> Any:
-    """The JSON that says what the model is made of."""
+    """Return the model's configuration as JSON."""
     try:
         text = _config_of_zip(path) if zipfile.is_zipfile(path) else _config_of_h5(path)
         return None if text is None else json.loads(text)
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, RuntimeError) as error:
         what = "Keras file" if path.suffix.lower() == ".keras" else "HDF5 file"
-        raise InputError(f"{path} is damaged or no {what}", why=said(error), fix=_DAMAGED) from error
+        raise InputError(f"{path} is damaged or no {what}", why=first_line(error), fix=_DAMAGED) from error
 
 
 def _config_of_zip(path: Path) -> bytes:
@@ -109,12 +109,12 @@ def _config_of_h5(path: Path) -> str:
     with h5py.File(path, "r") as file:
         text = file.attrs.get("model_config")
     if text is None:
-        raise weights_alone(path)
+        raise read_weights_file(path)
     return text.decode() if isinstance(text, bytes) else str(text)
 
 
 def _is_code(each: Mapping[str, Any]) -> bool:
-    """A function that is stored as bytecode: Keras 3 says `__lambda__`, Keras 2 gives the function's type."""
+    """Return whether a function is stored as bytecode: `__lambda__` in Keras 3, the function's type in Keras 2."""
     config = each.get("config")
     kinds = [config.get(key) for key in _FUNCTION_TYPES] if isinstance(config, dict) else []
     return each["class_name"] == "__lambda__" or "lambda" in kinds
@@ -125,7 +125,7 @@ _FUNCTION_TYPES = ("function_type", "output_shape_type", "mask_type")
 
 
 def _is_custom(each: Mapping[str, Any]) -> bool:
-    """Keras 3 says the module of a class; Keras 2 does not."""
+    """Return whether a class is the user's; Keras 3 names its module, Keras 2 does not."""
     import keras
 
     if "module" in each:
@@ -135,7 +135,7 @@ def _is_custom(each: Mapping[str, Any]) -> bool:
     return name not in ("Functional", "__tuple__") and not any(hasattr(room, name) for room in rooms)
 
 
-def _named(each: Mapping[str, Any]) -> str:
+def _class_name(each: Mapping[str, Any]) -> str:
     config = each.get("config")
     name = config.get("name") if isinstance(config, dict) else None
     return f"{each['class_name']} {name!r}" if name else "a lambda"

@@ -1,4 +1,4 @@
-"""Keras models: functional and Sequential ones know what they take, subclassed ones are told by --input."""
+"""Keras models: functional and Sequential ones declare their inputs, subclassed ones need --input."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.exporters.tensorflow.calls import by_names
+from onnxport.exporters.tensorflow.calls import call_by_name
 from onnxport.exporters.tensorflow.library import TENSORFLOW, tf
-from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, said
-from onnxport.exporters.tensorflow.signatures import Declared, of_params
+from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, first_line
+from onnxport.exporters.tensorflow.signatures import DeclaredInput, inputs_from_params
 
 _WEIGHTS = (".h5", ".hdf5", ".keras")
 
 
 def is_keras(model: Any) -> bool:
-    """Whether it is a layer or model of Keras 3, or of tf_keras, which is Keras 2."""
+    """Return whether it is a layer or model of Keras 3, or of tf_keras, which is Keras 2."""
     return any(
         kind.__name__ == "Layer" and kind.__module__.partition(".")[0] in ("keras", "tf_keras")
         for kind in type(model).__mro__
     )
 
 
-def of_model(model: Any, source: Source, params: ExportParams) -> TensorflowModel:
-    """A Keras model or layer as a Framework, with `--weights` in it.
+def from_model(model: Any, source: Source, params: ExportParams) -> TensorflowModel:
+    """Return a Keras model or layer as a Framework, with `--weights` in it.
 
     Raises:
         UsageError: the backend is not TensorFlow, or inputs are missing.
@@ -37,7 +37,7 @@ def of_model(model: Any, source: Source, params: ExportParams) -> TensorflowMode
     if getattr(model, "inputs", None):
         call, declared, outputs = _functional(model)
     else:
-        call, declared, outputs = *_told(model, source, params), ()
+        call, declared, outputs = *_from_specs(model, source, params), ()
     engine = f"Keras {_version(model)}, {TENSORFLOW}, eager"
     callee = Callee(
         call, declared, outputs, model, engine, ready=lambda: _load_weights(model, source, params)
@@ -46,7 +46,7 @@ def of_model(model: Any, source: Source, params: ExportParams) -> TensorflowMode
 
 
 def _version(model: Any) -> str:
-    """The version of the Keras that the model is of; refuses one that computes with another backend."""
+    """Return the Keras version of the model; refuse another backend than TensorFlow."""
     if not _is_keras_3(model):
         return f"{version('tf-keras')} (tf_keras)"
     import keras
@@ -66,31 +66,31 @@ def _is_keras_3(model: Any) -> bool:
 
 def _functional(
     model: Any,
-) -> tuple[Callable[[Mapping[str, Any]], Any], tuple[Declared, ...], tuple[str, ...]]:
-    """A model that was built: of its symbolic tensors."""
+) -> tuple[Callable[[Mapping[str, Any]], Any], tuple[DeclaredInput, ...], tuple[str, ...]]:
+    """Load a built model by its symbolic tensors."""
     names = _unique([_input_name(tensor) for tensor in model.inputs])
     declared = tuple(
-        Declared(name, _dtype(tensor.dtype), tuple(tensor.shape))
+        DeclaredInput(name, _dtype(tensor.dtype), tuple(tensor.shape))
         for name, tensor in zip(names, model.inputs, strict=True)
     )
     structure = getattr(model, "input", None) if _is_keras_3(model) else None
 
     def call(tensors: Mapping[str, Any]) -> Any:
         flat = [tensors[name] for name in names]
-        return model(_packed(structure, flat), training=False)
+        return model(_pack(structure, flat), training=False)
 
     return call, declared, _output_names(model)
 
 
 def _input_name(tensor: Any) -> str:
-    """The input layer's name, which a summary shows; the tensor has another where the user gave none."""
+    """Return the input layer's name, as a summary shows it."""
     history = getattr(tensor, "_keras_history", None)
     layer = getattr(history, "operation", None) or getattr(history, "layer", None)
     return str(getattr(layer, "name", None) or tensor.name.partition(":")[0])
 
 
-def _packed(structure: Any, flat: list[Any]) -> Any:
-    """`flat` in the structure that the model was built with."""
+def _pack(structure: Any, flat: list[Any]) -> Any:
+    """Return `flat` in the structure that the model was built with."""
     if isinstance(structure, (dict, list, tuple)):
         import keras
 
@@ -99,7 +99,7 @@ def _packed(structure: Any, flat: list[Any]) -> Any:
 
 
 def _output_names(model: Any) -> tuple[str, ...]:
-    """The names of the layers that the outputs come from, as Keras calls them; of a dict its keys say it (leaves)."""
+    """Return the names of the output layers; a dict's keys name its outputs (leaves)."""
     if isinstance(getattr(model, "output", None), dict):
         return ()
     names = getattr(model, "output_names", None) or [model.layers[-1].name]
@@ -119,10 +119,10 @@ def _dtype(dtype: Any) -> str:
     return dtype if isinstance(dtype, str) else str(dtype.name)
 
 
-def _told(
+def _from_specs(
     model: Any, source: Source, params: ExportParams
-) -> tuple[Callable[[Mapping[str, Any]], Any], tuple[Declared, ...]]:
-    """A model that says nothing of what it takes: --input says it."""
+) -> tuple[Callable[[Mapping[str, Any]], Any], tuple[DeclaredInput, ...]]:
+    """Load a model that declares no inputs: --input does."""
     if not params.input:
         taken = inspect.signature(model.call)
         raise UsageError(
@@ -130,8 +130,8 @@ def _told(
             why=f"its call is {taken}",
             fix="give --input NAME=1,224,224,3 for each tensor, and --dynamic for dimensions that stay open",
         )
-    declared = of_params(params)
-    return by_names(model, model.call, tuple(each.name for each in declared), training=False), declared
+    declared = inputs_from_params(params)
+    return call_by_name(model, model.call, tuple(each.name for each in declared), training=False), declared
 
 
 def _load_weights(model: Any, source: Source, params: ExportParams) -> None:
@@ -144,10 +144,10 @@ def _load_weights(model: Any, source: Source, params: ExportParams) -> None:
     try:
         model.load_weights(params.weights)
     except (ValueError, KeyError, OSError, TypeError, tf.errors.OpError) as error:
-        raise InputError(f"{params.weights} does not fit {source.name}", why=said(error)) from error
+        raise InputError(f"{params.weights} does not fit {source.name}", why=first_line(error)) from error
 
 
-def weights_alone(path: Path) -> InputError:
+def read_weights_file(path: Path) -> InputError:
     return InputError(
         f"{path} holds weights without a model",
         fix=f"give a factory that builds the model: onnxport export package.module:function --weights {path}",

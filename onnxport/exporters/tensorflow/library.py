@@ -1,4 +1,4 @@
-"""TensorFlow and tf2onnx, imported in silence and on the CPU; the rest of this room takes both from here."""
+"""TensorFlow and tf2onnx, imported silently and on the CPU; this room imports both from here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXPORTER = f"tf2onnx {version('tf2onnx')}"
 
 
 def dtype_name(dtype: Any) -> str:
-    """NumPy's name of a TensorFlow dtype ("string" for text); TensorFlow's own where NumPy has none."""
+    """Return NumPy's name of a TensorFlow dtype ("string" for text); TensorFlow's own where NumPy has none."""
     if dtype == tf.string:
         return "string"
     try:

@@ -1,4 +1,4 @@
-"""A TensorFlow model as a Framework: one function of tensors by name, run as it is and traced to be exported."""
+"""A TensorFlow model as a Framework: one function of tensors by name, run as it is and traced for export."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from onnxport.exporters.framework import Exported
 from onnxport.exporters.inputs import DTYPES
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.exporters.tensorflow.conversion import Traced, write
+from onnxport.exporters.tensorflow.conversion import TracedFunction, write
 from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf
-from onnxport.exporters.tensorflow.signatures import Declared, bound, leaves
+from onnxport.exporters.tensorflow.signatures import DeclaredInput, bind_inputs, leaves
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.runtimes.base import MemoryFullError, RunError
 
 
 @dataclass(frozen=True)
 class Callee:
-    """What there is to run.
+    """The function to run.
 
     Attributes:
         call: tensors by name -> what the model gives, in any structure.
@@ -37,7 +37,7 @@ class Callee:
     """
 
     call: Callable[[Mapping[str, Any]], Any]
-    inputs: tuple[Declared, ...]
+    inputs: tuple[DeclaredInput, ...]
     outputs: tuple[str, ...] = ()
     owner: Any = None
     engine: str = TENSORFLOW
@@ -54,7 +54,7 @@ class TensorflowModel:
     def __init__(self, callee: Callee, source: Source, params: ExportParams) -> None:
         self._callee, self._source = callee, source
         self.name = f"{callee.engine}, CPU"
-        self.inputs = bound(callee.inputs, params, source.name)
+        self.inputs = bind_inputs(callee.inputs, params, source.name)
         self._paths: tuple[str, ...] = ()
         traced = self._trace()
         callee.ready()
@@ -65,26 +65,28 @@ class TensorflowModel:
 
     def export(self, output: Path, opset: int | None) -> Exported:
         """See Framework.export."""
-        traced = Traced(self._traced, self.inputs, self.outputs, self._callee.owner, self._source.name)
+        traced = TracedFunction(
+            self._traced, self.inputs, self.outputs, self._callee.owner, self._source.name
+        )
         return write(traced, output, opset, self._callee.notes)
 
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
-        """See Framework.run; other kernels are XLA's, or, of operators that it does not know, the graph's."""
+        """See Framework.run; other kernels are XLA's, or the unoptimized graph's for operators that XLA lacks."""
         tensors = [tf.convert_to_tensor(feeds[spec.name]) for spec in self.inputs]
         try:
             answers = self._by_others(tensors) if other_kernels else self._flat(self._callee.call, *tensors)
             arrays = [np.asarray(answer) for answer in answers]
         except tf.errors.ResourceExhaustedError as error:
             raise MemoryFullError(
-                f"{self._source.name} needs more memory than there is", why=said(error)
+                f"{self._source.name} needs more memory than there is", why=first_line(error)
             ) from error
         except (tf.errors.OpError, ValueError, TypeError) as error:
             shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())
             raise RunError(
-                f"TensorFlow cannot run {self._source.name} on {shapes}", why=said(error)
+                f"TensorFlow cannot run {self._source.name} on {shapes}", why=first_line(error)
             ) from error
         return {
-            spec.name: _as_declared(array, spec) for spec, array in zip(self.outputs, arrays, strict=True)
+            spec.name: _declared_output(array, spec) for spec, array in zip(self.outputs, arrays, strict=True)
         }
 
     def _by_others(self, tensors: Sequence[Any]) -> Sequence[Any]:
@@ -98,14 +100,14 @@ class TensorflowModel:
         return compiled
 
     def _flat(self, call: Callable[[Mapping[str, Any]], Any], *tensors: Any) -> list[Any]:
-        """The function with tensors in, tensors out; remembers the paths of the results."""
+        """Return the function from tensors to tensors; record the paths of the results."""
         named = {spec.name: tensor for spec, tensor in zip(self.inputs, tensors, strict=True)}
         found = list(leaves(call(named)))
         self._paths = tuple(path for path, _ in found)
         return [tf.identity(each) for _, each in found]
 
     def _function(self, **options: Any) -> Any:
-        """The function as a graph; Python's ifs and loops over tensors in the model's own code become the graph's."""
+        """Return the function as a graph; Python ifs and loops over tensors become the graph's."""
         converted = tf.function(self._callee.call)
         return tf.function(partial(self._flat, converted), autograph=False, **options)
 
@@ -120,7 +122,7 @@ class TensorflowModel:
             return self._function().get_concrete_function(*signature)
         except (tf.errors.OpError, ValueError, TypeError, KeyError, AttributeError) as error:
             taken = ", ".join(map(str, self.inputs))
-            raise InputError(f"{self._source.name} raises on {taken}", why=said(error)) from error
+            raise InputError(f"{self._source.name} raises on {taken}", why=first_line(error)) from error
 
     def _names(self, params: ExportParams) -> tuple[str, ...]:
         names = params.output_names or self._callee.outputs or self._paths
@@ -141,7 +143,7 @@ class TensorflowModel:
         return TensorSpec(name, dtype, tuple(self._output_dims(tensor.shape.as_list())))
 
     def _output_dims(self, shape: Sequence[int | None]) -> list[Dim]:
-        """The first open dimension is the batch where that is what the first dimensions of all inputs are."""
+        """Name the first open dimension "batch" where it is the first of all inputs."""
         firsts = {spec.shape[0] for spec in self.inputs if spec.shape}
         first = firsts.pop() if len(firsts) == 1 else None
         return [
@@ -150,12 +152,12 @@ class TensorflowModel:
         ]
 
 
-def _as_declared(array: Array, spec: TensorSpec) -> Array:
+def _declared_output(array: Array, spec: TensorSpec) -> Array:
     return array if spec.dtype == "string" else array.astype(spec.dtype, copy=False)
 
 
-def said(error: BaseException) -> str:
-    """What TensorFlow or Keras says, on one line, without colours, places in a traceback and dumps of arguments."""
+def first_line(error: BaseException) -> str:
+    """Return a message on one line, without colours, tracebacks and dumps of arguments."""
     text = _COLOURS.sub("", str(getattr(error, "message", "") or error)).partition("Arguments received by")[0]
     text = text.partition("Exception encountered when")[2].partition("\n")[2] or text
     lines = [line.strip() for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""TensorFlow operators that tf2onnx has no form for, written with those of ONNX: TensorFlow op -> handler.
+"""TensorFlow operators that tf2onnx lacks, in ONNX operators: TensorFlow op -> handler.
 
 A handler replaces the node in tf2onnx's graph `ctx`, under the name and with the outputs of the node that it replaces.
 """

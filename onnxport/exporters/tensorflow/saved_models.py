@@ -11,8 +11,8 @@ from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf
-from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, said
-from onnxport.exporters.tensorflow.signatures import Declared
+from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, first_line
+from onnxport.exporters.tensorflow.signatures import DeclaredInput
 
 _DEFAULT = "serving_default"
 
@@ -40,7 +40,7 @@ for _identifier in ("optimizer", "experimentalOptimizer"):
 
 
 def load(source: Source, params: ExportParams) -> TensorflowModel:
-    """The model in a SavedModel folder.
+    """Load the model in a SavedModel folder.
 
     Raises:
         InputError: damaged, or without signatures.
@@ -58,18 +58,20 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
         TypeError,
         tf.errors.OpError,
     ) as error:
-        raise InputError(f"TensorFlow cannot load the SavedModel {path}", why=said(error)) from error
-    key = _chosen(path, loaded, params.signature)
-    return of_signature(loaded.signatures[key], loaded, f"{TENSORFLOW}, signature {key}", source, params)
+        raise InputError(f"TensorFlow cannot load the SavedModel {path}", why=first_line(error)) from error
+    key = _choose_signature(path, loaded, params.signature)
+    return from_signature(loaded.signatures[key], loaded, f"{TENSORFLOW}, signature {key}", source, params)
 
 
-def of_signature(
+def from_signature(
     signature: Any, owner: Any, engine: str, source: Source, params: ExportParams
 ) -> TensorflowModel:
-    """A concrete function whose inputs and outputs have names."""
+    """Load a concrete function with named inputs and outputs."""
     positional, named = signature.structured_input_signature
     specs = {spec.name: spec for spec in tf.nest.flatten(positional)} | dict(sorted(named.items()))
-    declared = tuple(Declared(name, dtype_name(spec.dtype), _shape(spec)) for name, spec in specs.items())
+    declared = tuple(
+        DeclaredInput(name, dtype_name(spec.dtype), _shape(spec)) for name, spec in specs.items()
+    )
 
     def call(tensors: Mapping[str, Any]) -> Any:
         return dict(sorted(signature(**tensors).items()))  # the file keeps no order of them
@@ -81,7 +83,7 @@ def _shape(spec: Any) -> tuple[int | None, ...] | None:
     return None if spec.shape.rank is None else tuple(spec.shape.as_list())
 
 
-def _chosen(path: Path, loaded: Any, wanted: str | None) -> str:
+def _choose_signature(path: Path, loaded: Any, wanted: str | None) -> str:
     keys = [key for key in loaded.signatures if not key.startswith("_")]
     if not keys:
         raise InputError(

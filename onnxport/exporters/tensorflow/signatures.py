@@ -1,4 +1,4 @@
-"""What a model takes, as it declares it and as the user fixes and names it."""
+"""The inputs of a model, as it declares them and as the user fixes and names them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BATCH = "batch"
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredInput:
     """An input as the model declares it.
 
     Attributes:
@@ -27,8 +27,10 @@ class Declared:
     shape: tuple[int | None, ...] | None
 
 
-def bound(declared: Sequence[Declared], params: ExportParams, model: str) -> tuple[TensorSpec, ...]:
-    """The inputs with every dimension sized by --input, named by --dynamic, or named by us: "batch" the first.
+def bind_inputs(
+    declared: Sequence[DeclaredInput], params: ExportParams, model: str
+) -> tuple[TensorSpec, ...]:
+    """Size every dimension by --input and name it by --dynamic, or by us: "batch" the first.
 
     Raises:
         UsageError: an input that the model has not; a size, dtype or open dimension that does not fit what it declares.
@@ -39,27 +41,29 @@ def bound(declared: Sequence[Declared], params: ExportParams, model: str) -> tup
         if unknown:
             raise UsageError(f"{model} has no input {unknown[0]!r}", fix=f"{option} takes one of {names}")
     return tuple(
-        _bound(each, params.input.get(each.name), params.dynamic.get(each.name)) for each in declared
+        _bind_input(each, params.input.get(each.name), params.dynamic.get(each.name)) for each in declared
     )
 
 
-def of_params(params: ExportParams) -> tuple[Declared, ...]:
-    """Inputs of a model that declares none: those of --input, open where --dynamic names a dimension."""
+def inputs_from_params(params: ExportParams) -> tuple[DeclaredInput, ...]:
+    """Return the inputs of --input for a model that declares none; --dynamic opens dimensions."""
     return tuple(
-        Declared(
-            name, spec.dtype, tuple(None if open_ else int(str(dim)) for dim, open_ in _paired(spec, params))
+        DeclaredInput(
+            name,
+            spec.dtype,
+            tuple(None if open_ else int(str(dim)) for dim, open_ in _pair_specs(spec, params)),
         )
         for name, spec in params.input.items()
     )
 
 
-def _paired(spec: TensorSpec, params: ExportParams) -> Iterator[tuple[Dim, str | None]]:
+def _pair_specs(spec: TensorSpec, params: ExportParams) -> Iterator[tuple[Dim, str | None]]:
     names = params.dynamic.get(spec.name, (None,) * len(spec.shape))
     _check_rank(spec.name, len(names), len(spec.shape), "--dynamic names")
     return zip(spec.shape, names, strict=True)
 
 
-def _bound(declared: Declared, given: TensorSpec | None, dynamic: DimNames | None) -> TensorSpec:
+def _bind_input(declared: DeclaredInput, given: TensorSpec | None, dynamic: DimNames | None) -> TensorSpec:
     name, shape = declared.name, declared.shape
     if declared.dtype not in DTYPES:
         raise UsageError(f"input {name!r} is {declared.dtype}, which ONNX files do not take")
@@ -87,7 +91,7 @@ def _bound(declared: Declared, given: TensorSpec | None, dynamic: DimNames | Non
 
 
 def _dim(name: str, axis: int, own: int | None, size: Dim, dynamic: str | None, *, kept: bool) -> Dim:
-    """One dimension: `own` is the model's, `size` --input's, `dynamic` --dynamic's (None for `_` where `kept`)."""
+    """Return one dimension: `own` of the model, `size` of --input, `dynamic` of --dynamic (None for `_` if `kept`)."""
     if dynamic is not None:
         if own is not None:
             raise UsageError(
@@ -113,14 +117,14 @@ def _check_rank(name: str, given: int, wanted: int, who: str) -> None:
         raise UsageError(f"{who} {given} dimensions for input {name!r}, which has {wanted}")
 
 
-def _check_dtype(declared: Declared, given: TensorSpec) -> None:
-    """--input says float32 where it says nothing."""
+def _check_dtype(declared: DeclaredInput, given: TensorSpec) -> None:
+    """Refuse another dtype; --input means float32 where it names none."""
     if given.dtype not in ("float32", declared.dtype):
         raise UsageError(f"input {declared.name!r} is {declared.dtype} in the model, not {given.dtype}")
 
 
 def leaves(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The tensors in what a model gives, each with its path: keys of dicts, positions in lists; None is no result."""
+    """Return the tensors of a result with their paths: keys of dicts, positions in lists; None is no result."""
     if isinstance(result, Mapping):
         for key, value in result.items():
             yield from leaves(value, f"{path}.{key}" if path else str(key))

@@ -1,4 +1,4 @@
-"""TFLite files: LiteRT's interpreter answers for them, under the names of the file's signature."""
+"""TFLite files: LiteRT's interpreter answers, under the names of the file's signature."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxport.core.errors import CannotConvertError, UsageError
 from onnxport.exporters.framework import Exported
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.exporters.tensorflow.signatures import Declared, bound
+from onnxport.exporters.tensorflow.signatures import DeclaredInput, bind_inputs
 from onnxport.formats.artifact import TensorSpec
 from onnxport.runtimes.litert import TfliteRuntime
 from onnxport.runtimes.options import RuntimeOptions
@@ -35,9 +35,9 @@ class TfliteModel:
         self._plain: TfliteRuntime | None = None
         if self._runtime.remarks:
             raise CannotConvertError(f"{self._path} cannot be exported", why=self._runtime.remarks[0])
-        declared = [Declared(spec.name, spec.dtype, _sizes(spec)) for spec in self._runtime.inputs]
+        declared = [DeclaredInput(spec.name, spec.dtype, _sizes(spec)) for spec in self._runtime.inputs]
         self.name = self._runtime.name
-        self.inputs = bound(declared, params, source.name)
+        self.inputs = bind_inputs(declared, params, source.name)
         self.outputs = tuple(self._renamed(params))
 
     def _renamed(self, params: ExportParams) -> list[TensorSpec]:
@@ -52,16 +52,16 @@ class TfliteModel:
 
     def export(self, output: Path, opset: int | None) -> Exported:
         """See Framework.export."""
-        from onnxport.exporters.tensorflow.conversion import bordered, converted, refusing
+        from onnxport.exporters.tensorflow.conversion import collect_refusals, convert, set_ports
         from onnxport.exporters.tensorflow.library import EXPORTER
 
         tensors = self._runtime.tensors
         names = {tensors[spec.name]: spec.name for spec in self.inputs}
         own = [spec.name for spec in self._runtime.outputs]
         names |= {tensors[name]: spec.name for name, spec in zip(own, self.outputs, strict=True)}
-        with refusing(str(self._path)):
-            model = converted(None, opset, tflite_path=str(self._path), tensors_to_rename=names)
-        bordered(model, self.inputs, self.outputs)
+        with collect_refusals(str(self._path)):
+            model = convert(None, opset, tflite_path=str(self._path), tensors_to_rename=names)
+        set_ports(model, self.inputs, self.outputs)
         onnx.save(model, output)
         return Exported(output, facts={"exporter": EXPORTER})
 
@@ -76,7 +76,7 @@ class TfliteModel:
 
 
 def load(source: Source, params: ExportParams) -> TfliteModel:
-    """The model in a `.tflite` file."""
+    """Load the model in a `.tflite` file."""
     return TfliteModel(source, params)
 
 

@@ -74,13 +74,13 @@ class Timings:
 
 
 def _measured(source: Artifact, product: Artifact, params: ValidateParams) -> Worth:
-    from onnxport.quantize.latency import measured
+    from onnxport.quantize.latency import measure_latency
 
     with started(source, params) as runtime:
         model, whole = load(source)
         with JudgeAhead(whole, params, runtime, model, None) as judge:
             feeds = judge.feeds()
-    return Worth(latency=latency_of(measured(source.path, product.path, feeds)))
+    return Worth(latency=latency_of(measure_latency(source.path, product.path, feeds)))
 
 
 def _kept(place: Path | None) -> Worth | None:

@@ -25,7 +25,7 @@ from onnxport.pipelines.executors.local import Local
 from onnxport.pipelines.executors.parcel import Bundle, Parcel, Stays
 from onnxport.pipelines.executors.progress import Watcher
 from onnxport.pipelines.executors.task import Task
-from onnxport.quantize.calibration.cluster import connected, digest_of
+from onnxport.quantize.calibration.cluster import connect, digest_of
 
 if TYPE_CHECKING:
     from distributed import Future
@@ -58,7 +58,7 @@ class Cluster(Closing):
 
     def __init__(self, address: str, watcher: Watcher) -> None:
         self._address, self._watcher = address, watcher
-        self._client = connected(address)
+        self._client = connect(address)
         # What it logs are tracebacks of what our own errors say in a sentence.
         self._log = logging.getLogger("distributed.client")
         self._level = self._log.level

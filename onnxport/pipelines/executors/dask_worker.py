@@ -24,7 +24,7 @@ from onnxport.pipelines.executors.parcel import Homeward, Parcel
 from onnxport.pipelines.executors.task import Task
 from onnxport.pipelines.graph.cache_keys import own_sources
 from onnxport.pipelines.stages import Provider
-from onnxport.quantize.calibration.cluster import unpacked
+from onnxport.quantize.calibration.cluster import unpack
 from onnxport.reports.run_report import RunReport
 
 _WORKER = "onnxport.pipelines.executors.process_worker:Worker"
@@ -104,7 +104,7 @@ def performed(
     """
     if fault := _lacking(needs):
         return Reply(failure=fault)
-    folders = [unpacked(files, digest) for files, digest in zip(bundles, digests, strict=True)]
+    folders = [unpack(files, digest) for files, digest in zip(bundles, digests, strict=True)]
     from distributed import get_worker
 
     rooms = Path(tempfile.mkdtemp(prefix="onnxport-rooms-", dir=get_worker().local_directory))

@@ -1,1 +1,1 @@
-"""What makes integers more accurate at no cost when the model runs: one file a method, docs/quantize.md on each."""
+"""Methods that make integers more accurate at no cost at run time: one file each (docs/guide/quantize.md)."""

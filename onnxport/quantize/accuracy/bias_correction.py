@@ -1,4 +1,4 @@
-"""Bias correction: what the rounding of a weight shifts on average goes into the bias.
+"""Bias correction: move the mean shift that a rounded weight causes into the bias.
 
 Nagel et al. 2019, "Data-Free Quantization Through Weight Equalization and Bias Correction", section 4.2, with means
 that are measured instead of derived. A product W x + b whose weight becomes V shifts by (V - W) E[x], a constant that a
@@ -14,8 +14,8 @@ from onnxport.core.arrays import Array
 from onnxport.quantize.grids import Floats, QuantizedWeight
 
 
-def corrected(bias: Floats, weight: Floats, rounded: QuantizedWeight, means: Array, axis: int) -> Floats:
-    """The bias with which a product's mean over the samples is what it was before its weight was rounded.
+def correct_bias(bias: Floats, weight: Floats, rounded: QuantizedWeight, means: Array, axis: int) -> Floats:
+    """Return the bias that keeps a product's mean over the samples as it was before its weight was rounded.
 
     The zeros that a Conv pads with are left out: inside of an image every tap of a filter meets the mean.
 
@@ -34,7 +34,7 @@ def corrected(bias: Floats, weight: Floats, rounded: QuantizedWeight, means: Arr
 
 
 def _response(kernel: Array, means: Array) -> Array:
-    """float64[channels]: what `kernel`, [channels, inputs of a group, ...], makes of inputs that are their means."""
+    """Return float64[channels]: the output of `kernel`, [channels, inputs of a group, ...], for mean inputs."""
     taps = kernel.reshape(*kernel.shape[:2], -1).sum(axis=2)
     groups = len(means) // taps.shape[1]
     grouped = taps.reshape(groups, -1, taps.shape[1])

@@ -1,4 +1,4 @@
-"""`--method auto`: what calibration measured allows several models; each is tried, and the best one kept."""
+"""`--method auto`: build the models that one calibration allows, and keep the most accurate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTICEABLE = 0.5
 
 @dataclass(frozen=True)
 class Choice(Generic[T]):
-    """What was chosen.
+    """The chosen candidate.
 
     Attributes:
         name, value: of the candidate.
@@ -35,13 +35,13 @@ class Choice(Generic[T]):
         return f"ranges are those of {self.name}; on the samples tried they reached: {reached}"
 
 
-def best(
+def select_best(
     candidates: Mapping[str, T],
     build: Callable[[T], Model],
     scorer: Scorer,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Choice[T]:
-    """The candidate whose model is nearest to the original; the first, unless another is noticeably nearer.
+    """Return the candidate nearest to the original; the first, unless another is noticeably nearer.
 
     Args:
         candidates: by the names that the user is told; at least one.

@@ -1,4 +1,4 @@
-"""Ranges of activations by the error that counts: each place's relative to the signal that stands there.
+"""Ranges of activations by relative error: the error of each place divided by its signal.
 
 Some networks have a few places, often corners of the image, whose values are ten times those of all others and hardly
 matter to the result. A mean squared error is all theirs: it widens the range for them and leaves the others few steps.
@@ -13,27 +13,27 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.quantize.calibration.observers import BINS, Histogram
-from onnxport.quantize.calibration.ranges import Range, range_of
+from onnxport.quantize.calibration.ranges import Range, find_range
 
 # Added to each row's mean square, as a share of all rows' mean: rows next to nothing do not count without limit.
 FLOOR = 0.1
 _UNIT = float(1 << 16)  # what a place of mean strength counts
 
 
-def weighted_mse(rows: Array, histogram: Histogram, levels: int) -> Range:
-    """The range with the least error of rounding and clipping, each place's relative to its signal.
+def weighted_mse_range(rows: Array, histogram: Histogram, levels: int) -> Range:
+    """Find the range with the least error of rounding and clipping, relative to the signal of each place.
 
     Args:
         rows: float32[rows, channels] of the activation; of none, the histogram's extremes are the range.
         levels: integers of the grid.
     """
     if not rows.size:
-        return range_of(histogram, "minmax", levels)
-    return range_of(Weighted(rows), "mse", levels)
+        return find_range(histogram, "minmax", levels)
+    return find_range(WeightedHistogram(rows), "mse", levels)
 
 
-class Weighted:
-    """The values of rows as a histogram: counted by the strength of the rows that they stand in.
+class WeightedHistogram:
+    """A histogram of rows' values, each weighted by the strength of its row.
 
     Attributes:
         low, high: the least and greatest value.
@@ -49,7 +49,7 @@ class Weighted:
         self._counts = np.bincount(bins, np.repeat(counts, rows.shape[1]), minlength=BINS)
 
     def points(self) -> tuple[Array, Array]:
-        """The values that occur, ascending, and what they count; float64."""
+        """Return the values that occur, ascending, and their weights; float64."""
         bins = np.flatnonzero(self._counts).astype(np.uint32)
         values = (bins << 16).view(np.float32).astype(np.float64)
         order = np.argsort(values, kind="stable")

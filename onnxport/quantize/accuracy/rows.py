@@ -1,4 +1,4 @@
-"""Rows of an activation: what all channels hold at some places of every sample.
+"""Rows of an activation: the values of all channels at some places of every sample.
 
 A histogram tells how often a value occurs, a row which values occur together: how strong the signal is where a value
 stands, and how channels go with one another.
@@ -19,14 +19,14 @@ ELEMENTS = 1 << 18
 _LOOKED_AT = 16  # values that decide which rows are taken
 
 
-def per_sample(samples: int, channels: int) -> int:
-    """How many rows each of so many samples gives, so that memory does not grow with their number."""
+def rows_per_sample(samples: int, channels: int) -> int:
+    """Return how many rows to keep of each sample, so that memory does not grow with the number of samples."""
     wanted = min(ROWS, ELEMENTS // max(channels, 1))
     return max(1, wanted // max(samples, 1))
 
 
 class RowSample:
-    """Some rows of every sample, at even distances, each a place's values in all channels.
+    """An observer that keeps some rows of every sample, at even distances.
 
     They are kept as the upper 16 bits of their float32, rounded: to a relative 2^-9. Where the first one lies follows
     from the sample's values, and the rows are given in an order that follows from what they hold, so that neither
@@ -46,12 +46,12 @@ class RowSample:
         if not values.size:
             return
         rows = _rows(values, self.axis)  # a view, wherever it can be
-        count = per_sample(self.samples, rows.shape[-1])
+        count = rows_per_sample(self.samples, rows.shape[-1])
         places = math.prod(rows.shape[:-1])
         stride = _stride(places, count)
-        start = _drawn(values) % stride
+        start = _random_offset(values) % stride
         taken = np.unravel_index(np.arange(start, places, stride), rows.shape[:-1])
-        self._kept.append(_rounded(np.asarray(rows[taken], np.float32)))
+        self._kept.append(_round_to_upper_half(np.asarray(rows[taken], np.float32)))
 
     def merge(self, other: RowSample) -> None:
         """See Observer."""
@@ -67,28 +67,28 @@ class RowSample:
         self._kept = [np.frombuffer(stored, np.uint16).reshape(-1, channels) for stored, channels in pairs]
 
     def rows(self) -> Array:
-        """float32[rows, channels]; none where the samples differ in how many channels they have."""
+        """float32[rows, channels]; empty where the samples differ in their number of channels."""
         if len({kept.shape[1] for kept in self._kept}) != 1:
             return np.zeros((0, 0), np.float32)
         kept = np.concatenate(sorted(self._kept, key=bytes))
         return (kept.astype(np.uint32) << 16).view(np.float32)
 
 
-def _drawn(values: Array) -> int:
-    """A number that follows from some of the values."""
+def _random_offset(values: Array) -> int:
+    """Return a number that is determined by some of the values."""
     some = np.asarray(values.reshape(-1)[:: max(1, values.size // _LOOKED_AT)], np.float32)
     return int(some.view(np.uint32).sum(dtype=np.uint64))
 
 
 def _rows(values: Array, axis: int) -> Array:
-    """With the channels last; what has no such axis becomes one row."""
+    """Move channels last; a tensor without channels becomes one row."""
     if not -values.ndim <= axis < values.ndim or values.ndim < 2:
         return values.reshape(1, -1)
     return np.moveaxis(values, axis, -1)
 
 
-def _rounded(values: Array) -> Array:
-    """uint16: the upper halves of float32, halves up; what would become infinite is cut off."""
+def _round_to_upper_half(values: Array) -> Array:
+    """Return uint16: the upper halves of float32, rounded half up; values that would become infinite are clipped."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     rounded = np.minimum(bits & 0x7FFFFFFF, 0x7F7F0000) + 0x8000
     halves: Array = (rounded | (bits & 0x80000000)) >> 16
@@ -96,6 +96,6 @@ def _rounded(values: Array) -> Array:
 
 
 def _stride(places: int, count: int) -> int:
-    """The distance at which about `count` of `places` are taken, in step with no dimension that is a power of 2."""
+    """Return a stride that takes about `count` of `places` and shares no power of 2 with a dimension."""
     stride = max(1, places // count)
     return stride - 1 if stride > 2 and stride % 2 == 0 else stride

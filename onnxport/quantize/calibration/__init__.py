@@ -1,4 +1,4 @@
-"""What a model's tensors hold on the user's samples: one pass, in constant memory."""
+"""Calibration: observe a model's tensors on the user's samples, in one pass and constant memory."""
 
 from onnxport.quantize.calibration.calibrator import Resources, calibrate
 

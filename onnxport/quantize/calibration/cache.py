@@ -1,4 +1,4 @@
-"""Calibrations that are kept: one that is done is not done again, and one that was interrupted goes on where it was.
+"""The cache of calibrations: a finished one is reused, an interrupted one continues.
 
 An entry is found by a digest of everything that the result follows from: the model, the samples' contents and how they
 are read, what is watched, and the versions of what computes. So an entry never has to be declared stale.
@@ -22,7 +22,7 @@ from typing import Any
 from onnxport.quantize.calibration.cluster import versions
 from onnxport.quantize.calibration.session import external_files
 from onnxport.quantize.calibration.shards import Item, Observed, Task
-from onnxport.quantize.calibration_store import folder
+from onnxport.quantize.calibration_store import cache_folder
 
 _SUFFIX = ".calibration"
 _FORM = b"onnxport calibration 1\n"
@@ -32,7 +32,7 @@ _MOST = 2**30  # bytes of all entries; the oldest go first
 
 @dataclass
 class State:
-    """How far a calibration has come.
+    """The progress of a calibration.
 
     Attributes:
         done: the items that the observers have seen.
@@ -44,36 +44,36 @@ class State:
 
 
 class Entry:
-    """The place of one calibration in the cache.
+    """One calibration in the cache.
 
     Nothing here fails a calibration: a cache that cannot be written keeps nothing, and an entry that is damaged is
     removed and counts as none.
     """
 
     def __init__(self, key: str) -> None:
-        self.path = folder() / f"{key}{_SUFFIX}"
+        self.path = cache_folder() / f"{key}{_SUFFIX}"
 
     def load(self) -> State | None:
-        """What was kept."""
+        """Load the stored state."""
         try:
             data = self.path.read_bytes()
         except OSError:
             return None
         try:
-            return _decoded(data)
+            return _decode(data)
         except _DAMAGED:
             with contextlib.suppress(OSError):
                 self.path.unlink()
             return None
 
     def keep(self, state: State) -> None:
-        """Puts `state` in the place of what was kept."""
+        """Store `state` in place of the earlier one."""
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=self.path.parent, suffix=".new")
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(_encoded(state))
+                    file.write(_encode(state))
                 os.replace(name, self.path)
             except BaseException:
                 os.unlink(name)
@@ -82,7 +82,7 @@ class Entry:
 
 
 def key_of(task: Task) -> str | None:
-    """The digest of all that the result follows from; None where a sample is read by what cannot be told.
+    """Return the digest of everything the result follows from; None where a sample's reader cannot be digested.
 
     Every part is the digest of a file's content or a pickle in which files are named by their contents.
     """
@@ -94,16 +94,16 @@ def key_of(task: Task) -> str | None:
     for file in (task.path, *external_files(task.path)):
         digest.update(_content(file))
     try:
-        digest.update(_named_by_contents([dict(part) for part in task.parts]))
+        digest.update(_digest_of_pickle([dict(part) for part in task.parts]))
         for sample in task.files.values():
-            digest.update(_named_by_contents((sample.read, sorted(sample.optional))))
+            digest.update(_digest_of_pickle((sample.read, sorted(sample.optional))))
     except (pickle.PicklingError, AttributeError, TypeError, OSError):
         return None
     return digest.hexdigest()
 
 
 def _sources(task: Task) -> Iterable[Path]:
-    """The files that the observers are written in: between two releases of ours they change, too."""
+    """Return the source files of the observers: they change between releases."""
     kinds = {type(observer) for part in task.parts for each in part.values() for observer in each}
     modules = {kind.__module__ for kind in kinds} | {__name__, Task.__module__}
     files = (getattr(sys.modules[name], "__file__", None) for name in sorted(modules))
@@ -111,7 +111,7 @@ def _sources(task: Task) -> Iterable[Path]:
 
 
 class _ByContents(pickle.Pickler):
-    """Pickles a path as the digest of what lies there."""
+    """A pickler that writes a path as the digest of its contents."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=4)
@@ -124,7 +124,7 @@ class _ByContents(pickle.Pickler):
         return [(file.name if found.is_dir() else "", _content(file)) for file in files if file.is_file()]
 
 
-def _named_by_contents(value: Any) -> bytes:
+def _digest_of_pickle(value: Any) -> bytes:
     written = io.BytesIO()
     _ByContents(written).dump(value)
     return written.getvalue()
@@ -142,7 +142,7 @@ def _digest(path: Path, size: int, changed: int) -> bytes:
 
 
 class _Reader(pickle.Unpickler):
-    """Reads what observers are made of, and nothing that would run code of another kind."""
+    """An unpickler that builds observers and refuses everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith("onnxport.quantize.") or (module, name) in _NUMPYS or module == "collections":
@@ -176,13 +176,13 @@ _DAMAGED = (
 )
 
 
-def _encoded(state: State) -> bytes:
+def _encode(state: State) -> bytes:
     payload = pickle.dumps((sorted(state.done), state.observed), protocol=pickle.HIGHEST_PROTOCOL)
     return _FORM + hashlib.sha256(payload).digest() + payload
 
 
-def _decoded(data: bytes) -> State:
-    """Reads what `_encoded` wrote; one of _DAMAGED otherwise."""
+def _decode(data: bytes) -> State:
+    """Read what `_encoded` wrote; raise one of _DAMAGED otherwise."""
     head, payload = data[: len(_FORM) + _DIGEST], data[len(_FORM) + _DIGEST :]
     if head != _FORM + hashlib.sha256(payload).digest():
         raise ValueError("damaged")
@@ -191,7 +191,7 @@ def _decoded(data: bytes) -> State:
 
 
 def _drop_oldest(place: Path) -> None:
-    """Removes entries until the rest take no more than _MOST."""
+    """Remove the oldest entries until the rest take at most _MOST."""
     entries = sorted(place.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
     taken = 0
     for entry in entries:

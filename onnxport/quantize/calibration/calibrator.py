@@ -15,7 +15,7 @@ from typing import Self
 from onnxport.core.memory import bytes_of
 from onnxport.quantize.calibration.cache import Entry, State, key_of
 from onnxport.quantize.calibration.cluster import Cluster
-from onnxport.quantize.calibration.memory import parted
+from onnxport.quantize.calibration.memory import split_taps
 from onnxport.quantize.calibration.shards import Bench, Item, Observed, Taps, Task
 from onnxport.quantize.calibration.workers import Workers
 from onnxport.quantize.contract import Watch
@@ -28,7 +28,7 @@ _KEPT_EVERY = 30.0
 
 @dataclass(frozen=True)
 class Resources:
-    """What a calibration may use; none of it changes the result.
+    """The resources of a calibration; none changes the result.
 
     Attributes:
         jobs: processes; with one the samples are run in this process.
@@ -44,7 +44,7 @@ class Resources:
 
     @classmethod
     def of(cls, params: QuantizeParams) -> Self:
-        """What the user allows."""
+        """Read the resources from the user's options."""
         memory = None if params.memory_limit is None else bytes_of(params.memory_limit)
         return cls(params.jobs, memory, params.cache, params.scheduler)
 
@@ -57,7 +57,7 @@ def calibrate(
     watch: Watch,
     resources: Resources = Resources(),
 ) -> Observed:
-    """What the observers saw of their tensors on all samples: the same bits whatever the resources.
+    """Observe tensors on all samples: the same bits whatever the resources.
 
     Samples are read and run one at a time, so memory does not grow with their number; they may differ in size where the
     model's inputs are open. After a Ctrl-C or a kill the same call goes on where it was.
@@ -74,7 +74,7 @@ def calibrate(
         UsageError: `memory` does not suffice.
         MachineError: processes die, whichever sample they are given.
     """
-    parts, jobs = parted(path, taps, files[0], resources.memory, resources.jobs)
+    parts, jobs = split_taps(path, taps, files[0], resources.memory, resources.jobs)
     task = Task(path, parts, dict(enumerate(files)))
     key = key_of(task) if resources.caches else None
     entry = Entry(key) if key is not None else None
@@ -104,7 +104,7 @@ def _nothing(task: Task) -> State:
 
 
 def _workers(task: Task, jobs: int, resources: Resources) -> Cluster | Workers | None:
-    """What does it in other processes; None for this one. A limit is for processes that do nothing else."""
+    """Start the worker processes or cluster; None to calibrate in this process, which a memory limit excludes."""
     if resources.scheduler is not None:
         return Cluster(task, resources.scheduler)
     return Workers(task, jobs) if jobs > 1 or resources.memory is not None else None
@@ -113,18 +113,18 @@ def _workers(task: Task, jobs: int, resources: Resources) -> Cluster | Workers |
 def _progress(
     task: Task, left: Sequence[Item], state: State, workers: Cluster | Workers | None
 ) -> Iterator[None]:
-    """Does what is left; at every step `state` is that of whole samples."""
+    """Do the remaining items; `state` covers whole samples at every step."""
     if workers is None:
         with Bench() as bench:
             bench.begin(task)
             for item in left:
                 part = {name: state.observed[name] for name in task.parts[item[0]]}
-                bench.observe(item, part, partial(_counting, item, state))
+                bench.observe(item, part, partial(_count_when_done, item, state))
                 yield
         return
     with workers:
         for shard, seen in workers.observed(left):
-            with _undisturbed():
+            with _delay_interrupt():
                 for name, observers in seen.items():
                     for own, other in zip(state.observed[name], observers, strict=True):
                         own.merge(other)
@@ -133,16 +133,16 @@ def _progress(
 
 
 @contextmanager
-def _counting(item: Item, state: State) -> Iterator[None]:
-    """Around the showing of an item: it is done when all observers have seen it."""
-    with _undisturbed():
+def _count_when_done(item: Item, state: State) -> Iterator[None]:
+    """Count an item as done when all observers have seen it."""
+    with _delay_interrupt():
         yield
         state.done.add(item)
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Puts off a Ctrl-C that arrives inside: an observer that has seen half a sample is of no use."""
+def _delay_interrupt() -> Iterator[None]:
+    """Delay Ctrl-C inside the block: an observer that saw half a sample is useless."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals interrupt the main thread alone
         return

@@ -1,4 +1,4 @@
-"""Calibration on a Dask cluster (https://distributed.dask.org): shards of the samples, the same bits as alone.
+"""Calibration on a Dask cluster (https://distributed.dask.org): shards of the samples, the same bits as locally.
 
 The model and the samples travel with the work, so the workers need no file of the user's: only onnxport, and the same
 versions of what computes. What a worker that dies leaves undone the scheduler gives to another.
@@ -20,7 +20,7 @@ from onnxport.core.errors import MachineError, MissingDependencyError, UsageErro
 from onnxport.core.resources import Closing
 from onnxport.core.version import __version__
 from onnxport.quantize.calibration.session import external_files
-from onnxport.quantize.calibration.shards import Bench, Item, Observed, Shard, Task, shards_of
+from onnxport.quantize.calibration.shards import Bench, Item, Observed, Shard, Task, split_into_shards
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -45,11 +45,11 @@ class Cluster(Closing):
 
     def __init__(self, task: Task, address: str) -> None:
         self._task, self._address = task, address
-        self._client = connected(address)
+        self._client = connect(address)
         self._threads = sum(self._client.nthreads().values())
 
     def observed(self, items: Sequence[Item]) -> Iterator[tuple[Shard, Observed]]:
-        """What is seen on `items`, a shard at a time, in the order in which they are done.
+        """Observe `items` shard by shard; yield results in the order in which they finish.
 
         Raises:
             InputError: what a worker met with, see Bench.observe.
@@ -59,7 +59,7 @@ class Cluster(Closing):
         from distributed import as_completed
         from distributed.scheduler import KilledWorker
 
-        left = iter(shards_of(items, self._threads))
+        left = iter(split_into_shards(items, self._threads))
         # To every worker: what only one has dies with it. In a list: what is in a dictionary Dask calls by its keys,
         # and the file of that name of another run on the cluster would be this one.
         (model,) = self._client.scatter([_model_files(self._task)], broadcast=True, hash=False)
@@ -70,7 +70,7 @@ class Cluster(Closing):
             if shard is None:
                 return []
             future = self._client.submit(
-                observed_there, model, self._portion(shard), shard, versions(), pure=False
+                observe_shard, model, self._portion(shard), shard, versions(), pure=False
             )
             running[future] = shard
             return [future]
@@ -91,19 +91,19 @@ class Cluster(Closing):
             yield running.pop(future), seen
 
     def close(self) -> None:
-        """Leaves the cluster, which forgets what it was asked."""
+        """Disconnect from the cluster and cancel pending work."""
         self._client.close(timeout=_CONNECTING)
 
     def _portion(self, shard: Shard) -> Task:
-        """The task with no other samples than a shard's, which are read here."""
+        """Return the task with a shard's samples only, read here."""
         numbers = {number for _, number in shard}
         files = {number: self._task.files[number] for number in numbers}
         held = {number: replace(file, read=partial(dict, file.read())) for number, file in files.items()}
         return replace(self._task, files=held)
 
 
-def connected(address: str) -> Client:
-    """A client of the scheduler at `address`, which has workers.
+def connect(address: str) -> Client:
+    """Return a client of the scheduler at `address`, once it has workers.
 
     Raises:
         MissingDependencyError: Dask is not installed here.
@@ -133,14 +133,14 @@ def connected(address: str) -> Client:
 
 
 def versions() -> dict[str, str]:
-    """Of what a result's bits depend on, here."""
+    """Return the local versions of all libraries that the bits of a result depend on."""
     return {"onnxport": __version__} | {name: metadata.version(name) for name in _LIBRARIES}
 
 
-def observed_there(
+def observe_shard(
     model: Mapping[str, bytes], portion: Task, shard: Shard, wanted: Mapping[str, str]
 ) -> Observed:
-    """A worker's side: what is seen on `shard`, the samples of `portion`.
+    """Observe `shard`, the samples of `portion`; runs on a worker.
 
     Args:
         model: the files of the tapped models, by name.
@@ -157,7 +157,7 @@ def observed_there(
                 fix="install the same versions everywhere",
             )
     bench = _bench()
-    bench.begin(replace(portion, path=unpacked(model) / portion.path.name))
+    bench.begin(replace(portion, path=unpack(model) / portion.path.name))
     return bench.observed(shard)
 
 
@@ -166,7 +166,7 @@ _UNPACKING = threading.Lock()
 
 
 def _bench() -> Bench:
-    """The bench of this thread of the worker, whose session stays for the next shard."""
+    """Return this worker thread's bench, whose session is kept for the next shard."""
     if not hasattr(_OF_THREAD, "bench"):
         _OF_THREAD.bench = Bench()
     bench: Bench = _OF_THREAD.bench
@@ -174,15 +174,15 @@ def _bench() -> Bench:
 
 
 def digest_of(files: Mapping[str, bytes]) -> str:
-    """SHA-256 over names and contents."""
+    """Return the SHA-256 over names and contents."""
     digest = hashlib.sha256()
     for name, content in sorted(files.items()):
         digest.update(name.encode() + hashlib.sha256(content).digest())
     return digest.hexdigest()
 
 
-def unpacked(files: Mapping[str, bytes], digest: str = "") -> Path:
-    """The folder of the worker's own where `files` lie; Dask removes it with the worker.
+def unpack(files: Mapping[str, bytes], digest: str = "") -> Path:
+    """Return the worker's own folder with `files`; Dask removes it with the worker.
 
     Args:
         files: contents by names relative to the folder.

@@ -1,4 +1,4 @@
-"""The forms in which images come: bytes, and what the usual preprocessing makes of them."""
+"""Encodings of images: bytes, and the results of common preprocessing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SLACK = 1e-3  # of a form's span: rounding
 
 
 @dataclass(frozen=True)
-class Form:
-    """(byte * scale - mean) / std, as preprocessing has it.
+class ImageEncoding:
+    """(byte * scale - mean) / std, as in preprocessing.
 
     Attributes:
         name: as the user is told.
@@ -30,7 +30,7 @@ class Form:
 
     @property
     def span(self) -> tuple[float, float]:
-        """The least and the most that a byte becomes."""
+        """The smallest and the largest value that a byte becomes."""
         channels = list(zip(self.mean, self.std, strict=True))
         return min(-m / s for m, s in channels), max((255 * self.scale - m) / s for m, s in channels)
 
@@ -40,20 +40,20 @@ class Form:
         return least - slack <= low and high <= most + slack
 
     def bytes_of(self, values: Array, axis: int) -> Array:
-        """float32 bytes of values in this form; `axis` has the channels."""
+        """Return float32 bytes of values in this encoding; `axis` has the channels."""
         return (values * _along(self.std, axis, values) + _along(self.mean, axis, values)) / np.float32(
             self.scale
         )
 
     def of_bytes(self, pixels: Array, axis: int) -> Array:
-        """The form of float32 bytes."""
+        """Encode float32 bytes."""
         return (pixels * np.float32(self.scale) - _along(self.mean, axis, pixels)) / _along(
             self.std, axis, pixels
         )
 
     @property
     def options(self) -> str:
-        """How to have it: options of the command."""
+        """Return the command's options that produce this encoding."""
         settings = []
         if self.scale != 1:
             settings.append("scale=1/255")
@@ -63,31 +63,31 @@ class Form:
         return " ".join(f"--preprocess {setting}" for setting in settings)
 
 
-BYTES = Form("bytes 0..255")
+BYTES = ImageEncoding("bytes 0..255")
 _FORMS = (
     BYTES,
-    Form("numbers 0..1", 1 / 255),
-    Form("numbers -1..1", 1 / 255, (0.5,), (0.5,)),
-    Form("ImageNet's mean and deviation", 1 / 255, _MEAN, _STD),
-    Form("bytes less ImageNet's mean", 1.0, tuple(255 * mean for mean in _MEAN), (1.0,) * 3),
+    ImageEncoding("numbers 0..1", 1 / 255),
+    ImageEncoding("numbers -1..1", 1 / 255, (0.5,), (0.5,)),
+    ImageEncoding("ImageNet's mean and deviation", 1 / 255, _MEAN, _STD),
+    ImageEncoding("bytes less ImageNet's mean", 1.0, tuple(255 * mean for mean in _MEAN), (1.0,) * 3),
 )
 
 
 def channel_axis(spec: TensorSpec) -> int | None:
-    """Where an input for images of floats has its 1 or 3 channels; None for other inputs."""
+    """Return the axis with 1 or 3 channels of a float image input; None for other inputs."""
     if len(spec.shape) != 4 or not spec.dtype.startswith("float"):
         return None
     return next((axis for axis in (1, 3) if spec.shape[axis] in (1, 3)), None)
 
 
-def forms(channels: int) -> Iterator[Form]:
-    """Those that images of so many channels may have."""
+def possible_encodings(channels: int) -> Iterator[ImageEncoding]:
+    """Return the encodings possible for images of this many channels."""
     return (form for form in _FORMS if len(form.mean) in (1, channels))
 
 
-def form_of(low: float, high: float, channels: int) -> Form | None:
-    """The narrowest form that holds values of this range."""
-    holding = [form for form in forms(channels) if form.holds(low, high)]
+def narrowest_encoding(low: float, high: float, channels: int) -> ImageEncoding | None:
+    """Return the narrowest encoding that contains values of this range."""
+    holding = [form for form in possible_encodings(channels) if form.holds(low, high)]
     return min(holding, key=lambda form: form.span[1] - form.span[0], default=None)
 
 

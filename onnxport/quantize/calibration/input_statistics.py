@@ -1,4 +1,4 @@
-"""What a network says of the values that it was trained on, at its first layer, and how those it is given compare.
+"""Statistics that a network's first layer implies about its training inputs, compared with the given inputs.
 
 A BatchNormalization keeps the mean and variance that each channel had in training. Where export folded it away, the
 bias of the convolution is about as large as the spread of its results, within an order of magnitude. Both are measured
@@ -53,8 +53,8 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Expectation:
-    """What one value of the model should look like.
+class ExpectedStatistics:
+    """The expected distribution of one value of the model.
 
     Attributes:
         node: the name of the node that tells.
@@ -73,7 +73,7 @@ class Expectation:
 
     @classmethod
     def of(cls, model: Model) -> Self | None:
-        """What the first BatchNormalization tells, else the first convolution; None where neither is near an input.
+        """Read it from the first BatchNormalization, else the first convolution; None where neither is near an input.
 
         Args:
             model: without functions.
@@ -104,13 +104,13 @@ class Expectation:
         return cls(node.name or "", *start, bias=bias.astype(np.float64))
 
     def measure(self, moments: Moments, array: Array) -> None:
-        """Adds the value that `array`, fed to the input, gives; nothing where the model does not run on it."""
+        """Add the value that the input `array` produces; nothing where the model does not run on it."""
         with suppress(*REFUSALS):
             (values,) = self.session.run([self.value], {self.input: array})
             moments.add(values)
 
     def spread(self, moments: Moments) -> float | None:
-        """How many times as spread the values are as in training, or as the bias is large; None if all is dead."""
+        """Return the spread of the values relative to training, or to the bias; None if all channels are dead."""
         expected = self.variance if self.variance is not None else np.square(np.asarray(self.bias))
         live = (expected > _DEAD * np.median(expected)) & (moments.variance > 0)
         if not live.any():
@@ -118,7 +118,7 @@ class Expectation:
         return float(np.median(np.sqrt(moments.variance[live] / expected[live])))
 
     def divergence(self, moments: Moments) -> float | None:
-        """Nats between the values and those of training, both taken for normal: the mean of live channels."""
+        """Return the mean KL divergence, in nats, of live channels from training, both taken as normal."""
         if self.mean is None or self.variance is None:
             return None
         live = self.variance > _DEAD * np.median(self.variance)
@@ -128,8 +128,8 @@ class Expectation:
 
 
 def _start(model: Model, value: ir.Value) -> tuple[str, str, onnxruntime.InferenceSession] | None:
-    """The input that `value` follows from, its name, and a session of the nodes between; None if they are many."""
-    wanted = {node for node, _ in zip(_behind(value), range(_FEW + 1), strict=False)}
+    """Return the input that `value` depends on, its name and a session of the nodes between; None if there are many."""
+    wanted = {node for node, _ in zip(_ancestors(value), range(_FEW + 1), strict=False)}
     read = {each for node in wanted for each in node.inputs if each is not None}
     given = [each for each in (*read, value) if each in model.graph.inputs and each.const_value is None]
     if len(wanted) > _FEW or len(set(given)) != 1:
@@ -154,8 +154,8 @@ def _start(model: Model, value: ir.Value) -> tuple[str, str, onnxruntime.Inferen
     return given[0].name or "", output.name, session
 
 
-def _behind(value: ir.Value) -> Iterator[ir.Node]:
-    """The nodes that `value` is computed by, each once."""
+def _ancestors(value: ir.Value) -> Iterator[ir.Node]:
+    """Return the nodes that `value` is computed by, each once."""
     pending, seen = [value], set()
     while pending:
         producer = pending.pop().producer()

@@ -1,4 +1,4 @@
-"""Calibration within a limit of memory: fewer processes first, then fewer tensors at a time.
+"""Calibration within a memory limit: fewer processes first, then fewer tensors at a time.
 
 What a process takes to start and to run the model is measured, once, in a process of its own. Beside that it holds the
 watched tensors of one sample, which live until all observers have seen them; these alone are ours to divide. A sample
@@ -26,10 +26,10 @@ _PER_OBSERVER = 2
 _PROCESS = 300 * 2**20
 
 
-def parted(
+def split_taps(
     path: Path, taps: Taps, example: SampleFile, limit: int | None, jobs: int
 ) -> tuple[tuple[Taps, ...], int]:
-    """The taps in parts that fit, and how many processes do.
+    """Split the taps into parts that fit, and return the number of processes that fit.
 
     Args:
         example: a sample as large as they come.
@@ -43,7 +43,7 @@ def parted(
         return (taps,), jobs
     sizes = _sizes(path, taps, example)
     largest = max(sizes.values())
-    base = _measured(path, taps, min(sizes, key=sizes.__getitem__), example) + _PER_OBSERVER * largest
+    base = _measure_process(path, taps, min(sizes, key=sizes.__getitem__), example) + _PER_OBSERVER * largest
     jobs = max(1, min(jobs, limit // (base + largest)))
     room = limit // jobs - base
     if room < largest:
@@ -52,11 +52,11 @@ def parted(
             why=f"with one tensor at a time it takes about {math.ceil((base + largest) / 1e6)} MB",
             fix="give at least that, or smaller samples",
         )
-    return tuple(_filled(taps, sizes, room)), jobs
+    return tuple(_fill_parts(taps, sizes, room)), jobs
 
 
-def _filled(taps: Taps, sizes: Mapping[str, int], room: int) -> list[dict[str, Sequence[Observer]]]:
-    """The taps, in their order, in parts of at most `room` bytes."""
+def _fill_parts(taps: Taps, sizes: Mapping[str, int], room: int) -> list[dict[str, Sequence[Observer]]]:
+    """Return the taps, in order, in parts of at most `room` bytes."""
     parts: list[dict[str, Sequence[Observer]]] = [{}]
     taken = 0
     for name, observers in taps.items():
@@ -69,10 +69,10 @@ def _filled(taps: Taps, sizes: Mapping[str, int], room: int) -> list[dict[str, S
 
 
 class Gauge(Bench):
-    """A bench that knows what its process has taken."""
+    """A bench that measures its process's memory."""
 
     def peak(self) -> int:
-        """The most bytes that this process has had in memory so far."""
+        """Return the peak memory of this process, in bytes."""
         # Not getrusage's figure: on Linux a process inherits that of the one that started it.
         try:
             status = Path("/proc/self/status").read_text()
@@ -81,8 +81,8 @@ class Gauge(Bench):
         return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
-def _measured(path: Path, taps: Taps, smallest: str, example: SampleFile) -> int:
-    """Bytes that a process takes which shows the smallest tap alone."""
+def _measure_process(path: Path, taps: Taps, smallest: str, example: SampleFile) -> int:
+    """Return the bytes of a process that shows only the smallest tap."""
     others = {name: observers for name, observers in taps.items() if name != smallest}
     task = Task(path, ({smallest: taps[smallest]}, others), {0: example})
     task.write()
@@ -94,7 +94,7 @@ def _measured(path: Path, taps: Taps, smallest: str, example: SampleFile) -> int
 
 
 def _sizes(path: Path, taps: Taps, example: SampleFile) -> Mapping[str, int]:
-    """Bytes of each tap on the example; one whose shape cannot be told counts as the largest that can."""
+    """Return the bytes of each tap on the example; an unknown shape counts as the largest known."""
     model = onnx.load(path, load_external_data=False)
     feeds = example.load().feeds
     for value in model.graph.input:

@@ -1,4 +1,4 @@
-"""What watches one tensor over all samples, and merges: the same bits whatever the order, chunks or workers.
+"""Observers of one tensor over all samples: they merge to the same bits in any order and division.
 
 An observer's state is made of integers and of exact minima and maxima, so that adding two states up is associative and
 commutative without rounding.
@@ -26,15 +26,15 @@ _WAITING = 1 << 16
 
 
 def elements_per_sample(samples: int) -> int:
-    """How many elements of a tensor a histogram has to take of each of so many samples."""
+    """Return how many elements of a tensor a histogram needs from each sample."""
     return min(max(_ENOUGH // max(samples, 1), _LEAST_PART), _LARGEST_PART)
 
 
 class Observer(Protocol):
-    """Watches one tensor; it can be pickled, which is how it comes back from another process."""
+    """Observes one tensor; picklable, so that it can return from another process."""
 
     def observe(self, values: Array, sample: int) -> None:
-        """Takes in the tensor of one sample.
+        """Add the tensor of one sample.
 
         Args:
             values: of any float dtype and shape; not kept.
@@ -46,16 +46,16 @@ class Observer(Protocol):
         ...
 
     def merge(self, other: Self) -> None:
-        """Takes in what `other`, of the same kind, saw of the same tensor on other samples."""
+        """Add what `other`, of the same kind, observed of the same tensor on other samples."""
         ...
 
 
 class NotFiniteError(ValueError):
-    """A tensor holds NaN or infinity; the message says which."""
+    """A tensor holds NaN or infinity; the message names it."""
 
 
 class Histogram:
-    """How often which value occurs, to a relative precision of 2^-8, and the exact extremes.
+    """Counts of values to a relative precision of 2^-8, and the exact extremes.
 
     A bin is the upper 16 bits of the float32, so it needs no range beforehand and two histograms add up. Of tensors
     with more than `elements` values each sample gives a part, at an odd distance that no dimension shares a factor
@@ -103,7 +103,7 @@ class Histogram:
         return self._counts
 
     def points(self) -> tuple[Array, Array]:
-        """The values that occur, float64 and ascending (each its bin's middle), and how often, float64."""
+        """Return the values that occur (the middle of each bin), ascending, and their counts; float64."""
         bins = np.flatnonzero(self.counts).astype(np.uint32)
         middles = ((bins << 16) | 0x8000).view(np.float32).astype(np.float64)
         middles = np.clip(middles, self.low, self.high)
@@ -195,7 +195,7 @@ def _upper_bits(flat: Array) -> Array:
 
 
 def _stride(size: int, most: int) -> int:
-    """The distance at which at most `most` of `size` elements are taken; without a factor in common with `size`."""
+    """Return a stride that takes at most `most` of `size` elements and has no factor in common with `size`."""
     stride = -(-size // most)
     while math.gcd(stride, size) > 1:
         stride += 1

@@ -1,4 +1,4 @@
-"""The range of an activation's grid, read off its histogram. Every range contains 0.
+"""The range of an activation's grid, read from its histogram. Every range contains 0.
 
 A grid of `levels` integers over [low, high] has the step (high - low) / (levels - 1).
 """
@@ -25,7 +25,7 @@ _ENTROPY_SHARES = 100
 
 
 class Distribution(Protocol):
-    """What a range is read off: how often which value occurs, or counts."""
+    """A distribution of values: counts or weights."""
 
     @property
     def low(self) -> float: ...
@@ -34,12 +34,12 @@ class Distribution(Protocol):
     def high(self) -> float: ...
 
     def points(self) -> tuple[Array, Array]:
-        """The values that occur, ascending, and how often each does; float64."""
+        """Return the values that occur, ascending, and the weight of each; float64."""
         ...
 
 
-def range_of(histogram: Distribution, method: str, levels: int = 256) -> Range:
-    """The ends of the grid, low <= 0 <= high.
+def find_range(histogram: Distribution, method: str, levels: int = 256) -> Range:
+    """Return the ends of the grid, low <= 0 <= high.
 
     Args:
         histogram: of at least one element, and not of extremes alone unless the method is minmax.
@@ -49,13 +49,13 @@ def range_of(histogram: Distribution, method: str, levels: int = 256) -> Range:
     return _METHODS[method](histogram, levels)
 
 
-def minmax(histogram: Distribution, levels: int) -> Range:
-    """The least and the greatest value."""
+def minmax_range(histogram: Distribution, levels: int) -> Range:
+    """Return the smallest and the largest value."""
     return min(histogram.low, 0.0), max(histogram.high, 0.0)
 
 
-def percentile(histogram: Distribution, levels: int) -> Range:
-    """The range that leaves out equal shares of the elements at both ends, together 1 - PERCENTILE."""
+def percentile_range(histogram: Distribution, levels: int) -> Range:
+    """Return the range without equal shares of elements at both ends, together 1 - PERCENTILE."""
     values, counts = histogram.points()
     below = np.cumsum(counts)
     tail = (1 - PERCENTILE) / 2 * below[-1]
@@ -64,10 +64,10 @@ def percentile(histogram: Distribution, levels: int) -> Range:
     return min(float(low), 0.0), max(float(high), 0.0)
 
 
-def mse(histogram: Distribution, levels: int) -> Range:
-    """The range with the least mean squared error of rounding and clipping together."""
+def mse_range(histogram: Distribution, levels: int) -> Range:
+    """Return the range with the least mean squared error of rounding and clipping."""
     error = _SquaredError(histogram, levels)
-    low, high = minmax(histogram, levels)
+    low, high = minmax_range(histogram, levels)
     if low == high:
         return low, high
     shares = np.linspace(_LEAST_SHARE, 1.0, _SHARES)
@@ -80,7 +80,7 @@ def mse(histogram: Distribution, levels: int) -> Range:
 
 
 class _SquaredError:
-    """What a grid costs, from sums over the bins: no candidate looks at a bin.
+    """The error of a grid, from sums over the bins: no candidate iterates over bins.
 
     A value within the range and further than half a step from 0, which is on the grid, has the error of an even
     distribution over one step, step^2 / 12; one nearer to 0 has its own square; one beyond an end the square of how
@@ -97,7 +97,7 @@ class _SquaredError:
         self._near = _prefix_sums(self._distances, counts[order])
 
     def least(self, lows: Array, highs: Array) -> Range:
-        """The pair of ends with the least error; of equal ones the widest."""
+        """Return the pair of ends with the least error; the widest of equals."""
         lows, highs = np.unique(lows), np.unique(highs)[::-1]
         step = (highs[None, :] - lows[:, None]) / self._steps
         near = np.searchsorted(self._distances, step.ravel() / 2).reshape(step.shape)
@@ -115,18 +115,18 @@ class _SquaredError:
 
 
 def _prefix_sums(values: Array, counts: Array) -> tuple[Array, Array, Array]:
-    """Sums of counts, counts * value and counts * value^2 over the first n bins, for n from 0 on."""
+    """Return sums of counts, counts * value and counts * value^2 over the first n bins, for all n."""
     powers = (counts, counts * values, counts * values**2)
     zeroth, first, second = (np.concatenate(([0.0], np.cumsum(each))) for each in powers)
     return zeroth, first, second
 
 
-def entropy(histogram: Distribution, levels: int) -> Range:
-    """The range whose grid loses the least information: the Kullback-Leibler divergence of what remains.
+def entropy_range(histogram: Distribution, levels: int) -> Range:
+    """Return the range whose grid loses the least information by Kullback-Leibler divergence.
 
     Migacz, "8-bit inference with TensorRT", 2017: one threshold for both signs, where both go that far.
     """
-    low, high = minmax(histogram, levels)
+    low, high = minmax_range(histogram, levels)
     if low == high:
         return low, high
     shares = np.linspace(1.0, _LEAST_SHARE, _ENTROPY_SHARES)
@@ -139,7 +139,7 @@ def entropy(histogram: Distribution, levels: int) -> Range:
 
 
 def _distribution(histogram: Distribution, edges: Array) -> Array:
-    """How many elements lie below each edge; a bin's elements lie evenly between its neighbours' middles."""
+    """Return the number of elements below each edge; a bin's elements are spread evenly."""
     values, counts = histogram.points()
     counts = np.where(values == 0, 0, counts)  # every grid has 0: what a Relu cut off would hide the rest
     borders = np.concatenate(([edges[0]], (values[1:] + values[:-1]) / 2, [edges[-1]]))
@@ -147,7 +147,7 @@ def _distribution(histogram: Distribution, edges: Array) -> Array:
 
 
 def _divergence(edges: Array, mass: Array, low: float, high: float, levels: int) -> float:
-    """KL(P || Q): P the mass with what lies outside moved to the ends, Q what the grid makes of the inside."""
+    """Return KL(P || Q): P has the outside moved to the ends, Q is the inside on the grid."""
     first = int(np.searchsorted(edges, low, side="right")) - 1
     last = max(int(np.searchsorted(edges, high, side="left")), first + 1)
     inside = mass[first:last]
@@ -165,8 +165,8 @@ def _divergence(edges: Array, mass: Array, low: float, high: float, levels: int)
 
 
 _METHODS: Mapping[str, Callable[[Distribution, int], Range]] = {
-    "minmax": minmax,
-    "percentile": percentile,
-    "entropy": entropy,
-    "mse": mse,
+    "minmax": minmax_range,
+    "percentile": percentile_range,
+    "entropy": entropy_range,
+    "mse": mse_range,
 }

@@ -1,4 +1,4 @@
-"""What looks wrong with the samples that a model is to be calibrated on.
+"""Checks of calibration samples for signs of a mistake.
 
 A finding is no error: the model is quantized all the same, unless the user asks for --strict. So nothing is said that
 the right samples of a network could cause as well; the thresholds stand well between what the fixtures' networks show
@@ -16,8 +16,13 @@ import numpy as np
 from onnxport.core.arrays import Array
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
-from onnxport.quantize.calibration.image_encodings import Form, channel_axis, form_of, forms
-from onnxport.quantize.calibration.input_statistics import Expectation, Moments
+from onnxport.quantize.calibration.image_encodings import (
+    ImageEncoding,
+    channel_axis,
+    narrowest_encoding,
+    possible_encodings,
+)
+from onnxport.quantize.calibration.input_statistics import ExpectedStatistics, Moments
 from onnxport.samples.duplicates import duplicates
 from onnxport.samples.readers import Sample, SampleFile
 
@@ -35,8 +40,8 @@ _ORDER_NEARER, _ORDER_ALIKE, _ORDER_SAMPLES = 1.4, 0.08, 16
 
 
 @dataclass(frozen=True)
-class Lint:
-    """What was found.
+class Findings:
+    """The findings.
 
     Attributes:
         findings: a sentence each.
@@ -48,8 +53,8 @@ class Lint:
 
 
 @dataclass
-class _Seen:
-    """What one input held in the samples looked at."""
+class _InputStatistics:
+    """Statistics of one input over the samples read."""
 
     low: float = np.inf
     high: float = -np.inf
@@ -65,8 +70,10 @@ class _Seen:
             self.blank.append(label)
 
 
-def lint(model: Model, calibration: Sequence[SampleFile], held_back: Sequence[SampleFile] = ()) -> Lint:
-    """Looks at the samples.
+def check_samples(
+    model: Model, calibration: Sequence[SampleFile], held_back: Sequence[SampleFile] = ()
+) -> Findings:
+    """Check the samples.
 
     Args:
         model: the float model, before anything is folded into anything; without functions.
@@ -77,8 +84,8 @@ def lint(model: Model, calibration: Sequence[SampleFile], held_back: Sequence[Sa
     """
     count = len(calibration)
     chosen = [calibration[number * count // min(count, LOOKED_AT)] for number in range(min(count, LOOKED_AT))]
-    expectation = Expectation.of(model)
-    look = _Look(model.inputs, chosen, expectation)
+    expectation = ExpectedStatistics.of(model)
+    look = _Check(model.inputs, chosen, expectation)
     findings = (
         *_too_few(count, look),
         *_repeated(calibration, held_back),
@@ -87,17 +94,20 @@ def lint(model: Model, calibration: Sequence[SampleFile], held_back: Sequence[Sa
     )
     ranges = {name: [seen.low, seen.high] for name, seen in look.seen.items() if np.isfinite(seen.low)}
     facts = {"samples": count, "looked_at": len(chosen), "ranges": ranges, "findings": list(findings)}
-    return Lint(findings, facts | ({"first_layer": look.figures} if look.figures else {}))
+    return Findings(findings, facts | ({"first_layer": look.figures} if look.figures else {}))
 
 
-class _Look:
-    """One reading of the samples chosen, and more in other forms where the model tells which it was trained on."""
+class _Check:
+    """One reading of the samples, and more in other encodings where the model implies its training data."""
 
     def __init__(
-        self, inputs: Sequence[TensorSpec], files: Sequence[SampleFile], expectation: Expectation | None
+        self,
+        inputs: Sequence[TensorSpec],
+        files: Sequence[SampleFile],
+        expectation: ExpectedStatistics | None,
     ) -> None:
         self.files, self._expectation = files, expectation
-        self.seen = {spec.name: _Seen() for spec in inputs}
+        self.seen = {spec.name: _InputStatistics() for spec in inputs}
         self.rows = 0
         self.figures: dict[str, Any] = {}
         self._spec = next((spec for spec in inputs if expectation and spec.name == expectation.input), None)
@@ -117,7 +127,7 @@ class _Look:
                 self._expectation.measure(self._moments, array)
 
     def unlike(self) -> Iterator[str]:
-        """Values, or an order of channels, that are not those of training."""
+        """Report values, or a channel order, unlike those of training."""
         expectation = self._expectation
         spread = expectation.spread(self._moments) if expectation and self._moments.count else None
         if expectation is None or spread is None:
@@ -132,8 +142,8 @@ class _Look:
         if found:
             yield found
 
-    def _scale(self, expectation: Expectation, spread: float) -> str | None:
-        """Numbers far too large or too small, whatever they are of."""
+    def _scale(self, expectation: ExpectedStatistics, spread: float) -> str | None:
+        """Report values far too large or too small."""
         limit = _SPREAD["Conv" if expectation.mean is None else "BatchNormalization"]
         if 1 / limit <= spread <= limit:
             return None
@@ -143,12 +153,12 @@ class _Look:
             "model says that it was in training; are they scaled as in training (--preprocess scale, mean, std)?"
         )
 
-    def _form(self, expectation: Expectation, own: float) -> str | None:
-        """Another form of images than the model was trained on, where one fits it far better."""
+    def _form(self, expectation: ExpectedStatistics, own: float) -> str | None:
+        """Report another image encoding where it fits the model far better."""
         source, axis = self._source()
         if source is None or axis is None:
             return None
-        others = [form for form in forms(self._channels(axis)) if form != source]
+        others = [form for form in possible_encodings(self._channels(axis)) if form != source]
         found = [(self._divergence(expectation, source, form), form) for form in others]
         nearest, best = min(found, key=lambda each: each[0])
         if nearest > own / _NEARER:
@@ -161,8 +171,8 @@ class _Look:
         )
         return f"{self._said(expectation)}, while node {expectation.node!r} was trained on {best.name}; {fix}"
 
-    def _order(self, expectation: Expectation, own: float) -> str | None:
-        """BGR for RGB, or the other way round."""
+    def _order(self, expectation: ExpectedStatistics, own: float) -> str | None:
+        """Report BGR for RGB, or the reverse."""
         source, axis = self._source()
         if source is None or axis is None or self._channels(axis) != 3 or len(self.files) < _ORDER_SAMPLES:
             return None
@@ -176,9 +186,14 @@ class _Look:
         )
 
     def _divergence(
-        self, expectation: Expectation, source: Form, form: Form, *, turned: bool = False
+        self,
+        expectation: ExpectedStatistics,
+        source: ImageEncoding,
+        form: ImageEncoding,
+        *,
+        turned: bool = False,
     ) -> float:
-        """What it would be in another form or, turned, in the other order of channels."""
+        """Return the divergence in another encoding or channel order."""
         _, axis = self._source()
         assert axis is not None
         moments = Moments()
@@ -191,13 +206,13 @@ class _Look:
         assert found is not None, "asked only of what knows its statistics"
         return found
 
-    def _source(self) -> tuple[Form | None, int | None]:
-        """The form that the samples seem to have, and the axis of their channels."""
+    def _source(self) -> tuple[ImageEncoding | None, int | None]:
+        """Return the samples' apparent encoding and channel axis."""
         axis = None if self._spec is None else channel_axis(self._spec)
         if self._spec is None or axis is None:
             return None, None
         seen = self.seen[self._spec.name]
-        return form_of(seen.low, seen.high, self._channels(axis)), axis
+        return narrowest_encoding(seen.low, seen.high, self._channels(axis)), axis
 
     def _channels(self, axis: int) -> int:
         assert self._spec is not None
@@ -205,12 +220,12 @@ class _Look:
         assert isinstance(channels, int), "channel_axis finds no other"
         return channels
 
-    def _said(self, expectation: Expectation) -> str:
+    def _said(self, expectation: ExpectedStatistics) -> str:
         seen = self.seen[expectation.input]
         return f"the input {expectation.input!r} holds values from {seen.low:.4g} to {seen.high:.4g}"
 
 
-def _too_few(count: int, look: _Look) -> Iterator[str]:
+def _too_few(count: int, look: _Check) -> Iterator[str]:
     if count < _FEW and look.rows < _FEW:
         samples = f"{count} samples say" if count > 1 else "one sample says"
         yield f"{samples} little of the ranges that the model will meet; 100 and more are usual"
@@ -226,7 +241,7 @@ def _repeated(calibration: Sequence[SampleFile], held_back: Sequence[SampleFile]
         yield f"{spare} of {len(files)} samples {repeat} another one: {second} is {first}"
 
 
-def _constant(look: _Look) -> Iterator[str]:
+def _constant(look: _Check) -> Iterator[str]:
     looked = len(look.files)
     for name, seen in look.seen.items():
         if seen.begun == looked:

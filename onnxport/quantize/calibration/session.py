@@ -1,4 +1,4 @@
-"""A model in ONNX Runtime that gives the tensors that are watched, and computes nothing that they do not need."""
+"""An ONNX Runtime session that returns the observed tensors and computes only what they need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ZERO = "onnxport zero"
 
 
 def write_tapped(path: Path, taps: Collection[str], tapped: Path, *, others: Collection[str] = ()) -> None:
-    """Writes the model at `path` to `tapped` with `taps` as its only outputs, without nodes that none of them needs.
+    """Write the model at `path` to `tapped` with `taps` as its only outputs and without unneeded nodes.
 
     External data stays where it is: the copy, in the same folder, names the same files.
 
@@ -30,19 +30,19 @@ def write_tapped(path: Path, taps: Collection[str], tapped: Path, *, others: Col
     graph = model.graph
     del graph.output[:]
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in taps)
-    kept = _needed(graph, (*taps, *others))
+    kept = _needed_nodes(graph, (*taps, *others))
     for number in reversed(range(len(graph.node))):
         if number not in kept:
             del graph.node[number]
     scalars = {value.name for value in graph.value_info if not value.type.tensor_type.shape.dim}
     for name in others:
         if name not in scalars:  # no part of them is nothing
-            _show_nothing_of(graph, name)
+            _add_empty_reader(graph, name)
     tapped.write_bytes(model.SerializeToString())
 
 
-def _show_nothing_of(graph: onnx.GraphProto, name: str) -> None:
-    """Adds an output without elements that reads the tensor `name`, of rank 1 or more."""
+def _add_empty_reader(graph: onnx.GraphProto, name: str) -> None:
+    """Add an output without elements that reads the tensor `name`, of rank 1 or more."""
     none = f"{name} of none"
     if not any(tensor.name == _ZERO for tensor in graph.initializer):
         graph.initializer.append(onnx.helper.make_tensor(_ZERO, onnx.TensorProto.INT64, [1], [0]))
@@ -51,14 +51,14 @@ def _show_nothing_of(graph: onnx.GraphProto, name: str) -> None:
 
 
 def external_files(path: Path) -> list[Path]:
-    """The files beside the model that hold weights of it."""
+    """Return the external data files of the model."""
     graph = onnx.load(path, load_external_data=False).graph
     entries = [entry for tensor in graph.initializer for entry in tensor.external_data]
     return sorted({path.parent / entry.value for entry in entries if entry.key == "location"})
 
 
-def _needed(graph: onnx.GraphProto, taps: Collection[str]) -> set[int]:
-    """The numbers of the nodes that the taps need."""
+def _needed_nodes(graph: onnx.GraphProto, taps: Collection[str]) -> set[int]:
+    """Return the indices of the nodes that the taps need."""
     makers = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
     kept: set[int] = set()
     open_names = list(taps)
@@ -66,23 +66,23 @@ def _needed(graph: onnx.GraphProto, taps: Collection[str]) -> set[int]:
         number = makers.get(open_names.pop())
         if number is not None and number not in kept:
             kept.add(number)
-            open_names += _reads(graph.node[number])
+            open_names += _inputs_of(graph.node[number])
     return kept
 
 
-def _reads(node: onnx.NodeProto) -> list[str]:
-    """What a node reads, and what the graphs inside it read of those around them."""
+def _inputs_of(node: onnx.NodeProto) -> list[str]:
+    """Return the inputs of a node, and the outer values that its subgraphs read."""
     names = list(node.input)
     for attribute in node.attribute:
         for inner in (attribute.g, *attribute.graphs):
             for each in inner.node:
-                names += _reads(each)
+                names += _inputs_of(each)
             names += [output.name for output in inner.output]
     return names
 
 
 class TappedSession(Closing):
-    """Runs what write_tapped wrote, on one thread unless told otherwise.
+    """Runs a file of write_tapped, on one thread by default.
 
     Full graph optimization leaves the taps what they are: it may fuse between two of them and not across one.
 
@@ -115,7 +115,7 @@ class TappedSession(Closing):
         self._inputs = frozenset(each.name for each in self._session.get_inputs())
 
     def run(self, feeds: Mapping[str, Array], sample: str) -> list[Array]:
-        """The taps' values, in the order of `taps`; `sample` names the feeds in the error.
+        """Return the taps' values, in the order of `taps`; `sample` names the feeds in errors.
 
         Raises:
             InputError: ONNX Runtime refuses the sample.
@@ -133,7 +133,7 @@ class TappedSession(Closing):
         return values
 
     def close(self) -> None:
-        """Frees the session."""
+        """Free the session."""
         self._session = None
 
 

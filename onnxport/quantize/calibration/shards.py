@@ -1,4 +1,4 @@
-"""A part of the work: some samples, shown to the observers of some tensors. Done here, or in another process."""
+"""A part of a calibration: some samples and the observers of some tensors; runs in any process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Taps = Mapping[str, Sequence[Observer]]
 
 @dataclass(frozen=True)
 class Task:
-    """All of the work.
+    """A whole calibration.
 
     Attributes:
         path: the settled model; files are written beside it.
@@ -38,15 +38,15 @@ class Task:
 
     @property
     def items(self) -> list[Item]:
-        """Every sample once for every part, part after part."""
+        """Return every sample once for every part, part after part."""
         return [(part, number) for part in range(len(self.parts)) for number in self.files]
 
     def fresh(self, part: int) -> Observed:
-        """Observers of a part that have seen nothing."""
+        """Return new observers of a part."""
         return {name: tuple(map(copy.deepcopy, each)) for name, each in self.parts[part].items()}
 
     def write(self) -> None:
-        """Writes the models that show the parts' taps."""
+        """Write the models that show the parts' taps."""
         everything = [name for part in range(len(self.parts)) for name in self.computed(part)]
         for part in range(len(self.parts)):
             own = self.computed(part)
@@ -55,11 +55,11 @@ class Task:
             )
 
     def tapped(self, part: int) -> Path:
-        """The model that shows the taps of a part."""
+        """Return the model that shows the taps of a part."""
         return self.path.with_name(f"{self.path.stem}.taps{part}.onnx")
 
     def computed(self, part: int) -> list[str]:
-        """The taps of a part that are no inputs."""
+        """Return the taps of a part that are not inputs."""
         inputs = {spec.name for spec in next(iter(self.files.values())).inputs}
         return [name for name in self.parts[part] if name not in inputs]
 
@@ -72,8 +72,8 @@ Shard = tuple[Item, ...]
 _SHARDS_PER_JOB, _MOST_SAMPLES = 4, 16
 
 
-def shards_of(items: Sequence[Item], jobs: int) -> list[Shard]:
-    """Items in shards, each of one part."""
+def split_into_shards(items: Sequence[Item], jobs: int) -> list[Shard]:
+    """Split items into shards, each of one part."""
     size = max(1, min(_MOST_SAMPLES, len(items) // (jobs * _SHARDS_PER_JOB)))
     parts: dict[int, list[Item]] = {}
     for item in items:
@@ -84,7 +84,7 @@ def shards_of(items: Sequence[Item], jobs: int) -> list[Shard]:
 
 
 class Bench(Closing):
-    """Does pieces of a task; the session of one part at a time is open. `isolation.Child` can serve it."""
+    """Runs shards of a task; keeps one session open. `core.child_process.Child` can serve it."""
 
     def __init__(self) -> None:
         self._task: Task | None = None
@@ -92,13 +92,13 @@ class Bench(Closing):
         self._part = -1
 
     def begin(self, task: Task) -> None:
-        """Has all that follows be of `task`, whose models are written; an open session of the same file stays."""
+        """Switch to `task`, whose models are written; an open session of the same file is kept."""
         if self._task is None or task.path != self._task.path:
             self.close()
         self._task = task
 
     def observed(self, items: Sequence[Item]) -> Observed:
-        """What fresh observers see on `items`, which are of one part."""
+        """Observe `items`, which are of one part, with new observers."""
         assert self._task is not None, "begin comes first"
         observed = self._task.fresh(items[0][0])
         for item in items:
@@ -108,7 +108,7 @@ class Bench(Closing):
     def observe(
         self, item: Item, observed: Observed, whole: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
-        """Shows a sample to the observers of its part.
+        """Show a sample to the observers of its part.
 
         Args:
             whole: what keeps observers from having seen a part of a sample.
@@ -137,7 +137,7 @@ class Bench(Closing):
         return self._session
 
     def close(self) -> None:
-        """Frees the session."""
+        """Free the session."""
         if self._session is not None:
             self._session.close()
         self._session, self._part = None, -1

@@ -1,4 +1,4 @@
-"""Several processes that calibrate, each with a session of its own; another does what one dies on."""
+"""Calibration in several processes, each with its own session; a shard that kills one moves to another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from onnxport.core.child_process import DEFAULT_TIMEOUT, Child, ChildDied
 from onnxport.core.resources import Closing
-from onnxport.quantize.calibration.shards import Item, Observed, Shard, Task, shards_of
+from onnxport.quantize.calibration.shards import Item, Observed, Shard, Task, split_into_shards
 
 # So many processes may die on one shard before it is held to be what kills them.
 _DEATHS = 3
@@ -32,13 +32,13 @@ class Workers(Closing):
             self._start()
 
     def observed(self, items: Sequence[Item]) -> Iterator[tuple[Shard, Observed]]:
-        """What is seen on `items`, a shard at a time, in the order in which they are done.
+        """Observe `items` shard by shard; yield results in the order in which they finish.
 
         Raises:
             InputError: what a process met with, see Bench.observe.
             MachineError: one shard killed several processes, or a process hangs.
         """
-        left = deque(shards_of(items, self._jobs))
+        left = deque(split_into_shards(items, self._jobs))
         while left or any(self._busy.values()):
             child = self._first_done()
             shard = self._busy.pop(child)
@@ -52,7 +52,7 @@ class Workers(Closing):
                 yield shard, seen
 
     def close(self) -> None:
-        """Ends the processes."""
+        """End the processes."""
         for child in self._busy:
             child.close()
         self._busy = {}
@@ -67,7 +67,7 @@ class Workers(Closing):
         child.ask("begin", self._task)
 
     def _first_done(self) -> Child:
-        """A process that has answered or died; any where none does for long, whose answer then is an error."""
+        """Return a process that answered or died; after a long wait any, whose answer is an error then."""
         ready, _, _ = select.select(list(self._busy), [], [], DEFAULT_TIMEOUT)
         return next(iter(ready or self._busy))
 
@@ -84,7 +84,7 @@ class Workers(Closing):
             self._busy[child] = shard
 
     def _replace(self, child: Child, shard: Shard, left: deque[Shard], death: ChildDied) -> None:
-        """Has another process do what one died on."""
+        """Start another process for a dead one's shard."""
         child.close()
         self._deaths[shard] += 1
         if self._deaths[shard] == _DEATHS:

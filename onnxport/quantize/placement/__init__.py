@@ -1,4 +1,4 @@
-"""Which tensors of a graph become integers, and how they hang together.
+"""Placement: which tensors of a graph become integers, and their groups.
 
 plan.py       the data: units, their weights and biases, and what follows from them
 operators.py  which operators compute in integers, and how: tables

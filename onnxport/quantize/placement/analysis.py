@@ -1,4 +1,4 @@
-"""From a settled graph to a plan: each node is asked for its unit, and says why where it has none."""
+"""From a float graph to a plan: each node gets a unit, or a reason why it stays float."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from onnxport.quantize.placement.plan import (
     Placement,
     Unit,
     Weight,
-    worthwhile,
+    drop_isolated_units,
 )
 
 _DTYPES: Mapping[str, IntegerType] = {"u8": "uint8", "s8": "int8", "s16": "int16"}
 EXCLUDED = "excluded by --exclude"
 
 
-class Floats(Exception):
-    """Why a node stays in float."""
+class FloatReasons(Exception):
+    """The reasons why nodes stay in float."""
 
 
 def place(graph: ir.Graph, params: QuantizeParams, *, excluded: Collection[str] = frozenset()) -> Placement:
-    """The plan for a settled graph; nodes inside of If and Loop stay in float.
+    """Plan a float graph; nodes inside If and Loop stay in float.
 
     Args:
         excluded: the names of nodes that the user wants in float.
@@ -43,7 +43,7 @@ def place(graph: ir.Graph, params: QuantizeParams, *, excluded: Collection[str] 
 
 
 class Placer:
-    """Asks every node of a graph for its unit.
+    """Computes the unit of every node of a graph.
 
     Args:
         dtype: of activations.
@@ -67,20 +67,20 @@ class Placer:
                 continue
             try:
                 unit = self._unit(node)
-            except Floats as reason:
+            except FloatReasons as reason:
                 floats[name] = str(reason)
                 continue
             if unit is not None:
                 units.append(unit)
                 self._folded.update(unit.folded)
-        kept = worthwhile(_gated(units))
+        kept = drop_isolated_units(_widen_gates(units))
         left = {unit.node for unit in units} - {unit.node for unit in kept}
         floats |= {unit.node: ALONE for unit in units if unit.node in left}
         order = {node.name: number for number, node in enumerate(self._graph)}
         return Placement(kept, dict(sorted(floats.items(), key=lambda item: order[item[0]])), self._dtype)
 
     def _unit(self, node: ir.Node) -> Unit | None:
-        """The node's unit; None for one that computes no floats.
+        """Return the node's unit; None for a node without floats.
 
         Raises:
             Floats: it computes floats and stays so.
@@ -88,9 +88,9 @@ class Placer:
         if all(value.dtype not in _FLOATS for value in node.outputs):
             return None
         if node.name in self._excluded:
-            raise Floats(EXCLUDED)
+            raise FloatReasons(EXCLUDED)
         if any(value.dtype != ir.DataType.FLOAT for value in node.outputs if value.dtype in _FLOATS):
-            raise Floats("it computes in another type than float32")
+            raise FloatReasons("it computes in another type than float32")
         if node.domain == "" and node.op_type in operators.PRODUCTS and _is_constant(node.inputs[1]):
             return self._product(node, operators.PRODUCTS[node.op_type])
         if node.domain == "" and node.op_type == "MatMul":
@@ -98,8 +98,8 @@ class Placer:
         if node.domain == "" and node.op_type in operators.KERNELS:
             return self._kernel(node, operators.KERNELS[node.op_type])
         if any(attribute.type in _GRAPHS for attribute in node.attributes.values()):
-            raise Floats("the graphs inside of it stay in float")
-        raise Floats(operators.NO_KERNEL)
+            raise FloatReasons("the graphs inside of it stay in float")
+        raise FloatReasons(operators.NO_KERNEL)
 
     # ---- products
 
@@ -108,9 +108,9 @@ class Placer:
         assert weight is not None
         assert weight.const_value is not None
         if data is None or _is_constant(data):
-            raise Floats("both of its operands are constants")
+            raise FloatReasons("both of its operands are constants")
         if weight.dtype != ir.DataType.FLOAT:
-            raise Floats("its weight is no float32")
+            raise FloatReasons("its weight is no float32")
         axis: int | None = product.axis
         shape = weight.const_value.shape.numpy()
         if node.op_type == "Gemm":
@@ -135,10 +135,10 @@ class Placer:
         if given is None:
             return Bias(None, channels)
         if given.const_value is None:
-            raise Floats("its bias is computed at run time")
+            raise FloatReasons("its bias is computed at run time")
         shape = tuple(given.const_value.shape.numpy())
         if math.prod(shape) not in (1, channels) or shape[-1:] not in ((), (1,), (channels,)):
-            raise Floats("its bias differs from row to row")
+            raise FloatReasons("its bias differs from row to row")
         return Bias(given.name, channels)
 
     def _product_of_activations(self, node: ir.Node) -> Unit:
@@ -149,15 +149,15 @@ class Placer:
     # ---- the rest
 
     def _kernel(self, node: ir.Node, kernel: operators.Kernel) -> Unit:
-        if reason := _unfit(node):
-            raise Floats(reason)
+        if reason := _misfit_reason(node):
+            raise FloatReasons(reason)
         affine = self._affine(node)
         number = len(node.inputs) if kernel.operands is None else kernel.operands
         constants = tuple(
             dict.fromkeys(value.name or "" for value in node.inputs[:number] if value and _is_constant(value))
         )
         if constants and not kernel.constants:
-            raise Floats("one of its operands is a constant")
+            raise FloatReasons("one of its operands is a constant")
         reads = self._operands(node, number)
         writes, folded, bounds = self._result(node, folds=kernel.folds and affine is None)
         return Unit(
@@ -178,7 +178,7 @@ class Placer:
         )
 
     def _affine(self, node: ir.Node) -> tuple[float, float] | None:
-        """What a Mul or Add of one number is, where a change of the grid does the same."""
+        """Return the Mul or Add of one number that a change of the grid replaces."""
         if node.op_type not in ("Add", "Mul"):
             return None
         constants = [value for value in node.inputs if value is not None and _is_constant(value)]
@@ -197,24 +197,24 @@ class Placer:
         return (1.0, number) if alone and not limited and self._dtype != "int16" else None
 
     def _operands(self, node: ir.Node, number: int) -> tuple[str, ...]:
-        """The activations among the first `number` inputs, each once."""
+        """Return the activations among the first `number` inputs, each once."""
         found: dict[str, None] = {}
         for value in node.inputs[:number]:
             if value is None:
-                raise Floats("an operand is left out")
+                raise FloatReasons("an operand is left out")
             if _is_constant(value):
                 continue
             if value.dtype != ir.DataType.FLOAT:
-                raise Floats("it takes another type than float32")
+                raise FloatReasons("it takes another type than float32")
             found[value.name or ""] = None
         if not found:
-            raise Floats("all of its operands are constants")
+            raise FloatReasons("all of its operands are constants")
         return tuple(found)
 
     def _result(
         self, node: ir.Node, *, folds: bool
     ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, float] | None]:
-        """What a node writes: its results, or what a Relu or Clip behind it gives; with their names and bounds.
+        """Return a node's results, or those of a Relu or Clip behind it, with names and bounds.
 
         What all readers make the same of is out of bounds, too.
         """
@@ -227,12 +227,12 @@ class Placer:
             low, high = max(low, lower), min(high, upper)
             value = limiter.outputs[0]
             folded.append(limiter.name or "")
-        low = max(low, _least_needed(value))
+        low = max(low, _lower_bound_of_readers(value))
         bounded = folded or math.isfinite(low)
         return (value.name or "",), tuple(folded), (low, high) if bounded else None
 
     def _foldable(self, value: ir.Value) -> tuple[ir.Node, tuple[float, float]] | None:
-        """The Relu or Clip that alone takes a value, and its bounds; None where there is none that holds 0."""
+        """Return the Relu or Clip that is a value's only reader, and its bounds; None where no such keeps 0."""
         uses = value.uses()
         if value.is_graph_output() or len(uses) != 1:
             return None
@@ -243,15 +243,15 @@ class Placer:
         return (node, limits) if limits is not None and limits[0] <= 0 <= limits[1] else None
 
 
-def _least_needed(value: ir.Value) -> float:
-    """Below it all numbers are the same to those that read a value: HardSwish makes 0 of what is less than -3."""
+def _lower_bound_of_readers(value: ir.Value) -> float:
+    """Return the bound below which readers do not distinguish values: HardSwish is 0 below -3."""
     readers = [node for node, _ in value.uses()]
     saturate = all(node.domain == "" and node.op_type == "HardSwish" for node in readers)
     return -3.0 if readers and saturate and not value.is_graph_output() else -math.inf
 
 
-def _gated(units: Sequence[Unit]) -> list[Unit]:
-    """The units, those with all of their range for a grid whose result is a gate: what only multiplies another tensor.
+def _widen_gates(units: Sequence[Unit]) -> list[Unit]:
+    """Give units whose result is a gate a grid of their whole range.
 
     A gate that is cut short scales down the largest of what it lets through, which no measure of its own shows.
     """
@@ -288,7 +288,7 @@ def _is_constant(value: ir.Value | None) -> bool:
 
 
 def _is_map(value: ir.Value) -> bool:
-    """Whether an activation is more than a number for each channel: to quantize it takes as long as that saves."""
+    """Return whether an activation has more than one number per channel: else quantizing it saves nothing."""
     if value.const_value is not None:
         return False
     dims = value.shape[2:] if value.shape is not None else (0,)
@@ -296,7 +296,7 @@ def _is_map(value: ir.Value) -> bool:
 
 
 def _limits(node: ir.Node) -> tuple[float, float] | None:
-    """What a Relu or Clip limits its operand to; None for another node, or bounds that are no constants."""
+    """Return the bounds of a Relu or Clip; None for other nodes and computed bounds."""
     if node.op_type == "Relu":
         return 0.0, math.inf
     if node.op_type != "Clip":
@@ -312,20 +312,20 @@ def _limits(node: ir.Node) -> tuple[float, float] | None:
 
 
 def _axis_of_gemm(node: ir.Node) -> int:
-    """Of a Gemm's weight, where its channels lie.
+    """Return the channel axis of a Gemm's weight.
 
     Raises:
         Floats: a form that no integer kernel has.
     """
     if node.attributes.get_int("transA", 0):
-        raise Floats("it transposes its first operand")
+        raise FloatReasons("it transposes its first operand")
     if node.attributes.get_float("alpha", 1.0) != 1 or node.attributes.get_float("beta", 1.0) != 1:
-        raise Floats("its alpha or beta is not 1")
+        raise FloatReasons("its alpha or beta is not 1")
     return 0 if node.attributes.get_int("transB", 0) else 1
 
 
-def _unfit(node: ir.Node) -> str:
-    """Why this node has no integer kernel although its operator has one; empty where it has."""
+def _misfit_reason(node: ir.Node) -> str:
+    """Return why this node has no integer kernel although its operator has one; empty where it has."""
     if node.op_type == "Resize" and node.attributes.get_string("mode", "nearest") != "nearest":
         return "it interpolates, which ONNX Runtime does in float"
     if node.op_type == "MaxPool" and len(node.outputs) > 1:

@@ -1,4 +1,4 @@
-"""Along which axis an activation's channels lie, and which activations the model answers with."""
+"""Channel axes of activations, and the activations near the outputs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _IMAGE_RANK = 4
 
 
 def axis_of_inputs(unit: Unit) -> int:
-    """Along which the channels of a product's first operand lie."""
+    """Return the channel axis of a product's first operand."""
     return 1 if unit.op == "Conv" else -1
 
 
 def axis_of_results(node: ir.Node) -> int:
-    """Along which the channels of a product's results lie in its weight."""
+    """Return the axis of a product's output channels in its weight."""
     if node.op_type == "Gemm":
         return 0 if node.attributes.get_int("transB", 0) else 1
     return PRODUCTS[node.op_type].axis
 
 
 def channel_axes(graph: ir.Graph, placement: Placement) -> Mapping[str, int]:
-    """Activation to the axis of its channels: the second of what an operator on images touches, else the last."""
+    """Map activations to their channel axis: 1 where an image operator touches them, else the last."""
     ranks = {value.name: len(value.shape) for value in _values(graph) if value.shape is not None}
     images = {name for unit in placement.units if unit.op in _CHANNELS_FIRST for name in unit.tensors}
     return {
@@ -37,8 +37,8 @@ def channel_axes(graph: ir.Graph, placement: Placement) -> Mapping[str, int]:
     }
 
 
-def answers(graph: ir.Graph) -> frozenset[str]:
-    """The values between the last products and the outputs: what is lost in them no product averages out."""
+def output_region(graph: ir.Graph) -> frozenset[str]:
+    """Return the values between the last products and the outputs: no product averages out their errors."""
     found: set[str] = set()
     left: list[ir.Value | None] = list(graph.outputs)
     while left:

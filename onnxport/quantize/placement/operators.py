@@ -1,4 +1,4 @@
-"""Which operators compute in integers, and how. Measured: what ONNX Runtime makes an integer kernel of.
+"""Operators with integer kernels, as measured in ONNX Runtime.
 
 An operator between DequantizeLinear and QuantizeLinear that it has no integer kernel for runs in float, and the two
 conversions around it cost time and accuracy for nothing; tests/quantize/test_operators.py holds each row to that.
@@ -36,7 +36,7 @@ PRODUCTS: Mapping[str, Product] = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """An operator that takes and gives integers.
+    """An operator with integer inputs and outputs.
 
     Attributes:
         operands: how many inputs are numbers, the first of them; None for all.

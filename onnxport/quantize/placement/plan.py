@@ -1,4 +1,4 @@
-"""What is quantized and how it hangs together: the data that placing makes and every later step reads.
+"""The quantization plan: data that placement makes and every later step reads.
 
 A unit is a node that computes in integers, with the Relu or Clip behind it that its result's range takes in. All else
 follows from the units: which tensors have a grid, which share one, what weights and biases there are.
@@ -32,7 +32,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Bias:
-    """What a product adds to each channel, stored as int32 of the scales of its input and weight.
+    """The bias of a product, stored as int32 at the scales of its input and weight.
 
     Attributes:
         tensor: the initializer's name; None where the node has no bias and may be given one.
@@ -45,7 +45,7 @@ class Bias:
 
 @dataclass(frozen=True)
 class FixedGrid:
-    """A grid that follows from the operator: the results of Sigmoid lie in [0, 1] whatever the samples.
+    """A grid that the operator fixes: results of Sigmoid lie in [0, 1] whatever the samples.
 
     Attributes:
         low, high: the range that the integers divide.
@@ -98,7 +98,7 @@ class Unit:
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """Every activation that it takes or gives in integers."""
+        """Return every activation that the unit reads or writes in integers."""
         return (*self.reads, *self.writes)
 
 
@@ -122,37 +122,37 @@ class Placement:
 
     @cached_property
     def activations(self) -> tuple[str, ...]:
-        """The tensors that have a grid, each once, in the graph's order."""
+        """Return the tensors that have a grid, each once, in the graph's order."""
         return tuple(dict.fromkeys(name for unit in self.units for name in unit.tensors))
 
     @cached_property
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """All activations, those together whose integers lie on one grid but for its scale, in the graph's order."""
+        """Return activations grouped by shared integers, in the graph's order."""
         return tuple(tuple(group) for group in self._grouped)
 
     @cached_property
     def affine(self) -> Mapping[str, Affine]:
-        """Activation to what it is of the first in its group: factor * first + shift, with the same integers."""
+        """Map an activation to factor and shift relative to the first of its group."""
         found: dict[str, Affine] = {}
         for group in self._grouped:
             factor, shift = next(iter(group.values()))
             base = (1 / factor, -shift / factor)
-            found |= {name: _after(base, each) for name, each in group.items()}
+            found |= {name: _compose(base, each) for name, each in group.items()}
         return found
 
     @cached_property
     def _grouped(self) -> tuple[dict[str, Affine], ...]:
-        """Per group its activations, each as what it is of something that all have in common."""
+        """Return each group's activations with their relation to a common value."""
         group_of = {name: {name: _SAME} for name in self.activations}
         for unit in self.units:
             if unit.shares or unit.affine is not None:
                 for name in unit.tensors[1:]:
-                    _join(group_of, unit.tensors[0], name, unit.affine or _SAME)
+                    _merge_groups(group_of, unit.tensors[0], name, unit.affine or _SAME)
         return tuple({id(group): group for group in group_of.values()}.values())
 
     @cached_property
     def fixed(self) -> Mapping[str, FixedGrid]:
-        """Activation to the grid that its operator gives it; of a group, where one of it has such a grid."""
+        """Map activations to grids fixed by an operator of their group."""
         told = {name: grid for name, grid in self.known.items() if name in self.affine}
         told |= {name: unit.fixed for unit in self.units if unit.fixed for name in unit.writes}
         found: dict[str, FixedGrid] = {}
@@ -166,17 +166,17 @@ class Placement:
 
     @cached_property
     def observed(self) -> tuple[str, ...]:
-        """The activations whose grid samples have to tell."""
+        """Return the activations whose grid needs samples."""
         return tuple(name for name in self.activations if name not in self.fixed)
 
     @cached_property
     def bounds(self) -> Mapping[str, tuple[float, float]]:
-        """Activation to what a folded Relu or Clip limits it to, or its readers need of it."""
+        """Map activations to the bounds of a folded Relu or Clip, or of their readers."""
         return {name: unit.bounds for unit in self.units if unit.bounds for name in unit.writes}
 
     @cached_property
     def weights(self) -> Mapping[Weight, tuple[Unit, ...]]:
-        """Every weight to the units that multiply by it."""
+        """Map every weight to the units that multiply by it."""
         users: dict[Weight, list[Unit]] = {}
         for unit in self.units:
             if unit.weight is not None:
@@ -185,7 +185,7 @@ class Placement:
 
     @cached_property
     def unit(self) -> Mapping[str, Unit]:
-        """Name of a node to its unit."""
+        """Map node names to units."""
         return {unit.node: unit for unit in self.units}
 
     def dtype_of(self, tensor: str) -> IntegerType:
@@ -198,17 +198,17 @@ class Placement:
         *,
         why: str = "it is more accurate in float",
     ) -> Placement:
-        """The plan with these nodes in float, and those that take or give these tensors in integers."""
+        """Return the plan with these nodes, and the readers and writers of these tensors, in float."""
         nodes, tensors = frozenset(nodes), frozenset(tensors)
         gone = [unit for unit in self.units if unit.node in nodes or not tensors.isdisjoint(unit.tensors)]
-        kept = worthwhile([unit for unit in self.units if unit not in gone])
+        kept = drop_isolated_units([unit for unit in self.units if unit not in gone])
         left = {unit.node for unit in self.units} - {unit.node for unit in kept}
         alone = left - {unit.node for unit in gone}
         reasons = dict.fromkeys((unit.node for unit in gone), why) | dict.fromkeys(sorted(alone), ALONE)
         return replace(self, units=kept, floats={**self.floats, **reasons}, known=self.fixed)
 
     def widened(self, tensors: Collection[str]) -> Placement:
-        """The plan with these tensors, and those that share a grid with them, in int16.
+        """Return the plan with these tensors, and those that share a grid with them, in int16.
 
         A grid of 16 bits has its zero in the middle: what would move it becomes a computation.
         """
@@ -226,13 +226,13 @@ class Placement:
 ALONE = "nothing around it gives it integers and takes them"
 
 
-def _after(first: Affine, second: Affine) -> Affine:
-    """What `second` makes of what `first` makes."""
+def _compose(first: Affine, second: Affine) -> Affine:
+    """Compose two affine maps: `second` of `first`."""
     return first[0] * second[0], first[1] * second[0] + second[1]
 
 
-def _join(group_of: dict[str, dict[str, Affine]], first: str, second: str, affine: Affine) -> None:
-    """Makes the groups of two tensors one, the smaller moved into the larger; second is `affine` of first."""
+def _merge_groups(group_of: dict[str, dict[str, Affine]], first: str, second: str, affine: Affine) -> None:
+    """Merge the groups of two tensors, the smaller into the larger; second is `affine` of first."""
     one, other = group_of[first], group_of[second]
     if one is other:
         return
@@ -242,24 +242,24 @@ def _join(group_of: dict[str, dict[str, Affine]], first: str, second: str, affin
         affine = (1 / factor, -shift / factor)
     factor, shift = other[second]
     # What the other group has in common, of what this one has.
-    base = _after(_after(one[first], affine), (1 / factor, -shift / factor))
+    base = _compose(_compose(one[first], affine), (1 / factor, -shift / factor))
     for name, each in other.items():
-        one[name] = _after(base, each)
+        one[name] = _compose(base, each)
         group_of[name] = one
 
 
-def worthwhile(units: Sequence[Unit]) -> tuple[Unit, ...]:
-    """Without those that are worth nothing alone: which nobody gives integers, or of which nobody takes them."""
+def drop_isolated_units(units: Sequence[Unit]) -> tuple[Unit, ...]:
+    """Drop units that gain nothing: no neighbour produces or consumes integers."""
     while True:
         made = {name for unit in units for name in unit.writes}
         taken = {name for unit in units for name in unit.reads}
-        kept = [unit for unit in units if not unit.follows or _is_among(unit, made, taken)]
+        kept = [unit for unit in units if not unit.follows or _has_integer_neighbours(unit, made, taken)]
         if len(kept) == len(units):
             return tuple(units)
         units = kept
 
 
-def _is_among(unit: Unit, made: Collection[str], taken: Collection[str]) -> bool:
-    """Whether others make integers for a unit, which one that is no computation does not need, and others take its."""
+def _has_integer_neighbours(unit: Unit, made: Collection[str], taken: Collection[str]) -> bool:
+    """Return whether neighbours make a unit's inputs in integers and read its outputs so."""
     given = all(name in made for name in unit.needs) and any(name in made for name in unit.reads)
     return (given or unit.affine is not None) and any(name in taken for name in unit.writes)

@@ -1,4 +1,4 @@
-"""Weights behind DequantizeLinear: ONNX's own way, which every runtime and converter knows.
+"""Weights behind DequantizeLinear: ONNX's own form, which every runtime and converter reads.
 
 Its result has the name that the weight had, so that a reader finds in the new graph what was in the old.
 """
@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.quantize.weights.discovery import Weight
 from onnxport.quantize.weights.encoding import Encoding, Grids
-from onnxport.quantize.weights.graph_edits import discard, register
+from onnxport.quantize.weights.graph_edits import register, remove_unused
 from onnxport.quantize.weights.layout import Layout
 from onnxport.quantize.weights.shelf import Shelf
 
@@ -19,12 +19,12 @@ PER_AXIS, BLOCKED = 13, 21
 
 
 def opset_for(layout: Layout, grids: Grids) -> int:
-    """The oldest opset whose DequantizeLinear holds weights of this layout on such grids."""
+    """Return the oldest opset whose DequantizeLinear holds weights of this layout on such grids."""
     return PER_AXIS if grids.bits == 8 and _is_per_axis(layout, grids) else BLOCKED
 
 
 def dequantize(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
-    """Stores `weight` as `encoding`, in place, for all that read it."""
+    """Store `weight` as `encoding`, in place, for all its readers."""
     layout, grids, name = weight.layout, encoding.grids, weight.name
     operands = [
         (f"{name}/int{grids.bits}", shelf.numbers(layout.restored(encoding.numbers), grids.bits)),
@@ -37,21 +37,21 @@ def dequantize(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
         zero_points = _placed(layout, grids, encoding.zero_points)
         operands.append((f"{name}/zero_point", shelf.numbers(zero_points, grids.bits)))
     node = ir.node("DequantizeLinear", register(weight.graph, operands), _attributes(layout, grids))
-    _put_in_place(weight, node)
+    _replace_initializer(weight, node)
 
 
-def _put_in_place(weight: Weight, node: ir.Node) -> None:
-    """Has `node`, put in front of all others, give what the initializer was."""
+def _replace_initializer(weight: Weight, node: ir.Node) -> None:
+    """Insert `node` first in the graph and let it produce the initializer's value."""
     value, result = weight.value, node.outputs[0]
     result.type, result.shape = value.type, value.shape
     value.replace_all_uses_with(result)
     weight.graph.insert_before(weight.graph[0], node)
-    discard(weight)
+    remove_unused(weight)
     result.name, node.name = weight.name, f"{weight.name}/dequantize"
 
 
 def _is_per_axis(layout: Layout, grids: Grids) -> bool:
-    """Whether there is one scale a row, and one axis that tells rows apart."""
+    """Return whether there is one scale a row and one axis that tells rows apart."""
     return grids.block >= layout.row and layout.channel_axis is not None
 
 

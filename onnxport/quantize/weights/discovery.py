@@ -1,4 +1,4 @@
-"""Which weights of a model can be stored in fewer bits, who reads them, and why others are left alone."""
+"""Weights of a model that can be stored in fewer bits, their readers, and why others stay."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Use:
 
     @property
     def is_plain_product(self) -> bool:
-        """Whether the node is x @ W with a W of two axes, transposed or not, and adds a bias at most."""
+        """Return whether the node is x @ W with a two-dimensional W, and at most a bias."""
         node = self.node
         if node.op_type == "MatMul":
             return self.position == 1 and len(self.order) == 2
@@ -49,7 +49,7 @@ class Use:
 
     @property
     def bias(self) -> ir.Value | None:
-        """What a Gemm adds."""
+        """The bias of a Gemm."""
         return self.node.inputs[2] if self.node.op_type == "Gemm" and len(self.node.inputs) == 3 else None
 
 
@@ -73,13 +73,13 @@ class Weight:
 
     @property
     def graph(self) -> ir.Graph:
-        """The graph whose initializer it is."""
+        """The graph of the initializer."""
         assert self.value.graph is not None, "an initializer is of a graph"
         return self.value.graph
 
     @property
     def is_table(self) -> bool:
-        """Whether rows are only looked up in it."""
+        """Return whether all readers only look up rows."""
         return all(use.node.op_type == "Gather" for use in self.uses)
 
     @property
@@ -88,14 +88,14 @@ class Weight:
         return self.value.const_value.dtype
 
     def rows(self) -> Array:
-        """[rows, row] float32, read when it is asked for."""
+        """[rows, row] float32, read on demand."""
         assert self.value.const_value is not None
         return self.layout.rows(self.value.const_value.numpy()).astype(np.float32, copy=False)
 
 
 @dataclass
 class Found:
-    """What there is to store in fewer bits.
+    """The weights found.
 
     Attributes:
         weights: in the order of the graph's nodes.
@@ -142,8 +142,8 @@ _SUMMED: Mapping[str, Mapping[int, Callable[[ir.Node, int, int], tuple[int, ...]
 }
 
 
-def opened(model: Model) -> Model:
-    """A copy of `model` in which constants are initializers, no functions are left, and every node has a name.
+def prepare_copy(model: Model) -> Model:
+    """Return a copy of `model` with constants as initializers, inlined functions and named nodes.
 
     Shapes of what lies inside are inferred anew, since files declare stale ones; the outputs keep theirs.
     """
@@ -162,13 +162,15 @@ def opened(model: Model) -> Model:
 
 
 def keep_outputs(model: Model, source: Model) -> None:
-    """Gives the outputs of `model` the types and shapes that `source` declares."""
+    """Give the outputs of `model` the types and shapes that `source` declares."""
     for own, declared in zip(model.graph.outputs, source.graph.outputs, strict=True):
         own.type, own.shape = declared.type or own.type, declared.shape or own.shape
 
 
-def find(model: Model, operators: Collection[str] = tuple(_SUMMED), exclude: Collection[str] = ()) -> Found:
-    """The weights of `operators` in `model`, branches and loop bodies included.
+def find_weights(
+    model: Model, operators: Collection[str] = tuple(_SUMMED), exclude: Collection[str] = ()
+) -> Found:
+    """Find the weights of `operators` in `model`, including branches and loop bodies.
 
     Args:
         model: as `opened` gives it.
@@ -193,7 +195,7 @@ def find(model: Model, operators: Collection[str] = tuple(_SUMMED), exclude: Col
 
 
 def _constant(node: ir.Node, position: int) -> ir.Value | None:
-    """The initializer that an operand is, maybe behind a Transpose."""
+    """Return the initializer of an operand, possibly behind a Transpose."""
     value = node.inputs[position] if position < len(node.inputs) else None
     while value is not None and (maker := value.producer()) is not None and maker.op_type in _MOVES:
         value = maker.inputs[0]
@@ -204,7 +206,7 @@ _MOVES = ("Transpose", "Identity")
 
 
 def _weight(value: ir.Value, operators: Collection[str], exclude: Collection[str]) -> Weight | str:
-    """The weight that `value` is, or why it stays; nothing said of what is no weight."""
+    """Return the weight of `value`, or why it stays; nothing for other values."""
     tensor = value.const_value
     assert tensor is not None
     if tensor.dtype not in FLOATS:
@@ -216,10 +218,10 @@ def _weight(value: ir.Value, operators: Collection[str], exclude: Collection[str
         return "an output of the model"
     if any(use.node.name in exclude for use in uses):
         return "excluded"
-    summed = {_summed(use) for use in uses} - {()}
+    summed = {_summed_axes(use) for use in uses} - {()}
     if not summed or any(use.node.op_type not in operators for use in uses):
         return f"read by {', '.join(sorted({use.node.op_type for use in uses}))}"
-    products = {_summed(use) for use in uses if use.node.op_type != "Gather"} or summed
+    products = {_summed_axes(use) for use in uses if use.node.op_type != "Gather"} or summed
     if len(products) > 1:
         return "summed over different axes by different operators"
     if not np.isfinite(tensor.numpy()).all():
@@ -240,29 +242,29 @@ def _uses(value: ir.Value, order: tuple[int, ...]) -> Iterator[Use]:
             yield Use(node, position, order)
 
 
-def _summed(use: Use) -> tuple[int, ...]:
-    """The axes of the stored weight over which the use sums; () for a use that is none."""
+def _summed_axes(use: Use) -> tuple[int, ...]:
+    """Return the axes of the stored weight that the use sums over; () for none."""
     rule = _SUMMED.get(use.node.op_type, {}).get(use.position) if use.node.domain in _ONNX else None
     read = rule(use.node, use.position, len(use.order)) if rule else ()
     return tuple(sorted(use.order[axis] for axis in read))
 
 
-def reasons(found: Found) -> str:
-    """Why weights stay, with how many do."""
+def count_reasons(found: Found) -> str:
+    """Return why weights stay, with counts."""
     return ", ".join(f"{count} {reason}" for reason, count in found.left.most_common())
 
 
-def counted(count: int, singular: str, plural: str = "") -> str:
+def format_count(count: int, singular: str, plural: str = "") -> str:
     """ "1 weight", "2 weights"."""
     return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
 
 
-def nothing_found(
+def no_weight_error(
     model: Model, found: Found, purpose: str, fix: str = "give a float model"
 ) -> CannotConvertError:
-    """The refusal of a model in which no weight is left for the purpose."""
+    """Return the refusal of a model without such weights."""
     why = (
-        f"they stay for these reasons: {reasons(found)}"
+        f"they stay for these reasons: {count_reasons(found)}"
         if found.left
         else "no product or table reads a constant"
     )

@@ -1,4 +1,4 @@
-"""Tables that rows are looked up in, a byte an element: only the rows that are looked up become floats.
+"""Embedding tables with one byte an element: only the rows that are looked up become floats.
 
 DequantizeLinear in front of the Gather would make floats of the whole table in every run.
 """
@@ -9,12 +9,12 @@ import onnx_ir as ir
 
 from onnxport.quantize.weights.discovery import Weight
 from onnxport.quantize.weights.encoding import Encoding
-from onnxport.quantize.weights.graph_edits import discard, register, take_over
+from onnxport.quantize.weights.graph_edits import register, remove_unused, replace_node
 from onnxport.quantize.weights.shelf import Shelf
 
 
-def look_up(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
-    """Stores the table `weight` as `encoding`, which has one scale a row and no zero points, in place."""
+def store_table(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
+    """Store the table `weight` as `encoding`, which has one scale a row and no zero points, in place."""
     tensors = [
         (f"{weight.name}/int8", shelf.numbers(encoding.numbers, 8)),
         (f"{weight.name}/scale", shelf.tensor(encoding.scales.astype(weight.dtype.numpy()))),
@@ -22,15 +22,15 @@ def look_up(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
     numbers, scales = register(weight.graph, tensors)
     for use in weight.uses:
         _replace(use.node, numbers, scales, weight.dtype)
-    discard(weight)
+    remove_unused(weight)
 
 
 def _replace(node: ir.Node, numbers: ir.Value, scales: ir.Value, dtype: ir.DataType) -> None:
-    """Gathers numbers and scales instead of rows, and multiplies them."""
+    """Gather integers and scales instead of rows, and multiply them."""
     rows, factors = (
         ir.node("Gather", [table, node.inputs[1]], {"axis": 0}, name=f"{node.name}/{kind}")
         for table, kind in ((numbers, "int8"), (scales, "scale"))
     )
     floats = ir.node("Cast", [rows.outputs[0]], {"to": int(dtype)}, name=f"{node.name}/cast")
     product = ir.node("Mul", [floats.outputs[0], factors.outputs[0]], name=node.name)
-    take_over(node, [rows, factors, floats, product])
+    replace_node(node, [rows, factors, floats, product])

@@ -1,4 +1,4 @@
-"""Weights as integers: the grids that a row of them may lie on, and the integers, scales and zero points themselves."""
+"""Weights as integers: the grids of a row, and the integers, scales and zero points."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORTION = 1 << 21
 
 @dataclass(frozen=True)
 class Grids:
-    """What integers stand for weights.
+    """The integer grids of weights.
 
     Attributes:
         bits: 4, 7 or 8.
@@ -37,13 +37,13 @@ class Grids:
 
     @property
     def dtype(self) -> type[np.int8] | type[np.uint8]:
-        """Four bits are held in a byte each until they are written."""
+        """The dtype in memory: four bits take a byte each until they are written."""
         return np.int8 if self.symmetric else np.uint8
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """The integers that stand for rows of weights: weight = (number - zero point) * scale.
+    """Integers of rows of weights: weight = (number - zero point) * scale.
 
     Attributes:
         numbers: [rows, n] int8 or uint8.
@@ -57,26 +57,26 @@ class Encoding:
     zero_points: Array
 
     def weights(self) -> Array:
-        """[rows, n] float32, computed as DequantizeLinear does."""
+        """Return [rows, n] float32, computed as DequantizeLinear does."""
         found = np.empty(self.numbers.shape, np.float32)
         n = self.numbers.shape[-1]
-        for part in portions(self.numbers):
+        for part in row_slices(self.numbers):
             scales, zero_points = (
-                along(each[part], self.grids.block, n) for each in (self.scales, self.zero_points)
+                repeat_blocks(each[part], self.grids.block, n) for each in (self.scales, self.zero_points)
             )
             found[part] = (self.numbers[part].astype(np.float32) - zero_points) * scales
         return found
 
     def error(self, rows: Array) -> float:
-        """The sum of squared differences from `rows`."""
+        """Return the sum of squared differences from `rows`."""
         found = self.weights()
         return sum(
-            float(np.square(rows[part] - found[part]).sum(dtype=np.float64)) for part in portions(rows)
+            float(np.square(rows[part] - found[part]).sum(dtype=np.float64)) for part in row_slices(rows)
         )
 
 
-def joined(grids: Grids, parts: list[Encoding]) -> Encoding:
-    """Rows below rows."""
+def concatenate(grids: Grids, parts: list[Encoding]) -> Encoding:
+    """Concatenate rows."""
     numbers, scales, zero_points = (
         np.concatenate([getattr(part, name) for part in parts])
         for name in ("numbers", "scales", "zero_points")
@@ -84,19 +84,19 @@ def joined(grids: Grids, parts: list[Encoding]) -> Encoding:
     return Encoding(grids, numbers, scales, zero_points)
 
 
-def along(of_blocks: Array, block: int, n: int) -> Array:
-    """[rows, blocks] spread to [rows, n]."""
+def repeat_blocks(of_blocks: Array, block: int, n: int) -> Array:
+    """Repeat [rows, blocks] to [rows, n]."""
     return np.repeat(of_blocks, block, axis=1)[:, :n]
 
 
-def blocked(rows: Array, block: int) -> Array:
-    """[rows, n] as [rows * blocks, block], the last block of each row filled up with zeros, which any grid holds."""
+def split_blocks(rows: Array, block: int) -> Array:
+    """Reshape [rows, n] to [rows * blocks, block]; pad the last block of each row with zeros."""
     if missing := -rows.shape[1] % block:
         rows = np.pad(rows, ((0, 0), (0, missing)))
     return rows.reshape(-1, block)
 
 
-def portions(rows: Array) -> Iterator[slice]:
-    """The rows in slices of about PORTION elements."""
+def row_slices(rows: Array) -> Iterator[slice]:
+    """Return slices of rows of about PORTION elements."""
     step = max(1, PORTION // max(1, rows.shape[1]))
     return (slice(start, start + step) for start in range(0, len(rows), step))

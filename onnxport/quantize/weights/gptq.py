@@ -1,4 +1,4 @@
-"""GPTQ (Frantar et al. 2022): what rounding one column of a weight costs is made good in the columns after it.
+"""GPTQ (Frantar et al. 2022): later columns compensate the rounding error of earlier ones.
 
 The output error of a product x @ W.T over all samples is the sum over rows of e @ H @ e.T, with e the row's rounding
 error and H the Gram matrix of the inputs. With e fixed in the columns done so far, the rest has a closed-form best
@@ -19,8 +19,8 @@ DAMPING = 0.01
 _BATCH = 128
 
 
-def compensated(rows: Array, gram: Array, grids: Grids) -> Encoding:
-    """The numbers for `rows` [rows, n] float32 with the least error on inputs of the Gram matrix `gram` [n, n].
+def round_gptq(rows: Array, gram: Array, grids: Grids) -> Encoding:
+    """Round `rows` [rows, n] float32 with the least error on inputs of the Gram matrix `gram` [n, n].
 
     Every block's grid is chosen when its turn comes, for the weights as the columns before have left them.
 
@@ -39,7 +39,7 @@ def compensated(rows: Array, gram: Array, grids: Grids) -> Encoding:
         errors = np.empty((stop - start, count), np.float32)
         for column in range(start, stop):
             if column % grids.block == 0:
-                scales, zero_points = rtn.grid_of(left[column : column + grids.block].T.copy(), grids)
+                scales, zero_points = rtn.best_grid(left[column : column + grids.block].T.copy(), grids)
                 found_scales.append(scales)
                 found_zero_points.append(zero_points)
                 scales, zero_points = scales[:, 0], zero_points[:, 0]
@@ -58,7 +58,7 @@ def compensated(rows: Array, gram: Array, grids: Grids) -> Encoding:
 
 
 def _factor(gram: Array) -> Array:
-    """The upper Cholesky factor of the inverse of the damped Gram matrix; inputs that are always 0 count alone."""
+    """Return the upper Cholesky factor of the inverse damped Gram matrix; inputs that are always 0 count alone."""
     damped = gram.astype(np.float64)
     diagonal = np.diagonal(damped).copy()
     silent = diagonal == 0

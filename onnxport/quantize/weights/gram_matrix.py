@@ -1,4 +1,4 @@
-"""What GPTQ needs to know of a product's inputs: the sum of x.T @ x over all samples, without rounding between them."""
+"""The Gram matrix of a product's inputs for GPTQ: the sum of x.T @ x over all samples, without rounding."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _UPPER, _LOWER = 20, 50
 ROWS = 1024
 
 
-class Gram:
-    """An observer of the Gram matrix of rows of length n: the float64 [n, n] sum of x.T @ x.
+class GramMatrix:
+    """An observer of the Gram matrix of rows of length n: float64 [n, n].
 
     Attributes:
         axis: along which a row lies.
@@ -40,7 +40,7 @@ class Gram:
         lower = np.floor(np.ldexp(scaled - upper, _LOWER))
         self._add(upper.astype(np.int64), lower.astype(np.int64), len(rows))
 
-    def merge(self, other: Gram) -> None:
+    def merge(self, other: GramMatrix) -> None:
         """See Observer."""
         if other.rows:
             self._add(other._upper, other._lower, other.rows)

@@ -1,4 +1,4 @@
-"""Changes to a graph: new tensors registered, nodes that take the place of one, weights that nobody reads any more."""
+"""Graph edits: register tensors, replace a node, remove unused weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxport.quantize.weights.discovery import Weight
 
 
 def register(graph: ir.Graph, tensors: Sequence[tuple[str, ir.TensorProtocol]]) -> list[ir.Value]:
-    """Initializers of these names, made different where the graph has them already."""
+    """Register initializers, renamed where the graph has the name already."""
     made = []
     for name, tensor in tensors:
         while name in graph.initializers:
@@ -23,8 +23,8 @@ def register(graph: ir.Graph, tensors: Sequence[tuple[str, ir.TensorProtocol]]) 
     return made
 
 
-def take_over(node: ir.Node, made: Sequence[ir.Node]) -> None:
-    """Has the last of `made` give, under their names, what `node` gave, which is removed."""
+def replace_node(node: ir.Node, made: Sequence[ir.Node]) -> None:
+    """Replace `node` by `made`, whose last node gets its output names."""
     graph, last = node.graph, made[-1]
     assert graph is not None, "a node that was found is in a graph"
     for each in made[:-1]:
@@ -39,8 +39,8 @@ def take_over(node: ir.Node, made: Sequence[ir.Node]) -> None:
         new.name = old.name
 
 
-def discard(weight: Weight) -> None:
-    """Removes the initializer, and what moved its axes, when nothing reads it any more."""
+def remove_unused(weight: Weight) -> None:
+    """Remove an unused initializer and the Transpose behind it."""
     for mover in {node for node, _ in weight.value.uses()}:
         assert mover.graph is not None
         mover.graph.remove(mover, safe=True)

@@ -1,4 +1,4 @@
-"""Half-quadratic quantization (Badri and Shaji 2023): grids that leave most weights nearly where they were.
+"""Half-quadratic quantization (Badri and Shaji 2023): grids robust to outliers.
 
 The error counts by its 0.7th power, so that a few weights may be far off. It is split in two: a sparse part, which a
 generalized soft threshold gives, and the rest, for which the best zero point is a mean and the best scale a
@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.quantize.weights import rtn
-from onnxport.quantize.weights.encoding import Encoding, Grids, blocked, joined, portions
+from onnxport.quantize.weights.encoding import Encoding, Grids, concatenate, row_slices, split_blocks
 
 _NORM = 0.7
 _ITERATIONS = 20
@@ -19,44 +19,44 @@ _ITERATIONS = 20
 _BETA, _GROWTH = 10.0, 1.01
 
 
-def robust(rows: Array, grids: Grids) -> Encoding:
-    """The numbers nearest to `rows` [rows, n] float32 on grids with the least sum of |error|^0.7 that were met."""
-    return joined(grids, [_portion(rows[part], grids) for part in portions(rows)])
+def round_hqq(rows: Array, grids: Grids) -> Encoding:
+    """Round `rows` [rows, n] float32 on the grids with the least sum of |error|^0.7."""
+    return concatenate(grids, [_portion(rows[part], grids) for part in row_slices(rows)])
 
 
 def _portion(rows: Array, grids: Grids) -> Encoding:
-    blocks = blocked(rows, grids.block)
-    scales, zero_points = rtn.grid_of(blocks, grids)
+    blocks = split_blocks(rows, grids.block)
+    scales, zero_points = rtn.best_grid(blocks, grids)
     best = scales, zero_points
     least = np.full(scales.shape, np.inf, np.float32)
     beta = _BETA
     for _ in range(_ITERATIONS):
-        steps = rtn.steps(blocks, scales, zero_points, grids)
+        steps = rtn.round_steps(blocks, scales, zero_points, grids)
         errors = blocks - steps * scales
         sizes = np.abs(errors)
         power = (sizes**_NORM).sum(axis=1, keepdims=True)
         better = power < least
         best = np.where(better, scales, best[0]), np.where(better, zero_points, best[1])
         least = np.minimum(power, least)
-        dense = blocks - _shrunk(errors, sizes, beta)
-        scales, zero_points = _fitted(dense, steps, scales, zero_points, grids)
+        dense = blocks - _shrink(errors, sizes, beta)
+        scales, zero_points = _fit_scales(dense, steps, scales, zero_points, grids)
         beta *= _GROWTH
-    return rtn.on_grid(rows, *best, grids)
+    return rtn.round_to_grid(rows, *best, grids)
 
 
-def _shrunk(errors: Array, sizes: Array, beta: float) -> Array:
-    """The sparse part of the errors: what is left beyond a threshold, which falls as an error grows."""
+def _shrink(errors: Array, sizes: Array, beta: float) -> Array:
+    """Return the sparse part of the errors: what exceeds a threshold that falls as an error grows."""
     typical = sizes.mean(axis=1, keepdims=True) + np.finfo(np.float32).tiny
     relative = sizes / typical
     kept = np.maximum(relative - (relative + np.float32(1e-4)) ** (_NORM - 1) / beta, 0)
     return np.asarray(np.sign(errors) * kept * typical)
 
 
-def _fitted(
+def _fit_scales(
     dense: Array, steps: Array, scales: Array, zero_points: Array, grids: Grids
 ) -> tuple[Array, Array]:
-    """The scales, then the zero points, that are nearest to `dense` for the numbers as they are."""
-    scales = rtn.fitted(dense, steps, scales)
+    """Fit the scales, then the zero points, to `dense` for the given integers."""
+    scales = rtn.fit_scales(dense, steps, scales)
     if grids.symmetric:
         return scales, zero_points
     shift = np.rint((steps - dense / scales).mean(axis=1, keepdims=True))

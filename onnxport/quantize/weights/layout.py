@@ -1,4 +1,4 @@
-"""A weight of any operator as rows: what is multiplied and summed lies in a row, each row makes one result."""
+"""A weight of any operator as rows: a row is what one result sums over."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxport.core.arrays import Array
 
 @dataclass(frozen=True)
 class Layout:
-    """Which axes of a weight are summed over.
+    """The axes of a weight that are summed over.
 
     Attributes:
         shape: of the weight.
@@ -28,23 +28,23 @@ class Layout:
 
     @property
     def row(self) -> int:
-        """The elements of a row."""
+        """The number of elements of a row."""
         return prod(self.shape[axis] for axis in self.summed)
 
     @property
     def channel_axis(self) -> int | None:
-        """The one axis that tells rows apart; None where several do, whose scales no operator can hold per axis."""
+        """The one axis that tells rows apart; None where several do: no operator has per-axis scales then."""
         several = [axis for axis in self.kept if self.shape[axis] > 1]
         if len(several) > 1 or not self.kept:
             return None
         return several[0] if several else self.kept[0]
 
     def rows(self, weight: Array) -> Array:
-        """`weight` as [rows, row]; a view where the layout allows."""
+        """Return `weight` as [rows, row]; a view where possible."""
         return weight.transpose(*self.kept, *self.summed).reshape(-1, self.row)
 
     def restored(self, rows: Array) -> Array:
-        """What `rows` made of a weight, back in its shape; of several numbers a row along a single summed axis."""
+        """Reshape rows back to the weight's shape; with several values a row, along a single summed axis."""
         sizes = [self.shape[axis] for axis in self.kept]
         inner = [self.shape[axis] for axis in self.summed] if rows.shape[1] == self.row else [rows.shape[1]]
         order = np.argsort((*self.kept, *self.summed))

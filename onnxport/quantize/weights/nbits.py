@@ -1,4 +1,4 @@
-"""Weights inside com.microsoft's operators, which ONNX Runtime multiplies by as they are stored.
+"""Weights inside com.microsoft's operators, which ONNX Runtime multiplies as they are stored.
 
 MatMulNBits and GatherBlockQuantized (contrib operators of ONNX Runtime, docs/ContribOperators.md there) hold unsigned
 numbers, of which 4 bits lie two to a byte, the first in the lower half. Signed ones are shifted by half their range,
@@ -12,8 +12,8 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.quantize.weights.discovery import Use, Weight
-from onnxport.quantize.weights.encoding import Encoding, blocked
-from onnxport.quantize.weights.graph_edits import discard, register, take_over
+from onnxport.quantize.weights.encoding import Encoding, split_blocks
+from onnxport.quantize.weights.graph_edits import register, remove_unused, replace_node
 from onnxport.quantize.weights.shelf import Shelf
 
 DOMAIN = "com.microsoft"
@@ -23,22 +23,22 @@ _BYTE, _NIBBLE = 8, 4
 
 
 def fits(weight: Weight) -> bool:
-    """Whether all that read `weight` have such a form."""
+    """Return whether all readers of `weight` have such a form."""
     return weight.is_table or all(use.is_plain_product for use in weight.uses)
 
 
 def replace(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
-    """Puts `encoding` in the place of `weight` and of the products or look-ups that read it."""
-    tensors = [(f"{weight.name}/{kind}", shelf.tensor(array)) for kind, array in _stored(weight, encoding)]
+    """Replace `weight` and the products or look-ups that read it by `encoding`."""
+    tensors = [(f"{weight.name}/{kind}", shelf.tensor(array)) for kind, array in _operands(weight, encoding)]
     operands = register(weight.graph, tensors)
     for use in weight.uses:
         made = _look_up if use.node.op_type == "Gather" else _multiply
-        take_over(use.node, made(use, encoding, operands))
-    discard(weight)
+        replace_node(use.node, made(use, encoding, operands))
+    remove_unused(weight)
 
 
-def _stored(weight: Weight, encoding: Encoding) -> list[tuple[str, Array]]:
-    """The operands' names and contents: numbers, scales and maybe zero points."""
+def _operands(weight: Weight, encoding: Encoding) -> list[tuple[str, Array]]:
+    """Return the operands' names and contents: integers, scales and possibly zero points."""
     grids, count = encoding.grids, len(encoding.numbers)
     shift = 0 if not grids.symmetric else -grids.lowest
     shifted = (encoding.numbers.astype(np.int16) + shift).astype(np.uint8)
@@ -48,20 +48,20 @@ def _stored(weight: Weight, encoding: Encoding) -> list[tuple[str, Array]]:
         missing = -shifted.shape[1] % grids.block
         if missing:
             shifted = np.hstack([shifted, np.repeat(zeros[:, -1:].astype(np.uint8), missing, axis=1)])
-    numbers = _packed(shifted, grids.bits)
+    numbers = _pack(shifted, grids.bits)
     if not weight.is_table:
         numbers = numbers.reshape(count, -1, grids.block * grids.bits // _BYTE)
     found = [(f"int{grids.bits}", numbers), ("scale", encoding.scales.astype(weight.dtype.numpy()))]
     if not grids.symmetric:
-        found.append(("zero_point", _packed(encoding.zero_points.astype(np.uint8), grids.bits)))
+        found.append(("zero_point", _pack(encoding.zero_points.astype(np.uint8), grids.bits)))
     return found
 
 
-def _packed(numbers: Array, bits: int) -> Array:
-    """[rows, n] uint8 of `bits` bits each in [rows, bytes]."""
+def _pack(numbers: Array, bits: int) -> Array:
+    """Pack [rows, n] uint8 of `bits` bits each into [rows, bytes]."""
     if bits == _BYTE:
         return numbers
-    even = blocked(numbers, 2)
+    even = split_blocks(numbers, 2)
     packed: Array = even[:, 0] | (even[:, 1] << _NIBBLE)
     return packed.reshape(len(numbers), -1)
 

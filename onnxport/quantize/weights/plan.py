@@ -1,4 +1,4 @@
-"""How each weight is stored: in what operator, on what grids."""
+"""The storage of each weight: operator and grids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnxport.quantize.params import Precision, QuantizeParams
 from onnxport.quantize.weights import gptq, hqq, nbits, rtn
 from onnxport.quantize.weights.dequantize_linear import dequantize, opset_for
 from onnxport.quantize.weights.discovery import Weight
-from onnxport.quantize.weights.embedding_tables import look_up
+from onnxport.quantize.weights.embedding_tables import store_table
 from onnxport.quantize.weights.encoding import Encoding, Grids
 from onnxport.quantize.weights.layout import Layout
 from onnxport.quantize.weights.shelf import Shelf
@@ -28,8 +28,8 @@ Form = Literal["DequantizeLinear", "contrib", "rows"]
 
 
 @dataclass(frozen=True)
-class Planned:
-    """How a weight is to be stored.
+class PlannedWeight:
+    """The planned storage of a weight.
 
     Attributes:
         weight: with the layout that its blocks lie in.
@@ -45,34 +45,36 @@ class Planned:
 
     @property
     def opset(self) -> int:
-        """The oldest that has the operators."""
+        """The oldest opset with the operators."""
         return opset_for(self.weight.layout, self.grids) if self.form == "DequantizeLinear" else 1
 
     def encoding(self, method: str, gram: Array | None) -> Encoding:
-        """The numbers; by GPTQ where the Gram matrix of the inputs is known."""
+        """Return the integers; by GPTQ where the Gram matrix of the inputs is known."""
         rows = self.weight.rows()
-        encoded = rtn.nearest(rows, self.grids)
+        encoded = rtn.round_nearest(rows, self.grids)
         if self.may_shift:
-            shifted = rtn.nearest(rows, replace(self.grids, symmetric=False))
+            shifted = rtn.round_nearest(rows, replace(self.grids, symmetric=False))
             encoded = shifted if shifted.error(rows) < _WORTH * encoded.error(rows) else encoded
         if method == "gptq" and gram is not None:
-            return gptq.compensated(rows, gram, encoded.grids)
-        return hqq.robust(rows, encoded.grids) if method == "hqq" else encoded
+            return gptq.round_gptq(rows, gram, encoded.grids)
+        return hqq.round_hqq(rows, encoded.grids) if method == "hqq" else encoded
 
     def store(self, encoding: Encoding, shelf: Shelf) -> None:
-        """Puts the numbers into the graph."""
-        {"DequantizeLinear": dequantize, "contrib": nbits.replace, "rows": look_up}[self.form](
+        """Write the integers into the graph."""
+        {"DequantizeLinear": dequantize, "contrib": nbits.replace, "rows": store_table}[self.form](
             self.weight, encoding, shelf
         )
 
 
-def planned(weight: Weight, params: QuantizeParams) -> Planned:
-    """The form and the grids of one weight."""
+def plan_weight(weight: Weight, params: QuantizeParams) -> PlannedWeight:
+    """Choose the form and the grids of one weight."""
     bits, row = BITS[params.precision], weight.layout.row
     if params.weights_format == "nbits" and nbits.fits(weight):
-        return Planned(weight, Grids(bits, params.block or BLOCK, symmetric=True), "contrib", may_shift=True)
+        return PlannedWeight(
+            weight, Grids(bits, params.block or BLOCK, symmetric=True), "contrib", may_shift=True
+        )
     if weight.is_table:
-        return Planned(weight, Grids(8, row, symmetric=True), "rows", may_shift=False)
+        return PlannedWeight(weight, Grids(8, row, symmetric=True), "rows", may_shift=False)
     block = params.block or (BLOCK if bits == 4 else 0)
     layout = weight.layout
     if block and len(layout.summed) > 1:
@@ -83,6 +85,6 @@ def planned(weight: Weight, params: QuantizeParams) -> Planned:
         layout = Layout(layout.shape, (axis,)) if block else layout
     is_row = not block or block >= layout.row
     grids = Grids(bits, layout.row if is_row else block, symmetric=True)
-    return Planned(
+    return PlannedWeight(
         replace(weight, layout=layout), grids, "DequantizeLinear", may_shift=bits == 4 or not is_row
     )

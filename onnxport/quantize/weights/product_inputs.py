@@ -1,4 +1,4 @@
-"""What the products read on the user's samples, as GPTQ needs it."""
+"""Inputs of products on the user's samples, for GPTQ."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.quantize.calibration import Resources, calibrate
-from onnxport.quantize.contract import Setting
+from onnxport.quantize.contract import QuantizationInputs
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.weights.discovery import Use
-from onnxport.quantize.weights.gram_matrix import Gram
-from onnxport.quantize.weights.plan import Planned
+from onnxport.quantize.weights.gram_matrix import GramMatrix
+from onnxport.quantize.weights.plan import PlannedWeight
 
 # Gram matrices that are held at once: the samples are gone through again for the rest.
 _AT_ONCE = 2**30  # bytes
@@ -23,37 +23,39 @@ _WORDS = 16  # bytes of one element of a Gram
 
 @dataclass(frozen=True)
 class Batch:
-    """Weights whose inputs are watched in one pass.
+    """Weights whose inputs are observed in one pass.
 
     Attributes:
         plan: those, and any whose inputs cannot be watched, in the order of the model.
         taps: what they read: name and axis of the rows.
     """
 
-    plan: tuple[Planned, ...]
+    plan: tuple[PlannedWeight, ...]
     taps: frozenset[tuple[str, int]]
 
-    def grams(self, path: Path, params: QuantizeParams, setting: Setting) -> Mapping[tuple[str, int], Array]:
-        """The Gram matrix of each tap over the samples."""
+    def grams(
+        self, path: Path, params: QuantizeParams, setting: QuantizationInputs
+    ) -> Mapping[tuple[str, int], Array]:
+        """Return the Gram matrix of each tap over the samples."""
         if not self.taps:
             return {}
-        watched: dict[str, tuple[Gram, ...]] = {}
+        watched: dict[str, tuple[GramMatrix, ...]] = {}
         for name, axis in sorted(self.taps):
-            watched[name] = (*watched.get(name, ()), Gram(axis))
+            watched[name] = (*watched.get(name, ()), GramMatrix(axis))
         with setting.watch.phase("calibrate"):
             resources = Resources.of(params)
             observed = calibrate(path, watched, setting.calibration, watch=setting.watch, resources=resources)
         grams = [(name, each) for name, observers in observed.items() for each in observers]
-        return {(name, each.axis): each.matrix() for name, each in grams if isinstance(each, Gram)}
+        return {(name, each.axis): each.matrix() for name, each in grams if isinstance(each, GramMatrix)}
 
 
-def batches(plan: Sequence[Planned], graph: ir.Graph) -> Iterator[Batch]:
-    """All of `plan`, in portions whose Gram matrices fit into memory."""
-    held: list[Planned] = []
+def split_into_batches(plan: Sequence[PlannedWeight], graph: ir.Graph) -> Iterator[Batch]:
+    """Split `plan` into batches whose Gram matrices fit into memory."""
+    held: list[PlannedWeight] = []
     taps: set[tuple[str, int]] = set()
     size = 0
     for each in plan:
-        tap = tap_of(each, graph)
+        tap = find_tap(each, graph)
         needed = _WORDS * each.weight.layout.row**2 if tap and tap not in taps else 0
         if held and size + needed > _AT_ONCE:
             yield Batch(tuple(held), frozenset(taps))
@@ -64,8 +66,8 @@ def batches(plan: Sequence[Planned], graph: ir.Graph) -> Iterator[Batch]:
     yield Batch(tuple(held), frozenset(taps))
 
 
-def tap_of(planned: Planned, graph: ir.Graph) -> tuple[str, int] | None:
-    """The tensor that the first product with the weight reads, and the axis of its rows; None where none is watched."""
+def find_tap(planned: PlannedWeight, graph: ir.Graph) -> tuple[str, int] | None:
+    """Return the tensor that the first product with the weight reads, and the axis of its rows; None for none."""
     use = planned.weight.uses[0]
     axis = _axis(use)
     source = use.node.inputs[0]
@@ -92,6 +94,6 @@ def _axis(use: Use) -> int | None:
 
 
 def _is_pointwise(node: ir.Node) -> bool:
-    """Whether the filter is of size 1, so that a product with each pixel's channels is all that there is."""
+    """Return whether the filter has size 1, so that it is a product with each pixel's channels."""
     kernel = node.inputs[1]
     return kernel is not None and kernel.shape is not None and all(size == 1 for size in kernel.shape[2:])

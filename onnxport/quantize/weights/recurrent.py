@@ -1,4 +1,4 @@
-"""LSTM layers on weights of 8 bits: com.microsoft's DynamicQuantizeLSTM, which quantizes what it reads at run time."""
+"""LSTM layers with 8-bit weights: com.microsoft's DynamicQuantizeLSTM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxport.quantize.weights import rtn
 from onnxport.quantize.weights.discovery import Weight
 from onnxport.quantize.weights.encoding import Grids
-from onnxport.quantize.weights.graph_edits import discard, register, take_over
+from onnxport.quantize.weights.graph_edits import register, remove_unused, replace_node
 from onnxport.quantize.weights.shelf import Shelf
 
 DOMAIN = "com.microsoft"
@@ -18,8 +18,8 @@ Layers = dict[ir.Node, tuple[Weight, Weight]]
 _OPERANDS = 8  # of ONNX's LSTM: X, W, R, B, sequence_lens, initial_h, initial_c, P
 
 
-def layers(weights: Sequence[Weight]) -> Layers:
-    """The LSTM layers that have such a form, with the weights of their input and of their state."""
+def find_layers(weights: Sequence[Weight]) -> Layers:
+    """Return the LSTM layers that have such a form, with their input and state weights."""
     of_node: dict[ir.Node, dict[int, Weight]] = {}
     for weight in weights:
         use, *others = weight.uses
@@ -30,11 +30,11 @@ def layers(weights: Sequence[Weight]) -> Layers:
 
 
 def replace(node: ir.Node, pair: tuple[Weight, Weight], bits: int, shelf: Shelf) -> None:
-    """Puts DynamicQuantizeLSTM in the place of the layer `node`."""
+    """Replace the layer `node` by DynamicQuantizeLSTM."""
     numbers, scaling = [], list[ir.Value | None]()
     for weight in pair:
         directions, gates, _ = weight.layout.shape
-        encoding = rtn.nearest(weight.rows(), Grids(bits, weight.layout.row, symmetric=True))
+        encoding = rtn.round_nearest(weight.rows(), Grids(bits, weight.layout.row, symmetric=True))
         # The operator has the gates last, and insists on zero points.
         stored = encoding.numbers.reshape(weight.layout.shape).transpose(0, 2, 1)
         tensors = {
@@ -57,6 +57,6 @@ def replace(node: ir.Node, pair: tuple[Weight, Weight], bits: int, shelf: Shelf)
         num_outputs=len(node.outputs),
     )
     made.attributes.update(attributes)
-    take_over(node, [made])
+    replace_node(node, [made])
     for weight in pair:
-        discard(weight)
+        remove_unused(weight)

@@ -1,4 +1,4 @@
-"""Round to nearest, on the grid that leaves the least squared error.
+"""Round to nearest, on the grid with the least squared error.
 
 The scale that just reaches the largest weight of a block rounds all others coarsely; one that cuts it off is nearer to
 most. Some are tried, and the best is refined: the numbers that a scale gives have a scale that is the least-squares fit
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.quantize.weights.encoding import Encoding, Grids, blocked, joined, portions
+from onnxport.quantize.weights.encoding import Encoding, Grids, concatenate, row_slices, split_blocks
 
 # Parts of the scale that reaches the largest weight. Above 1: a signed grid has one number more below zero than above.
 _FEW_BITS, _FEW = 4, np.linspace(1.15, 0.6, 12, dtype=np.float32)
@@ -20,23 +20,23 @@ _MANY = np.linspace(1.0, 0.6, 9, dtype=np.float32)
 _REFINEMENTS = 3
 
 
-def nearest(rows: Array, grids: Grids) -> Encoding:
-    """The numbers nearest to `rows` [rows, n] float32 on the best grid for each block."""
-    return joined(grids, [_portion(rows[part], grids) for part in portions(rows)])
+def round_nearest(rows: Array, grids: Grids) -> Encoding:
+    """Round `rows` [rows, n] float32 to the best grid of each block."""
+    return concatenate(grids, [_portion(rows[part], grids) for part in row_slices(rows)])
 
 
-def grid_of(blocks: Array, grids: Grids) -> tuple[Array, Array]:
-    """Scale and zero point of each of `blocks` [blocks, n] float32; float32 both, [blocks, 1]."""
+def best_grid(blocks: Array, grids: Grids) -> tuple[Array, Array]:
+    """Return scale and zero point of each of `blocks` [blocks, n] float32; float32 both, [blocks, 1]."""
     scales, zero_points = _best(blocks, grids, _FEW if grids.bits <= _FEW_BITS else _MANY)
     for _ in range(_REFINEMENTS):
-        scales = fitted(blocks, steps(blocks, scales, zero_points, grids), scales)
+        scales = fit_scales(blocks, round_steps(blocks, scales, zero_points, grids), scales)
     return scales, zero_points
 
 
-def on_grid(rows: Array, scales: Array, zero_points: Array, grids: Grids) -> Encoding:
-    """The numbers nearest to `rows` on the grids of its blocks, as `grid_of` gives them."""
+def round_to_grid(rows: Array, scales: Array, zero_points: Array, grids: Grids) -> Encoding:
+    """Round `rows` to the grids of their blocks, as `grid_of` returns them."""
     count, n = rows.shape
-    numbers = steps(blocked(rows, grids.block), scales, zero_points, grids) + zero_points
+    numbers = round_steps(split_blocks(rows, grids.block), scales, zero_points, grids) + zero_points
     return Encoding(
         grids,
         numbers.astype(grids.dtype).reshape(count, -1)[:, :n],
@@ -46,11 +46,11 @@ def on_grid(rows: Array, scales: Array, zero_points: Array, grids: Grids) -> Enc
 
 
 def _portion(rows: Array, grids: Grids) -> Encoding:
-    return on_grid(rows, *grid_of(blocked(rows, grids.block), grids), grids)
+    return round_to_grid(rows, *best_grid(split_blocks(rows, grids.block), grids), grids)
 
 
 def _best(blocks: Array, grids: Grids, cuts: Sequence[float] | Array) -> tuple[Array, Array]:
-    reach, low = _reach(blocks, grids)
+    reach, low = _full_range_scale(blocks, grids)
     best = reach, _zero_points(low, reach, grids)
     least = np.full((len(blocks), 1), np.inf, np.float32)
     for cut in cuts:
@@ -63,8 +63,8 @@ def _best(blocks: Array, grids: Grids, cuts: Sequence[float] | Array) -> tuple[A
     return best
 
 
-def _reach(blocks: Array, grids: Grids) -> tuple[Array, Array]:
-    """The scale with which the numbers just reach the largest weight, and the least weight or 0; [blocks, 1] each."""
+def _full_range_scale(blocks: Array, grids: Grids) -> tuple[Array, Array]:
+    """Return the scale that just reaches the largest weight, and the least weight or 0; [blocks, 1] each."""
     least = np.minimum(blocks.min(axis=1, keepdims=True), np.float32(0))
     most = np.maximum(blocks.max(axis=1, keepdims=True), np.float32(0))
     if grids.symmetric:
@@ -84,21 +84,21 @@ def _zero_points(low: Array, scales: Array, grids: Grids) -> Array:
 
 
 def _error(blocks: Array, scales: Array, zero_points: Array, grids: Grids) -> Array:
-    rest = steps(blocks, scales, zero_points, grids)
+    rest = round_steps(blocks, scales, zero_points, grids)
     rest *= scales
     rest -= blocks
     return np.asarray(np.einsum("bn,bn->b", rest, rest)[:, None])
 
 
-def steps(blocks: Array, scales: Array, zero_points: Array, grids: Grids) -> Array:
-    """The nearest numbers, without their zero point, float32."""
+def round_steps(blocks: Array, scales: Array, zero_points: Array, grids: Grids) -> Array:
+    """Return the nearest integers, without their zero point, float32."""
     found = blocks / scales
     np.rint(found, out=found)
     return np.clip(found, grids.lowest - zero_points, grids.highest - zero_points, out=found)
 
 
-def fitted(blocks: Array, numbers: Array, scales: Array) -> Array:
-    """The scales by which `numbers`, without their zero point, are nearest to `blocks`; `scales` where none is."""
+def fit_scales(blocks: Array, numbers: Array, scales: Array) -> Array:
+    """Return the scales by which `numbers`, without zero point, are nearest to `blocks`; `scales` where none is."""
     squares = np.einsum("bn,bn->b", numbers, numbers)[:, None]
     products = np.einsum("bn,bn->b", numbers, blocks)[:, None]
     found = np.divide(products, squares, out=scales.copy(), where=squares > 0)

@@ -1,4 +1,4 @@
-"""Where finished weights wait to be saved: small ones in memory, large ones in a file, however many there are."""
+"""Storage of finished weights until the model is saved: small ones in memory, large ones in a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Shelf:
         self._file = folder / "weights.data"
 
     def numbers(self, array: Array, bits: int) -> ir.TensorProtocol:
-        """Of int8 or uint8 numbers, of which `bits` bits are meant."""
+        """Store int8 or uint8 integers of `bits` bits."""
         packed = _PACKED.get((bits, array.dtype == np.int8))
         return self.tensor(array if packed is None else array.astype(packed))
 

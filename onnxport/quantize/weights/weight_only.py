@@ -8,29 +8,29 @@ from collections.abc import Sequence
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
-from onnxport.quantize.contract import Quantized, Setting
+from onnxport.quantize.contract import QuantizationInputs, Quantized
 from onnxport.quantize.eligibility import check_float
 from onnxport.quantize.exclusions import excluded_nodes
-from onnxport.quantize.float_graph import settled
+from onnxport.quantize.float_graph import simplify_for_quantization
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.weights import nbits
 from onnxport.quantize.weights.discovery import (
     Found,
-    counted,
-    find,
+    count_reasons,
+    find_weights,
+    format_count,
     keep_outputs,
-    nothing_found,
-    opened,
-    reasons,
+    no_weight_error,
+    prepare_copy,
 )
 from onnxport.quantize.weights.encoding import Encoding
-from onnxport.quantize.weights.plan import Planned, planned
-from onnxport.quantize.weights.product_inputs import Batch, batches, tap_of
+from onnxport.quantize.weights.plan import PlannedWeight, plan_weight
+from onnxport.quantize.weights.product_inputs import Batch, find_tap, split_into_batches
 from onnxport.quantize.weights.shelf import Shelf
 
 
-def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantized:
-    """Stores the weights of products, tables and recurrent layers in 8 or 4 bits.
+def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> Quantized:
+    """Store the weights of products, tables and recurrent layers in 8 or 4 bits.
 
     One weight at a time is in memory; finished ones of more than a megabyte wait in a file.
 
@@ -40,7 +40,7 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
         UsageError: --exclude names what the model does not have.
     """
     check_float(model)
-    changed = opened(_without_normalization(model, setting))
+    changed = prepare_copy(_without_normalization(model, setting))
     exclude = excluded_nodes(model, changed, params.exclude)
     found, plan = _plan(changed, params, exclude)
     oldest = max((each.opset for each in plan), default=0)
@@ -48,7 +48,7 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
         lift(changed.ir, oldest)
         found, plan = _plan(changed, params, exclude)
     if not plan:
-        raise nothing_found(model, found, "store in fewer bits")
+        raise no_weight_error(model, found, "store in fewer bits")
     kinds = _store(changed, plan, params, setting)
     if any(each.form == "contrib" for each in plan):
         changed.ir.opset_imports[nbits.DOMAIN] = 1
@@ -59,39 +59,40 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
         if model.opset < oldest
         else []
     )
-    notes += [f"{counted(count, 'weight')} as {kind}" for kind, count in kinds.most_common()]
+    notes += [f"{format_count(count, 'weight')} as {kind}" for kind, count in kinds.most_common()]
     if found.left:
-        notes.append(f"weights that stay as they are: {reasons(found)}")
+        notes.append(f"weights that stay as they are: {count_reasons(found)}")
     return Quantized(changed, tuple(notes), {"weights": dict(kinds), "weights_left": dict(found.left)})
 
 
-def _without_normalization(model: Model, setting: Setting) -> Model:
-    """The model with BatchNormalization in the weights of the convolutions: in front of what is stored in fewer bits no
-    runtime can put it there any more."""
+def _without_normalization(model: Model, setting: QuantizationInputs) -> Model:
+    """Fold BatchNormalization into the convolutions first: behind packed weights nothing can fold it."""
     if not any(node.op_type == "BatchNormalization" for node in model.graph):
         return model
     with setting.watch.phase("settle"):
-        return settled(model, setting.folder).model
+        return simplify_for_quantization(model, setting.folder).model
 
 
-def _plan(model: Model, params: QuantizeParams, exclude: frozenset[str]) -> tuple[Found, list[Planned]]:
-    found = find(model, exclude=exclude)
-    return found, [planned(weight, params) for weight in found.weights]
+def _plan(model: Model, params: QuantizeParams, exclude: frozenset[str]) -> tuple[Found, list[PlannedWeight]]:
+    found = find_weights(model, exclude=exclude)
+    return found, [plan_weight(weight, params) for weight in found.weights]
 
 
-def _store(model: Model, plan: Sequence[Planned], params: QuantizeParams, setting: Setting) -> Counter[str]:
-    """Stores all weights of the plan in place; gives how many as what."""
+def _store(
+    model: Model, plan: Sequence[PlannedWeight], params: QuantizeParams, setting: QuantizationInputs
+) -> Counter[str]:
+    """Store all weights of the plan in place; return counts by kind."""
     kinds: Counter[str] = Counter()
     graph, shelf = model.graph, Shelf(setting.folder)
     source = setting.folder / "observed.onnx"
     by_samples = params.rounding == "gptq"
     if by_samples:
         model.hand_over(source)
-    for batch in batches(plan, graph) if by_samples else [Batch(tuple(plan), frozenset())]:
+    for batch in split_into_batches(plan, graph) if by_samples else [Batch(tuple(plan), frozenset())]:
         grams = batch.grams(source, params, setting)
         with setting.watch.phase("weights"):
             for number, each in enumerate(batch.plan):
-                tap = tap_of(each, graph)
+                tap = find_tap(each, graph)
                 encoding = each.encoding(params.rounding, grams.get(tap) if tap else None)
                 kinds[_kind(encoding)] += 1
                 each.store(encoding, shelf)
@@ -100,7 +101,7 @@ def _store(model: Model, plan: Sequence[Planned], params: QuantizeParams, settin
 
 
 def _kind(encoding: Encoding) -> str:
-    """What the report calls such weights."""
+    """Return the report's name of such weights."""
     grids = encoding.grids
     group = "row" if encoding.scales.shape[1] == 1 else f"block of {grids.block}"
     return f"{'' if grids.symmetric else 'u'}int{grids.bits} with a scale per {group}"

@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.quantize.accuracy.bias_correction import corrected
+from onnxport.quantize.accuracy.bias_correction import correct_bias
 from onnxport.quantize.grids import QuantizedWeight, weight_grid
 
 RNG = np.random.default_rng(3)
@@ -59,4 +59,4 @@ def test_the_mean_error_is_nothing(name, per_tensor):
         return np.abs((run(op, attributes, data, rounded.floats, bias) - right).mean(axis=others)).max()
 
     assert mean_error(bias) > 1e-2
-    assert mean_error(corrected(bias, weight, rounded, means, axis)) < 1e-5
+    assert mean_error(correct_bias(bias, weight, rounded, means, axis)) < 1e-5

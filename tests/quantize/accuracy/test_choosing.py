@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.formats.model import Model
-from onnxport.quantize.accuracy.method_selection import best
+from onnxport.quantize.accuracy.method_selection import select_best
 from onnxport.quantize.candidate_score import Scorer
 from onnxport.samples.readers import find_samples
 
@@ -37,7 +37,7 @@ def test_the_nearest_is_kept(tmp_path: Path, finest: str) -> None:
     told: list[tuple[int, int]] = []
     files = find_samples(tmp_path / "samples", original.inputs, 10)
     with Scorer(original, files) as scorer:
-        choice = best(
+        choice = select_best(
             steps,
             lambda step: linear(tmp_path / f"{step}.onnx", np.round(weight * step) / step),
             scorer,
@@ -62,7 +62,7 @@ def test_a_lead_that_the_samples_alone_may_account_for_does_not_count(tmp_path: 
 
         def kept(*names: str) -> str:
             candidates = {name: shares[name] for name in names}
-            return best(
+            return select_best(
                 candidates, lambda share: linear(tmp_path / f"{share}.onnx", weight + share * noise), scorer
             ).name
 

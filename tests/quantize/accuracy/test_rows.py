@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from onnxport.quantize.accuracy.rows import ELEMENTS, RowSample, per_sample
+from onnxport.quantize.accuracy.rows import ELEMENTS, RowSample, rows_per_sample
 
 FLOATS = st.floats(-(2.0**120), 2.0**120, width=32)
 TENSORS = arrays.arrays(
@@ -41,14 +41,14 @@ def test_a_row_is_what_the_channels_hold_at_one_place(axis, shape):
     values = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     rows = seen([values], axis).rows()
     places = np.moveaxis(values, axis, -1).reshape(-1, 6)
-    assert per_sample(40, 6) <= len(rows) <= 2 * per_sample(40, 6)
+    assert rows_per_sample(40, 6) <= len(rows) <= 2 * rows_per_sample(40, 6)
     nearest = np.abs(places[None] - rows[:, None]).max(axis=2).argmin(axis=1)
     np.testing.assert_allclose(rows, places[nearest], rtol=2.0**-8)
     assert len(set(nearest.tolist())) == len(rows)
 
 
 def test_memory_does_not_grow_with_the_number_of_samples():
-    few, many = (samples * per_sample(samples, 960) * 960 for samples in (16, 256))
+    few, many = (samples * rows_per_sample(samples, 960) * 960 for samples in (16, 256))
     assert many <= 1.05 * few <= 1.05 * ELEMENTS
 
 

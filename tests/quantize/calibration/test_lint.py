@@ -12,7 +12,7 @@ import pytest
 
 from fixtures import samples
 from onnxport.formats.model import Model
-from onnxport.quantize.calibration.sample_checks import Lint, lint
+from onnxport.quantize.calibration.sample_checks import Findings, check_samples
 from onnxport.samples.readers import SampleFile, find_samples
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -32,7 +32,7 @@ def files(folder: Path, model: Model, feeds: list[Feeds]) -> tuple[SampleFile, .
     return find_samples(folder, model.inputs, 10**6)
 
 
-def linted(key: str, folder: Path, change: Callable[[Floats], Floats] = lambda pixels: pixels) -> Lint:
+def linted(key: str, folder: Path, change: Callable[[Floats], Floats] = lambda pixels: pixels) -> Findings:
     """The verdict on the calibration samples of a network, its pictures changed as bytes in RGB or BGR."""
     model = Model.load(samples.path(key))
     source = samples.SOURCES[key]
@@ -45,7 +45,7 @@ def linted(key: str, folder: Path, change: Callable[[Floats], Floats] = lambda p
             if change.__name__ in ("<lambda>", "turned"):
                 feed = {source.input: (feed[source.input] - mean) / std}
         feeds.append(feed)
-    return lint(model, files(folder, model, feeds))
+    return check_samples(model, files(folder, model, feeds))
 
 
 @pytest.mark.real
@@ -130,7 +130,7 @@ def test_samples_that_repeat_are_counted_and_two_of_them_named(tmp_path: Path) -
     feeds = noise(20, "x")
     feeds[7] = feeds[11] = feeds[3]
     model = adding(tmp_path, "x")
-    (finding,) = lint(model, files(tmp_path / "in", model, feeds)).findings
+    (finding,) = check_samples(model, files(tmp_path / "in", model, feeds)).findings
     assert finding == "2 of 20 samples repeat another one: 007.npz is 003.npz"
 
 
@@ -138,10 +138,10 @@ def test_a_sample_held_back_that_calibration_sees_counts_as_repeated(tmp_path: P
     model = adding(tmp_path, "x")
     feeds = noise(20, "x")
     found = files(tmp_path / "in", model, [*feeds, feeds[0]])
-    assert lint(model, found[:20], found[20:]).findings == (
+    assert check_samples(model, found[:20], found[20:]).findings == (
         "1 of 21 samples repeats another one: 020.npz is 000.npz",
     )
-    assert lint(model, found[:20]).findings == ()
+    assert check_samples(model, found[:20]).findings == ()
 
 
 def test_rows_of_one_file_that_repeat_are_found(tmp_path: Path) -> None:
@@ -149,22 +149,22 @@ def test_rows_of_one_file_that_repeat_are_found(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).standard_normal((30, 4)).astype(np.float32)
     rows[9] = rows[2]
     np.savez(tmp_path / "all.npz", x=rows)
-    (finding,) = lint(model, find_samples(tmp_path / "all.npz", model.inputs, 100)).findings
+    (finding,) = check_samples(model, find_samples(tmp_path / "all.npz", model.inputs, 100)).findings
     assert finding == "1 of 30 samples repeats another one: all.npz[9] is all.npz[2]"
 
 
 def test_few_samples_are_said_to_be_few_unless_they_are_batches(tmp_path: Path) -> None:
     model = adding(tmp_path, "x")
-    (finding,) = lint(model, files(tmp_path / "in", model, noise(3, "x"))).findings
+    (finding,) = check_samples(model, files(tmp_path / "in", model, noise(3, "x"))).findings
     assert finding.startswith("3 samples say little of the ranges")
     batch: list[Feeds] = [{"x": np.random.default_rng(1).standard_normal((64, 4)).astype(np.float32)}]
-    assert lint(model, files(tmp_path / "batch", model, batch)).findings == ()
+    assert check_samples(model, files(tmp_path / "batch", model, batch)).findings == ()
 
 
 def test_an_input_that_is_the_same_throughout_is_named(tmp_path: Path) -> None:
     model = adding(tmp_path, "x", "mask")
     feeds = [{**each, "mask": np.zeros((1, 4), np.float32)} for each in noise(20, "x")]
-    (finding,) = lint(model, files(tmp_path / "in", model, feeds)).findings
+    (finding,) = check_samples(model, files(tmp_path / "in", model, feeds)).findings
     assert finding == "the input 'mask' is 0 throughout, in all 16 samples looked at"
 
 
@@ -173,7 +173,7 @@ def test_blank_samples_are_named(tmp_path: Path) -> None:
     feeds = noise(16, "x")
     for number in range(2, 8):
         feeds[number] = {"x": np.full((1, 4), number, np.float32)}
-    (finding,) = lint(model, files(tmp_path / "in", model, feeds)).findings
+    (finding,) = check_samples(model, files(tmp_path / "in", model, feeds)).findings
     assert finding.startswith(
         "the input 'x' is blank, one value throughout, in 6 of 16 samples: 002.npz, 003.npz"
     )
@@ -183,7 +183,7 @@ def test_a_state_that_no_file_gives_is_said_to_be_unseen(tmp_path: Path) -> None
     model = adding(tmp_path, "x", "h")
     found = files(tmp_path / "in", model, noise(20, "x"))
     found = find_samples(tmp_path / "in", model.inputs, 100, optional=frozenset({"h"}))
-    (finding,) = lint(model, found).findings
+    (finding,) = check_samples(model, found).findings
     assert finding.startswith("the state 'h' began with zeros in every sample")
 
 
@@ -191,7 +191,7 @@ def test_values_that_are_not_finite_are_left_to_the_calibration_that_names_them(
     model = adding(tmp_path, "x")
     feeds = noise(12, "x")
     feeds[5] = {"x": np.array([[1, np.nan, np.inf, 0]], np.float32)}
-    assert lint(model, files(tmp_path / "in", model, feeds)).findings == ()
+    assert check_samples(model, files(tmp_path / "in", model, feeds)).findings == ()
 
 
 def normed(folder: Path, mean: float, variance: float) -> Model:
@@ -210,7 +210,7 @@ def test_features_far_from_the_running_statistics_are_told_where_it_is_no_image(
     feeds = noise(20, "x")
     right = normed(tmp_path, 0.0, 1.0)
     found = files(tmp_path / "in", right, feeds)
-    assert lint(right, found).findings == ()
-    (finding,) = lint(normed(tmp_path, 0.0, 1e-4), found).findings
+    assert check_samples(right, found).findings == ()
+    (finding,) = check_samples(normed(tmp_path, 0.0, 1e-4), found).findings
     assert "which makes what node 'bn' is given 9" in finding
     assert "times as spread" in finding

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -91,7 +91,3 @@ def test_what_is_not_finite_is_refused(kind, value):
     values[0, 2, 7, 11] = value
     with pytest.raises(NotFiniteError):
         kind().observe(values, 0)
-
-
-settings.register_profile("calibration", deadline=None)
-settings.load_profile("calibration")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onnxport.quantize.calibration.observers import Histogram
-from onnxport.quantize.calibration.ranges import range_of
+from onnxport.quantize.calibration.ranges import find_range
 
 METHODS = ["minmax", "percentile", "entropy", "mse"]
 
@@ -27,7 +27,7 @@ def error(values, low, high, levels=256):
     "values", [[0.5, 3.0], [-4.0, -1.0], [-2.0, 5.0], [0.0], [7.0], [0.0, 1e-30], [-3e38, 3e38]]
 )
 def test_a_range_holds_zero_and_lies_within_the_extremes(method, values):
-    low, high = range_of(histogram_of(values), method)
+    low, high = find_range(histogram_of(values), method)
     assert min(0, *values) <= low <= 0 <= high <= max(0, *values) or np.float32(low) == np.float32(
         min(0, *values)
     )
@@ -35,7 +35,7 @@ def test_a_range_holds_zero_and_lies_within_the_extremes(method, values):
 
 def test_minmax_is_exact():
     values = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
-    assert range_of(histogram_of(values), "minmax") == (values.min(), values.max())
+    assert find_range(histogram_of(values), "minmax") == (values.min(), values.max())
 
 
 DISTRIBUTIONS = {
@@ -56,12 +56,12 @@ def test_the_mse_range_is_as_good_as_the_best_of_a_fine_search(name, levels):
     shares = np.linspace(0.02, 1, 99)
     lows = low * shares if low else [0.0]
     best = min(error(values, a, b, levels) for a in lows for b in high * shares)
-    assert error(values, *range_of(histogram_of(values), "mse", levels), levels) <= 1.02 * best
+    assert error(values, *find_range(histogram_of(values), "mse", levels), levels) <= 1.02 * best
 
 
 def test_percentile_leaves_out_equal_shares():
     values = np.random.default_rng(0).uniform(-1, 3, 1_000_000)
-    low, high = range_of(histogram_of(values), "percentile")
+    low, high = find_range(histogram_of(values), "percentile")
     outside = np.mean(values < low), np.mean(values > high)
     # A bin near -1 and 3 is 2^-8 wide, relatively.
     assert all(share < 0.0001 + 2**-8 for share in outside)
@@ -70,7 +70,7 @@ def test_percentile_leaves_out_equal_shares():
 
 def test_entropy_cuts_a_long_tail_and_no_even_distribution():
     generator = np.random.default_rng(0)
-    tail = range_of(histogram_of(np.append(generator.laplace(size=100_000), 200.0)), "entropy")
+    tail = find_range(histogram_of(np.append(generator.laplace(size=100_000), 200.0)), "entropy")
     assert tail[1] < 60
-    even = range_of(histogram_of(generator.uniform(-1, 1, 100_000)), "entropy")
+    even = find_range(histogram_of(generator.uniform(-1, 1, 100_000)), "entropy")
     assert even[1] > 0.9

@@ -20,7 +20,7 @@ from onnxport.cli.output import remaining
 from onnxport.core.errors import InputError, MachineError, UsageError
 from onnxport.formats.artifact import TensorSpec
 from onnxport.quantize.calibration import Resources, calibrate, memory
-from onnxport.quantize.calibration.memory import parted
+from onnxport.quantize.calibration.memory import split_taps
 from onnxport.quantize.calibration.observers import Histogram
 from onnxport.quantize.params import QuantizeParams
 from onnxport.samples.readers import find_samples
@@ -270,14 +270,14 @@ def test_an_interruption_in_the_middle_of_a_sample_waits_for_its_end(
 @pytest.fixture
 def light(monkeypatch):
     """Beside small models a process weighs too much to try a limit with: here it weighs nothing."""
-    monkeypatch.setattr(memory, "_measured", lambda *_: 0)
+    monkeypatch.setattr(memory, "_measure_process", lambda *_: 0)
 
 
 def test_less_memory_takes_several_runs_of_fewer_tensors(model, files, watch, expected, light):
     sizes = memory._sizes(model, taps(), files[-1])
     assert sizes == {"x": 2 * 3 * 16 * 31 * 4, "r": 2 * 4 * 16 * 31 * 4, "y": 2 * 4 * 16 * 31 * 4}
     limit = memory._PER_OBSERVER * sizes["r"] + sizes["r"] + sizes["x"]
-    parts, jobs = parted(model, taps(), files[-1], limit, 1)
+    parts, jobs = split_taps(model, taps(), files[-1], limit, 1)
     assert [list(part) for part in parts] == [["x", "r"], ["y"]]
     assert jobs == 1
     seen = calibrate(model, taps(), files[::-1], watch=watch, resources=Resources(memory=limit))
@@ -312,7 +312,7 @@ def test_parts_come_out_of_the_same_kernels(tmp_path, watch, light):
     one = 256 * 14 * 14 * 4
     for tensors in (1, 2, 4):
         limit = (memory._PER_OBSERVER + tensors) * one
-        parts, _ = parted(tmp_path / "net.onnx", watched, files[0], limit, 1)
+        parts, _ = split_taps(tmp_path / "net.onnx", watched, files[0], limit, 1)
         assert len(parts) == -(-5 // tensors)
         seen = calibrate(
             tmp_path / "net.onnx", watched, files, watch=watch, resources=Resources(memory=limit)
@@ -321,8 +321,8 @@ def test_parts_come_out_of_the_same_kernels(tmp_path, watch, light):
 
 
 def test_fewer_processes_come_before_fewer_tensors(model, files, monkeypatch):
-    monkeypatch.setattr(memory, "_measured", lambda *_: 160 * 2**20)
-    parts, jobs = parted(model, taps(), files[-1], 400 * 2**20, 8)
+    monkeypatch.setattr(memory, "_measure_process", lambda *_: 160 * 2**20)
+    parts, jobs = split_taps(model, taps(), files[-1], 400 * 2**20, 8)
     assert jobs == 2
     assert len(parts) == 1
 

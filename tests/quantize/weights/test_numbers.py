@@ -9,7 +9,7 @@ import pytest
 
 from onnxport.quantize.weights import hqq, rtn
 from onnxport.quantize.weights.encoding import Grids
-from onnxport.quantize.weights.gram_matrix import Gram
+from onnxport.quantize.weights.gram_matrix import GramMatrix
 
 RANDOM = np.random.default_rng(3)
 ROWS = RANDOM.standard_t(4, (40, 96)).astype(np.float32)  # a few far from the rest, as weights are
@@ -35,11 +35,11 @@ def plain_error(rows: np.ndarray, bits: int, block: int, *, symmetric: bool) -> 
 def test_the_error_is_less_than_that_of_the_grid_that_holds_all(
     bits: int, gain: float, symmetric: bool
 ) -> None:
-    encoded = rtn.nearest(ROWS, Grids(bits, 32, symmetric))
+    encoded = rtn.round_nearest(ROWS, Grids(bits, 32, symmetric))
     assert encoded.error(ROWS) < gain * plain_error(ROWS, bits, 32, symmetric=symmetric)
 
 
-@pytest.mark.parametrize("function", [rtn.nearest, hqq.robust])
+@pytest.mark.parametrize("function", [rtn.round_nearest, hqq.round_hqq])
 @pytest.mark.parametrize("bits", [4, 7, 8])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_numbers_stay_within_their_bits(function: object, bits: int, symmetric: bool) -> None:
@@ -55,14 +55,14 @@ def test_numbers_stay_within_their_bits(function: object, bits: int, symmetric: 
 
 
 def test_a_row_of_zeros_stays_zeros() -> None:
-    assert not rtn.nearest(np.zeros((3, 64), np.float32), Grids(4, 32, symmetric=True)).weights().any()
+    assert not rtn.round_nearest(np.zeros((3, 64), np.float32), Grids(4, 32, symmetric=True)).weights().any()
 
 
 def test_weights_that_lie_on_a_grid_are_kept_exactly() -> None:
     numbers = RANDOM.integers(-8, 8, (5, 64))
     numbers[:, ::32] = -8
     rows = (numbers * 0.25).astype(np.float32)
-    assert np.array_equal(rtn.nearest(rows, Grids(4, 32, symmetric=True)).weights(), rows)
+    assert np.array_equal(rtn.round_nearest(rows, Grids(4, 32, symmetric=True)).weights(), rows)
 
 
 def samples() -> list[np.ndarray]:
@@ -70,7 +70,7 @@ def samples() -> list[np.ndarray]:
 
 
 def test_a_gram_matrix_is_that_of_all_samples() -> None:
-    seen, whole = samples(), Gram()
+    seen, whole = samples(), GramMatrix()
     for number, each in enumerate(seen):
         whole.observe(each, number)
     rows = np.concatenate(seen).astype(np.float64)
@@ -79,10 +79,10 @@ def test_a_gram_matrix_is_that_of_all_samples() -> None:
 
 
 def test_a_gram_matrix_has_the_same_bits_in_any_order_and_from_any_workers() -> None:
-    seen, whole = samples(), Gram()
+    seen, whole = samples(), GramMatrix()
     for number, each in enumerate(seen):
         whole.observe(each, number)
-    parts = [Gram(), Gram(), Gram()]
+    parts = [GramMatrix(), GramMatrix(), GramMatrix()]
     for number in (4, 0, 2, 3, 1):
         parts[number % 2].observe(seen[number], number)
     merged = pickle.loads(pickle.dumps(parts[1]))
@@ -93,7 +93,7 @@ def test_a_gram_matrix_has_the_same_bits_in_any_order_and_from_any_workers() -> 
 
 def test_a_gram_matrix_takes_the_axis_it_is_told() -> None:
     pictures = RANDOM.standard_normal((2, 5, 4, 3)).astype(np.float32)
-    observer = Gram(axis=1)
+    observer = GramMatrix(axis=1)
     observer.observe(pictures, 0)
     rows = np.moveaxis(pictures, 1, -1).reshape(-1, 5)
     assert np.allclose(observer.matrix(), rows.T @ rows, atol=1e-4)

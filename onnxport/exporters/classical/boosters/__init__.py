@@ -1,4 +1,4 @@
-"""Boosted trees of XGBoost, LightGBM and CatBoost: each library's own model read into one form, and that as ONNX.
+"""Boosted trees of XGBoost, LightGBM and CatBoost: read into one form, and exported from it.
 
 Not by onnxmltools: 1.16 leaves out LightGBM's linear leaves, its `sigmoid` and `reg_sqrt`, divides its forests by 100
 however many trees they have, rounds its thresholds to the nearest float32, and refuses DART, missing values other than
@@ -21,17 +21,17 @@ _MODULES: Mapping[str, str] = {kind: f"{__name__}.{kind}" for kind in ("xgboost"
 
 
 def load(source: Source, params: ExportParams) -> Booster:
-    """What a file of one of the libraries holds; see framework.py."""
-    return _of(source.kind, "load", source, params)
+    """Load a file of one of the libraries; see framework.py."""
+    return load_booster(source.kind, "load", source, params)
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
-    """A booster, or an estimator of one of the libraries."""
-    return _of(_libraries(type(model))[0], "of_object", model, source, params)
+    """Load a booster, or an estimator of one of the libraries."""
+    return load_booster(_libraries(type(model))[0], "of_object", model, source, params)
 
 
 def is_booster(kind: type) -> bool:
-    """Whether a class is one of the libraries'."""
+    """Return whether a class belongs to one of the libraries."""
     return bool(_libraries(kind))
 
 
@@ -40,6 +40,6 @@ def _libraries(kind: type) -> list[str]:
     return [package for package in packages if package in _MODULES]
 
 
-def _of(kind: str, function: str, *args: Any) -> Booster:
+def load_booster(kind: str, function: str, *args: Any) -> Booster:
     booster: Booster = getattr(importlib.import_module(_MODULES[kind]), function)(*args)
     return booster

@@ -1,4 +1,4 @@
-"""Booster: a Forest as a Framework, with the answers of the library that grew it."""
+"""Booster: a Forest as a Framework, with the answers of its own library."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import onnx
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import UsageError
 from onnxport.exporters.classical.boosters.forest import Forest
-from onnxport.exporters.classical.boosters.graph import INPUT, model_of
-from onnxport.exporters.classical.boosters.links import Answers, linked
+from onnxport.exporters.classical.boosters.graph import INPUT, build_model
+from onnxport.exporters.classical.boosters.links import Answers, apply_link
 from onnxport.exporters.classical.tabular import Columns, TabularModel
 from onnxport.exporters.params import ExportParams
 
@@ -24,7 +24,7 @@ _PARTS = 8
 
 @dataclass(frozen=True)
 class Library:
-    """What a library answers of a table [rows, columns].
+    """The library's own answers for a table [rows, columns].
 
     Attributes:
         predict: the answers by output name.
@@ -39,7 +39,7 @@ class Library:
 
 
 class Booster(TabularModel):
-    """Boosted trees. The input is one tensor of all columns, categories as their codes.
+    """Boosted trees. The input is one tensor of all columns; categories are codes.
 
     Args:
         kind: a key of sources.KINDS.
@@ -75,13 +75,13 @@ class Booster(TabularModel):
             )
         self.has_other_kernels = True
         dtype = "float64" if params.float64 else "float32"
-        given = _named(forest, params)
+        given = _input_name(forest, params)
         read = Columns.one_tensor(given, "float64" if params.float64 else own, forest.width)
         self.forest, self.answers = forest, answers
         self._library, self._table = library, given
 
         def convert(opset: int | None) -> onnx.ModelProto:
-            return model_of(forest, answers, dtype, opset, given)
+            return build_model(forest, answers, dtype, opset, given)
 
         def predict(feeds: Feeds) -> Mapping[str, Any]:
             return library.predict(feeds[given])
@@ -102,10 +102,10 @@ class Booster(TabularModel):
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
         if not other_kernels:
             return super().run(feeds)
-        return self.shaped(linked(self._in_parts(feeds[self._table]), self.answers))
+        return self.shaped(apply_link(self._in_parts(feeds[self._table]), self.answers))
 
     def _in_parts(self, table: Array) -> Array:
-        """Sums [rows, targets] in float32."""
+        """Return sums [rows, targets] in float32."""
         rounds, targets = self._library.rounds, self.forest.targets
         ends = np.unique(np.linspace(0, rounds, _PARTS + 1).astype(int))
         total = np.broadcast_to(np.array(self.forest.base, np.float32), (len(table), targets))
@@ -115,8 +115,8 @@ class Booster(TabularModel):
         return np.asarray(total * np.float32(self.answers.scale))
 
 
-def _named(forest: Forest, params: ExportParams) -> str:
-    """The name of the input, the user's own where there is one."""
+def _input_name(forest: Forest, params: ExportParams) -> str:
+    """Return the name of the input, the user's where given."""
     if not params.input:
         return INPUT
     name, spec = next(iter(params.input.items()))
@@ -136,6 +136,6 @@ def _named(forest: Forest, params: ExportParams) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What a library says, without its stack."""
+    """Return the first line of a library's message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

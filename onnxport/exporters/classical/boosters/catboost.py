@@ -1,4 +1,4 @@
-"""CatBoost: its model as JSON read into a Forest.
+"""Read CatBoost's model, as JSON, into a Forest.
 
 CatBoost's own ONNX export is not used: what it writes ends in dictionaries, and knows neither the other tree shapes nor
 the labels' types. It compares in float32. Splits on categories hash their texts, which ONNX cannot.
@@ -50,7 +50,7 @@ _NAN_SAYS_YES = "AsTrue"
 
 
 def load(source: Source, params: ExportParams) -> Booster:
-    """The model in a `.cbm` file.
+    """Load the model in a `.cbm` file.
 
     Raises:
         InputError: it is none.
@@ -64,7 +64,7 @@ def load(source: Source, params: ExportParams) -> Booster:
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
-    """A CatBoost, CatBoostClassifier, CatBoostRegressor or CatBoostRanker.
+    """Load a CatBoost, CatBoostClassifier, CatBoostRegressor or CatBoostRanker.
 
     Raises:
         InputError: it was not fitted.
@@ -72,7 +72,7 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
     """
     if not model.is_fitted():
         raise InputError(f"{source.name} gives a {type(model).__name__} that was not fitted")
-    saved = _saved(model, source)
+    saved = _save(model, source)
     answers = _answers(saved, source)
     forest = _forest(saved, source)
     bias = np.array(saved["scale_and_bias"][1])
@@ -104,7 +104,7 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
     )
 
 
-def _saved(model: Any, source: Source) -> dict[str, Any]:
+def _save(model: Any, source: Source) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="catboost-") as folder:
         path = Path(folder) / "model.json"
         try:
@@ -146,9 +146,9 @@ def _forest(saved: Mapping[str, Any], source: Source) -> Forest:
     width = max(each["flat_feature_index"] for each in features) + 1
     forest = Forest(width, len(bias), bias, nan=nan)
     for tree in saved.get("oblivious_trees", []):
-        forest.trees.append(_oblivious(tree, columns, len(bias), scale))
+        forest.trees.append(_oblivious_tree(tree, columns, len(bias), scale))
     for tree in saved.get("trees", []):
-        forest.trees.append(_free(tree, columns, len(bias), scale))
+        forest.trees.append(_free_tree(tree, columns, len(bias), scale))
     return forest
 
 
@@ -163,8 +163,8 @@ def _check_features(features: Mapping[str, Any], source: Source) -> None:
             )
 
 
-def _oblivious(tree: Mapping[str, Any], columns: Mapping[int, Any], targets: int, scale: float) -> Tree:
-    """One question per level, whose answers are the bits of the leaf's number, the first question's the lowest."""
+def _oblivious_tree(tree: Mapping[str, Any], columns: Mapping[int, Any], targets: int, scale: float) -> Tree:
+    """Read a tree with one question per level; the answers are the bits of the leaf's number, lowest first."""
     splits, values = tree.get("splits") or [], tree["leaf_values"]
     nodes: list[Branch | Leaf] = []
     for level, split in enumerate(splits):
@@ -179,8 +179,8 @@ def _oblivious(tree: Mapping[str, Any], columns: Mapping[int, Any], targets: int
     return nodes
 
 
-def _free(root: Mapping[str, Any], columns: Mapping[int, Any], targets: int, scale: float) -> Tree:
-    """A tree whose branches ask each its own question."""
+def _free_tree(root: Mapping[str, Any], columns: Mapping[int, Any], targets: int, scale: float) -> Tree:
+    """Read a tree whose branches each have their own question."""
     nodes: list[Any] = [None]
     pending = [(0, root)]
     while pending:

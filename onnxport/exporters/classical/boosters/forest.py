@@ -1,4 +1,4 @@
-"""What boosted trees are, whichever library grew them: the form that xgboost.py, lightgbm.py and catboost.py read into.
+"""Forest: the common form of boosted trees that xgboost.py, lightgbm.py and catboost.py read into.
 
 A tree asks columns of its table: those of the user, and those derived from them (`Derived`): membership in a set of
 categories, or a number with the library's own way to say "missing" turned into NaN. So every question is a comparison
@@ -36,7 +36,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Leaf:
-    """What a tree adds: target to weight."""
+    """The summands of a tree: target to weight."""
 
     weights: Mapping[int, float]
 
@@ -47,7 +47,7 @@ Tree = Sequence[Branch | Leaf]
 
 @dataclass(frozen=True)
 class Member:
-    """1 where the column holds one of the categories `codes`, 0 where it holds another, NaN where it holds none.
+    """1 where the column holds one of the categories `codes`, 0 for another, NaN for none.
 
     Numbers are cut to integers first. What is below 0 is no category; what `cuts_negative` is cut before it is asked
     (-0.5 is category 0 then).
@@ -60,7 +60,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Missing:
-    """The column with NaN for every value that is within `reach` of `value`."""
+    """The column with NaN for every value within `reach` of `value`."""
 
     column: int
     value: float
@@ -72,7 +72,7 @@ Derived = Member | Missing
 
 @dataclass
 class Forest:
-    """Trees over a table of `width` columns, whose sums are `targets` numbers for each row.
+    """Trees over a table of `width` columns, whose sums are `targets` numbers per row.
 
     Attributes:
         base: what is added to the sums, one number per target.
@@ -91,7 +91,7 @@ class Forest:
     _places: dict[Derived, int] = field(default_factory=dict)
 
     def place(self, derived: Derived) -> int:
-        """The number of a derived column, which is made once."""
+        """Return the number of a derived column, which is made once."""
         if derived not in self._places:
             self._places[derived] = self.width + len(self.derived)
             self.derived.append(derived)
@@ -102,7 +102,7 @@ class Forest:
             yield from (node for node in tree if isinstance(node, Branch))
 
     def domain(self, precision: str) -> Domain:
-        """What the table may hold, for the judge: numbers beside every threshold, every category, missing values.
+        """Return the values that the table may hold: numbers around thresholds, categories, missing values.
 
         Args:
             precision: the dtype of the ONNX file's input, to which numbers are rounded.
@@ -134,8 +134,8 @@ class Forest:
         return Column(tuple(sorted(levels)), missing=missing)
 
 
-def rounded(threshold: float, mode: Mode) -> float:
-    """The float32 that parts the float32 numbers as the float64 `threshold` parts them.
+def round_threshold(threshold: float, mode: Mode) -> float:
+    """Return the float32 threshold that splits float32 numbers as the float64 `threshold` does.
 
     x <= t where x is no wider than float32 says the same as x <= the largest float32 that is not above t; x > t is its
     contrary, and x < t asks for the smallest that is not below.

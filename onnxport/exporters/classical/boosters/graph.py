@@ -1,4 +1,4 @@
-"""A Forest as an ONNX graph: the trees, and what the library makes of their sums."""
+"""Write a Forest as an ONNX graph: the trees, and the answers from their sums."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnxport.exporters.classical.boosters.forest import (
     Leaf,
     Member,
     Missing,
-    rounded,
+    round_threshold,
 )
 from onnxport.exporters.classical.boosters.links import Answers, Link
 from onnxport.exporters.classical.tabular import ROWS
@@ -29,7 +29,7 @@ INPUT = "input"
 
 @dataclass
 class _Graph:
-    """Nodes and constants under construction; values go by name."""
+    """Nodes and constants under construction, with values by name."""
 
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: list[onnx.TensorProto] = field(default_factory=list)
@@ -49,10 +49,10 @@ class _Graph:
         return name
 
 
-def model_of(
+def build_model(
     forest: Forest, answers: Answers, dtype: str, opset: int | None, name: str = INPUT
 ) -> onnx.ModelProto:
-    """The ONNX model: input `name` [batch, width] of `dtype`, a label where there are classes, and the scores."""
+    """Return the ONNX model: input `name` [batch, width] of `dtype`, a label for classes, and the scores."""
     graph = _Graph()
     sums = _sums(graph, forest, name, np.dtype(dtype))
     outputs = _answers(graph, sums, forest.targets, answers)
@@ -114,7 +114,7 @@ def _membership(graph: _Graph, column: str, member: Member, dtype: np.dtype[Any]
 
 
 def _attributes(forest: Forest, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """TreeEnsembleRegressor's: of a float32 table, thresholds are the float32 that decide as the library's do."""
+    """Return the attributes of a TreeEnsembleRegressor with float32 thresholds that decide as the library's."""
     names = "treeids nodeids featureids modes truenodeids falsenodeids missing_value_tracks_true".split()
     nodes: dict[str, list[Any]] = {name: [] for name in names}
     leaves: dict[str, list[int]] = {name: [] for name in ("treeids", "nodeids", "ids")}
@@ -128,7 +128,7 @@ def _attributes(forest: Forest, dtype: np.dtype[Any]) -> dict[str, Any]:
             for name, value in zip(names, row, strict=True):
                 nodes[name].append(value)
             wide = dtype == np.float64
-            values.append(branch.threshold if wide else rounded(branch.threshold, branch.mode))
+            values.append(branch.threshold if wide else round_threshold(branch.threshold, branch.mode))
             for target, weight in node.weights.items() if isinstance(node, Leaf) else ():
                 for name, value in zip(leaves, (number, place, target), strict=True):
                     leaves[name].append(value)
@@ -153,7 +153,7 @@ def _attributes(forest: Forest, dtype: np.dtype[Any]) -> dict[str, Any]:
 def _answers(graph: _Graph, sums: str, targets: int, answers: Answers) -> list[onnx.ValueInfoProto]:
     if answers.scale != 1.0:
         sums = graph.op("Mul", sums, np.float32(answers.scale))
-    scores = _linked(graph, sums, answers.link)
+    scores = _add_link(graph, sums, answers.link)
     outputs = []
     if answers.several:
         above = graph.op("Greater", scores, np.float32(0.5))
@@ -173,7 +173,7 @@ def _answers(graph: _Graph, sums: str, targets: int, answers: Answers) -> list[o
 
 
 def _label(graph: _Graph, scores: str, answers: Answers) -> onnx.ValueInfoProto:
-    """The class of the largest score, the first of several; of two classes the second above one half."""
+    """Return the class of the largest score, the first of equals; of two classes the second above one half."""
     if answers.both:
         above = graph.op("Greater", scores, np.float32(0.5))
         index = graph.op("Reshape", graph.op("Cast", above, to=TensorProto.INT64), np.array([-1]))
@@ -187,7 +187,7 @@ def _label(graph: _Graph, scores: str, answers: Answers) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(answers.label, held, [ROWS])
 
 
-def _linked(graph: _Graph, sums: str, link: Link) -> str:
+def _add_link(graph: _Graph, sums: str, link: Link) -> str:
     if link == "identity":
         return sums
     if link == "softmax":

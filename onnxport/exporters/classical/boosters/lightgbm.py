@@ -1,4 +1,4 @@
-"""LightGBM: its model's dump read into a Forest.
+"""Read LightGBM's model dump into a Forest.
 
 Written from what LightGBM 4.7 dumps and computes (include/LightGBM/tree.h: NumericalDecision, CategoricalDecision, and
 what a linear leaf gives). It compares in float64.
@@ -40,7 +40,7 @@ _OF_CLASSES = ("binary", "multiclass", "multiclassova")
 
 
 def load(source: Source, params: ExportParams) -> Booster:
-    """The model in a text file.
+    """Load the model in a text file.
 
     Raises:
         InputError: it is none.
@@ -62,7 +62,7 @@ def load(source: Source, params: ExportParams) -> Booster:
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
-    """A Booster, or an estimator of lightgbm.sklearn.
+    """Load a Booster, or an estimator of lightgbm.sklearn.
 
     Raises:
         InputError: it was not fitted.
@@ -140,7 +140,7 @@ def _tree(forest: Forest, root: Mapping[str, Any], target: int) -> Tree:
     while pending:
         place, found = pending.pop()
         if "split_feature" not in found:
-            _put_leaf(forest, nodes, place, found, target)
+            _add_leaf(forest, nodes, place, found, target)
             continue
         yes, no = len(nodes), len(nodes) + 1
         nodes += [None, None]
@@ -164,14 +164,14 @@ def _branch(forest: Forest, found: Mapping[str, Any], yes: int, no: int) -> Bran
 
 
 def _beyond_zero(threshold: float) -> float:
-    """A threshold that all numbers taken for 0 are on the same side of as 0 is."""
+    """Move a threshold so that all numbers treated as 0 are on 0's side."""
     if -_ZERO <= threshold < 0:
         return float(np.nextafter(-_ZERO, -np.inf))
     return max(threshold, _ZERO) if threshold >= 0 else threshold
 
 
-def _put_leaf(forest: Forest, nodes: list[Any], place: int, found: Mapping[str, Any], target: int) -> None:
-    """A leaf; of a linear one a chain of questions before it, which leads to its constant where a column is missing."""
+def _add_leaf(forest: Forest, nodes: list[Any], place: int, found: Mapping[str, Any], target: int) -> None:
+    """Add a leaf; a linear one gets a chain of questions that leads to its constant where a column is missing."""
     if not found.get("leaf_features"):
         constant = found.get("leaf_const", found["leaf_value"])
         nodes[place] = Leaf({target: constant})

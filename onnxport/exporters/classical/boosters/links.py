@@ -1,4 +1,4 @@
-"""From the sums of a forest to its answers: what they are, and the same in NumPy as graph.py has it in ONNX."""
+"""From the sums of a forest to its answers, in NumPy as graph.py has it in ONNX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Link = Literal["identity", "sigmoid", "softmax", "exp", "softplus", "step", "sig
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model answers, of which `label` and `scores` are the ONNX outputs' names.
+    """The kind of answers; `label` and `scores` are names of ONNX outputs.
 
     Attributes:
         link: from sums to scores.
@@ -36,8 +36,8 @@ class Answers:
     label: str = "label"
 
 
-def linked(sums: Array, answers: Answers) -> dict[str, Array]:
-    """The answers by output name, of float32 sums [rows, targets]."""
+def apply_link(sums: Array, answers: Answers) -> dict[str, Array]:
+    """Return the answers by output name, from float32 sums [rows, targets]."""
     scores = _LINKS[answers.link](sums)
     found: dict[str, Array] = {}
     if answers.several:

@@ -1,4 +1,4 @@
-"""Boosters as steps of scikit-learn pipelines: converters of ours that skl2onnx calls."""
+"""Boosters inside scikit-learn pipelines: converters that skl2onnx calls."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sklearn.base import is_classifier
 from onnxport.core.errors import CannotConvertError
 from onnxport.exporters.classical.boosters import is_booster, of_object
 from onnxport.exporters.classical.boosters.forest import Forest
-from onnxport.exporters.classical.boosters.graph import model_of
+from onnxport.exporters.classical.boosters.graph import build_model
 from onnxport.exporters.classical.boosters.links import Answers
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 
 
 def register(estimator: Any) -> None:
-    """Tells skl2onnx of the class of an estimator that is a booster; does nothing for others."""
+    """Register a booster's class with skl2onnx; do nothing for others."""
     kind = type(estimator)
     if not is_booster(kind):
         return
@@ -44,7 +44,7 @@ def _shapes(operator: Any) -> None:
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
-    """Puts the nodes of the booster's own model into the pipeline's, under names of their own."""
+    """Insert the nodes of the booster's model into the pipeline's, under unique names."""
     forest, answers = _read(operator.raw_operator)
     if len(operator.inputs) != 1:
         raise CannotConvertError(
@@ -53,7 +53,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         )
     given = operator.inputs[0]
     dtype = "float64" if isinstance(given.type, DoubleTensorType) else "float32"
-    model = model_of(forest, answers, dtype, container.target_opset)
+    model = build_model(forest, answers, dtype, container.target_opset)
     names: dict[str, str] = {model.graph.input[0].name: given.full_name}
     outputs = zip(model.graph.output, operator.outputs, strict=True)
     names |= {inner.name: outer.full_name for inner, outer in outputs}

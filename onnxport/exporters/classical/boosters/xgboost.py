@@ -1,4 +1,4 @@
-"""XGBoost: its model as JSON read into a Forest.
+"""Read XGBoost's model, as JSON, into a Forest.
 
 Written from what XGBoost 3.2 saves (doc/tutorials/saving_model.rst of its repository, doc/model.schema) and computes
 (include/xgboost/tree_model.h and src/common/categorical.h: which child a row goes to). It compares in float32.
@@ -50,7 +50,7 @@ _MARGINS: Mapping[Link, Callable[[Array], Array]] = {
 
 
 def load(source: Source, params: ExportParams) -> Booster:
-    """The model in a `.json` or `.ubj` file.
+    """Load the model in a `.json` or `.ubj` file.
 
     Raises:
         InputError: it is none.
@@ -81,7 +81,7 @@ def _check_json(source: Source) -> None:
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
-    """A Booster, or an estimator of xgboost.sklearn.
+    """Load a Booster, or an estimator of xgboost.sklearn.
 
     Raises:
         InputError: it was not fitted.
@@ -135,7 +135,7 @@ def _fitted(model: Any, source: Source) -> xgboost.Booster:
 
 
 def _rounds(model: Any, booster: xgboost.Booster) -> int:
-    """What it predicts with: after early stopping an estimator takes the best rounds, a Booster all."""
+    """Return the rounds used to predict: an estimator's best after early stopping, all of a Booster."""
     best = None if model is booster else booster.attributes().get("best_iteration")
     return int(best) + 1 if best is not None else int(booster.num_boosted_rounds())
 
@@ -161,7 +161,7 @@ def _answers(model: Any, saved: Mapping[str, Any], source: Source) -> Answers:
 
 
 def _missing(model: Any) -> float:
-    """The number that stands for a missing value beside NaN, which always does; NaN for none."""
+    """Return the number that stands for a missing value beside NaN; NaN for none."""
     missing = getattr(model, "missing", None)
     return float(np.nan if missing is None else missing)
 
@@ -219,7 +219,7 @@ def _weights(
 
 
 def _categories(saved: Mapping[str, Any]) -> Mapping[int, frozenset[int]]:
-    """Node to the categories that go right."""
+    """Map nodes to the categories that go right."""
     starts, sizes = saved["categories_segments"], saved["categories_sizes"]
     return {
         node: frozenset(saved["categories"][start : start + size])

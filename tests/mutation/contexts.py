@@ -1,0 +1,40 @@
+"""A pytest plugin: label coverage data with the test that runs, in child processes as well."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import coverage
+import pytest
+
+# The folder of the files with seconds per test; one file a process.
+SECONDS = "ONNXPORT_MUTATION_SECONDS"
+# The configuration of coverage reads it in every process.
+TEST = "ONNXPORT_MUTATION_TEST"
+
+_seconds: dict[str, float] = {}
+
+
+@pytest.hookimpl(tryfirst=True, wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    os.environ[TEST] = item.nodeid
+    measured = coverage.Coverage.current()
+    if measured is not None:
+        measured.switch_context(item.nodeid)
+    started = time.perf_counter()
+    try:
+        return (yield)
+    finally:
+        _seconds[item.nodeid] = time.perf_counter() - started
+        if measured is not None:
+            measured.switch_context("")
+
+
+def pytest_sessionfinish() -> None:
+    if _seconds:
+        file = Path(os.environ[SECONDS]) / f"{os.getpid()}.json"
+        file.write_text(json.dumps(_seconds), encoding="utf-8")
