@@ -33,11 +33,11 @@ def version_of(command: Path, distribution: str) -> str:
     ask = f"import importlib.metadata as m; print(m.version({distribution!r}))"
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         python = command.with_name("python")
-        asked = subprocess.run(
+        done = subprocess.run(
             [python, "-c", ask], capture_output=True, timeout=60, env=environment_of(command)
         )
-        if asked.returncode == 0:
-            return asked.stdout.decode().strip()
+        if done.returncode == 0:
+            return done.stdout.decode().strip()
     return "unknown"
 
 

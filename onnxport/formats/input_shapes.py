@@ -204,9 +204,9 @@ def _merge(spec: TensorSpec, given: GivenShape | None) -> tuple[Dim, ...]:
         for size, dim in zip(given, spec.shape, strict=True)
     )
     if not fits:
-        asked = ",".join("?" if size is None else str(size) for size in given)
+        text = ",".join("?" if size is None else str(size) for size in given)
         raise UsageError(
-            f"the shape {asked} contradicts input {spec}",
+            f"the shape {text} contradicts input {spec}",
             fix="give as many dimensions as it has, and other sizes for open ones only",
         )
     return tuple(size if isinstance(size, int) else dim for size, dim in zip(given, spec.shape, strict=True))

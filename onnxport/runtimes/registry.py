@@ -162,7 +162,7 @@ def find_runtime(format_: Format, name: str = AUTO, option: str = "runtime") -> 
 
 
 def named(name: str) -> Kind | None:
-    """Return the runtime of that name, whatever it runs; None where there is none.
+    """Return the runtime of that name, for any format; None where there is none.
 
     Raises:
         MissingDependencyError: two plugins have the name, or the plugin cannot be used.

@@ -102,25 +102,27 @@ def without_functions(model: Model) -> Model:
 
 def declared_domains(inputs: Sequence[TensorSpec]) -> dict[str, Domain]:
     """Return domains by name and dtype alone, for a model whose graph cannot be read (`.ort`, `.tflite`)."""
-    return {spec.name: _by_name(spec) for spec in inputs}
+    return {spec.name: _domain_by_name(spec) for spec in inputs}
 
 
 def _domain(spec: TensorSpec, value: ir.Value) -> Domain:
-    named = _by_name(spec)
+    named = _domain_by_name(spec)
     if spec.dtype.startswith(("float", "bfloat")):
-        return _of_floats(named, value)
-    seen = list(uses(value))
+        return _float_domain(named, value)
+    readers = list(uses(value))
     if spec.dtype == "string":
-        codes = next((found for node, _ in seen if (found := known_texts(node))), ())
+        codes = next((found for node, _ in readers if (found := known_texts(node))), ())
         return Domain("table", columns=(Column(codes=codes),)) if codes else named
-    rows = [size for node, index in seen if (size := _rows(node, index)) is not None]
+    rows = [size for node, index in readers if (size := _rows(node, index)) is not None]
     if rows and spec.dtype != "bool":
         return Domain("position" if named.kind == "position" else "integer", 0, max(min(rows) - 1, 0))
     if named.kind != "integer":
         return named
-    if any((node.op_type, index) in _LENGTHS or _meets_a_range(node, index) for node, index in seen):
+    if any(
+        (node.op_type, index) in _LENGTHS or _is_compared_with_range(node, index) for node, index in readers
+    ):
         return Domain("length")
-    constants = sorted({constant for node, index in seen for constant in _compared(node, index)})
+    constants = sorted({constant for node, index in readers for constant in _compared(node, index)})
     if len(constants) > _SWITCH:
         return Domain("integer", constants[0], constants[-1])
     if is_mask(value) or (constants and len(spec.shape) > 1 and {0, 1}.issuperset(constants)):
@@ -128,24 +130,26 @@ def _domain(spec: TensorSpec, value: ir.Value) -> Domain:
     return Domain("choice", values=(*constants, constants[-1] + 1)) if constants else named
 
 
-def _of_floats(named: Domain, value: ir.Value) -> Domain:
+def _float_domain(named: Domain, value: ir.Value) -> Domain:
     if named.kind == "mask":
         return replace(named, values=(HIDDEN, 0)) if is_added_to_scores(value) else named
     if named.kind != "real":
         return named
-    seen = list(uses(value))
+    readers = list(uses(value))
     if is_mask(value):
         return Domain("mask")
-    if (table := _of_trees(seen, value)) is not None:
+    if (table := _table_domain(readers, value)) is not None:
         return table
-    center, spread = next((_features(node, value) for node, _ in seen if node.op_type == "Scaler"), ((), ()))
+    center, spread = next(
+        (_features(node, value) for node, _ in readers if node.op_type == "Scaler"), ((), ())
+    )
     return replace(named, positive=is_positive(value), bounds=bounds(value), center=center, spread=spread)
 
 
-def _of_trees(seen: Sequence[tuple[ir.Node, int]], value: ir.Value) -> Domain | None:
+def _table_domain(readers: Sequence[tuple[ir.Node, int]], value: ir.Value) -> Domain | None:
     """Return the domain of a table that trees compare; None where other operators compute with it too."""
-    ensembles = [node for node, _ in seen if is_tree_ensemble(node)]
-    others = {node.op_type for node, _ in seen} - {ensembles[0].op_type} if len(ensembles) == 1 else {""}
+    ensembles = [node for node, _ in readers if is_tree_ensemble(node)]
+    others = {node.op_type for node, _ in readers} - {ensembles[0].op_type} if len(ensembles) == 1 else {""}
     width, dtype = _width(value), value.dtype
     if not others <= _PASS_UNCHANGED or width is None or dtype is None:
         return None
@@ -156,7 +160,7 @@ def _of_trees(seen: Sequence[tuple[ir.Node, int]], value: ir.Value) -> Domain | 
     return Domain("table", columns=columns, precision=dtype.numpy().name)
 
 
-def _by_name(spec: TensorSpec) -> Domain:
+def _domain_by_name(spec: TensorSpec) -> Domain:
     if spec.dtype.startswith(("float", "bfloat")):
         if _ONE_HOT_NAME.search(spec.name):
             return Domain("one-hot")
@@ -246,6 +250,6 @@ def _compared(node: ir.Node, index: int) -> list[int]:
     return [] if other is None or other.dtype.kind not in "iu" else [int(x) for x in np.unique(other)]
 
 
-def _meets_a_range(node: ir.Node, index: int) -> bool:
+def _is_compared_with_range(node: ir.Node, index: int) -> bool:
     """Return whether `node` compares its input with 0, 1, 2, ..., as models turn a length into a mask."""
     return node.op_type in _COMPARISONS - {"Equal"} and made_by(node.inputs[1 - index], "Range")

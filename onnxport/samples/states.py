@@ -57,11 +57,11 @@ def given_states(
     known_inputs = {spec.name: spec for spec in inputs}
     known_outputs = {spec.name: spec for spec in outputs}
     for name, output in given.items():
-        for kind, asked, known in (("input", name, known_inputs), ("output", output, known_outputs)):
-            if asked not in known:
+        for kind, tensor, known in (("input", name, known_inputs), ("output", output, known_outputs)):
+            if tensor not in known:
                 listed = ", ".join(repr(each) for each in known) or "none"
                 raise UsageError(
-                    f"--state {name}={output}: no {kind} {asked!r}", fix=f"the {kind}s are {listed}"
+                    f"--state {name}={output}: no {kind} {tensor!r}", fix=f"the {kind}s are {listed}"
                 )
         if list(given.values()).count(output) > 1:
             raise UsageError(

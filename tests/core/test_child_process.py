@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import time
 
 import pytest
@@ -47,6 +48,9 @@ class Served:
         self.parent.tell("half way")
         return f"heard {self.parent.word()}"
 
+    def imported(self, module: str) -> bool:
+        return module in sys.modules
+
     def hang(self) -> None:
         time.sleep(60)
 
@@ -60,6 +64,14 @@ def test_many_calls_reach_one_object_and_library_chatter_corrupts_nothing() -> N
         assert running.call("double", 21) == 42
         assert running.call("chatter") == "clean"
         assert running.call("double", 2) == 4
+
+
+def test_a_child_imports_modules_before_its_first_call_and_survives_a_missing_one() -> None:
+    target = "tests.core.test_child_process:Served"
+    with Child(target, purpose="the test's child", preload=("surely_absent", "colorsys")) as running:
+        assert running.call("imported", "colorsys")
+    with child() as running:
+        assert not running.call("imported", "colorsys")
 
 
 def test_an_error_of_ours_arrives_whole() -> None:

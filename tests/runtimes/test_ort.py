@@ -15,6 +15,7 @@ from onnxport.core.errors import InputError, MachineError, UsageError
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import RunError
+from onnxport.runtimes.ort.inference_session import open_session
 from onnxport.runtimes.ort.session import OrtRuntime
 
 IMAGE = np.random.default_rng(0).standard_normal((2, 3, 8, 10)).astype(np.float32)
@@ -200,3 +201,28 @@ def test_a_scalar_is_taken_and_given_as_an_array(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "m.onnx")
     with OrtRuntime(tmp_path / "m.onnx") as runtime:
         assert isinstance(runtime.run({"x": np.float32(0)})["y"], np.ndarray)  # type: ignore[dict-item]
+
+
+def test_a_session_gets_every_option(conv: Path, tmp_path: Path) -> None:
+    session = open_session(
+        conv,
+        level="basic",
+        threads=3,
+        spinning=False,
+        prepacking=False,
+        optimized=tmp_path / "optimized.onnx",
+        config={"session.force_spinning_stop": "1"},
+        enable_mem_pattern=False,
+    )
+    options = session.get_session_options()
+    assert options.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    assert (options.intra_op_num_threads, options.enable_mem_pattern) == (3, False)
+    assert options.log_severity_level == 4
+    for name, value in {
+        "session.intra_op.allow_spinning": "0",
+        "session.disable_prepacking": "1",
+        "session.force_spinning_stop": "1",
+    }.items():
+        assert options.get_session_config_entry(name) == value
+    assert (tmp_path / "optimized.onnx").is_file()
+    assert session.get_providers() == ["CPUExecutionProvider"]
