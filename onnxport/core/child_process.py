@@ -182,7 +182,7 @@ class Child(Closing):
                 f"{self._purpose} hung", why=f"no answer within {self._timeout:g} s", fix=self._patience
             ) from None
         except EOFError:
-            raise self._crashed() from None
+            raise self._death() from None
         ok, value = pickle.loads(answer)
         if ok is None:
             return False, value
@@ -198,7 +198,7 @@ class Child(Closing):
         try:
             _write(self._requests, request)
         except BrokenPipeError:
-            raise self._crashed() from None
+            raise self._death() from None
 
     def close(self) -> None:
         """Kill the child and free its resources; a second call does nothing."""
@@ -265,7 +265,7 @@ class Child(Closing):
                 os.close(descriptor)
                 setattr(self, name, -1)
 
-    def _crashed(self) -> ChildDied:
+    def _death(self) -> ChildDied:
         code = self._process.wait()
         cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         self._stderr.seek(0)

@@ -78,10 +78,10 @@ def exit_code(
     except subprocess.TimeoutExpired:
         raise MachineError(f"{name} hung", why=f"it did not end within {limit:g} s", fix=fix) from None
     finally:
-        end(process)
+        kill(process)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def kill(process: subprocess.Popen[bytes]) -> None:
     """Kill the process and its children."""
     with contextlib.suppress(OSError):
         if sys.platform == "win32":

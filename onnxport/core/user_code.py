@@ -126,12 +126,12 @@ def _below(file: str, places: Collection[str]) -> bool:
 def _user_modules() -> Iterator[tuple[str, str]]:
     """Yield name and file of each loaded user module."""
     for name, module in tuple(sys.modules.items()):
-        file = _file_of(module)
+        file = _file(module)
         if file and name not in ("__main__", "__mp_main__") and _is_user_path(file) and os.path.isfile(file):
             yield name, file
 
 
-def _file_of(module: ModuleType) -> str:
+def _file(module: ModuleType) -> str:
     file = getattr(module, "__file__", None)
     return os.path.abspath(file) if isinstance(file, str) else ""
 
@@ -141,7 +141,7 @@ def _libraries() -> Iterator[tuple[str, str]]:
     loaded = {
         name.partition(".")[0]
         for name, module in tuple(sys.modules.items())
-        if (file := _file_of(module)) and not _is_user_path(file) and not _below(file, (_OURS,))
+        if (file := _file(module)) and not _is_user_path(file) and not _below(file, (_OURS,))
     }
     by_module = _distributions_by_module()
     names = {name for module in loaded - sys.stdlib_module_names for name in by_module.get(module, ())}

@@ -109,7 +109,7 @@ def _size(text: str, shape: str) -> int:
     raise UsageError(f"{text!r} in the shape {shape!r} is no dimension", fix="give a size of 1 or more, or ?")
 
 
-def limit_of(given: int | str | None) -> Limit | None:
+def parse_limit(given: int | str | None) -> Limit | None:
     """Return the limits of a given dimension; None for a size or `?`."""
     if not isinstance(given, str):
         return None
@@ -155,7 +155,7 @@ def limits(inputs: Sequence[TensorSpec], shapes: Mapping[str, GivenShape]) -> di
     """
     found = {
         spec.name: {
-            axis: limit for axis, dim in enumerate(shapes.get(spec.name, ())) if (limit := limit_of(dim))
+            axis: limit for axis, dim in enumerate(shapes.get(spec.name, ())) if (limit := parse_limit(dim))
         }
         for spec in inputs
     }

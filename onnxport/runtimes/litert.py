@@ -86,7 +86,7 @@ class TfliteRuntime(Closing):
         """See `Runtime.run`. With taps it runs without XNNPACK, which keeps no intermediate values."""
         check_feeds(self.inputs, feeds)
         check_taps(self.taps, taps, str(self._path))
-        interpreter = self._tapped() if taps else self._interpreter
+        interpreter = self._tapping_interpreter() if taps else self._interpreter
         try:
             self._feed(interpreter, feeds)
             interpreter.invoke()
@@ -108,7 +108,7 @@ class TfliteRuntime(Closing):
         except (ValueError, RuntimeError) as error:
             raise InputError(f"LiteRT cannot load {self._path}", why=cause(error)) from error
 
-    def _tapped(self) -> Any:
+    def _tapping_interpreter(self) -> Any:
         """Return a second interpreter, which keeps every intermediate value; no delegate does."""
         if self._tapping is None:
             self._tapping = self._open(experimental_preserve_all_tensors=True, **_BUILT_IN)

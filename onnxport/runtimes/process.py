@@ -61,7 +61,7 @@ class Host:
         return self._loaded[path, options].run(feeds, taps=taps)
 
 
-def _unlimited() -> MemoryLimit:
+def _no_limit() -> MemoryLimit:
     return MemoryLimit(None)
 
 
@@ -112,7 +112,7 @@ class IsolatedRuntime(Closing):
         options: RuntimeOptions = _DEFAULT,
         *,
         timeout: float = RUN_TIMEOUT,
-        limit: Callable[[], MemoryLimit] = _unlimited,
+        limit: Callable[[], MemoryLimit] = _no_limit,
         role: Role | None = None,
     ) -> None:
         self.path, self.options, self._role = path, options, role
@@ -141,7 +141,7 @@ class IsolatedRuntime(Closing):
         other = copy(self)
         other.options, other.path = options or self.options, path or self.path
         other._described, other._opened_in = None, -1
-        other._opened()
+        other._open()
         return other
 
     def other_kernels(self) -> IsolatedRuntime | None:
@@ -189,7 +189,7 @@ class IsolatedRuntime(Closing):
 
     @property
     def taps(self) -> frozenset[str]:
-        names: frozenset[str] = self._opened().call("taps", self.path, self.options)
+        names: frozenset[str] = self._open().call("taps", self.path, self.options)
         return names
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
@@ -213,7 +213,7 @@ class IsolatedRuntime(Closing):
         self._process.child.close()
 
     def _run(self, feeds: Feeds, taps: Sequence[str]) -> dict[str, Array]:
-        child = self._opened()
+        child = self._open()
         self._was_fresh = not self._process.runs
         self._process.runs += 1
         child.memory, child.message = self._limit.process(feeds), self._limit.answer
@@ -243,7 +243,7 @@ class IsolatedRuntime(Closing):
             2 * max(large.taken, self._limit.bytes or 0),
         )
 
-    def _opened(self) -> Child:
+    def _open(self) -> Child:
         child = self._process.current()
         if self._opened_in != self._process.number:
             self._described = child.call("open", self.path, self.options)
@@ -253,6 +253,6 @@ class IsolatedRuntime(Closing):
     @property
     def _description(self) -> Description:
         if self._described is None:
-            self._opened()
+            self._open()
         assert self._described is not None
         return self._described

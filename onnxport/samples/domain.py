@@ -122,7 +122,7 @@ def _domain(spec: TensorSpec, value: ir.Value) -> Domain:
         (node.op_type, index) in _LENGTHS or _is_compared_with_range(node, index) for node, index in readers
     ):
         return Domain("length")
-    constants = sorted({constant for node, index in readers for constant in _compared(node, index)})
+    constants = sorted({constant for node, index in readers for constant in _compared_constants(node, index)})
     if len(constants) > _SWITCH:
         return Domain("integer", constants[0], constants[-1])
     if is_mask(value) or (constants and len(spec.shape) > 1 and {0, 1}.issuperset(constants)):
@@ -242,7 +242,7 @@ def _parts(value: ir.Value | None) -> Sequence[ir.Value | None]:
     return node.inputs if node is not None and node.op_type in ("Cast", "Concat", "Identity") else ()
 
 
-def _compared(node: ir.Node, index: int) -> list[int]:
+def _compared_constants(node: ir.Node, index: int) -> list[int]:
     """Return the constants that `node` compares its input with."""
     if node.op_type not in _COMPARISONS:
         return []

@@ -43,7 +43,7 @@ class Frame:
     size: tuple[Dim, Dim]
 
 
-def frame_of(inputs: Sequence[TensorSpec], settings: Preprocessing, example: Path) -> Frame:
+def find_frame(inputs: Sequence[TensorSpec], settings: Preprocessing, example: Path) -> Frame:
     """Return the frame of a model's only input; errors name the image `example`.
 
     Raises:

@@ -22,7 +22,7 @@ from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.samples import images, tables
 from onnxport.samples.folders import DATA_SET, IMAGES, Entry, natural, sample_entries
 from onnxport.samples.preprocessing import Preprocessing
-from onnxport.samples.rows import rows_of
+from onnxport.samples.rows import split_rows
 from onnxport.samples.sizes import OpenSizes
 
 # Exceptions of NumPy for files that are damaged, of another kind, or pickles. An archive may be encrypted
@@ -188,7 +188,7 @@ def _samples_in_file(
     """Return the sets that are stacked in a table, or in the file that the user gave instead of a folder."""
     file = _sample_file(entry, inputs, optional, table)
     required = [spec for spec in inputs if spec.name not in optional]
-    rows = rows_of(entry.path, file.read, required, table.rows)
+    rows = split_rows(entry.path, file.read, required, table.rows)
     return tuple(replace(file, label=f"{file.label}[{each.span}]", read=each) for each in rows) or (file,)
 
 
@@ -197,7 +197,7 @@ Batch = tuple[Sequence[Path], str, Callable[[], Mapping[str, Array]]]
 
 def _batches(paths: Sequence[Path], inputs: Sequence[TensorSpec], settings: Preprocessing) -> list[Batch]:
     """Divide images into the model's batches; the first images fill up the last batch."""
-    frame = images.frame_of(inputs, settings, paths[0])
+    frame = images.find_frame(inputs, settings, paths[0])
     if len(paths) < frame.batch:
         raise InputError(
             f"{paths[0].parent} has {len(paths)} images",

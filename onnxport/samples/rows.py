@@ -13,7 +13,7 @@ from onnxport.formats.artifact import TensorSpec
 Read = Callable[[], Mapping[str, Array]]
 
 
-def rows_of(path: Path, read: Read, required: Sequence[TensorSpec], most: int = 1) -> tuple[Rows, ...]:
+def split_rows(path: Path, read: Read, required: Sequence[TensorSpec], most: int = 1) -> tuple[Rows, ...]:
     """Return a reader for each set of inputs in the file: `most` rows where the model's batch is open, else a batch.
 
     Return () where the file is one set: its arrays have different numbers of rows, or no more than a batch. The

@@ -45,7 +45,7 @@ class OpenSizes:
         shapes: Mapping[str, Sequence[Dim]],
         limits: Mapping[str, Mapping[int, Limit]] | None = None,
     ) -> None:
-        self._shapes = {spec.name: _named(spec.name, shapes[spec.name]) for spec in inputs}
+        self._shapes = {spec.name: _name_dimensions(spec.name, shapes[spec.name]) for spec in inputs}
         self._limits = {
             self._shapes[name][axis]: limit
             for name, axes in (limits or {}).items()
@@ -89,7 +89,7 @@ class OpenSizes:
         """Yield concrete shapes of all inputs, each once, the best for finding faults first; or the `odd` ones."""
         seen = []
         for proposed in self._odd_sizes() if odd else self._proposed_sizes():
-            for sizes in self._allowed(proposed | dict.fromkeys(self._batch, batch)):
+            for sizes in self._within_limits(proposed | dict.fromkeys(self._batch, batch)):
                 shapes = {
                     name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in dims)
                     for name, dims in self._shapes.items()
@@ -98,7 +98,7 @@ class OpenSizes:
                     seen.append(shapes)
                     yield shapes
 
-    def _allowed(self, sizes: dict[str, int]) -> Iterator[dict[str, int]]:
+    def _within_limits(self, sizes: dict[str, int]) -> Iterator[dict[str, int]]:
         """Yield sizes within the user's limits: the nearest, and each choice in turn."""
         within = {
             name: self._limits[name].nearest(size) if name in self._limits else size
@@ -176,7 +176,7 @@ class OpenSizes:
         return images, tuple(sequences)
 
 
-def _named(name: str, dims: Sequence[Dim]) -> tuple[int | str, ...]:
+def _name_dimensions(name: str, dims: Sequence[Dim]) -> tuple[int | str, ...]:
     """Give dimensions without a name a unique one; some exporters write "?" for no name."""
     return tuple(
         f"{name} {axis}" if dim is None or dim in ("", "?") or (isinstance(dim, int) and dim < 0) else dim

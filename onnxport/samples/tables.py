@@ -51,7 +51,7 @@ class _Table:
                 why="its first line has numbers, no names",
                 fix="add a first line with the columns' names",
             )
-        raise InputError(f"{self.path} has no column {name!r}", why=f"it has {_listed(self.names)}")
+        raise InputError(f"{self.path} has no column {name!r}", why=f"it has {_join_names(self.names)}")
 
 
 def read_table(path: Path, inputs: Sequence[TensorSpec], features: Sequence[str] = ()) -> dict[str, Array]:
@@ -90,7 +90,7 @@ def _stack_columns(table: _Table, spec: TensorSpec, features: Sequence[str]) -> 
     if isinstance(width, int) and len(columns) != width:
         raise InputError(
             f"{table.path} has {len(columns)} columns",
-            why=f"the model takes {spec}; the file has {_listed(table.names)}"
+            why=f"the model takes {spec}; the file has {_join_names(table.names)}"
             if any(names)
             else f"the model takes {spec}",
             fix="remove columns that are no features, such as the label" if len(columns) > width else "",
@@ -182,6 +182,6 @@ def _cell(table: _Table, name: str, row: int, cell: str, parse: Any, dtype: str)
         ) from None
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more

@@ -100,10 +100,10 @@ def _signature(
         )
     ends = [chosen.Inputs(i) for i in range(chosen.InputsLength())]
     results = [chosen.Outputs(i) for i in range(chosen.OutputsLength())]
-    return _ordered(ends, inputs), _ordered(results, outputs)
+    return _sort(ends, inputs), _sort(results, outputs)
 
 
-def _ordered(maps: Sequence[Any], order: Sequence[int]) -> dict[str, int]:
+def _sort(maps: Sequence[Any], order: Sequence[int]) -> dict[str, int]:
     """Return name -> tensor index in the subgraph's order; a signature is sorted alphabetically."""
     named = {bytes(entry.Name()).decode(): entry.TensorIndex() for entry in maps}
     return dict(sorted(named.items(), key=lambda item: order.index(item[1])))

@@ -78,7 +78,7 @@ class Evaluator:
             ]
         call, operation = step.call, step.call.operation
         if operation.blocks:
-            call = replace(call, run=lambda block, inputs: self._nested(block, inputs, scope))
+            call = replace(call, run=lambda block, inputs: self._run_nested(block, inputs, scope))
         try:
             results = apply(step.kernel, operands, call)
         except (Undefined, Failed):
@@ -93,7 +93,7 @@ class Evaluator:
         if operation.type.startswith("constexpr_"):
             self._weights[id(step)] = {name: scope.values[name] for name, _ in operation.outputs}
 
-    def _nested(self, block: Block, inputs: Sequence[Any], scope: _Scope) -> list[Any]:
+    def _run_nested(self, block: Block, inputs: Sequence[Any], scope: _Scope) -> list[Any]:
         plan = self._plans[id(block)]
         return self._run(plan, _Scope(dict(zip(plan.inputs, inputs, strict=True)), scope), ())
 

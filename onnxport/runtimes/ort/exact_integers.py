@@ -18,7 +18,7 @@ from onnx_ir.passes import common
 
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
-from onnxport.runtimes.ort.integer_products import DEQUANTIZE, FUSED, OFFSET, OPERANDS, Operands, unsigned
+from onnxport.runtimes.ort.integer_products import DEQUANTIZE, FUSED, OFFSET, OPERANDS, Operands, to_unsigned
 
 _INT8, _UINT8 = ir.DataType.INT8, ir.DataType.UINT8
 
@@ -155,7 +155,7 @@ def _shift(value: ir.Value, node: ir.Node) -> ir.Value:
     constant = ir.convenience.get_const_tensor(value)
     if constant is not None:
         # In the original's graph: an inner graph must not repeat names of an outer one.
-        return _constant(value.graph or node.graph, f"{value.name}/unsigned", unsigned(constant.numpy()))
+        return _constant(value.graph or node.graph, f"{value.name}/unsigned", to_unsigned(constant.numpy()))
     return _shift_at_run_time(value, node)
 
 

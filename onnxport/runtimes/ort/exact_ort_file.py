@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxport.formats import ort_file
 from onnxport.formats.ort_file import Table
-from onnxport.runtimes.ort.integer_products import OFFSET, OPERANDS, Operands, unsigned
+from onnxport.runtimes.ort.integer_products import OFFSET, OPERANDS, Operands, to_unsigned
 
 _UINT8, _INT8 = 2, 3  # TensorProto's numbers
 
@@ -89,7 +89,7 @@ def _shift(graph: Table, constants: dict[bytes, Table], types: dict[bytes, Table
     other = name + b"/unsigned"
     if other not in constants:
         original = constants[name]
-        raw = unsigned(np.frombuffer(bytes(original["raw_data"]), np.int8)).tobytes()
+        raw = to_unsigned(np.frombuffer(bytes(original["raw_data"]), np.int8)).tobytes()
         constants[other] = original | {"name": other, "data_type": _UINT8, "raw_data": raw}
         graph["initializers"].append(constants[other])
         kind = types[name]["type"]

@@ -58,7 +58,7 @@ DEQUANTIZE = "DequantizeLinear"
 _SPELLED = tuple(name.encode() for name in {*(op for _, op in OPERANDS), DEQUANTIZE})
 
 
-def unsigned(values: Array) -> Array:
+def to_unsigned(values: Array) -> Array:
     """Convert int8 numbers to uint8, each 128 higher."""
     return np.asarray(values.view(np.uint8) ^ np.uint8(OFFSET))
 

@@ -188,14 +188,14 @@ def _ranges(
 ) -> tuple[slice | int, ...]:
     """Return NumPy's index for the operands of slice_by_index; a masked end is open in the stride's direction."""
 
-    def masked(mask: Array | None, axis: int) -> bool:
+    def is_masked(mask: Array | None, axis: int) -> bool:
         return mask is not None and bool(mask.reshape(-1)[axis])
 
     ranges: list[slice | int] = []
     for axis, size in enumerate(x.shape):
         step = 1 if stride is None else int(stride.reshape(-1)[axis])
-        first = None if masked(begin_mask, axis) else int(begin.reshape(-1)[axis])
-        if masked(squeeze_mask, axis):
+        first = None if is_masked(begin_mask, axis) else int(begin.reshape(-1)[axis])
+        if is_masked(squeeze_mask, axis):
             at = first or 0
             if not -size <= at < size:
                 call.undefined(f"element {at} of an axis of {size}")
@@ -203,7 +203,7 @@ def _ranges(
             continue
         if not step:
             raise ValueError(f"stride 0 on axis {axis}")
-        ranges.append(slice(first, None if masked(end_mask, axis) else int(end.reshape(-1)[axis]), step))
+        ranges.append(slice(first, None if is_masked(end_mask, axis) else int(end.reshape(-1)[axis]), step))
     return tuple(ranges)
 
 
