@@ -351,7 +351,7 @@ def _environment() -> dict[str, str]:
     import sysconfig
 
     own = os.environ | {"PYTHONHASHSEED": "0"}
-    home = str(Path(__file__).parents[1])
+    home = str(Path(__file__).parents[2])
     if home == sysconfig.get_path("purelib"):  # in PYTHONPATH it would precede the standard library
         return own
     places = [os.environ.get("PYTHONPATH", ""), home]

@@ -24,7 +24,7 @@ from onnxport.core.user_modules import found_module
 
 _SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr")
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-_OURS = str(Path(__file__).parent)
+_OURS = str(Path(__file__).parents[1])
 _SCRATCH = ".onnxport"  # prefix of our folders' names
 _INSTALLED = {"site-packages", "dist-packages"}
 

@@ -6,10 +6,12 @@ import ctypes
 import os
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from onnxport.core.child_process import Child, ChildBug, Parent, borrowed, give_back, sparing
+import onnxport
+from onnxport.core.child_process import Child, ChildBug, Parent, _environment, borrowed, give_back, sparing
 from onnxport.core.errors import CannotConvertError, MachineError, Refusal
 
 
@@ -72,6 +74,13 @@ def test_a_child_imports_modules_before_its_first_call_and_survives_a_missing_on
         assert running.call("imported", "colorsys")
     with child() as running:
         assert not running.call("imported", "colorsys")
+
+
+def test_a_child_finds_the_package_and_none_of_its_rooms_as_a_module_of_its_own() -> None:
+    package = Path(onnxport.__file__).parent
+    places = _environment()["PYTHONPATH"].split(os.pathsep)
+    assert str(package.parent) in places
+    assert str(package) not in places
 
 
 def test_an_error_of_ours_arrives_whole() -> None:
