@@ -122,26 +122,26 @@ def test_a_child_and_its_parent_can_talk_during_a_call() -> None:
         assert running.hear() == (True, "heard go on")
 
 
-def borrow() -> Child:
+def borrow_child() -> Child:
     return borrowed("tests.core.test_child_process:Served", purpose="the test's child")
 
 
 def test_what_is_given_back_serves_again_and_remembers_nothing() -> None:
     with sparing():
-        first = borrow()
+        first = borrow_child()
         assert first.call("remember", 1) == [1]
         process = first.call("process")
         give_back(first)
-        second = borrow()
+        second = borrow_child()
         assert second.call("process") == process
         assert second.call("remember", 2) == [2]
         second.ask("hang")  # what is torn from a call is not kept
         give_back(second)
-        third = borrow()
+        third = borrow_child()
         assert third.call("process") != process
         give_back(third)
     assert third._process.poll() is not None, "it outlived the block"
-    fourth = borrow()
+    fourth = borrow_child()
     fourth.call("process")
     give_back(fourth)
     assert fourth._process.poll() is not None, "nobody asked for it to be kept"
