@@ -367,7 +367,7 @@ def test_model_that_is_no_path_is_a_usage_error(model: Any) -> None:
     ):
         with pytest.raises(
             UsageError,
-            match=r"a model is given by its path|the path of a model (is empty|holds a character 0)",
+            match=r"a model is given by its path|the path of a model (is empty|contains a null character)",
         ):
             use()
 

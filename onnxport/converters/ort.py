@@ -26,13 +26,8 @@ from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import Manifest
 from onnxport.formats.model import Model
 from onnxport.optimizers.float16.conversion import to_float16
+from onnxport.runtimes.ort.inference_session import open_session
 
-_LEVELS = {
-    "disable": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
-    "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
-    "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
-    "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
-}
 # It arranges weights in blocks as wide as this machine's vector registers: such a file runs on no other kind of
 # CPU, and it comes out differently from run to run. ONNX Runtime's tool leaves it out for the same reason.
 _MACHINE_BOUND = ["NchwcTransformer"]
@@ -53,7 +48,6 @@ _WHERE = re.compile(
 )
 _NEWER_OPSET = re.compile(r"Opset (\d+) is under development.*is till opset (\d+)")
 _INFERENCE = re.compile(r"\[(?:Shape|Type)InferenceError\] ")
-_SILENT = 4  # log severity "fatal": failures come as exceptions
 
 _PURPOSE = (
     "an .ort file is for a smaller runtime, not for speed: build ONNX Runtime with "
@@ -126,16 +120,14 @@ def convert(
 
 def _save(data: bytes, path: Path, params: OrtParams) -> None:
     """Has ONNX Runtime optimize the model in `data` and save it to `path`."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = _LEVELS[params.level]
-    options.optimized_model_filepath = str(path)
-    options.log_severity_level = _SILENT
-    options.intra_op_num_threads = 1
-    options.add_session_config_entry("session.save_model_format", "ORT")
-    # As the tool sets it; the default depends on the CPU that converts.
-    options.add_session_config_entry("session.qdqisint8allowed", "0")
-    onnxruntime.InferenceSession(
-        data, options, providers=["CPUExecutionProvider"], disabled_optimizers=_MACHINE_BOUND
+    open_session(
+        data,
+        level=params.level,
+        threads=1,
+        optimized=path,
+        # qdqisint8allowed as the tool sets it; the default depends on the CPU that converts.
+        config={"session.save_model_format": "ORT", "session.qdqisint8allowed": "0"},
+        disabled_optimizers=_MACHINE_BOUND,
     )
 
 

@@ -1,1 +1,1 @@
-"""What every room stands on: errors, child processes, plugins, and how users write names and sizes."""
+"""Errors, child processes, plugins, user code, and the syntax of names and sizes."""

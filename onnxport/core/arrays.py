@@ -1,4 +1,4 @@
-"""The names of NumPy's arrays in annotations."""
+"""Type aliases of NumPy arrays."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Runs code of ours in a child process, so that a native library's crash or hang is an error message.
+"""Run our code in a child process, so that a native library's crash or hang is an error message.
 
-`litert-converter` aborts the process on some modules (SIGTRAP, SIGFPE) and a wrong artefact can take an
-interpreter down; neither may take the user's command with it. A child serves one object: `Child(target)`
-starts `python -m onnxport.core.child_process`, which imports `target` ("package.module:factory"), calls it once and
-then answers method calls. Requests and answers are pickles over two private pipes, so whatever a library
-prints on stdout or stderr cannot corrupt them; stderr is kept for the error message.
+`litert-converter` aborts the process on some modules (SIGTRAP, SIGFPE), and a wrong artefact can crash an interpreter.
+A child serves one object: `Child(target)` starts `python -m onnxport.core.child_process`, which imports `target`
+("package.module:factory"), calls it once and then answers method calls. Requests and answers are pickles over two
+private pipes, which output of libraries cannot corrupt; stdout and stderr go to the error message.
 
-The child is started at once and without waiting: its imports overlap with the parent's work. What the parent alone
-needs is imported where it is used: a bench counts every page of its children.
+The child starts at once, and its imports overlap with the parent's work. Modules that only the parent needs are
+imported where they are used: a bench counts every page of its children.
 """
 
 from __future__ import annotations
@@ -21,63 +20,64 @@ import signal
 import struct
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from onnxport.core.errors import MachineError, OnnxportError
 from onnxport.core.resources import Closing
 
-DEFAULT_TIMEOUT = 1800.0  # seconds; a compile of a 2.6 GB model takes under one minute
+DEFAULT_TIMEOUT = 1800.0  # seconds; compiling a 2.6 GB model takes under one minute
 RUN_TIMEOUT = 600.0  # seconds for one run of a model; the largest measured (2.4 GB) takes 3
 _HEADER = struct.Struct("<Q")
-_GROWN = 800 * 2**20  # bytes; what a process took for one large model it does not give back before the next
-_ANEW = ""  # in place of a method's name
+_MOST_REUSED = 800 * 2**20  # bytes; a process does not return the memory of a large model before the next one
+_RECREATE = ""  # in place of a method's name
 _WATCH = 0.02  # seconds; in this time a process fills about 100 MB
-_PIPE = 1 << 20  # bytes; Linux gives 64 KiB unless asked, and no user more than this
+_PIPE = 1 << 20  # bytes; Linux's default is 64 KiB, its limit for users this
 
 
 class ChildBug(RuntimeError):
-    """An exception in the child that no code of ours foresaw; carries the child's traceback as text."""
+    """An unexpected exception in the child; carries the child's traceback as text."""
 
 
 class ChildDied(MachineError):
-    """The child ended without an answer; what it was asked may be asked of another.
+    """The child ended without an answer; the caller may ask another.
 
     Attributes:
-        killed: from outside, as the system does when memory runs out.
+        killed: whether SIGKILL ended it, as the system does when memory runs out.
     """
 
     killed = False
 
 
 class ChildHung(MachineError):
-    """The child gave no answer within its time limit, and was ended."""
+    """The child exceeded its time limit and was ended."""
 
 
 class ChildTooLarge(MachineError):
-    """The child took more memory than it may, and was ended.
+    """The child exceeded its memory limit and was ended.
 
     Attributes:
-        taken: bytes that it held when that was seen.
+        taken: bytes that it held.
     """
 
     taken = 0
 
 
 class Child(Closing):
-    """A process that holds one object of ours; call its methods with `call`.
+    """A process that serves one object; `call` calls its methods.
 
     Args:
         target: "package.module:factory", importable in a fresh interpreter.
-        purpose: what the child does, for error messages ("the LiteRT compiler").
-        timeout: seconds that one call may take before the child is killed; None for any number.
-        patience: how the user gives it more time, for the error message.
+        purpose: the child's task, for error messages ("the LiteRT compiler").
+        timeout: seconds after which a call is ended; None for no limit.
+        patience: advice for the user after a timeout, for the error message.
+        preload: modules that the child imports before the first call; a module that fails raises at its first use.
 
     Attributes:
-        memory: bytes that the process may hold while a call runs; None for any number. Files that it maps do not count.
-        message: bytes that one answer may have; None for any number.
-        deadline: on the clock of time.monotonic, when a call ends at the latest; None for the time limit alone.
+        memory: bytes that the process may hold while a call runs, without mapped files; None for no limit.
+        message: bytes that one answer may have; None for no limit.
+        deadline: time.monotonic() at which a call ends at the latest; None for the timeout alone.
     """
 
     memory: int | None = None
@@ -85,14 +85,19 @@ class Child(Closing):
     deadline: float | None = None
 
     def __init__(
-        self, target: str, *, purpose: str, timeout: float | None = DEFAULT_TIMEOUT, patience: str = ""
+        self,
+        target: str,
+        *,
+        purpose: str,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        patience: str = "",
+        preload: Sequence[str] = (),
     ) -> None:
         import subprocess
         import tempfile
 
         self.target, self._purpose, self._timeout, self._patience = target, purpose, timeout, patience
-        self._answered = 0  # calls of those that were begun
-        self._asked = 0
+        self._asked = self._answered = 0  # calls begun and ended
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         child_in, self._requests = os.pipe()
         self._answers, child_out = os.pipe()
@@ -100,7 +105,7 @@ class Child(Closing):
             _widen(pipe)
         try:
             self._process = subprocess.Popen(
-                # -P: a numpy.py in the user's current folder is not the library, neither here nor there.
+                # -P: a numpy.py in the current folder must not replace the library.
                 [
                     sys.executable,
                     "-P",
@@ -109,13 +114,14 @@ class Child(Closing):
                     target,
                     str(child_in),
                     str(child_out),
+                    *preload,
                 ],
                 env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=self._stderr,
                 stderr=self._stderr,
                 pass_fds=(child_in, child_out),
-                # A Ctrl-C reaches the parent alone, which then ends the child: one clean-up, not two.
+                # Ctrl-C reaches the parent alone, which then ends the child: one clean-up, not two.
                 start_new_session=True,
             )
         except OSError as error:
@@ -126,49 +132,48 @@ class Child(Closing):
             os.close(child_out)
 
     def call(self, method: str, *args: object) -> Any:
-        """Calls `method` of the child's object and returns what it returned.
+        """Call `method` of the child's object and return its result.
 
         Raises:
-            OnnxportError, OSError: what the method raised.
-            ChildDied: it ended without an answer.
-            ChildHung: it took longer than the time limit.
-            ChildTooLarge: it took more memory than it may.
-            ChildBug: the method raised anything else.
+            OnnxportError, OSError: the method raised it.
+            ChildDied: the child ended without an answer.
+            ChildHung: the call exceeded the time limit.
+            ChildTooLarge: the child exceeded the memory limit.
+            ChildBug: the method raised any other exception.
         """
         self.ask(method, *args)
         return self.answer()
 
     def ask(self, method: str, *args: object) -> None:
-        """Begins a call; `answer` waits for its end. Each is followed by the other.
+        """Begin a call; `answer` must follow and waits for its end.
 
         Raises:
-            ChildDied: it has ended.
+            ChildDied: the child has ended.
         """
         self._asked += 1
         self._send((method, args))
 
     def reply(self, word: object) -> None:
-        """Hands `word` to the child's object, which waits for it in `Parent.word` while a call runs.
+        """Send `word` to the child's object, which waits for it in `Parent.word` while a call runs.
 
         Raises:
-            ChildDied: it has ended.
+            ChildDied: the child has ended.
         """
         self._send(word)
 
     def fileno(self) -> int:
-        """What `select` waits on for an answer, a word, or the child's end."""
+        """Return the descriptor that `select` waits on for an answer, a word, or the child's end."""
         return self._answers
 
     def answer(self) -> Any:
-        """What the call that was begun returned; raises as `call` does."""
+        """Wait for the end of the call and return its result; raises as `call`."""
         while True:
             is_over, value = self.hear()
             if is_over:
                 return value
 
     def hear(self) -> tuple[bool, Any]:
-        """What comes next of the call that was begun: True with what it returned, or False with a word that the
-        child's object tells meanwhile (`Parent`); raises as `call` does."""
+        """Wait for the next message: (True, result), or (False, word) from `Parent.tell`; raises as `call`."""
         try:
             answer = self._read_message()
         except TimeoutError:
@@ -177,7 +182,7 @@ class Child(Closing):
                 f"{self._purpose} hung", why=f"no answer within {self._timeout:g} s", fix=self._patience
             ) from None
         except EOFError:
-            raise self._crashed() from None
+            raise self._death() from None
         ok, value = pickle.loads(answer)
         if ok is None:
             return False, value
@@ -188,31 +193,33 @@ class Child(Closing):
             raise value
         raise ChildBug(f"{self._purpose}: {value}")
 
-    def _send(self, what: object) -> None:
-        request = pickle.dumps(what, protocol=pickle.HIGHEST_PROTOCOL)
+    def _send(self, message: object) -> None:
+        request = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         try:
             _write(self._requests, request)
         except BrokenPipeError:
-            raise self._crashed() from None
+            raise self._death() from None
 
     def close(self) -> None:
-        """Kills the child, which has nothing to finish, and frees what it held; again does nothing."""
+        """Kill the child and free its resources; a second call does nothing."""
         self.kill()
         self._close_pipes()
         self._stderr.close()
 
     def begin_anew(self) -> bool:
-        """Has the child make its object again, as a new child would; False for one that is better closed: it has
-        nothing behind it that a new one would have to repeat, is still at a call, or has grown."""
-        if not self._answered or self._answered < self._asked or not 0 < self._memory()[0] < _GROWN:
+        """Have the child create its object again, for reuse; False where closing it is better.
+
+        That is: it has answered no call yet, is still in a call, or has grown large.
+        """
+        if not self._answered or self._answered < self._asked or not 0 < self._memory()[0] < _MOST_REUSED:
             return False
         with contextlib.suppress(Exception):
-            self.call(_ANEW)
+            self.call(_RECREATE)
             return True
         return False
 
     def _read_message(self) -> bytes:
-        """Read the next message of the child, and watch its memory until it comes."""
+        """Read the child's next message, and watch its memory until it arrives."""
         timeout = self._timeout
         if self.deadline is not None:
             import time
@@ -237,7 +244,7 @@ class Child(Closing):
         raise error
 
     def _memory(self) -> tuple[int, int]:
-        """Bytes that the process holds, and those among them that are files' and shared; 0 where nobody tells."""
+        """Return the bytes that the process holds, and those of them that are mapped files; 0 where unknown."""
         try:
             resident, of_files = Path(f"/proc/{self._process.pid}/statm").read_text().split()[1:3]
         except (OSError, ValueError):
@@ -246,7 +253,7 @@ class Child(Closing):
         return int(resident) * page, int(of_files) * page
 
     def kill(self) -> None:
-        """Ends the child, from any thread: who waits for its answer gets ChildDied."""
+        """Kill the child, from any thread; a waiting caller gets ChildDied."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -258,7 +265,7 @@ class Child(Closing):
                 os.close(descriptor)
                 setattr(self, name, -1)
 
-    def _crashed(self) -> ChildDied:
+    def _death(self) -> ChildDied:
         code = self._process.wait()
         cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         self._stderr.seek(0)
@@ -267,7 +274,7 @@ class Child(Closing):
         killed = was_killed and not lines
         error = ChildDied(
             f"{self._purpose} crashed ({cause})",
-            why="the system ended it, as when memory runs out" if killed else _last_telling_line(lines),
+            why="the system ended it, as when memory runs out" if killed else _last_message(lines),
             fix="close other programs, or give smaller inputs"
             if killed
             else "run with --verbose for its output and report the model",
@@ -277,34 +284,33 @@ class Child(Closing):
         return error
 
 
-# Children that are done with their work, one of each target, where they are kept.
+# Idle children by target; None outside `sparing`.
 _spares: dict[str, Child] | None = None
 
 
 @contextlib.contextmanager
 def sparing() -> Iterator[None]:
-    """Within it, children that were `borrowed` outlive their use: who makes one artefact after the other saves the
-    imports of each, and all that they import stays in their memory."""
+    """Keep borrowed children for reuse: their imports happen once, and stay in memory."""
     global _spares
     _spares = {}
     try:
         yield
     finally:
-        kept, _spares = _spares, None
-        for child in kept.values():
+        spares, _spares = _spares, None
+        for child in spares.values():
             child.close()
 
 
 def borrowed(target: str, *, purpose: str) -> Child:
-    """A Child for `target`, which goes back by `give_back`; one that has its imports behind it where one is kept.
+    """Return a Child for `target`, an idle one if there is one; `give_back` returns it.
 
-    Only for what writes the same bytes whatever its libraries did before: coremltools does not.
+    Only for code whose bytes do not depend on what its libraries did before; those of coremltools do.
     """
     return (_spares or {}).pop(target, None) or Child(target, purpose=purpose)
 
 
 def give_back(child: Child) -> None:
-    """Closes `child`, or keeps it for the next who borrows one: with a new object, which knows nothing of the last."""
+    """Return a borrowed child: keep it, with a new object, within `sparing`; else close it."""
     if _spares is None or child.target in _spares or not child.begin_anew():
         child.close()
     else:
@@ -312,25 +318,25 @@ def give_back(child: Child) -> None:
 
 
 class Parent:
-    """The parent as a served object sees it while a call runs; one with an attribute `parent` finds it there."""
+    """The parent's side of a call, for the served object; set as its attribute `parent` where it has one."""
 
     def __init__(self, requests: int, answers: int) -> None:
         self._requests, self._answers = requests, answers
         self._lock = threading.Lock()
 
     def tell(self, word: object) -> None:
-        """Sends `word`, which `Child.hear` gives. From any thread, but not after the call's end."""
+        """Send `word`, which `Child.hear` returns; from any thread, but not after the call's end."""
         data = pickle.dumps((None, word), protocol=pickle.HIGHEST_PROTOCOL)
         with self._lock, contextlib.suppress(BrokenPipeError):  # this process ends with its parent anyway
             _write(self._answers, data)
 
     def word(self) -> Any:
-        """Waits for what the parent says by `Child.reply`."""
+        """Wait for a message of `Child.reply` and return it."""
         return pickle.loads(_read_message(self._requests))
 
 
 def _widen(pipe: int) -> None:
-    """Has a pipe hold what the system allows any process, where it can be told: pictures are sent in fewer turns."""
+    """Enlarge a pipe's buffer to the system's limit where possible: images need fewer turns."""
     with contextlib.suppress(ImportError, AttributeError, OSError):
         import fcntl
 
@@ -338,24 +344,26 @@ def _widen(pipe: int) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, in which a fresh interpreter finds this package, whatever way this one found it, and goes through
-    sets of names in the same order each time: exporters of others do, and the same input gives the same bytes."""
+    """Return the child's environment: it finds this package, and iterates over sets in the same order each time.
+
+    The fixed hash seed matters for exporters of frameworks: the same input must give the same bytes.
+    """
     import sysconfig
 
     own = os.environ | {"PYTHONHASHSEED": "0"}
-    home = str(Path(__file__).parents[1])
-    if home == sysconfig.get_path(
-        "purelib"
-    ):  # found anyway; named here it would come before the standard library
+    home = str(Path(__file__).parents[2])
+    if home == sysconfig.get_path("purelib"):  # in PYTHONPATH it would precede the standard library
         return own
     places = [os.environ.get("PYTHONPATH", ""), home]
     return own | {"PYTHONPATH": os.pathsep.join(place for place in places if place)}
 
 
-def _last_telling_line(lines: list[str]) -> str:
-    """The last line that is not the library's own start-up chatter."""
-    telling = [line for line in lines if line and not line.startswith(("WARNING: All log", "I0000", "INFO:"))]
-    return telling[-1][:300] if telling else "it said nothing"
+def _last_message(lines: list[str]) -> str:
+    """Return the last line that is no start-up message of a library."""
+    messages = [
+        line for line in lines if line and not line.startswith(("WARNING: All log", "I0000", "INFO:"))
+    ]
+    return messages[-1][:300] if messages else "it printed no reason"
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -389,7 +397,7 @@ def _chunks(
 
 
 def _wait(descriptor: int, timeout: float | None, watch: Callable[[], None] | None) -> None:
-    """Waits for something to read, at most `timeout` seconds; meanwhile `watch` is called often, and may raise."""
+    """Wait for input, at most `timeout` seconds; call `watch`, which may raise, in short intervals."""
     if watch is None:
         if timeout is not None and not select.select([descriptor], [], [], timeout)[0]:
             raise TimeoutError
@@ -403,17 +411,20 @@ def _wait(descriptor: int, timeout: float | None, watch: Callable[[], None] | No
             raise TimeoutError
 
 
-def _serve(target: str, requests: int, answers: int) -> None:
+def _serve(target: str, requests: int, answers: int, preload: Sequence[str]) -> None:
     """The child's main loop: one object, many calls, until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(select, "poll"):
         threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
+    for module in preload:
+        with contextlib.suppress(Exception, SystemExit):
+            importlib.import_module(module)
     parent = Parent(requests, answers)
     served, failure = _start(target, parent)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             method, args = pickle.loads(_read_message(requests))
-            if method == _ANEW:
+            if method == _RECREATE:
                 served, failure = _start(target, parent)
                 answer: tuple[bool, object] = (True, None)
             else:
@@ -422,10 +433,9 @@ def _serve(target: str, requests: int, answers: int) -> None:
 
 
 def _end_with_parent(requests: int) -> None:
-    """Ends this process when the parent's end of the pipe is gone: a parent that was killed ends no child of its own,
-    and a model that hangs would compute for nobody."""
+    """End this process when the parent's end of the pipe closes: a killed parent cannot end its children."""
     poll = select.poll()
-    poll.register(requests, 0)  # a hang-up is always told
+    poll.register(requests, 0)  # poll always reports a hang-up
     poll.poll()
     os._exit(0)
 
@@ -447,9 +457,9 @@ def _answer(served: Any, method: str, args: tuple[object, ...]) -> tuple[bool, o
     try:
         return True, getattr(served, method)(*args)
     except (OnnxportError, OSError) as error:
-        return False, _alone(
+        return False, _without_context(
             error
-        )  # a full disk is the caller's to explain: it knows the output's final name
+        )  # the caller explains a full disk: it knows the output's final name
     except MemoryError:
         return False, MachineError("the machine ran out of memory", why=f"in {method}")
     except Exception:
@@ -457,18 +467,20 @@ def _answer(served: Any, method: str, args: tuple[object, ...]) -> tuple[bool, o
 
 
 def _traceback() -> str:
-    """Where the exception that is being handled comes from."""
+    """Return the traceback of the exception that is being handled."""
     import traceback
 
     return traceback.format_exc()
 
 
-def _alone(error: Exception) -> Exception:
-    """The error without what it came from, which a library can have pickle send along (tblib, that TensorFlow loads):
-    the parent would import TensorFlow to read it."""
+def _without_context(error: Exception) -> Exception:
+    """Drop an error's cause and traceback.
+
+    tblib, which TensorFlow loads, makes pickle send them, and the parent would import TensorFlow to read them.
+    """
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    _serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

@@ -1,4 +1,4 @@
-"""Commands of other environments: tools that pin what we use run there, without our Python's settings."""
+"""Run commands of other Python environments, for tools that pin versions of our libraries."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def search_path(command: Path) -> str:
-    """PATH with the command's own folder first: what it calls is installed beside it."""
+    """Return PATH with the command's folder first: programs that it calls are installed beside it."""
     return f"{command.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 
 
 def environment_of(command: Path, folder: Path | None = None) -> dict[str, str]:
-    """This process's environment as another Python is to see it, with temporary files in `folder`."""
+    """Return this process's environment for another Python, with temporary files in `folder`."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     places = {} if folder is None else {"TMPDIR": os.fspath(folder)}
     return ours | {"PATH": search_path(command)} | places
 
 
 def version_of(command: Path, distribution: str) -> str:
-    """The version of what is installed beside `command`, "unknown" where that lies in no environment of Python's."""
+    """Return the version of a distribution installed beside `command`; "unknown" outside a Python environment."""
     ask = f"import importlib.metadata as m; print(m.version({distribution!r}))"
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         python = command.with_name("python")
-        asked = subprocess.run(
+        done = subprocess.run(
             [python, "-c", ask], capture_output=True, timeout=60, env=environment_of(command)
         )
-        if asked.returncode == 0:
-            return asked.stdout.decode().strip()
+        if done.returncode == 0:
+            return done.stdout.decode().strip()
     return "unknown"
 
 
@@ -45,17 +45,17 @@ def exit_code(
     command: Sequence[str],
     folder: Path,
     environment: Mapping[str, str],
-    said: int,
+    output: int,
     *,
     limit: float,
     fix: str = "",
 ) -> int:
-    """The exit code; ends the command and all that it started when time is up or we are interrupted.
+    """Run a command and return its exit code; on a timeout or an interruption, end it and its children.
 
     Args:
-        said: the descriptor that takes what it prints.
+        output: descriptor for its stdout and stderr.
         limit: seconds.
-        fix: what to do about one that hangs.
+        fix: remedy for a hang, for the error.
 
     Raises:
         MachineError: it could not be started, or took too long.
@@ -67,8 +67,8 @@ def exit_code(
             cwd=folder,
             env=dict(environment),
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
     except OSError as error:
@@ -78,11 +78,11 @@ def exit_code(
     except subprocess.TimeoutExpired:
         raise MachineError(f"{name} hung", why=f"it did not end within {limit:g} s", fix=fix) from None
     finally:
-        end(process)
+        kill(process)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the process and its children, which a signal to it alone would leave behind."""
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process and its children."""
     with contextlib.suppress(OSError):
         if sys.platform == "win32":
             process.kill()
@@ -92,9 +92,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def telling_line(text: str) -> str:
-    """The last line that names an error, the last one if none does."""
+    """Return the last line that names an error, or the last line."""
     lines = [line.strip() for line in _COLOURS.sub("", text).splitlines() if line.strip()]
     named = [
         line for line in lines if "Error" in line or "[ERROR]" in line or line.lower().startswith("error")
     ]
-    return " ".join((named or lines or ["it says nothing"])[-1].split())[:200]
+    return " ".join((named or lines or ["it printed no reason"])[-1].split())[:200]

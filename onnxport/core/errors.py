@@ -1,7 +1,7 @@
-"""Every error a user can meet: what happened, why, and the way out.
+"""Every error that a user can meet: what happened, why, and the fix.
 
-The exit codes are the documented contract of the command line (docs/exit-codes.md). Of several failures in
-one run the highest in SEVERITY decides the exit code.
+The exit codes are the contract of the command line (docs/exit-codes.md). Of several failures in one run, the first in
+SEVERITY decides the exit code.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ MACHINE_FAILED = 6
 BUG = 70
 INTERRUPTED = 130
 
-# The order in which one exit code hides another when several things failed.
 SEVERITY = (BUG, MACHINE_FAILED, MISSING_DEPENDENCY, BAD_INPUT, CANNOT_CONVERT, USAGE, NOT_EQUIVALENT, PROVEN)
 
 
 class OnnxportError(Exception):
-    """Base of every error that is not a bug of ours.
+    """Base of every error that is no bug of ours.
 
     Args:
-        what: one clause naming what failed and on what, in the user's own names.
-        why: the cause, when `what` does not already say it.
-        fix: what to do about it, as a command or an option where there is one.
+        what: one clause that names the failure and its object, in the user's names.
+        why: the cause, unless `what` says it.
+        fix: the remedy, as a command or an option where there is one.
     """
 
     exit_code = BUG
@@ -64,7 +63,7 @@ class UsageError(OnnxportError):
 
 
 class NoSizesError(UsageError):
-    """A model runs at none of the sizes that were tried for its open dimensions."""
+    """The model ran at none of the sizes that were tried for its open dimensions."""
 
 
 class InputError(OnnxportError):
@@ -74,19 +73,19 @@ class InputError(OnnxportError):
 
 
 class MissingDependencyError(OnnxportError):
-    """A library or platform that this target needs is not here; `fix` is the line that mends it."""
+    """A library or platform that the task needs is missing; `fix` is the command that installs it."""
 
     exit_code = MISSING_DEPENDENCY
 
 
 class MachineError(OnnxportError):
-    """The machine failed us: disk, memory, permission to write, a compiler that crashed or hung."""
+    """The machine failed: disk, memory, permission to write, a compiler that crashed or hung."""
 
     exit_code = MACHINE_FAILED
 
 
 class NotProvenError(OnnxportError):
-    """An artefact that differs from its source, or about which the inputs prove nothing; `report` says by how much."""
+    """An artefact differs from its source, or the inputs prove nothing about it; `report` has the figures."""
 
     exit_code = NOT_EQUIVALENT
 
@@ -96,10 +95,10 @@ class NotProvenError(OnnxportError):
 
 
 class PipelineFailedError(OnnxportError):
-    """Something of a pipeline was not made, or not proven, or is over a limit; `report` says what and why.
+    """A part of a pipeline failed, is unproven, or exceeds a limit; `report` has the details.
 
     Attributes:
-        exit_code: the report's, by SEVERITY over all that failed.
+        exit_code: the report's, by SEVERITY over all failures.
     """
 
     def __init__(
@@ -110,9 +109,9 @@ class PipelineFailedError(OnnxportError):
 
 
 def printable(value: object) -> str:
-    """`value` on one line of printable characters; what is none is shown as its escape (`\\x1b`).
+    """Return `value` on one line, with unprintable characters as escapes (`\\x1b`).
 
-    For names out of files that others made: on a terminal they could otherwise erase or forge lines of ours.
+    For names from third-party files, which could erase or forge our lines on a terminal.
     """
     shown = str(value)
     return shown if shown.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in shown)
@@ -124,7 +123,7 @@ def _escape(character: str) -> str:
 
 @dataclass(frozen=True)
 class Refusal:
-    """One node that a target cannot hold, named as Netron shows it."""
+    """A node that a target does not support, named as Netron shows it."""
 
     op: str
     node: str
@@ -132,7 +131,7 @@ class Refusal:
 
 
 class CannotConvertError(OnnxportError):
-    """The model has no equivalent in the target format; every reason is listed, not the first alone."""
+    """The model has no equivalent in the target format; lists every reason."""
 
     exit_code = CANNOT_CONVERT
 
@@ -151,7 +150,7 @@ class CannotConvertError(OnnxportError):
 
 
 class BadPipelineError(OnnxportError):
-    """A pipeline.yaml with several faults; `faults` are the errors that each would have been alone."""
+    """A pipeline.yaml with several faults; `faults` has one error each."""
 
     def __init__(self, what: str, faults: Sequence[OnnxportError]) -> None:
         super().__init__(what)
@@ -163,6 +162,6 @@ class BadPipelineError(OnnxportError):
 
 
 def worst(exit_codes: Iterable[int]) -> int:
-    """The exit code of a run in which several things ended with `exit_codes`."""
+    """Return the exit code of a run whose parts ended with `exit_codes`."""
     codes = set(exit_codes)
     return next((code for code in SEVERITY if code in codes), PROVEN)

@@ -1,7 +1,7 @@
-"""A folder put in another's place in one step of the file system, so that no moment is without either.
+"""Exchange two folders atomically.
 
-POSIX's rename replaces a file but no folder that holds anything. Linux and macOS have a call that exchanges two names;
-where it is missing, or the file system has none of it, the caller has to move the old folder away first.
+POSIX's rename replaces a file, but no folder that is not empty. Linux and macOS have a call that exchanges two names;
+where the system or the file system lacks it, the caller must move the old folder away first.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2  # linux/fs.h
 _RENAME_SWAP = 2  # macOS, sys/stdio.h
-# How a system says that it cannot, and not that these two cannot be exchanged.
-_UNKNOWN = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
+# Errors that mean "not supported", not "these two cannot be exchanged".
+_UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchanges what two existing names stand for, on one disk; False where the system has no such step.
+    """Exchange two existing names on one disk; return False where the system cannot.
 
     Raises:
-        OSError: it has, and refuses: FileNotFoundError where one of the names does not exist.
+        OSError: the system refused, for instance FileNotFoundError where a name does not exist.
     """
     if os.name != "posix":
         return False
@@ -38,6 +38,6 @@ def exchange(one: Path, other: Path) -> bool:
     if not failed:
         return True
     code = ctypes.get_errno()
-    if code in _UNKNOWN:
+    if code in _UNSUPPORTED:
         return False
     raise OSError(code, os.strerror(code), str(other))

@@ -1,8 +1,8 @@
-"""Puts off, or hides, the import of what libraries of ours load and we never call.
+"""Defer or prevent imports of modules that our libraries load and we never call.
 
-onnx-ir computes with symbolic dimensions through SymPy, whose import takes longer than all our other ones together
-(0.15 of 0.4 s on a fast machine, 1.5 of 2.3 s on a slow one), in every process. The standard library's LazyLoader
-loads it when something first looks into it.
+onnx-ir computes with symbolic dimensions through SymPy, whose import takes longer than all others together (0.15 of
+0.4 s on a fast machine, 1.5 of 2.3 s on a slow one), in every process. The standard library's LazyLoader imports it at
+its first use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib.util
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 
-TYPE_CHECKING = False  # type checkers take it for true; every command imports this file first
+TYPE_CHECKING = False  # true for type checkers; every command imports this file first, typing would be slow
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from types import ModuleType
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _DEFERRED = frozenset({"sympy", "onnx_ir._symbolic_shapes"})
 
 
-class _Deferring:
+class _LazyFinder:
     """A finder for sys.meta_path."""
 
     def find_spec(
@@ -35,16 +35,16 @@ class _Deferring:
 
 
 def defer() -> None:
-    """From now on the modules of _DEFERRED load when they are first used."""
-    if not any(isinstance(finder, _Deferring) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Deferring())
+    """Make the modules of _DEFERRED load at their first use."""
+    if not any(isinstance(finder, _LazyFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _LazyFinder())
 
 
 @contextlib.contextmanager
 def hidden(names: Iterable[str]) -> Iterator[None]:
-    """Makes the imports of `names` fail for a while, except of those that are here already.
+    """Make imports of `names` fail in the block, except of modules that are loaded already.
 
-    For libraries that import a framework wherever they find it: torch alone takes 1.4 s.
+    For libraries that import every framework that is installed: torch alone takes 1.4 s.
     """
     absent = [name for name in names if name not in sys.modules]
     for name in absent:

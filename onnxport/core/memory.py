@@ -1,4 +1,4 @@
-"""Sizes in memory: how users write them, and how much the machine has."""
+"""Sizes in memory: the users' syntax, and the machine's memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GROUP_LIMITS = (
 
 
 def bytes_of(text: str) -> int:
-    """The bytes that "2GB", "500 MB" or "4096" name, in decimal units; ValueError for other texts."""
+    """Parse "2GB", "500 MB" or "4096" into bytes, in decimal units; raises ValueError for any other text."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or not float(match.group(1)):
         raise ValueError("give a size such as 500MB or 2GB")
@@ -26,17 +26,17 @@ def bytes_of(text: str) -> int:
     return int(float(number) * _UNITS[unit.lower()])
 
 
-def _checked(text: str) -> str:
+def _check(text: str) -> str:
     bytes_of(text)
     return text
 
 
-# A size as the user wrote it, which errors and reports repeat.
-Size = Annotated[str, AfterValidator(_checked)]
+# A size as the user wrote it, for errors and reports.
+Size = Annotated[str, AfterValidator(_check)]
 
 
 def machine_memory() -> int | None:
-    """Bytes that the machine has, or the control group of this process; None where the system does not tell."""
+    """Return the bytes of the machine, or of this process's control group; None where unknown."""
     found = [each for each in (_physical(), *map(_of_group, _GROUP_LIMITS)) if each is not None]
     return min(found, default=None)
 

@@ -1,4 +1,4 @@
-"""The one way to write a named value: `NAME=VALUE`, split at the last `=` since ONNX names carry `:` and `/`."""
+"""The syntax of named values: `NAME=VALUE`, split at the last `=`; ONNX names may contain `:`, `/` and `=`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def parse_pairs(
     form: str = "write NAME=VALUE",
     at_first: bool = False,
 ) -> dict[str, object]:
-    """Reads `NAME=VALUE` texts or a single one, or takes a mapping as Python callers write it.
+    """Parse one or several texts `NAME=VALUE`; Python callers may pass a mapping.
 
     Args:
-        what: what the values are, for errors.
-        form: the way out for a text of another form.
-        at_first: split at the first `=`: the names are the user's own, the values anything.
+        what: the plural of the values, for errors.
+        form: the fix for a text of another form.
+        at_first: split at the first `=`, for names of the user's own.
 
     Raises:
         UsageError: a text of another form, or a name given twice.
@@ -45,20 +45,12 @@ def parse_pairs(
 
 
 def parse_settings(given: str | Sequence[str] | Mapping[str, object]) -> dict[str, object]:
-    """The same of settings, which a YAML file or Python may write as numbers, or as lists for `0.5,0.4,0.4`.
-
-    Raises:
-        UsageError: as `parse_pairs`.
-    """
-    return {name: _listed(value) for name, value in parse_pairs(given).items()}
+    """Parse settings, which YAML and Python may write as numbers, or as lists for `0.5,0.4,0.4` (see `parse_pairs`)."""
+    return {name: _join(value) for name, value in parse_pairs(given).items()}
 
 
 def parse_entries(given: str | Sequence[str] | Mapping[str, object]) -> dict[str, object]:
-    """The same of entries whose text may be read as YAML: numbers, booleans and lists become what YAML reads so.
-
-    Raises:
-        UsageError: as `parse_pairs`.
-    """
+    """Parse entries; numbers, booleans and lists become their text in YAML (see `parse_pairs`)."""
     pairs = parse_pairs(given, form="write KEY=TEXT", at_first=True)
     return {name: _as_yaml(value) if isinstance(value, _PLAIN) else value for name, value in pairs.items()}
 
@@ -66,9 +58,9 @@ def parse_entries(given: str | Sequence[str] | Mapping[str, object]) -> dict[str
 _PLAIN = (bool, int, float, list)
 
 
-def _listed(value: object) -> object:
+def _join(value: object) -> object:
     if isinstance(value, list | tuple):
-        return ",".join(str(_listed(each)) for each in value)
+        return ",".join(str(_join(each)) for each in value)
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
@@ -83,7 +75,7 @@ def _json(*kinds: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", *kinds]}})
 
 
-# How params models take names of names, settings, entries under keys of the user's own, and named numbers.
+# Field types of params models: names of names, settings, entries under the user's own keys, named numbers.
 Texts = Annotated[dict[str, str], BeforeValidator(parse_pairs)]
 Settings = Annotated[dict[str, str], BeforeValidator(parse_settings), _json("number", "array")]
 Entries = Annotated[dict[str, str], BeforeValidator(parse_entries), _json("number", "boolean", "array")]

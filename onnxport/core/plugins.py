@@ -1,6 +1,6 @@
-"""What other distributions bring: found by their entry points, imported when it is named.
+"""Plugins of other distributions: found by their entry points, imported when they are named.
 
-The standard library only at import, so that `onnxport doctor` lists it where everything else is missing.
+Imports the standard library only, so that `onnxport doctor` lists them where everything else is missing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Plugin:
     """An entry point, not imported.
 
     Attributes:
-        place: what it names, as "module:object".
+        place: its object, as "module:object".
     """
 
     kind: Kind
@@ -46,18 +46,18 @@ class Plugin:
 
     @property
     def removal(self) -> str:
-        """The line that uninstalls it."""
+        """The command that uninstalls it."""
         return f"{sys.executable} -m pip uninstall {self.distribution}"
 
 
 def installed(kind: Kind) -> tuple[Plugin, ...]:
-    """The plugins of a kind, in the order of their names."""
+    """Return the plugins of a kind, sorted by name."""
     return _installed(kind, tuple(sys.path))
 
 
 @functools.cache
 def _installed(kind: Kind, places: tuple[str, ...]) -> tuple[Plugin, ...]:
-    """Looked for once, until there are other places to look in."""
+    """Search the entry points; cached until sys.path changes."""
     from importlib.metadata import entry_points
 
     found = (
@@ -69,30 +69,30 @@ def _installed(kind: Kind, places: tuple[str, ...]) -> tuple[Plugin, ...]:
 
 
 def rivals(plugin: Plugin, reserved: Collection[str]) -> tuple[str, ...]:
-    """Who else claims its name: distributions with versions, or onnxport itself, which has the `reserved` ones."""
+    """Return the other distributions with its name, with versions; onnxport itself has the `reserved` names."""
     own = ("onnxport",) if plugin.name in reserved else ()
     others = (str(each) for each in installed(plugin.kind) if each != plugin and each.name == plugin.name)
     return (*own, *others)
 
 
 def named(kind: Kind, name: str, reserved: Collection[str]) -> Plugin | None:
-    """The plugin of that name; None where nobody brings one.
+    """Return the plugin of that name, or None.
 
     Raises:
-        MissingDependencyError: two claim the name.
+        MissingDependencyError: two plugins have the name.
     """
     plugin = next((each for each in installed(kind) if each.name == name), None)
     if plugin is not None and (others := rivals(plugin, reserved)):
         raise MissingDependencyError(
             f"the {kind} {name!r} is ambiguous",
             why=f"{' and '.join((str(plugin), *others))} bring one of that name",
-            fix=f"remove what you do not need: {plugin.removal}",
+            fix=f"uninstall one of them: {plugin.removal}",
         )
     return plugin
 
 
 def imported(plugin: Plugin) -> Any:
-    """The object that a plugin's entry point names.
+    """Import and return the object of a plugin's entry point.
 
     Raises:
         MissingDependencyError: it fails to import.
@@ -109,16 +109,16 @@ def unusable(plugin: Plugin, why: str) -> MissingDependencyError:
     return MissingDependencyError(
         f"the plugin {plugin} cannot be used as {plugin.kind} {plugin.name!r}",
         why=why,
-        fix=f"mend it, or remove it: {plugin.removal}",
+        fix=f"repair it, or uninstall it: {plugin.removal}",
     )
 
 
 def quiet() -> contextlib.AbstractContextManager[Any]:
-    """What a plugin prints is no part of our output, which may be a document."""
+    """Send a plugin's output to stderr: our stdout may be a document."""
     return contextlib.redirect_stdout(sys.stderr)
 
 
 def said(error: BaseException) -> str:
-    """An error of a plugin in one line."""
+    """Return a plugin's error in one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__

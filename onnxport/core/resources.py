@@ -1,4 +1,4 @@
-"""What holds processes, sessions or files until it is closed: `with` closes it."""
+"""Objects that hold processes, sessions or files until `close`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Self
 
 
 class Closing(ABC):
-    """A context manager that closes itself, whether its block ended with an error or not."""
+    """A context manager that closes itself at the end of the block."""
 
     @abstractmethod
     def close(self) -> None:
-        """Frees what it holds; calling it again does nothing."""
+        """Free its resources; a second call does nothing."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Imports of the user's own modules: a metric, a factory."""
+"""Import modules of the user: a metric, a factory."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_first: list[str] = []  # the last counts
+_folders: list[str] = []  # of nested `importable_from`; the last one counts
 
 
 @contextmanager
 def importable_from(folder: Path) -> Iterator[None]:
-    """Has the user's modules imported from `folder` instead of the current one: a pipeline's lie beside its file."""
-    _first.append(str(folder.resolve()))
+    """Import user modules from `folder` instead of the current one: a pipeline's modules lie beside its file."""
+    _folders.append(str(folder.resolve()))
     try:
         yield
     finally:
-        _first.pop()
+        _folders.pop()
 
 
 @contextmanager
 def current_directory_first(folder: Path | None = None) -> Iterator[None]:
-    """As `python -m` imports, or from `folder`. Afterwards it comes last, so that no file there stands in for a library
-    of ours."""
-    here = str(folder.resolve()) if folder else _first[-1] if _first else os.getcwd()
+    """Put the current folder, or `folder`, first in sys.path, as `python -m` does.
+
+    After the block it comes last, so that no file there replaces one of our libraries.
+    """
+    here = str(folder.resolve()) if folder else _folders[-1] if _folders else os.getcwd()
     sys.path.insert(0, here)
     try:
         yield
@@ -36,13 +38,13 @@ def current_directory_first(folder: Path | None = None) -> Iterator[None]:
 
 
 def found_module(name: str, folder: Path | None = None) -> Path | None:
-    """The file of a module, found without importing it: that is its process's.
+    """Return the file of a module without importing it; None if there is none.
 
     Args:
-        folder: where to look first; where modules are imported from unless given.
+        folder: searched first; by default the folder of `importable_from`, or the current one.
     """
     parts = name.split(".")
-    first = folder or (Path(_first[-1]) if _first else Path.cwd())
+    first = folder or (Path(_folders[-1]) if _folders else Path.cwd())
     for each in (first, *map(Path, sys.path)):
         place = each.joinpath(*parts)
         for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):

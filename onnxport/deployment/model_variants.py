@@ -19,7 +19,6 @@ from onnxport.formats.input_shapes import GivenShape
 _PATIENCE = 60.0  # seconds for one variant; a simplified copy of 30 MB takes five
 _SIZES = 4  # the number of proposals for open dimensions that are tried
 _LARGE = 2**30  # bytes; above, weights go to a file beside the graph: protobuf holds 2 GB
-_FATAL = 4  # log severity
 
 
 class ModelVariants(Closing):
@@ -96,21 +95,18 @@ class VariantWorker:
         Raises:
             InputError: ONNX Runtime cannot load the model.
         """
-        import onnxruntime
-
         from onnxport.deployment.probes.ort import REFUSALS
+        from onnxport.runtimes.ort.inference_session import open_session
 
-        settings = onnxruntime.SessionOptions()
-        settings.log_severity_level = _FATAL
-        settings.intra_op_num_threads = 1
-        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        settings.optimized_model_filepath = str(to)
-        settings.add_session_config_entry("session.disable_prepacking", "1")  # it never runs
-        if weight_bytes > _LARGE:
-            beside = "session.optimized_model_external_initializers_file_name"
-            settings.add_session_config_entry(beside, to.name + ".data")
         try:
-            onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+            open_session(
+                path,
+                level="basic",
+                threads=1,
+                prepacking=False,
+                optimized=to,
+                optimized_weights=to.name + ".data" if weight_bytes > _LARGE else "",
+            )
         except REFUSALS as error:
             raise InputError("ONNX Runtime cannot load it", why=" ".join(str(error).split())[:300]) from error
 

@@ -1,1 +1,1 @@
-"""Model files: what each format is, how one is read, and how one is written whole."""
+"""Model files: the formats, their readers, and atomic writes."""

@@ -1,7 +1,7 @@
-"""A model on disk as a set of files: what it is, what it takes and gives, and how it is replaced whole.
+"""A model on disk as a set of files: its format, its tensors, and how it is replaced atomically.
 
-An `.onnx` file may have its weights beside it, an `.ort` file its operator list, and an `.mlpackage` is a folder.
-Every room hands such sets around as `Artifact`, and every file that we write goes through `Staging`.
+An `.onnx` file may have its weights beside it, an `.ort` file its operator list, and an `.mlpackage` is a folder. Such
+a set is an `Artifact`; every file that we write goes through `Staging`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
@@ -22,15 +22,15 @@ from onnxport.core.folder_swap import exchange
 Format = Literal["onnx", "ort", "tflite", "coreml"]
 FORMATS: dict[str, Format] = {".onnx": "onnx", ".ort": "ort", ".tflite": "tflite", ".mlpackage": "coreml"}
 SUFFIXES: dict[Format, str] = {name: suffix for suffix, name in FORMATS.items()}
-# The formats of which a model is a folder, and the file that every such folder has.
+# Formats of folders -> the file that every such folder has.
 FOLDERS: dict[Format, str] = {"coreml": "Manifest.json"}
-# Relatives of a format of ours that are none: what they are, and what to give instead.
+# Suffixes of similar formats that we do not read -> the fix.
 _RELATIVES = {
     ".mlmodel": "it is Core ML's older form of one file; an ML program is an .mlpackage: convert the ONNX model again",
     ".mlmodelc": "it is a compiled Core ML model; give the .mlpackage that it was compiled from",
 }
 
-# A dimension: its size, the name of a symbol, or None where the file says nothing.
+# A dimension: its size, the name of a symbol, or None where it is unknown.
 Dim = int | str | None
 
 
@@ -53,7 +53,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A readable model and the files that belong to it, all below the folder of `path`, or in it where it is one."""
+    """A readable model and its files: below the folder of `path`, or inside `path` where that is a folder."""
 
     path: Path
     format: Format
@@ -61,11 +61,11 @@ class Artifact:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Artifact:
-        """The artefact at `path`.
+        """Return the artefact at `path`.
 
         Raises:
-            UsageError: no path at all.
-            InputError: missing, a directory that is no model, empty, unreadable, or of an unknown extension.
+            UsageError: `path` is no path.
+            InputError: it is missing, empty, unreadable, a directory without a model, or of an unknown extension.
         """
         path = path_of(path, "a model", fix="give a path to an .onnx file; save a ModelProto first")
         known = ", ".join(FORMATS)
@@ -74,9 +74,9 @@ class Artifact:
             if path.is_dir() and format_ in FOLDERS:
                 return cls._of_folder(path, format_)
             if path.is_dir():
-                way_out = _RELATIVES.get(path.suffix.lower()) or f"give a model file ({known})"
-                raise InputError(f"{path} is a directory", fix=way_out)
-            if path.exists() and not path.is_file():  # a pipe, which opening would wait for
+                fix = _RELATIVES.get(path.suffix.lower()) or f"give a model file ({known})"
+                raise InputError(f"{path} is a directory", fix=fix)
+            if path.exists() and not path.is_file():  # opening a pipe would wait
                 raise InputError(f"{path} is no regular file", fix=f"give a model file ({known})")
             with path.open("rb") as file:
                 first = file.read(1)
@@ -103,7 +103,7 @@ class Artifact:
 
     @classmethod
     def _of_folder(cls, path: Path, format_: Format) -> Artifact:
-        """As `open`, for a model that is a folder."""
+        """Return the artefact of a folder."""
         if not (path / FOLDERS[format_]).is_file():
             empty = not any(path.iterdir())
             why = "it is empty" if empty else f"it has no {FOLDERS[format_]}"
@@ -123,7 +123,7 @@ class Artifact:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The files' names, those in a folder with their way inside."""
+        """The files' names; in a folder, their relative paths."""
         if self.is_folder:
             return tuple(file.relative_to(self.path).as_posix() for file in self.files)
         return tuple(file.name for file in self.files)
@@ -135,18 +135,17 @@ class Artifact:
 
     @property
     def stamp(self) -> tuple[tuple[int, int, int], ...]:
-        """What tells whether a file was written since, without reading it: inode, bytes, time in nanoseconds."""
+        """Inode, bytes and time in nanoseconds of each file; they change when a file is written."""
         stats = [file.stat() for file in self.files]
         return tuple((found.st_ino, found.st_size, found.st_mtime_ns) for found in stats)
 
     def digest(self, content: Callable[[Path], bytes] | None = None) -> str:
-        """SHA-256 over every file's name and content, in the order of the names relative to the main file.
+        """Return the SHA-256 over every file's relative name and content, sorted by name.
 
-        The main file, or the folder that a package is, counts without its name, so that a renamed copy has the
-        digest of the original.
+        The name of the main file, or of the folder, does not count: a renamed copy has the same digest.
 
         Args:
-            content: the SHA-256 of a file, for callers that know it already; the file is read unless given.
+            content: returns the SHA-256 of a file; by default the file is read.
         """
         tree = hashlib.sha256()
         root = self.path if self.is_folder else self.path.parent
@@ -162,7 +161,7 @@ def _sha256(file: Path) -> bytes:
 
 
 class Referent(Protocol):
-    """What candidates are compared with, as a report names it: an Artifact, or a framework's model."""
+    """The reference of a comparison, for the report: an Artifact, or a framework's model."""
 
     @property
     def path(self) -> Path: ...
@@ -182,11 +181,11 @@ class Referent(Protocol):
 
 
 def path_of(given: str | os.PathLike[str], what: str, *, fix: str) -> Path:
-    """The path that a caller gave for `what`; UsageError where it is none."""
+    """Return a caller's path of `what`; raises UsageError where it is none."""
     if not isinstance(given, str | os.PathLike) or not isinstance(os.fspath(given), str):
         raise UsageError(f"{what} is given by its path, which {type(given).__name__} is not", fix=fix)
     if "\0" in os.fspath(given):
-        raise UsageError(f"the path of {what} holds a character 0, as no file's name does", fix=fix)
+        raise UsageError(f"the path of {what} contains a null character", fix=fix)
     if not os.fspath(given):
         raise UsageError(f"the path of {what} is empty", fix=fix)
     return Path(given)
@@ -202,7 +201,7 @@ def _check_unicode(path: Path) -> None:
 
 
 def _is_unicode(path: Path) -> bool:
-    """Whether the path is text: a name on disk may be any bytes, and Python gives those that are none as surrogates."""
+    """Return whether the path is UTF-8; Python shows any other bytes as surrogates."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -211,24 +210,22 @@ def _is_unicode(path: Path) -> bool:
 
 
 _STAGING_PREFIX = ".onnxport-"
-# Where a staging folder keeps what stood at the output, under its name, until the new one has that place.
-_BEFORE = "before"
-_RIVALS = 8  # runs that write the same output, one of which may change what stands there between two looks
+_BEFORE = "before"  # folder in the staging folder for the old output, until the new one is in place
+_MOST_TRIES = 8  # to replace a folder that other runs replace at the same time
 
 
 class Staging:
-    """A private folder beside the output, whose files appear under their final names all at once or never.
+    """A private folder beside the output, whose files get their final names all at once or never.
 
-    Use as a context manager: write below `folder`, then `commit`. Leaving without a commit, by an error or
-    by Ctrl-C, removes the folder. A run that was killed outright leaves its folder behind, under a name with
-    its process number in it; the next run that writes to the same place sweeps it.
+    Use as a context manager: write below `folder`, then `commit`. An error or Ctrl-C before that removes the folder.
+    The folder of a killed run stays, with the process number in its name; the next run that writes there removes it.
 
     Args:
-        option: how the user says where `output` is, for messages.
-        folder: whether `output` is to be a folder; what it may hold before is the caller's to check.
+        option: the option of `output`, for messages.
+        folder: whether `output` is a folder; the caller checks an existing one.
 
     Attributes:
-        settled: of the class: an artefact is moving to its place, after which an interruption comes too late.
+        settled: of the class: an artefact is moving to its place, and an interruption comes too late.
     """
 
     settled: ClassVar[bool] = False
@@ -244,7 +241,7 @@ class Staging:
             parent = self.output.parent
             _sweep(parent, self._live)
             self.folder = parent / f"{_STAGING_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
-            self._live.add(self.folder)  # before it is made: an interruption may fall between the two
+            self._live.add(self.folder)  # before mkdir: an interruption may fall between the two
             try:
                 self.folder.mkdir(mode=0o700)
             except OSError:
@@ -257,46 +254,43 @@ class Staging:
         self._live.discard(self.folder)
 
     def commit(self, files: dict[Path, Path]) -> None:
-        """Moves each staged file to its final path, flushed to disk first; the last one is the main file."""
+        """Flush the staged files to disk and move each to its final path; the last one is the main file."""
         with writing(self.output, self._option):
-            for staged in files:
-                with staged.open("rb+") as stream:
-                    os.fsync(stream.fileno())
-            Staging.settled = True
-            try:
+            _flush(files)
+            with self._settling(True):
                 for staged, final in files.items():
                     os.replace(staged, final)
-            except BaseException:
-                Staging.settled = False
-                raise
 
     def commit_folder(self, staged: Path, final: Path | None = None) -> None:
-        """Moves a staged folder to `output`; the one that stood there goes when the block ends.
+        """Move a staged folder to `output`; the end of the block removes the old one.
 
         Args:
-            final: where an artefact goes, after which an interruption comes too late.
+            final: path of an artefact in place of `output`, after whose move an interruption comes too late.
         """
-        settles, final = final is not None, final or self.output
+        target = final or self.output
         with writing(self.output, self._option):
-            for path in staged.rglob("*"):
-                if path.is_file():
-                    with path.open("rb+") as stream:
-                        os.fsync(stream.fileno())
-            Staging.settled = settles
-            try:
-                _put_in_place(staged, final, self.folder / _BEFORE / final.name)
-            except BaseException:
-                Staging.settled = False
-                raise
+            _flush(path for path in staged.rglob("*") if path.is_file())
+            with self._settling(final is not None):
+                _replace_folder(staged, target, self.folder / _BEFORE / target.name)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _settling(is_artifact: bool) -> Iterator[None]:
+        Staging.settled = is_artifact
+        try:
+            yield
+        except BaseException:
+            Staging.settled = False
+            raise
 
     @classmethod
     def discard_all(cls) -> None:
-        """Removes every private folder of this process, for a way out that unwinds nothing."""
+        """Remove every staging folder of this process, for an exit that does not unwind the stack."""
         for folder in tuple(cls._live):
             _discard(folder)
 
     def _check(self) -> None:
-        """Whether the output can be meant."""
+        """Raise UsageError where the output cannot be written."""
         if not _is_unicode(self.output):
             raise UsageError(
                 f"{self.output} cannot be written, its path is not UTF-8",
@@ -319,19 +313,19 @@ class Staging:
             )
 
     def _check_alone(self) -> None:
-        """Refuses an output that would take along what this process is to write inside it: a report, for one."""
+        """Raise UsageError where this process also writes another file inside the output, such as a report."""
         place = self.output.resolve()
         for other in self._live:
             if place in other.resolve().parents:
                 raise UsageError(
-                    f"{self.output} is replaced as a whole, and something else is to be written in it",
-                    fix="give that a place beside it",
+                    f"{self.output} is replaced as a whole, and another output lies inside it",
+                    fix="give the other output a path beside it",
                 )
 
 
 @contextlib.contextmanager
 def writing(output: Path, option: str = "-o") -> Iterator[None]:
-    """Turns the operating system's refusal to write `output` into the error that the user is to see."""
+    """Turn an OSError in the block into the user's error for `output`."""
     try:
         yield
     except OnnxportError:
@@ -341,7 +335,7 @@ def writing(output: Path, option: str = "-o") -> Iterator[None]:
 
 
 def write_failure(output: Path, error: OSError, option: str = "-o") -> MachineError:
-    """The MachineError that says why `output` could not be written and what would help."""
+    """Return the MachineError with the cause and the fix of a failed write."""
     fixes = {
         errno.ENOSPC: f"free some space or give {option} a path on another disk",
         errno.EFBIG: f"a file size limit is set (ulimit -f); raise it or give {option} another place",
@@ -351,9 +345,16 @@ def write_failure(output: Path, error: OSError, option: str = "-o") -> MachineEr
     return MachineError(f"{output} cannot be written", why=error.strerror or str(error), fix=fix)
 
 
-def _put_in_place(staged: Path, final: Path, before: Path) -> None:
-    """Moves the folder `staged` to `final`; what stood there is then in the staging folder."""
-    for _ in range(_RIVALS):
+def _flush(files: Iterable[Path]) -> None:
+    """Flush files to disk."""
+    for file in files:
+        with file.open("rb+") as stream:
+            os.fsync(stream.fileno())
+
+
+def _replace_folder(staged: Path, final: Path, before: Path) -> None:
+    """Move the folder `staged` to `final`, and the old one into the staging folder."""
+    for _ in range(_MOST_TRIES):
         try:
             if not os.path.lexists(final):
                 os.rename(staged, final)
@@ -362,7 +363,7 @@ def _put_in_place(staged: Path, final: Path, before: Path) -> None:
                 os.replace(final, before)
                 os.replace(staged, final)
             return
-        except OSError as error:  # another run was faster: it put a folder there, or took one away
+        except OSError as error:  # another run was faster, and created or removed `final`
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
                 raise
             if not staged.is_dir() or before.parent.exists():
@@ -371,7 +372,7 @@ def _put_in_place(staged: Path, final: Path, before: Path) -> None:
 
 
 def _discard(folder: Path) -> None:
-    """Removes a staging folder; what stood at an output goes back first if nothing has come in its place."""
+    """Remove a staging folder; restore an old output first where no new one has replaced it."""
     with contextlib.suppress(OSError):
         for old in (folder / _BEFORE).iterdir():
             if not os.path.lexists(folder.parent / old.name):
@@ -380,7 +381,7 @@ def _discard(folder: Path) -> None:
 
 
 def _sweep(folder: Path, live: set[Path]) -> None:
-    """Removes staging folders whose process is gone, or had our number before us as in one container after another."""
+    """Remove staging folders of ended processes, also of one that had our number, as in successive containers."""
     for stale in folder.glob(f"{_STAGING_PREFIX}*-*"):
         process = stale.name.removeprefix(_STAGING_PREFIX).partition("-")[0]
         if not process.isdigit():
@@ -392,7 +393,7 @@ def _sweep(folder: Path, live: set[Path]) -> None:
 
 def _is_alive(process: int) -> bool:
     if os.name != "posix":
-        return True  # os.kill would end the process there
+        return True  # on Windows os.kill would end the process
     try:
         os.kill(process, 0)
     except ProcessLookupError:

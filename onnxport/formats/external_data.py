@@ -1,22 +1,40 @@
-"""Which files an ONNX model keeps weights in, told from its bytes: without a library, and whatever its size."""
+"""The external data of an ONNX model, found in its bytes: without a library, and at any size."""
 
 from __future__ import annotations
 
 import mmap
 import os
 import re
+from pathlib import Path
 
-# What protobuf writes of TensorProto.external_data (a StringStringEntryProto): the key "location", and a value behind
-# the number of its bytes, 7 bits in each, the last of them below 128.
+# TensorProto.external_data in protobuf (a StringStringEntryProto): the key "location", then the value, behind the
+# number of its bytes, 7 bits in each, the last of them below 128.
 _LOCATION = re.compile(rb"\x0a\x08location\x12([\x80-\xff]?[\x01-\x7f])")
+_MOST_READ = 64 * 2**20  # bytes; no graph without weights is larger, and a larger file is large itself
 
 
 def locations(data: bytes | mmap.mmap) -> frozenset[str]:
-    """The names in a model: none too few, maybe one that is no file, since other texts may be called location too."""
+    """Return the names of a model's data files; also other texts that are called location."""
     found = ((match.end(), match[1]) for match in _LOCATION.finditer(data))
-    names = (data[start : start + _number(count)] for start, count in found)
+    names = (data[start : start + _varint(count)] for start, count in found)
     return frozenset(os.fsdecode(name) for name in names if b"\0" not in name)
 
 
-def _number(bits: bytes) -> int:
-    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(bits))
+def stored_bytes(source: Path | bytes, folder: Path | None = None) -> int:
+    """Return the bytes of a model and of its data files that exist.
+
+    Args:
+        source: a file, or the bytes of one.
+        folder: folder of the data files; that of the file by default.
+    """
+    size = source.stat().st_size if isinstance(source, Path) else len(source)
+    if size > _MOST_READ:
+        return size
+    if isinstance(source, Path):
+        folder, source = source.parent, source.read_bytes()
+    files = [(folder or Path()) / name for name in locations(source)]
+    return size + sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _varint(data: bytes) -> int:
+    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(data))

@@ -1,7 +1,6 @@
-"""The one way to write an input's shape: `NAME=1,3,?,224`, split at the last `=` since ONNX names carry `:` and `/`.
+"""The syntax of input shapes: `NAME=1,3,?,224`, split at the last `=`.
 
-A dimension is a size, `?` for one that stays open, `1..8` for one that stays open within bounds, or `224|320` for one
-that will be one of these.
+A dimension is a size, `?` for an open one, `1..8` for an open one within bounds, or `224|320` for a choice of sizes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from onnxport.core.errors import UsageError
 from onnxport.core.named_values import parse_pairs
 from onnxport.formats.artifact import Dim, TensorSpec
 
-# A dimension that the user gave: a size, None for one that stays open, or the text of its limits ("1..8", "224|320").
+# A user's shape; a dimension is a size, None for an open one, or the text of its limits ("1..8", "224|320").
 GivenShape = tuple[int | str | None, ...]
 
 _LARGEST = 2**31 - 1
@@ -30,7 +29,7 @@ class Limit:
 
     Attributes:
         least, most: the bounds.
-        choices: the only sizes, if they were enumerated; in the user's order.
+        choices: the only sizes, in the user's order; empty for bounds.
     """
 
     least: int
@@ -38,7 +37,7 @@ class Limit:
     choices: tuple[int, ...] = ()
 
     def nearest(self, size: int) -> int:
-        """The allowed size that is nearest to `size`."""
+        """Return the allowed size that is nearest to `size`."""
         if self.choices:
             return min(self.choices, key=lambda choice: abs(choice - size))
         return min(max(size, self.least), self.most)
@@ -50,7 +49,7 @@ class Limit:
 def parse_shapes(
     texts: str | Sequence[str] | Mapping[str, Sequence[int | str | None]],
 ) -> dict[str, GivenShape]:
-    """Reads `NAME=DIM,DIM,...` texts or a single one, or takes a mapping as Python callers write it.
+    """Parse one or several texts `NAME=DIM,DIM,...`; Python callers may pass a mapping.
 
     Raises:
         UsageError: a text of another form, or a name given twice.
@@ -79,39 +78,39 @@ def _sizes(shape: object, name: str) -> GivenShape:
     )
 
 
-def _dimension(text: str, whole: str) -> int | str | None:
+def _dimension(text: str, shape: str) -> int | str | None:
     if text == "?":
         return None
     if ".." in text or "|" in text:
-        return _limited(text, whole)
-    return _size(text, whole)
+        return _normalize_limits(text, shape)
+    return _size(text, shape)
 
 
-def _limited(text: str, whole: str) -> int | str:
-    """The text of the limits in one form; a size where they leave one."""
+def _normalize_limits(text: str, shape: str) -> int | str:
+    """Return the text of the limits in canonical form; a size where they allow one only."""
     if "|" in text:
-        sizes = [_size(each.strip(), whole) for each in text.split("|")]
+        sizes = [_size(each.strip(), shape) for each in text.split("|")]
         return "|".join(map(str, sizes))
-    least, most = (_size(each.strip(), whole) for each in text.split("..", 1))
+    least, most = (_size(each.strip(), shape) for each in text.split("..", 1))
     if least > most:
         raise UsageError(
-            f"{text!r} in the shape {whole!r} ends below its start", fix=f"write {most}..{least}"
+            f"{text!r} in the shape {shape!r} ends below its start", fix=f"write {most}..{least}"
         )
     return f"{least}..{most}" if least < most else least
 
 
-def _size(text: str, whole: str) -> int:
+def _size(text: str, shape: str) -> int:
     if text.isdecimal() and int(text) > 0:
         if int(text) > _LARGEST:
             raise UsageError(
-                f"{text} in the shape {whole!r} is too large", why=f"a dimension has at most {_LARGEST}"
+                f"{text} in the shape {shape!r} is too large", why=f"a dimension has at most {_LARGEST}"
             )
         return int(text)
-    raise UsageError(f"{text!r} in the shape {whole!r} is no dimension", fix="give a size of 1 or more, or ?")
+    raise UsageError(f"{text!r} in the shape {shape!r} is no dimension", fix="give a size of 1 or more, or ?")
 
 
-def limit_of(given: int | str | None) -> Limit | None:
-    """The limits that a given dimension sets; None for a size or `?`."""
+def parse_limit(given: int | str | None) -> Limit | None:
+    """Return the limits of a given dimension; None for a size or `?`."""
     if not isinstance(given, str):
         return None
     if "|" in given:
@@ -121,26 +120,26 @@ def limit_of(given: int | str | None) -> Limit | None:
     return Limit(int(least), int(most))
 
 
-# How every params model takes shapes.
+# The field type of params models.
 Shapes = Annotated[dict[str, GivenShape], BeforeValidator(parse_shapes)]
 
 
 def apply_shapes(
     inputs: Sequence[TensorSpec], shapes: Mapping[str, GivenShape]
 ) -> dict[str, tuple[Dim, ...]]:
-    """Every input's shape with the given sizes put in; a `?` leaves the model's own dimension.
+    """Return every input's shape with the given sizes; `?` leaves the model's own dimension.
 
-    An input that is not given a shape follows the others: open dimensions of one name are one size to ONNX.
+    An input without a given shape follows the others: open dimensions of one name have one size in ONNX.
 
     Raises:
-        UsageError: a name that the model does not have, or sizes that contradict the model.
+        UsageError: the model has no input of a name, or sizes contradict the model.
     """
     known = {spec.name: spec for spec in inputs}
     for name in shapes:
         if name not in known:
             listed = ", ".join(repr(spec.name) for spec in inputs) or "none"
             raise UsageError(f"the model has no input {name!r}", fix=f"its inputs are {listed}")
-    merged = {spec.name: _merged(spec, shapes.get(spec.name)) for spec in inputs}
+    merged = {spec.name: _merge(spec, shapes.get(spec.name)) for spec in inputs}
     sizes = _sizes_of_names([(known[name].shape, merged[name]) for name in shapes])
     return {
         name: dims if name in shapes else tuple(sizes.get(dim, dim) for dim in dims)
@@ -149,14 +148,14 @@ def apply_shapes(
 
 
 def limits(inputs: Sequence[TensorSpec], shapes: Mapping[str, GivenShape]) -> dict[str, dict[int, Limit]]:
-    """Input name to axis to the limits that the user gave it, itself or through another dimension of the same name.
+    """Return input name -> axis -> the user's limits, of the axis or of a dimension of the same name.
 
     Raises:
-        UsageError: numbers of choices that differ within one input.
+        UsageError: the dimensions of one input have different numbers of choices.
     """
     found = {
         spec.name: {
-            axis: limit for axis, dim in enumerate(shapes.get(spec.name, ())) if (limit := limit_of(dim))
+            axis: limit for axis, dim in enumerate(shapes.get(spec.name, ())) if (limit := parse_limit(dim))
         }
         for spec in inputs
     }
@@ -167,9 +166,9 @@ def limits(inputs: Sequence[TensorSpec], shapes: Mapping[str, GivenShape]) -> di
         counts = {len(limit.choices) for limit in found[spec.name].values() if limit.choices}
         if len(counts) > 1:
             raise UsageError(
-                f"input {spec.name!r} is given different numbers of choices for its dimensions",
-                why="the first of each belong together, the second of each, and so on",
-                fix="give every dimension with choices as many of them",
+                f"the dimensions of input {spec.name!r} have different numbers of choices",
+                why="the first choices of all dimensions belong together, then the second ones, and so on",
+                fix="give every dimension the same number of choices",
             )
     return found
 
@@ -177,7 +176,7 @@ def limits(inputs: Sequence[TensorSpec], shapes: Mapping[str, GivenShape]) -> di
 def _limits_of_names(
     inputs: Sequence[TensorSpec], found: Mapping[str, Mapping[int, Limit]]
 ) -> dict[Dim, Limit]:
-    """What each named dimension was limited to, where it is one thing everywhere."""
+    """Return the limits of each named dimension, where they are the same everywhere."""
     named: dict[Dim, set[Limit]] = {}
     for spec in inputs:
         for axis, limit in found[spec.name].items():
@@ -188,16 +187,16 @@ def _limits_of_names(
 
 
 def _sizes_of_names(pinned: Sequence[tuple[Sequence[Dim], Sequence[Dim]]]) -> dict[Dim, Dim]:
-    """What each named dimension became, where it became the same everywhere."""
+    """Return the size of each named dimension, where it is the same everywhere."""
     found: dict[Dim, set[Dim]] = {}
     for own, given in pinned:
         for name, size in zip(own, given, strict=True):
-            if isinstance(name, str) and name not in ("", "?"):  # which some exporters write for none
+            if isinstance(name, str) and name not in ("", "?"):  # some exporters write these for no name
                 found.setdefault(name, set()).add(size)
     return {name: sizes.pop() for name, sizes in found.items() if len(sizes) == 1}
 
 
-def _merged(spec: TensorSpec, given: GivenShape | None) -> tuple[Dim, ...]:
+def _merge(spec: TensorSpec, given: GivenShape | None) -> tuple[Dim, ...]:
     if given is None:
         return spec.shape
     fits = len(given) == len(spec.shape) and all(
@@ -205,9 +204,9 @@ def _merged(spec: TensorSpec, given: GivenShape | None) -> tuple[Dim, ...]:
         for size, dim in zip(given, spec.shape, strict=True)
     )
     if not fits:
-        asked = ",".join("?" if size is None else str(size) for size in given)
+        text = ",".join("?" if size is None else str(size) for size in given)
         raise UsageError(
-            f"the shape {asked} contradicts input {spec}",
-            fix="give as many dimensions as it has and change only those that are open",
+            f"the shape {text} contradicts input {spec}",
+            fix="give as many dimensions as it has, and other sizes for open ones only",
         )
     return tuple(size if isinstance(size, int) else dim for size, dim in zip(given, spec.shape, strict=True))

@@ -1,7 +1,7 @@
-"""The note that an artefact of ours carries inside itself: where it came from and what its tensors are called.
+"""The manifest inside our artefacts: their provenance, ports and tensor names.
 
-TFLite keeps it as a metadata buffer, ONNX and `.ort` files as a metadata property, both under KEY.
-It holds no time stamp and no path, so that the same input gives the same bytes.
+TFLite has it as a metadata buffer, ONNX and `.ort` files as a metadata property, both under KEY. It has no time stamp
+and no path: the same input gives the same bytes.
 """
 
 from __future__ import annotations
@@ -14,32 +14,30 @@ from typing import Any, Literal
 from onnxport.formats.artifact import Dim, TensorSpec
 
 KEY = "onnxport"
-# The function of a package that answers where an app names none; the note under KEY is of this one.
-MAIN = "main"
+MAIN = "main"  # the default function of a package; the manifest under KEY is this function's
 
 
 def note_key(function: str = MAIN) -> str:
-    """Where a package keeps the note on one of its functions."""
+    """Return the key of the manifest of one of a package's functions."""
     return KEY if function == MAIN else f"{KEY}.function.{function}"
 
 
 def pixels_key(function: str = MAIN) -> str:
-    """Beside it: JSON, key of each input that apps give as a picture to its layout, scale and bias."""
+    """Return the key of a function's image inputs: JSON, input key -> layout, scale and bias."""
     return f"{note_key(function)}.pixels"
 
 
 @dataclass(frozen=True)
 class Port:
-    """One input or output: the source model's name, and what the format had to make of it.
+    """One input or output: in the source model, and in the artefact.
 
     Attributes:
         name: the ONNX name.
-        key: the name in the artefact, where the format could not carry the ONNX one.
-        dtype: NumPy name of the element type in the source model.
-        shape: the artefact's shape; None for a dimension that may change.
-        permutation: physical axis i of the artefact is axis permutation[i] of the source; empty for identity.
-        scale, zero_point: the artefact's integers stand for scale * (integer - zero_point); a scale of 0 where they
-            stand for themselves.
+        key: the name in the artefact.
+        dtype: NumPy's name of the element type in the source model.
+        shape: the artefact's shape; None for an open dimension.
+        permutation: axis i of the artefact is axis permutation[i] of the source; empty for identity.
+        scale, zero_point: of quantized values, scale * (integer - zero_point); scale 0 for any other.
     """
 
     name: str
@@ -58,7 +56,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Tap:
-    """Where an intermediate ONNX value is found in the artefact, and how its axes are permuted there."""
+    """The name of an intermediate ONNX value in the artefact, and the permutation of its axes there."""
 
     key: str
     permutation: tuple[int, ...]
@@ -66,18 +64,18 @@ class Tap:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an artefact says of itself.
+    """An artefact's description of itself.
 
     Attributes:
-        source: SHA-256 of the source artefact (artifact.Artifact.digest).
-        made_by: onnxport and the libraries that shaped the bytes, name to version.
-        options: the parameters of the stage that made it.
-        validation: "required" when it left only after a proof, "skipped" when the user waived it.
+        source: SHA-256 of the source artefact (Artifact.digest).
+        made_by: onnxport and the libraries that determine the bytes, name -> version.
+        options: the parameters of its stage.
+        validation: "required" if it was proven, "skipped" if the user waived that.
         inputs, outputs: in the source model's order.
-        taps: intermediate ONNX value name to its place, where the runtime can show it.
+        taps: name of an intermediate ONNX value -> its place, where the runtime can return it.
         islands: ONNX values that an artefact of lower precision computes in float32.
-        states: inputs that the artefact keeps between runs, to the output that is each one's next value; both are
-            found under the state's key.
+        states: inputs that the artefact keeps between runs -> the output that is the next value; the key of both is
+            the state's.
     """
 
     source: str
@@ -91,16 +89,16 @@ class Manifest:
     states: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Canonical JSON: sorted keys, no white space."""
+        """Return canonical JSON: sorted keys, no white space."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """The manifest in `text`; ValueError, KeyError or TypeError if it is none of ours."""
+        """Parse `text`; raises ValueError, KeyError or TypeError where it is no manifest of ours."""
         try:
             data = json.loads(text)
         except RecursionError as error:
-            raise ValueError("lists in lists without an end") from error
+            raise ValueError("lists are nested too deeply") from error
         if not all(isinstance(data[name], dict) for name in ("made_by", "options", "taps")):
             raise TypeError("the note is none of ours")
         return cls(

@@ -1,7 +1,7 @@
-"""An ONNX graph in memory: onnx-ir behind a thin face of ours, weights mapped from disk.
+"""An ONNX model in memory, on top of onnx-ir, with its weights mapped from disk.
 
-Loading refuses what must not be trusted: a file that is no ONNX model, one that the ONNX checker rejects,
-and external data that is missing or lies outside the model's own folder.
+`Model.load` refuses a file that is no ONNX model or that the ONNX checker rejects, and external data that is missing or
+outside the model's folder.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.formats.artifact import Artifact, Dim, TensorSpec
 from onnxport.formats.manifest import KEY, Manifest, Port
 
-# Protobuf cannot serialize more; larger models are saved with their weights beside them.
+# Bytes that protobuf serializes at most; larger models are saved with external data.
 _PROTOBUF_LIMIT = 2**31 - 1
-# What the graph itself (nodes, names, small tensors) may add to the weights counted by `weight_bytes`.
+# Bytes of the graph itself (nodes, names, small tensors), beside `weight_bytes`.
 _GRAPH_ALLOWANCE = 64 * 2**20
 
-# Weights beside a model stay beside what is made of it where they take more; less is handier in one file.
+# Bytes of external weights above which a derived model has external data too; below, one file is easier to handle.
 _APART = 256 * 2**20
 
-# What stands for the checker's and onnx-ir's "name: add OpType: Add".
+# A node in messages of the checker and of onnx-ir: "name: add OpType: Add".
 _NODE = re.compile(r"name: (.*?) OpType: (\w+)")
 _MESSAGE_LINES, _MESSAGE_LENGTH = 3, 300
-# What the ONNX checker says -> the way out.
+# Words of the ONNX checker -> the fix.
 _REMEDIES = {
-    "topologically sorted": "let every node read inputs, weights and what other nodes give, or export it again",
+    "topologically sorted": "let every node read inputs, weights and results of other nodes, or export it again",
     "single static assignment": "give every value a name of its own, or export it again",
     "Field 'shape' of 'type'": "declare shapes for all inputs and outputs; sizes may be open, ranks not",
 }
 
-# Against the standard and written all the same, by onnxruntime's quantizer among others; ONNX Runtime takes them.
+# Violations of the standard that tools write (onnxruntime's quantizer among them) and ONNX Runtime accepts.
 _HARMLESS = (
     "topologically sorted",
     "in initializer but not in graph input",
     "No Op registered for LayerNormalization",
     "No Op registered for SimplifiedLayerNormalization",
 )
-# What ONNX Runtime's optimizer writes into ONNX's own domain, below the opset that has it or without any that does.
+# Operators that ONNX Runtime's optimizer writes into ONNX's domain, although the opset does not have them.
 _ONNX_RUNTIMES_OWN = ("LayerNormalization", "SimplifiedLayerNormalization")
 _FIRST_WITH_FREE_INITIALIZERS = 4  # IR version
 
 
 class Signed(Protocol):
-    """What takes and gives tensors."""
+    """A model with typed inputs and outputs."""
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]: ...
@@ -63,7 +63,7 @@ class Signed(Protocol):
 
 
 class Model:
-    """An ONNX model: its graph (`graph`), its signature, and the file it came from, if any."""
+    """An ONNX model: its graph, its signature, and its file, if any."""
 
     def __init__(self, graph_model: ir.Model, path: Path | None = None) -> None:
         self.ir = graph_model
@@ -71,7 +71,7 @@ class Model:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Model:
-        """Reads an `.onnx` file; weights in external data are mapped, not read.
+        """Load an `.onnx` file; external data are mapped, not read.
 
         Raises:
             InputError: no ONNX model, rejected by the ONNX checker, or with missing or unsafe external data.
@@ -82,10 +82,10 @@ class Model:
         except google.protobuf.message.DecodeError as error:
             raise _of_another_kind(path, "the file is truncated or of another kind") from error
         except (ir.serde.SerdeError, ValueError, TypeError, KeyError, AttributeError) as error:
-            # onnx-ir raises these on graphs that refer to what they do not define.
+            # onnx-ir raises these for graphs with undefined names.
             _check_external_entries(path)
             _refuse_dictionaries(path)
-            _is_in_order(path)
+            _is_sorted(path)
             raise InputError(
                 f"{path} cannot be read as an ONNX model", why=_message(error.__cause__ or error)
             ) from error
@@ -94,11 +94,10 @@ class Model:
         if not model.outputs:
             raise InputError(
                 f"{path} has no outputs",
-                why="nothing that it computes leaves it",
-                fix="declare the values that are wanted as graph outputs",
+                fix="declare the values that you want as graph outputs",
             )
         _check_external_data(model.graph, path)
-        if not _is_in_order(path):
+        if not _is_sorted(path):
             model.graph.sort()
         return model
 
@@ -108,7 +107,7 @@ class Model:
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """The run-time inputs, in the file's order; initializers that IR 3 files list as inputs are not."""
+        """The run-time inputs, in the file's order; without initializers, which IR 3 files list as inputs."""
         return tuple(spec_of(v) for v in self.graph.inputs if v.name not in self.graph.initializers)
 
     @property
@@ -131,20 +130,26 @@ class Model:
         return tuple(sorted({Path(tensor.path) for tensor in _external_tensors(self.graph)}))
 
     @property
+    def intermediate_values(self) -> frozenset[str]:
+        """The names of the values that nodes of the main graph compute, without the outputs."""
+        computed = {value.name for node in self.graph for value in node.outputs if value.name}
+        return frozenset(computed - {value.name for value in self.graph.outputs})
+
+    @property
     def artifact(self) -> Artifact:
-        """This model's file with its data files, as a set."""
+        """This model's file with its data files."""
         assert self.path is not None, "a model in memory is no artefact"
         return Artifact(self.path, "onnx", self.external_files)
 
     def noted(self, manifest: Manifest, source: Signed | None = None) -> Model:
-        """A copy that carries `manifest`, completed with this model's ports, as a metadata property.
+        """Return a copy with `manifest`, completed with this model's ports, as a metadata property.
 
         Args:
-            source: what it was made of, whose inputs and outputs may be of wider types; itself unless given.
+            source: the source model, whose inputs and outputs may have wider types; by default this model.
         """
-        had = {spec.name: spec.dtype for spec in (*source.inputs, *source.outputs)} if source else {}
+        dtypes = {spec.name: spec.dtype for spec in (*source.inputs, *source.outputs)} if source else {}
         inputs, outputs = (
-            tuple(replace(_port(spec), dtype=had.get(spec.name, spec.dtype)) for spec in specs)
+            tuple(replace(_port(spec), dtype=dtypes.get(spec.name, spec.dtype)) for spec in specs)
             for specs in (self.inputs, self.outputs)
         )
         copy = self.clone()
@@ -152,25 +157,27 @@ class Model:
         return copy
 
     def clone(self) -> Model:
-        """A copy whose graph can be changed freely; the weights are shared, never copied."""
+        """Return a copy of the graph; the weights are shared."""
         return Model(self.ir.clone(), self.path)
 
     def to_bytes(self) -> bytes | None:
-        """The serialized model with its weights inside, or None when that exceeds protobuf's 2 GB."""
+        """Return the serialized model with its weights; None above protobuf's 2 GB."""
         if self.weight_bytes + _GRAPH_ALLOWANCE > _PROTOBUF_LIMIT:
             return None
         copy = self.ir.clone()
         ir.external_data.load_to_model(copy)
-        _hold_constants(copy)
+        _load_constants(copy)
         data: bytes = ir.to_proto(copy).SerializeToString(deterministic=True)
         return data
 
     def save(self, path: Path, source: Model | None = None) -> Artifact:
-        """Writes the model to `path`; its weights to `<name>.data` beside it if they are too large for protobuf, or
-        large and beside the source: from file to file, or one at a time as they are made.
+        """Write the model to `path`.
+
+        Weights go to `<name>.data` beside it if they are too large for protobuf, or large and external in the source:
+        from file to file, or one at a time as they are computed.
 
         Args:
-            source: the model it was made of; itself unless given.
+            source: the source model; by default this model.
         """
         apart = (source or self).external_files and self.weight_bytes > _APART
         data = None if apart else self.to_bytes()
@@ -179,52 +186,52 @@ class Model:
             return Artifact(path, "onnx")
         beside = path.name + ".data"
         copy = self.ir.clone()
-        _hold_constants(copy)
+        _load_constants(copy)
         ir.save(copy, path, external_data=beside)
         return Artifact(path, "onnx", (path.with_name(beside),))
 
     def release(self) -> None:
-        """Lets go of weights that were read from files: what they took in memory goes to who runs the model."""
+        """Free the memory of weights that were read from files."""
         for tensor, _ in _tensors(self.ir):
             if isinstance(tensor, ir.ExternalTensor):
                 tensor.release()
 
     def hand_over(self, path: Path) -> None:
-        """Writes the model for another process of ours on this machine, which reads it with `received`.
+        """Write the model for another process on this machine, which reads it with `received`.
 
-        Weights that lie in files stay there, wherever that is; those in memory go to `<name>.data` beside `path`, where
-        this model has them from then on: two processes need not hold them.
+        External weights stay in their files. Weights in memory move to `<name>.data` beside `path`, for this model too,
+        so that two processes need not hold them.
         """
         copy = self.ir.clone()
         for tensor, put in _tensors(copy):
             if isinstance(tensor, ir.ExternalTensor):
                 put(_in_place(tensor))
-        held = [
+        large = [
             value
             for value in copy.graph.initializers.values()
             if value.const_value is not None and _is_large(value.const_value)
         ]
-        tensors = [value.const_value for value in held if value.const_value is not None]
+        tensors = [value.const_value for value in large if value.const_value is not None]
         beside = ir.external_data.convert_tensors_to_external(tensors, path.parent, path.name + ".data")
-        for value, tensor in zip(held, beside, strict=True):
+        for value, tensor in zip(large, beside, strict=True):
             value.const_value = self.graph.initializers[value.name or ""].const_value = tensor
         ir.save(copy, path)
 
     @classmethod
     def received(cls, path: Path) -> Model:
-        """Reads what `hand_over` wrote; weights are mapped, not read."""
+        """Read the file of `hand_over`; weights are mapped, not read."""
         model = cls(ir.load(path), path)
         for tensor, _ in _tensors(model.ir):
             if isinstance(tensor, ir.ExternalTensor) and os.path.isabs(tensor.location):
-                tensor.base_dir = ""  # outside of this file's folder; where it lies was checked by `load`
+                tensor.base_dir = ""  # outside this file's folder; `load` checked its place
         return model
 
 
 def renamed(artifact: Artifact, name: str) -> Artifact:
-    """A saved model that is called `name` from now on, and its data file after it, as `save` names them.
+    """Rename a saved `.onnx` model to `name`, and its data file, as `save` names them.
 
     Args:
-        artifact: files of ours that nobody else has, in `.onnx` format.
+        artifact: files that no other process uses.
     """
     path = artifact.path.with_name(name)
     if not artifact.companions or path == artifact.path:
@@ -234,7 +241,7 @@ def renamed(artifact: Artifact, name: str) -> Artifact:
     model = ir.load(artifact.path)
     for tensor, put in _tensors(model):
         if isinstance(tensor, ir.ExternalTensor):
-            put(_stored_in(tensor, beside.name))
+            put(_relocate(tensor, beside.name))
     ir.save(model, path)
     artifact.path.unlink()
     return Artifact(path, "onnx", (beside,))
@@ -245,8 +252,7 @@ def _port(spec: TensorSpec) -> Port:
     return Port(spec.name, spec.name, spec.dtype, shape)
 
 
-# A file of its own for less than this would cost more than it saves.
-_LARGE = 1024  # bytes
+_LARGE = 1024  # bytes; smaller weights are not worth external data
 
 
 def _is_large(tensor: ir.TensorProtocol) -> bool:
@@ -255,12 +261,12 @@ def _is_large(tensor: ir.TensorProtocol) -> bool:
 
 
 def _in_place(tensor: ir.ExternalTensor) -> ir.ExternalTensor:
-    """The same bytes of the same file, named by its absolute path."""
-    return _stored_in(tensor, os.path.abspath(tensor.path))
+    """Return the tensor with the absolute path of its file."""
+    return _relocate(tensor, os.path.abspath(tensor.path))
 
 
-def _stored_in(tensor: ir.ExternalTensor, location: str) -> ir.ExternalTensor:
-    """The same bytes of a file of another name."""
+def _relocate(tensor: ir.ExternalTensor, location: str) -> ir.ExternalTensor:
+    """Return the tensor with another path of its file."""
     return ir.ExternalTensor(
         location,
         tensor.offset,
@@ -274,15 +280,15 @@ def _stored_in(tensor: ir.ExternalTensor, location: str) -> ir.ExternalTensor:
 _Put = Callable[[ir.TensorProtocol], None]
 
 
-def _hold_constants(model: ir.Model) -> None:
-    """Reads the tensors of Constant nodes that lie in files, which onnx-ir leaves there when it saves a model."""
+def _load_constants(model: ir.Model) -> None:
+    """Load external tensors of Constant nodes: onnx-ir leaves them in their files when it saves a model."""
     for tensor, put in _tensors(model, initializers=False):
         if isinstance(tensor, ir.ExternalTensor):
             put(ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=tensor.name))
 
 
 def _tensors(model: ir.Model, *, initializers: bool = True) -> Iterator[tuple[ir.TensorProtocol, _Put]]:
-    """Every tensor that the model holds, and what puts another one in its place; or those in nodes alone."""
+    """Yield every tensor, or only those in nodes, each with the function that replaces it."""
     for graph in model.graphs():
         for value in graph.initializers.values():
             if initializers and value.const_value is not None:
@@ -298,20 +304,20 @@ def _set_tensor(node: ir.Node, name: str, tensor: ir.TensorProtocol) -> None:
 
 
 def spec_of(value: ir.Value) -> TensorSpec:
-    """The TensorSpec of a graph value; an unknown rank is an empty shape, an unknown dtype is "unknown"."""
+    """Return the TensorSpec of a graph value; an unknown rank is an empty shape, an unknown dtype "unknown"."""
     return TensorSpec(value.name or "", dtype_name(value.dtype), dims_of(value))
 
 
 def dims_of(value: ir.Value) -> tuple[Dim, ...]:
-    """The value's dimensions: sizes, names of symbols, None where nothing is known."""
+    """Return the value's dimensions: sizes, names of symbols, None where unknown."""
     if value.shape is None:
         return ()
-    # Some exporters write -1 for an open dimension; ONNX Runtime reads it so.
+    # Some exporters write -1 for an open dimension, and ONNX Runtime accepts it.
     return tuple((dim if dim >= 0 else None) if isinstance(dim, int) else dim.value for dim in value.shape)
 
 
 def dtype_name(dtype: ir.DataType | None) -> str:
-    """NumPy's name of an ONNX element type."""
+    """Return NumPy's name of an ONNX element type."""
     if dtype is None or dtype == ir.DataType.UNDEFINED:
         return "unknown"
     if dtype == ir.DataType.STRING:
@@ -331,7 +337,7 @@ def _external_tensors(graph: ir.Graph) -> list[ir.ExternalTensor]:
 
 
 def _check_external_data(graph: ir.Graph, path: Path) -> None:
-    """Refuses weights that are missing, too short, or outside the model's folder."""
+    """Raise InputError for weights that are missing, too short, or outside the model's folder."""
     folder = path.parent.resolve()
     for tensor in _external_tensors(graph):
         file = Path(tensor.path)
@@ -350,13 +356,13 @@ def _check_external_data(graph: ir.Graph, path: Path) -> None:
         if os.path.isabs(tensor.location):
             raise InputError(
                 f"{where}, an absolute path",
-                why="it is found on no other machine",
+                why="no other machine has it",
                 fix="save the model with a path relative to its folder",
             )
         if file.is_file() and file.stat().st_nlink > 1:
             raise InputError(
                 f"{where}, which has a second name elsewhere (a hard link)",
-                why="onnx-ir reads no such file: by another name it could be any file of this machine",
+                why="onnx-ir refuses hard links: they could lead to any file of this machine",
                 fix="copy the model and its data into a folder of their own",
             )
         if file.is_dir():
@@ -364,12 +370,12 @@ def _check_external_data(graph: ir.Graph, path: Path) -> None:
         if not file.is_file():
             raise InputError(f"{where}, which does not exist", fix=f"put the file into {folder}")
         if file.stat().st_size < (tensor.offset or 0) + tensor.nbytes:
-            kind, way_out = foreign_kind(file) or ("truncated", "copy or download it again")
-            raise InputError(f"{where}, which is too short", why=f"the file is {kind}", fix=way_out)
+            kind, fix = foreign_kind(file) or ("truncated", "copy or download it again")
+            raise InputError(f"{where}, which is too short", why=f"the file is {kind}", fix=fix)
 
 
 def _check_external_entries(path: Path) -> None:
-    """Refuses offsets and lengths of external data that are no numbers of bytes, on which onnx-ir stumbles."""
+    """Raise InputError for offsets and lengths of external data that are no numbers; onnx-ir fails on them."""
     model = onnx.load(path, load_external_data=False)
     for tensor in model.graph.initializer:
         for entry in tensor.external_data:
@@ -382,20 +388,20 @@ def _check_external_entries(path: Path) -> None:
 
 
 def _refuse_dictionaries(path: Path) -> None:
-    """Refuses values that are lists of dictionaries, as ZipMap gives them, which onnx-ir cannot represent."""
+    """Raise CannotConvertError for lists of dictionaries (ZipMap), which onnx-ir cannot represent."""
     graph = onnx.load(path, load_external_data=False).graph
     for value in (*graph.input, *graph.output, *graph.value_info):
         types = (value.type, value.type.sequence_type.elem_type)
         if any(each.WhichOneof("value") == "map_type" for each in types):
             raise CannotConvertError(
-                f"{path} holds dictionaries, and no target does",
+                f"{path} has dictionaries, which no target supports",
                 why=f"{value.name!r} is one, or a list of them",
                 fix="export the model with zipmap=False, or cut its ZipMap or DictVectorizer off",
             )
 
 
 def foreign_kind(path: Path) -> tuple[str, str] | None:
-    """What the file at `path` is, told by its first bytes, and the way out; None where they do not tell."""
+    """Return the kind of a file, by its first bytes, and the fix; None where they do not show it."""
     with path.open("rb") as file:
         head = file.read(64)
     if head[4:8] == b"TFL3":
@@ -410,25 +416,25 @@ def foreign_kind(path: Path) -> tuple[str, str] | None:
 
 
 def _of_another_kind(path: Path, otherwise: str) -> InputError:
-    """The error for a file that is no ONNX model: what it is, or `otherwise`."""
-    kind, way_out = foreign_kind(path) or ("", "")
-    return InputError(f"{path} is not an ONNX model", why=f"it is {kind}" if kind else otherwise, fix=way_out)
+    """Return the error for a file that is no ONNX model, with its kind or `otherwise`."""
+    kind, fix = foreign_kind(path) or ("", "")
+    return InputError(f"{path} is not an ONNX model", why=f"it is {kind}" if kind else otherwise, fix=fix)
 
 
-def _is_in_order(path: Path) -> bool:
-    """Refuses what the ONNX checker refuses, but for _HARMLESS; whether it found the nodes sorted."""
+def _is_sorted(path: Path) -> bool:
+    """Return whether the nodes are sorted; raise InputError where the ONNX checker finds more than _HARMLESS."""
     try:
         onnx.checker.check_model(os.fspath(path))
     except _REFUSALS as error:
         if not any(words in str(error) for words in _HARMLESS):
             raise _invalid(path, error) from error
-        _check_mended(path)
+        _check_repaired(path)
         return False
     return True
 
 
-def _check_mended(path: Path) -> None:
-    """Checks the model with what is harmless mended; ONNX Runtime has the last word on it."""
+def _check_repaired(path: Path) -> None:
+    """Check a copy without the harmless violations; whether the model runs is up to ONNX Runtime."""
     proto = onnx.load(path, load_external_data=False)
     external = any(tensor.external_data for tensor in proto.graph.initializer)
     try:
@@ -438,7 +444,7 @@ def _check_mended(path: Path) -> None:
             if node.domain == "" and node.op_type in _ONNX_RUNTIMES_OWN:
                 node.domain = "com.microsoft"
                 model.opset_imports.setdefault("com.microsoft", 1)
-        if not external:  # of a model in memory the checker looks for it in the current folder
+        if not external:  # the checker looks for external data of a model in memory in the current folder
             model.ir_version = max(model.ir_version or 0, _FIRST_WITH_FREE_INITIALIZERS)
             onnx.checker.check_model(ir.to_proto(model))
     except _REFUSALS as error:
@@ -449,16 +455,16 @@ _REFUSALS = (onnx.checker.ValidationError, ValueError, RuntimeError)
 
 
 def _invalid(path: Path, error: Exception) -> InputError:
-    said = _message(error)
+    message = _message(error)
     return InputError(
         f"{path} is not a valid ONNX model",
-        why=f"the ONNX checker says: {said}",
-        fix=next((remedy for words, remedy in _REMEDIES.items() if words in said), ""),
+        why=f"the ONNX checker says: {message}",
+        fix=next((remedy for words, remedy in _REMEDIES.items() if words in message), ""),
     )
 
 
 def _message(error: BaseException) -> str:
-    """The first lines of what a library says, as one: the checker names the node in the second."""
+    """Return the first lines of a library's message as one; the checker names the node in the second."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = _NODE.sub(r"'\1' (\2)", " ".join(lines[:_MESSAGE_LINES])).rstrip(".")
-    return said[:_MESSAGE_LENGTH] or type(error).__name__
+    message = _NODE.sub(r"'\1' (\2)", " ".join(lines[:_MESSAGE_LINES])).rstrip(".")
+    return message[:_MESSAGE_LENGTH] or type(error).__name__

@@ -1,10 +1,9 @@
-"""An `.ort` file rewritten so that the same model gives the same bytes.
+"""Read an `.ort` file, and write it so that the same model gives the same bytes.
 
-ONNX Runtime saves maps (initializers, value infos, attributes, kernels) in the order of its hash tables, some of
-which are seeded anew in every process: two runs give two files of the same content. Such a file is a FlatBuffer.
-Here its tables are read by the published schema (onnxruntime/core/flatbuffers/schema/ort.fbs), the maps sorted by
-their keys, and the whole written again in one fixed layout. A field that the schema below does not know is refused,
-never dropped.
+ONNX Runtime saves maps (initializers, value infos, attributes, kernels) in the order of its hash tables, some of which
+have a new seed in every process: two runs write two files of the same content. The file is a FlatBuffer. We read its
+tables by the published schema (onnxruntime/core/flatbuffers/schema/ort.fbs), sort the maps by their keys, and write
+one fixed layout. A field outside the schema below is refused, never dropped.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-# Scalars are written as struct codes. `T` is a table, `[T]` a vector of it, `!T` a struct, `?` a union whose
-# type precedes it, `-` a deprecated field that no file of today has.
+# Scalars are struct codes. `T` is a table, `[T]` a vector of it, `!T` a struct, `?` a union whose type precedes it,
+# `-` a deprecated field that no current file has.
 _SCHEMA: Mapping[str, tuple[tuple[str, str], ...]] = {
     table: tuple((name, kind) for name, _, kind in (field.partition(":") for field in fields.split()))
     for table, fields in {
@@ -59,8 +58,8 @@ _SCHEMA: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 _UNIONS = {"TypeInfoValue": ("", "TensorTypeAndShape", "SequenceType", "MapType")}
 
-# Vectors that ONNX Runtime fills from hash tables, and the field that orders them here. The last two it looks up
-# by binary search, so that any other order would be wrong.
+# Vectors that ONNX Runtime fills from hash tables, and the field that we sort them by. It searches the last two by
+# bisection, so any other order would be wrong.
 _SORTED_BY: Mapping[tuple[str, str], str] = {
     ("Model", "opset_import"): "domain",
     ("Model", "metadata_props"): "key",
@@ -72,18 +71,18 @@ _SORTED_BY: Mapping[tuple[str, str], str] = {
 }
 
 _IDENTIFIER = b"ORTM"
-# Where weights start, for runtimes that use them in place; what is small is not worth the padding.
+# Alignment of weights, for runtimes that use them in place; smaller ones than 1 KB are not worth the padding.
 _WEIGHT_ALIGNMENT, _SMALL = 64, 1024
 
-# A table as read: field name to number, bytes (a string or numbers packed), table, or list of these.
+# A table: field name -> number, bytes (a string, or packed numbers), table, or list of these.
 Table = dict[str, Any]
 
 
 def read(data: bytes | memoryview) -> Table:
-    """The InferenceSession table of an `.ort` file; strings are bytes, weights are views of `data`.
+    """Return the InferenceSession table of an `.ort` file; strings are bytes, weights are views of `data`.
 
     Raises:
-        ValueError: not an `.ort` file, or one with fields that the schema here does not know.
+        ValueError: no `.ort` file, or one with fields outside our schema.
     """
     if data[4:8] != _IDENTIFIER:
         raise ValueError("this is no ONNX Runtime format model")
@@ -95,7 +94,7 @@ def read(data: bytes | memoryview) -> Table:
 
 
 def write(session: Table) -> bytearray:
-    """The `.ort` file of an InferenceSession table: the same bytes for the same content."""
+    """Return the `.ort` file of an InferenceSession table: the same bytes for the same content."""
     return _Writer().finish(session)
 
 
@@ -110,7 +109,7 @@ def _read_table(data: memoryview, position: int, table: str) -> Table:
             continue
         name, kind = fields[index] if index < len(fields) else (f"field {index}", "-")
         if kind == "-":
-            raise ValueError(f"{name} of {table} is beyond the schema that we know")
+            raise ValueError(f"{name} of {table} is not in the schema that we know")
         values[name] = _read_value(data, position + offset, kind, values)
     for name in values:
         if key := _SORTED_BY.get((table, name)):
@@ -154,10 +153,10 @@ def _slice(data: memoryview, start: int, length: int) -> memoryview:
 
 
 class _Writer:
-    """Lays a FlatBuffer out front to back: tables breadth first, weights among them, all strings at the end.
+    """The layout of a FlatBuffer: tables breadth first, with the weights among them, all strings at the end.
 
-    References of a FlatBuffer point forward, so each is a gap until what it points to has been placed. Equal
-    strings and equal vtables are stored once.
+    References point forward, so each is a gap until its target is placed. Equal strings and equal vtables are stored
+    once.
     """
 
     def __init__(self) -> None:
@@ -178,7 +177,7 @@ class _Writer:
         return self._out
 
     def _place(self, reference: int, kind: str, value: Any) -> None:
-        """Appends what `reference` is to point to."""
+        """Append the target of `reference`."""
         if not kind.startswith("["):
             position = self._append_table(kind, value)
         elif _is_packed(kind[1:-1]):
@@ -193,9 +192,9 @@ class _Writer:
         self._point(reference, position)
 
     def _append_table(self, table: str, values: Table) -> int:
-        """Appends the table itself, after its vtable where that is a new one."""
+        """Append the table, after its vtable where that is new."""
         inline = {name: kind if len(kind) == 1 else "I" for name, kind in _SCHEMA[table] if name in values}
-        # The widest first: then all are aligned if the first one is.
+        # The widest first: all are aligned if the first one is.
         order = sorted(inline, key=lambda name: -_packed_size(inline[name]))
         offsets, size = {}, 4
         for name in order:
@@ -230,7 +229,7 @@ class _Writer:
             self._waiting.append((reference, kind, value))
 
     def _append(self, data: bytes, alignment: int, header: int = 0) -> int:
-        """Appends `data` so that what follows its first `header` bytes is aligned; returns where it starts."""
+        """Append `data`, aligned behind its first `header` bytes; return its position."""
         self._out += bytes(-(len(self._out) + header) % alignment)
         position = len(self._out)
         self._out += data

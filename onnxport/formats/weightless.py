@@ -1,15 +1,15 @@
-"""An ONNX graph without its weights: all that shape inference reads."""
+"""An ONNX graph without its weights, for shape inference."""
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
-# A tensor with more elements carries no shape, axes or sizes that shape inference would want to read.
+# Larger tensors are weights; no shape, axes or sizes for shape inference have more elements.
 _WEIGHT_ELEMENTS = 256
 
 
 def bare(model: ir.Model) -> ir.Model:
-    """A copy without weights and without the declared shapes of what nodes make."""
+    """Return a copy without weights and without declared shapes of computed values."""
     bare = model.clone()
     for graph in bare.graphs():
         for value in graph.initializers.values():
@@ -27,7 +27,7 @@ def bare(model: ir.Model) -> ir.Model:
 
 
 def _without_bytes(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
-    """A stand-in for a big tensor with its type and shape only: inference must not copy weights."""
+    """Replace a large tensor by one of its type and shape alone: inference must not copy weights."""
     if tensor.size <= _WEIGHT_ELEMENTS or isinstance(tensor, ir.ExternalTensor):
         return tensor
     return ir.ExternalTensor(

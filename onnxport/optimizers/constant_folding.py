@@ -11,11 +11,11 @@ from math import prod
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_errors
 
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.shape_arithmetic import Dimensions
+from onnxport.runtimes.ort.inference_session import open_session
 
 # Larger results are left to run time: Expand and ConstantOfShape can turn eight bytes into gigabytes.
 SIZE_LIMIT = 256 * 2**20  # bytes
@@ -177,12 +177,7 @@ def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:
     graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in wanted)
     opsets = [onnx.helper.make_opsetid(d, v) for d, v in model.ir.opset_imports.items()]
     proto = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=min(model.ir.ir_version, 10))
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = open_session(proto.SerializeToString(), level="disable")
     names = [value.name or "" for value in wanted]
     return dict(zip(names, session.run(names, {}), strict=True))
 

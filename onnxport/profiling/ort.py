@@ -13,7 +13,6 @@ from statistics import fmean, quantiles
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec
@@ -23,10 +22,10 @@ from onnxport.formats.graph.ort import read_ort
 from onnxport.profiling import trace_file
 from onnxport.profiling.interleaving import time_in_turns
 from onnxport.profiling.recording import Recording
-from onnxport.runtimes.options import RuntimeOptions
-from onnxport.runtimes.ort.session import LEVELS, OrtRuntime, provider_named
+from onnxport.runtimes.options import OrtLevel, RuntimeOptions
+from onnxport.runtimes.ort.inference_session import open_session
+from onnxport.runtimes.ort.session import OrtRuntime, provider_named
 
-_SILENT = 4  # log severity "fatal"
 # The profiler keeps a million events of a session, one or two per node and run; each is a kilobyte of JSON.
 _MOST_EVENTS = 100_000
 _LEAST_RUNS = 3
@@ -79,19 +78,17 @@ class OrtProfiler:
             notes=tuple(notes),
         )
 
-    def _session(self, model: Path | bytes, level: str, **settings: Any) -> Any:
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[level])  # type: ignore[index]
-        options.intra_op_num_threads = self._options.threads
-        options.log_severity_level = _SILENT
-        # Otherwise the waiting threads of one session take the cores from the other.
-        options.add_session_config_entry("session.force_spinning_stop", "1")
-        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
-        for name, value in settings.items():
-            setattr(options, name, value)
-        providers = list(dict.fromkeys((self._provider, "CPUExecutionProvider")))
-        source = os.fspath(model) if isinstance(model, Path) else model
-        return onnxruntime.InferenceSession(source, options, providers=providers)
+    def _session(self, model: Path | bytes, level: OrtLevel, **settings: Any) -> Any:
+        return open_session(
+            model,
+            level=level,
+            threads=self._options.threads,
+            provider=self._provider,
+            optimized_weights="weights",
+            # Else the threads of one session, waiting for more to do, take the cores from the other.
+            config={"session.force_spinning_stop": "1"},
+            **settings,
+        )
 
     def _profiled_session(self, path: Path) -> tuple[Any, OperatorGraph]:
         """Return the session with the profiler, and the graph that it executes."""
@@ -100,9 +97,7 @@ class OrtProfiler:
             return self._session(path, level, **self._profiling("model")), read_ort(path).graph
         optimized = Path(self._folder, "optimized.onnx")
         try:
-            session = self._session(
-                path, level, optimized_model_filepath=os.fspath(optimized), **self._profiling("model")
-            )
+            session = self._session(path, level, optimized=optimized, **self._profiling("model"))
         except Exception:  # a provider that compiles nodes cannot save them
             return self._session(path, level, **self._profiling("model")), OperatorGraph([])
         return session, read_onnx(optimized)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx_ir as ir
-import onnxruntime
 from onnx_ir.passes import common
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
@@ -22,13 +21,13 @@ from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.canonical_operators import canonicalize_operators
 from onnxport.quantize.channel_fusion import fold_into_products
+from onnxport.runtimes.ort.inference_session import open_session
 
 # DequantizeLinear has an axis since 13, int16 since 21.
 OLDEST_OPSET = 13
 INT16_OPSET = 21
 # An older model might as well have HardSwish.
 _LIFTED_TO = 14
-_SILENT = 4  # log severity "fatal": failures come as exceptions
 # Above this, weights go to a file beside the graph; protobuf holds 2 GB.
 _LARGE = 2**30  # bytes
 _CHUNK = 2**20
@@ -99,19 +98,16 @@ def _upgrade(model: Model, opset: int) -> Model:
 
 def _optimize(model: Model, path: Path) -> None:
     """Have ONNX Runtime write the simplified graph of `model` to `path`."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    options.optimized_model_filepath = str(path)
-    options.log_severity_level = _SILENT
-    options.intra_op_num_threads = 1
-    # The session never runs.
-    options.add_session_config_entry("session.disable_prepacking", "1")
-    if model.weight_bytes > _LARGE:
-        options.add_session_config_entry(
-            "session.optimized_model_external_initializers_file_name", path.name + ".data"
-        )
+    assert model.path is not None
     try:
-        onnxruntime.InferenceSession(str(model.path), options, providers=["CPUExecutionProvider"])
+        open_session(
+            model.path,
+            level="basic",
+            threads=1,
+            prepacking=False,
+            optimized=path,
+            optimized_weights=path.name + ".data" if model.weight_bytes > _LARGE else "",
+        )
     except REFUSALS as error:
         said = " ".join(str(error).split())
         raise InputError(f"ONNX Runtime cannot load {model.path}", why=said) from error

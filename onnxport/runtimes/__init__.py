@@ -1,4 +1,4 @@
-"""The runtimes that answer for artefacts, one module each; a module imports its library, and only `load` the module."""
+"""The runtimes, one module each behind the protocol of base.py. A runtime is imported by `Kind.load` alone."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _DEFAULT = RuntimeOptions()
 
 
 def load(path: str | os.PathLike[str], options: RuntimeOptions = _DEFAULT) -> Runtime:
-    """The model at `path`, ready to run in this process.
+    """Load the model at `path` to run it in this process.
 
         with onnxport.load("model.tflite") as model:
             scores = model.run({"image": image})["scores"]
 
     Raises:
-        InputError: missing, unreadable, damaged, of an unknown extension, or refused by its runtime.
-        UsageError: a runtime that does not run such files.
+        InputError: the file is missing, unreadable, damaged, of an unknown extension, or refused by its runtime.
+        UsageError: the runtime does not run such files.
         MissingDependencyError: the runtime is not installed.
     """
     artifact = Artifact.open(path)

@@ -1,4 +1,4 @@
-"""What validate runs: named arrays in, named arrays out, whatever the format behind."""
+"""The protocol of a runtime: named arrays in, named arrays out, for every model format."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 class RunError(UsageError):
-    """A loaded model that refuses to run on inputs that fit its signature; `why` is the runtime's own cause."""
+    """A loaded model refuses inputs that fit its signature; `why` is the runtime's own message."""
 
 
 class SlowRunError(RunError):
-    """A run that did not end within the time that its caller had for it."""
+    """A run exceeded the time that its caller allowed."""
 
 
 class MemoryFullError(MachineError):
-    """A run that needs more memory than the machine has; one on smaller inputs may do."""
+    """A run needs more memory than the machine has; smaller inputs may work."""
 
 
 class OverLimitError(MemoryFullError):
-    """A run that needs more memory than the user allows."""
+    """A run needs more memory than the user allows."""
 
     exit_code = USAGE
 
 
 class Runtime(Protocol):
-    """One loaded model. `inputs` and `outputs` carry the source model's names, order and dtypes."""
+    """One loaded model."""
 
     @property
     def name(self) -> str:
@@ -44,27 +44,31 @@ class Runtime(Protocol):
         ...
 
     @property
-    def inputs(self) -> tuple[TensorSpec, ...]: ...
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The inputs, with the source model's names, order and dtypes."""
+        ...
 
     @property
-    def outputs(self) -> tuple[TensorSpec, ...]: ...
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The outputs, with the source model's names, order and dtypes."""
+        ...
 
     @property
     def taps(self) -> frozenset[str]:
-        """The names of intermediate values that `run` can give as well; empty where the format shows none."""
+        """The names of intermediate values that `run` can return; empty where the format exposes none."""
         ...
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
-        """Runs the model once.
+        """Run the model once and return the outputs and the taps by name.
 
         Args:
-            feeds: every input by name; shapes as declared, any size where a dimension is open.
-            taps: intermediate values wanted beside the outputs.
+            feeds: every input by name, of the declared dtype and shape; open dimensions take any size.
+            taps: intermediate values to return beside the outputs.
 
         Raises:
-            UsageError: an input is missing, unknown, or of a wrong dtype or shape; a tap that is not in `taps`.
+            UsageError: a missing or unknown input, a wrong dtype or shape, or a tap that is not in `taps`.
             RunError: the model cannot run on these inputs, for instance at sizes that its layers do not fit.
-            MemoryFullError: the machine does not hold what the model computes.
+            MemoryFullError: the machine has too little memory.
             MachineError: the runtime crashed or hung.
         """
         ...
@@ -79,20 +83,20 @@ class Runtime(Protocol):
 
 
 class ReferenceRuntime(Runtime, Protocol):
-    """A Runtime that can say what its own noise is, and maybe what its inputs may hold."""
+    """A Runtime that also measures its own noise and may know the domains of its inputs."""
 
     @property
     def domains(self) -> Mapping[str, Domain]:
-        """Of the inputs of which it knows more than a graph shows."""
+        """The domains of those inputs of which it knows more than the graph shows."""
         ...
 
     @property
     def features(self) -> tuple[str, ...] | None:
-        """Of a model of tables the names of its columns, () where they have none; None for any other model."""
+        """The column names of a tabular model, () where its columns have none; None for any other model."""
         ...
 
     def other_kernels(self) -> Runtime | None:
-        """The same model computed by other kernels; it ends with the first of the two to close. None for none.
+        """Return the same model on other kernels, or None; closing one of the two closes both.
 
         Raises:
             InputError: it cannot be loaded so.
@@ -100,20 +104,20 @@ class ReferenceRuntime(Runtime, Protocol):
         ...
 
     def beside(self, options: RuntimeOptions, path: Path) -> Runtime | None:
-        """Another ONNX model in the same process; None where that runs no ONNX models."""
+        """Open another ONNX model in the same process; None where that process runs no ONNX models."""
         ...
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
-        """Ends runs inside it after `seconds`, by SlowRunError, where the model is quickly loaded again."""
+        """End runs in the block after `seconds` with SlowRunError, where the model reloads quickly."""
         ...
 
     def again(self) -> ReferenceRuntime:
-        """The same model in a new process, where the first has ended."""
+        """Return the same model in a new process, after the first has ended."""
         ...
 
 
 def check_feeds(inputs: Sequence[TensorSpec], feeds: Feeds) -> None:
-    """Refuses feeds that do not fit `inputs`, naming the input (UsageError)."""
+    """Raise UsageError, naming the input, where `feeds` do not fit `inputs`."""
     names = [spec.name for spec in inputs]
     missing = [name for name in names if name not in feeds]
     unknown = [name for name in feeds if name not in names]
@@ -125,7 +129,7 @@ def check_feeds(inputs: Sequence[TensorSpec], feeds: Feeds) -> None:
 
 
 def check_feed(spec: TensorSpec, array: Array) -> None:
-    """Refuses an array that is not of the dtype and shape that `spec` declares (UsageError)."""
+    """Raise UsageError where `array` has another dtype or shape than `spec` declares."""
     given = "string" if array.dtype.kind in "OUS" else array.dtype.name
     if given != spec.dtype:
         raise UsageError(f"input {spec.name!r} is {given}, the model takes {spec.dtype}")
@@ -137,10 +141,17 @@ def check_feed(spec: TensorSpec, array: Array) -> None:
 
 
 def check_taps(known: frozenset[str], wanted: Sequence[str], model: str) -> None:
-    """Refuses intermediate values that `model` cannot show (UsageError)."""
+    """Raise UsageError for intermediate values that `model` cannot return."""
     unknown = [name for name in wanted if name not in known]
     if not unknown:
         return
     if not known:
-        raise UsageError(f"{model} shows no intermediate values", why=f"asked for {unknown}")
-    raise UsageError(f"{model} has no intermediate values {unknown}", fix=f"it can show {len(known)} others")
+        raise UsageError(f"{model} exposes no intermediate values", why=f"{unknown} were requested")
+    raise UsageError(
+        f"{model} has no intermediate values {unknown}", fix=f"it can return {len(known)} others"
+    )
+
+
+def format_shapes(feeds: Feeds) -> str:
+    """Return the shapes of feeds for an error message: "x [1, 3], y [4]"."""
+    return ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())

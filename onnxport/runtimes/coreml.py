@@ -1,17 +1,12 @@
-"""`.mlpackage` by Core ML itself, on macOS, behind the Runtime contract.
-
-Elsewhere the evaluator answers (mil/). Names, ranks and dtypes are the source's, by the same rules as there.
-"""
+"""Core ML, on macOS; elsewhere mlprogram/ evaluates a package."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import platform
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -21,28 +16,35 @@ import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError, MissingDependencyError
+from onnxport.core.lazy_imports import hidden
 from onnxport.core.resources import Closing
-from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.manifest import Port
 from onnxport.formats.mlpackage.program import Function
 from onnxport.formats.mlpackage.reader import read_package
-from onnxport.runtimes.base import RunError, check_feeds, check_taps
-from onnxport.runtimes.mlprogram.ports import Ends, chosen, ends, entering, fed_types, held_states, leaving
+from onnxport.runtimes.base import RunError, check_feeds, check_taps, format_shapes
+from onnxport.runtimes.mlprogram.ports import (
+    ends,
+    from_program,
+    function_name,
+    input_types,
+    state_names,
+    to_program,
+)
 from onnxport.runtimes.options import RuntimeOptions, Units
 
 _DEFAULT = RuntimeOptions()
-# Our words to coremltools' and to those of a report.
+# Our names to those of coremltools and of a report.
 _UNITS: Mapping[Units, tuple[str, str]] = {
     "all": ("ALL", "all compute units"),
     "cpu": ("CPU_ONLY", "CPU"),
     "cpu-gpu": ("CPU_AND_GPU", "CPU and GPU"),
     "cpu-ne": ("CPU_AND_NE", "CPU and Neural Engine"),
 }
-# macOS that brought each version of the format; an older one cannot load it.
+# Specification version -> the first macOS that loads it.
 _SYSTEMS = {6: 12, 7: 13, 8: 14, 9: 15, 10: 26}
-# What Core ML takes arrays of: other types of a program's inputs come as these.
-_FED: Mapping[str, np.dtype[Any]] = {"float16": np.dtype(np.float16), "int32": np.dtype(np.int32)}
-# Frameworks that coremltools would import where it finds them; `predict` needs none.
+# A program's input type -> dtype of Core ML's arrays; float32 for any other.
+_DTYPES: Mapping[str, np.dtype[Any]] = {"float16": np.dtype(np.float16), "int32": np.dtype(np.int32)}
+# Frameworks that coremltools imports where they are installed; `predict` needs none.
 _FRAMEWORKS = "torch torchvision torchaudio tensorflow sklearn xgboost libsvm transformers executorch".split()
 
 
@@ -51,74 +53,67 @@ class CoremlRuntime(Closing):
 
     Args:
         path: the package's folder.
-        options: `units`, what it may compute on; `function`, which of its functions answers.
+        options: `units` and `function`.
 
     Raises:
         MissingDependencyError: this is no Mac.
         InputError: no package, a damaged one, or one that Core ML cannot compile.
-        UsageError: it has no function of the wanted name.
+        UsageError: the package has no such function.
     """
+
+    taps: frozenset[str] = frozenset()  # Core ML returns outputs only
 
     def __init__(self, path: Path, options: RuntimeOptions = _DEFAULT) -> None:
         if platform.system() != "Darwin":
             raise MissingDependencyError(
                 f"Core ML is not here, {platform.system()} has none",
-                fix="run this on macOS, or leave out runtime=predict: the evaluator answers elsewhere",
+                fix="run this on macOS, or leave out runtime=predict: the evaluator runs elsewhere",
             )
         package = read_package(path)
         self._path, self._units = path, options.units
-        name = chosen(package, path, options.function)
-        self._ends: Ends = ends(package, path, name)
-        self._function: Function = package.functions[name]
+        name = function_name(package, path, options.function)
+        self._signature = ends(package, path, name)
+        self.inputs = tuple(port.spec for port in self._signature.inputs)
+        self.outputs = tuple(port.spec for port in self._signature.outputs)
+        self._function = package.functions[name]
         check_system(path, package.spec.specificationVersion, platform.mac_ver()[0])
-        self._model = _compiled(path, options.units, name if package.description.functions else None)
+        self._model = _compile(path, options.units, name if package.description.functions else None)
 
     @property
     def name(self) -> str:
         units = _UNITS[self._units][1]
         return f"Core ML of macOS {platform.mac_ver()[0]}, {units} (coremltools {version('coremltools')})"
 
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        return tuple(port.spec for port in self._ends.inputs)
-
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        return tuple(port.spec for port in self._ends.outputs)
-
-    @property
-    def taps(self) -> frozenset[str]:
-        return frozenset()  # Core ML shows outputs only
-
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
         """See `Runtime.run`."""
         check_feeds(self.inputs, feeds)
         check_taps(self.taps, taps, str(self._path))
-        given, held = fed(self._ends.inputs, self._function, feeds), held_states(self._function)
+        inputs = to_core_ml(self._signature.inputs, self._function, feeds)
         try:
-            state = self._state(given)
-            found = self._model.predict(given, **({} if state is None else {"state": state}))
-            found = dict(found) | {key: state.read_state(key) for key in held}
-        except Exception as error:  # whatever Core ML's own errors and coremltools' checks come as
-            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())
+            state = self._make_state(inputs)
+            found = self._model.predict(inputs, **({} if state is None else {"state": state}))
+            found = dict(found) | {key: state.read_state(key) for key in state_names(self._function)}
+        except Exception as error:  # neither Core ML nor coremltools says which classes it raises
             raise RunError(
-                f"Core ML cannot run {self._path.name} on {shapes}", why=first_line(error)
+                f"Core ML cannot run {self._path.name} on {format_shapes(feeds)}", why=first_line(error)
             ) from error
-        return answers(self._ends.outputs, found)
+        return from_core_ml(self._signature.outputs, found)
 
     def prepared(self, feeds: Feeds) -> Callable[[], object]:
-        """One prediction on `feeds`, again and again: what a bench times. A state is kept from one to the next."""
-        given = fed(self._ends.inputs, self._function, feeds)
-        state = self._state(given)
-        return partial(self._model.predict, given, **({} if state is None else {"state": state}))
+        """Return a function that predicts on `feeds`, for a bench; all calls share one state."""
+        inputs = to_core_ml(self._signature.inputs, self._function, feeds)
+        state = self._make_state(inputs)
+        return partial(self._model.predict, inputs, **({} if state is None else {"state": state}))
 
-    def _state(self, given: dict[str, Array]) -> Any:
-        """The state that a run begins with, which is taken out of what the program is fed: Core ML keeps states from
-        one prediction to the next, which ONNX does not, so each run has its own. None where it has none."""
-        held = held_states(self._function)
-        state: Any = self._model.make_state() if held else None
-        for key in held & set(given):
-            state.write_state(key, given.pop(key))
+    def _make_state(self, inputs: dict[str, Array]) -> Any:
+        """Move the states out of `inputs` into a state of Core ML; None for a program without states.
+
+        Core ML keeps a state from one prediction to the next, ONNX does not, so each run gets a new one.
+        """
+        names = state_names(self._function)
+        state: Any = self._model.make_state() if names else None
+        for key in names & set(inputs):
+            state.write_state(key, inputs.pop(key))
         return state
 
     def close(self) -> None:
@@ -126,7 +121,7 @@ class CoremlRuntime(Closing):
 
 
 def check_system(path: Path, specification: int, system: str) -> None:
-    """Refuses a package that is younger than this system (InputError)."""
+    """Raise InputError where the package needs a newer macOS."""
     needed = _SYSTEMS.get(specification, max(_SYSTEMS.values()))
     if system and int(system.partition(".")[0]) < needed:
         raise InputError(
@@ -135,34 +130,34 @@ def check_system(path: Path, specification: int, system: str) -> None:
         )
 
 
-def fed(ports: Sequence[Port], function: Function, feeds: Feeds) -> dict[str, Array]:
-    """The feeds under the program's names, of types that Core ML's arrays have."""
-    types = fed_types(function)
-    given = {}
+def to_core_ml(ports: Sequence[Port], function: Function, feeds: Feeds) -> dict[str, Array]:
+    """Return the feeds under the program's names, in dtypes that Core ML's arrays have."""
+    types = input_types(function)
+    inputs = {}
     for port in ports:
-        array = entering(feeds[port.name], types[port.key], port)
-        dtype: np.dtype[Any] = _FED.get(types[port.key], np.dtype(np.float32))
-        given[port.key] = np.ascontiguousarray(array, dtype)
-    return given
+        array = to_program(feeds[port.name], types[port.key], port)
+        dtype: np.dtype[Any] = _DTYPES.get(types[port.key], np.dtype(np.float32))
+        inputs[port.key] = np.ascontiguousarray(array, dtype)
+    return inputs
 
 
-def answers(ports: Sequence[Port], found: Mapping[str, Any]) -> dict[str, Array]:
-    """What Core ML gave, under the source's names and in its dtypes."""
-    return {port.name: leaving(found[port.key], port) for port in ports}
+def from_core_ml(ports: Sequence[Port], found: Mapping[str, Any]) -> dict[str, Array]:
+    """Return Core ML's outputs under the source's names and in its dtypes."""
+    return {port.name: from_program(found[port.key], port) for port in ports}
 
 
 def first_line(error: Exception) -> str:
-    """What Core ML says, without the object dumps that its errors carry along."""
+    """Return Core ML's message without the object dumps that follow it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:400] if lines else type(error).__name__
 
 
-def _compiled(path: Path, units: Units, function: str | None) -> Any:
-    """`function` is None for a package that names none, of which Core ML takes no name."""
+def _compile(path: Path, units: Units, function: str | None) -> Any:
+    """Load the model; `function` is None for a package without named functions, where Core ML accepts no name."""
     library = coremltools()
     unit = getattr(library.ComputeUnit, _UNITS[units][0])
     try:
-        with warnings.catch_warnings():  # what Core ML refuses is a warning there, and an error here
+        with warnings.catch_warnings():  # coremltools warns of a failure, which is an error below
             warnings.simplefilter("ignore")
             model = library.models.MLModel(os.fspath(path), compute_units=unit, function_name=function)
     except Exception as error:
@@ -174,17 +169,6 @@ def _compiled(path: Path, units: Units, function: str | None) -> Any:
 
 
 def coremltools() -> Any:
-    """coremltools, imported without the frameworks that it would drag in."""
-    with _hidden():
+    """Import coremltools without the frameworks that it would import."""
+    with hidden(_FRAMEWORKS):
         return importlib.import_module("coremltools")
-
-
-@contextlib.contextmanager
-def _hidden() -> Iterator[None]:
-    hidden = [name for name in _FRAMEWORKS if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
-    try:
-        yield
-    finally:
-        for name in hidden:
-            sys.modules.pop(name, None)

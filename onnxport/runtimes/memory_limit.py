@@ -1,8 +1,7 @@
-"""How much memory the runs of models may take, and what is said where they need more.
+"""The memory limit of model runs, and the error where a run needs more.
 
-The limit is on all processes of a command together. What this process and its libraries take is set aside, the rest is
-for the process that runs a model; two of them do not compute at a time. Weights that are mapped from files count
-nothing.
+The limit is on all processes of a command together. This process and its libraries are subtracted; the rest is for the
+process that runs a model, one at a time. Weights that are mapped from files do not count.
 """
 
 from __future__ import annotations
@@ -18,26 +17,27 @@ from onnxport.runtimes.base import MemoryFullError, OverLimitError
 if TYPE_CHECKING:
     from onnxport.samples.footprint import Estimate
 
-# Of this process with its libraries and of a runtime's process before it has loaded anything.
+# Bytes of this process with its libraries and of a runtime's process without a model.
 _LIBRARIES = 300_000_000
-_SHARE = 4  # a quarter of the machine's memory, unless the user says how much
+# The default: a quarter of the machine, at most 4 GB, and at least 750 MB plus four copies of the weights: read,
+# packed, in two sessions.
+_SHARE = 4
 _MOST = 4_000_000_000
-# What any model gets by default, however small the machine, and room for large weights: read, packed, in two sessions.
 _LEAST = 750_000_000
 _WEIGHTS = 4
 _LARGE_PART = 4
-# Times that inputs and answers lie in memory: as arrays and as messages in both processes, and the answers to the
-# probes of noise beside each other. Counted in the code, not measured: too much costs a size, too little the limit.
+# Copies of inputs and outputs in memory: as arrays and as messages in both processes, and the outputs of the noise
+# probes. Counted in the code, not measured: too many cost a size, too few break the limit.
 _INPUT_COPIES = 5
 _OUTPUT_COPIES = 8
 
 
 @dataclass(frozen=True)
 class MemoryLimit:
-    """What the processes that run models may take together.
+    """The memory that the processes of a command may take together.
 
     Attributes:
-        bytes: None for any number.
+        bytes: None for no limit.
         given: the limit as the user wrote it; empty for the default.
     """
 
@@ -46,7 +46,7 @@ class MemoryLimit:
 
     @classmethod
     def of(cls, given: str | None, model: Referent) -> MemoryLimit:
-        """The user's limit, or the default for a model of this size."""
+        """Return the user's limit, or the default for a model of this size."""
         if given is not None:
             return cls(bytes_of(given), given)
         machine = machine_memory()
@@ -54,7 +54,7 @@ class MemoryLimit:
         return cls(max(usual, _LEAST + _WEIGHTS * model.size))
 
     def process(self, feeds: Feeds) -> int | None:
-        """What the process that runs a model on `feeds` may hold."""
+        """Return the bytes that the process may hold while it runs a model on `feeds`."""
         if self.bytes is None:
             return None
         copies = _INPUT_COPIES * sum(array.nbytes for array in feeds.values())
@@ -62,54 +62,51 @@ class MemoryLimit:
 
     @property
     def answer(self) -> int | None:
-        """Bytes that one answer may have: it lies in memory several times."""
+        """Bytes that one answer may have; memory holds several copies of it."""
         return None if self.bytes is None else (self.bytes - _LIBRARIES) // _OUTPUT_COPIES
 
     def allows(self, estimate: Estimate) -> bool:
-        """Whether a run that takes so much is within the limit."""
+        """Return whether a run of this estimate stays within the limit."""
         return self.bytes is None or needed(estimate) <= self.bytes
 
     def fills(self, estimate: Estimate) -> bool:
-        """Whether a run that takes so much takes a large part of the limit."""
+        """Return whether a run of this estimate takes a large part of the limit."""
         return self.bytes is not None and needed(estimate) > self.bytes // _LARGE_PART
 
-    def exceeded(self, what: str, why: str, least: int) -> MemoryFullError:
-        """The error for a step that does not keep the limit.
+    def exceeded(self, step: str, why: str, least: int) -> MemoryFullError:
+        """Return the error for a step that exceeds the limit.
 
         Args:
-            what: which step, on what.
-            why: what was seen.
-            least: bytes that would do.
+            why: the observation, for the message.
+            least: bytes that would suffice.
         """
         machine = machine_memory()
         more = f"allow more: --memory-limit {format_size(_rounded_up(least))} or above"
         if machine is not None and least > machine:
             more = "use a larger machine"
-        ways = "give smaller sizes (--shape) or inputs (--inputs DIR)"
+        fix = f"give smaller sizes (--shape) or inputs (--inputs DIR), or {more}"
         if self.given:
-            return OverLimitError(
-                f"{what} does not keep --memory-limit {self.given}", why=why, fix=f"{ways}, or {more}"
-            )
-        there = f", of the machine's {format_size(machine)}" if machine is not None else ""
+            return OverLimitError(f"{step} exceeds --memory-limit {self.given}", why=why, fix=fix)
+        of_machine = f", of the machine's {format_size(machine)}" if machine is not None else ""
         return MemoryFullError(
-            f"{what} takes too much memory",
-            why=f"{why}; the limit is {format_size(self.bytes or 0)}{there}",
-            fix=f"{ways}, or {more}",
+            f"{step} takes too much memory",
+            why=f"{why}; the limit is {format_size(self.bytes or 0)}{of_machine}",
+            fix=fix,
         )
 
 
 def needed(estimate: Estimate) -> int:
-    """Bytes that a run takes at least, in all processes together."""
+    """Return the bytes that a run takes at least, in all processes together."""
     copies = _INPUT_COPIES * estimate.inputs + _OUTPUT_COPIES * estimate.outputs
     return _LIBRARIES + estimate.graph + copies
 
 
 def format_size(number: int) -> str:
-    """A number of bytes as the user would write it: "750MB", "3.9GB"."""
+    """Write a number of bytes as the user would: "750MB", "3.9GB"."""
     return f"{number / 1e9:.1f}GB" if number >= 1_000_000_000 else f"{number / 1e6:.0f}MB"
 
 
 def _rounded_up(number: int) -> int:
-    """To two digits of a size that `size_of` writes without a loss."""
+    """Round up to a size that `format_size` writes without loss."""
     step = 100_000_000 if number >= 1_000_000_000 else 10_000_000
     return -(-number // step) * step

@@ -1,14 +1,14 @@
-"""The settings of a runtime: threads, kernels, and what each format's runtime knows besides."""
+"""The settings of a runtime."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
-# Kernel threads of every runtime: the verdict has to come soon on a small CI machine and leave one core to others.
+# Kernel threads of every runtime: quick enough on a small CI machine, and one core stays free.
 THREADS = 2
 
-AUTO = "auto"  # the first runtime of a format that answers on this system
+AUTO = "auto"  # the default runtime of the format on this system
 
 OrtLevel = Literal["disable", "basic", "extended", "all"]
 Delegate = Literal["xnnpack", "none"]
@@ -18,19 +18,19 @@ Integers = Literal["exact", "cpu"]
 
 @dataclass(frozen=True)
 class RuntimeOptions:
-    """The settings of one runtime; each format reads its own.
+    """The settings of one runtime; each runtime reads its own.
 
     Attributes:
         threads: kernel threads.
-        level: ONNX Runtime's graph optimizations; an `.ort` file has its own behind it.
-        provider: ONNX Runtime's execution provider without the word: "CPU", "CUDA", "OpenVINO".
-        integers: ONNX Runtime's integer products: "exact", as ONNX defines them, or with the "cpu"'s own kernels, which
+        level: ONNX Runtime's graph optimizations; those of an `.ort` file are in the file.
+        provider: ONNX Runtime's execution provider without the suffix: "CPU", "CUDA", "OpenVINO".
+        integers: ONNX Runtime's integer products: "exact", as ONNX defines them, or "cpu", by this CPU's kernels, which
             saturate on x86 without VNNI (exact_integers.py).
-        delegate: what LiteRT hands its operators to; "none" runs its built-in kernels.
-        runtime: who answers, by its name in `kinds.KINDS` or of a plugin; "auto" is the first for the format.
-        units: what Core ML may compute on.
-        function: which function of a Core ML package answers; the one that it names as its default unless given.
-        own: names and values of settings that only the runtime itself knows, in the order of the names.
+        delegate: LiteRT's delegate; "none" runs its built-in kernels.
+        runtime: name of the runtime in `registry.KINDS` or of a plugin; "auto" is the format's default.
+        units: Core ML's compute units.
+        function: function of a Core ML package; empty for the package's default.
+        own: names and values of settings that only the runtime knows, sorted by name.
     """
 
     threads: int = THREADS

@@ -1,8 +1,7 @@
-"""A runtime in a process of its own: its crash or hang is an error message, never the end of the command."""
+"""A runtime in a child process, so that its crash or hang is an error message and not the end of the command."""
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from onnxport.core.child_process import RUN_TIMEOUT, Child, ChildHung, ChildTooL
 from onnxport.core.resources import Closing
 from onnxport.formats.artifact import FORMATS, SUFFIXES, TensorSpec
 from onnxport.runtimes import registry
-from onnxport.runtimes.base import MemoryFullError, Runtime, SlowRunError
+from onnxport.runtimes.base import MemoryFullError, Runtime, SlowRunError, format_shapes
 from onnxport.runtimes.memory_limit import MemoryLimit, format_size
 from onnxport.runtimes.options import RuntimeOptions
 
@@ -32,7 +31,7 @@ _PATIENCE = "give it more time with --timeout SECONDS, or smaller inputs"
 
 @dataclass(frozen=True)
 class Description:
-    """What the child says of its model."""
+    """The child's description of its model."""
 
     name: str
     inputs: tuple[TensorSpec, ...]
@@ -42,63 +41,36 @@ class Description:
 
 
 class Host:
-    """The child's side: it holds the real runtimes, by the options that they run under."""
+    """The object that the child serves: the loaded models, by path and options."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[Path, RuntimeOptions], Runtime] = {}
+        self._loaded: dict[tuple[Path, RuntimeOptions], Runtime] = {}
 
     def open(self, path: Path, options: RuntimeOptions) -> Description:
         from onnxport.runtimes import load
 
-        runtime = self._held[path, options] = load(path, options)
+        runtime = self._loaded[path, options] = load(path, options)
         permutations = getattr(runtime, "permutations", {})
         remarks = getattr(runtime, "remarks", ())
         return Description(runtime.name, runtime.inputs, runtime.outputs, permutations, remarks)
 
     def taps(self, path: Path, options: RuntimeOptions) -> frozenset[str]:
-        return self._held[path, options].taps
+        return self._loaded[path, options].taps
 
     def run(self, path: Path, options: RuntimeOptions, feeds: Feeds, taps: Sequence[str]) -> dict[str, Array]:
-        return self._held[path, options].run(feeds, taps=taps)
+        return self._loaded[path, options].run(feeds, taps=taps)
 
 
-def tflite_host() -> Host:
-    """A host that has its imports behind it when the first call arrives."""
-    importlib.import_module("onnxport.runtimes.litert")
-    return Host()
-
-
-def ort_host() -> Host:
-    """As `tflite_host`, for `.onnx` and `.ort`."""
-    importlib.import_module("onnxport.runtimes.ort.session")
-    return Host()
-
-
-def coreml_host() -> Host:
-    """As `tflite_host`, for `.mlpackage`; which runtime answers is known when the first call arrives."""
-    importlib.import_module("onnxport.runtimes.mlprogram")
-    return Host()
-
-
-# Kinds whose imports begin with the process; others begin theirs with the first call.
-_TARGETS = {
-    "litert": "tflite_host",
-    "ort": "ort_host",
-    "predict": "coreml_host",
-    "evaluator": "coreml_host",
-}
-
-
-def _unlimited() -> MemoryLimit:
+def _no_limit() -> MemoryLimit:
     return MemoryLimit(None)
 
 
 class _Process:
-    """The child behind one runtime or several; where it was ended, another takes its place when it is needed.
+    """The child behind one runtime or several; after it was ended, the next use starts another.
 
     Attributes:
-        number: of the child; who opened a model in an earlier one has to open it again.
-        runs: that this child has begun.
+        number: number of the child; a model opened in an earlier one must be opened again.
+        runs: runs that this child has begun.
     """
 
     def __init__(self, start: Callable[[], Child]) -> None:
@@ -107,12 +79,11 @@ class _Process:
         self._is_ended = False
 
     def end(self) -> None:
-        """Closes the child, which is of no use any more."""
         self.child.close()
         self._is_ended = True
 
     def current(self) -> Child:
-        """The child that runs."""
+        """Return the running child; start one where the last was ended."""
         if self._is_ended:
             self.child, self._is_ended = self._start(), False
             self.number, self.runs = self.number + 1, 0
@@ -120,18 +91,16 @@ class _Process:
 
 
 class IsolatedRuntime(Closing):
-    """The Runtime contract over a child process; what its inputs may hold is read from the graph.
+    """A Runtime over a child process.
 
-    The child starts at once and without waiting, so that its imports overlap with the caller's work; the file is
-    opened by the first use, and may be written until then.
+    The child starts at once, so that its imports overlap with the caller's work. The first use opens the file, which
+    may be written until then.
 
     Args:
-        path: the model.
-        options: how its runtime is to run it.
         timeout: seconds that one call may take.
-        limit: tells, once there is a file, what memory it may take. A run that takes more is ended, and the next one
+        limit: returns the memory limit, called when the file exists. A run that exceeds it is ended, and the next one
             gets a new process.
-        role: what it is to the judge, for error messages.
+        role: for error messages.
     """
 
     domains: Mapping[str, Domain] = {}
@@ -143,27 +112,28 @@ class IsolatedRuntime(Closing):
         options: RuntimeOptions = _DEFAULT,
         *,
         timeout: float = RUN_TIMEOUT,
-        limit: Callable[[], MemoryLimit] = _unlimited,
+        limit: Callable[[], MemoryLimit] = _no_limit,
         role: Role | None = None,
     ) -> None:
-        self.path, self.options, self._timeout, self._limit_of, self._role = (
-            path,
-            options,
-            timeout,
-            limit,
-            role,
-        )
+        self.path, self.options, self._role = path, options, role
+        self._timeout, self._make_limit = timeout, limit
         self._kind = registry.find_runtime(FORMATS[path.suffix.lower()], options.runtime)
         self._kind.check()
-        target = f"{__name__}:{_TARGETS.get(self._kind.name, Host.__name__)}"
-        purpose = f"{self._kind.title} running {path}"
-        self._process = _Process(lambda: Child(target, purpose=purpose, timeout=timeout, patience=_PATIENCE))
+        self._process = _Process(
+            lambda: Child(
+                f"{__name__}:{Host.__name__}",
+                purpose=f"{self._kind.title} running {path}",
+                timeout=timeout,
+                patience=_PATIENCE,
+                preload=(self._kind.module,),
+            )
+        )
         self._described: Description | None = None
         self._opened_in = -1
         self._deadline: float | None = None
 
     def beside(self, options: RuntimeOptions | None = None, path: Path | None = None) -> IsolatedRuntime:
-        """The same model under other options, or another one, in the same process, which ends with the first to close.
+        """Open the model under other options, or another model, in the same process; closing one closes both.
 
         Raises:
             InputError: the runtime cannot load it under these options.
@@ -171,11 +141,11 @@ class IsolatedRuntime(Closing):
         other = copy(self)
         other.options, other.path = options or self.options, path or self.path
         other._described, other._opened_in = None, -1
-        other._opened()
+        other._open()
         return other
 
     def other_kernels(self) -> IsolatedRuntime | None:
-        """See `ReferenceRuntime.other_kernels`: ONNX Runtime without its optimizations, or with them."""
+        """See `ReferenceRuntime.other_kernels`: ONNX Runtime without its optimizations, or with them again."""
         if self._kind.name != "ort" or self.path.suffix.lower() != SUFFIXES["onnx"]:
             return None
         return self.beside(self.options.at_level("all" if self.options.level == "disable" else "disable"))
@@ -183,12 +153,12 @@ class IsolatedRuntime(Closing):
     def again(self) -> IsolatedRuntime:
         """See `ReferenceRuntime.again`."""
         return IsolatedRuntime(
-            self.path, self.options, timeout=self._timeout, limit=self._limit_of, role=self._role
+            self.path, self.options, timeout=self._timeout, limit=self._make_limit, role=self._role
         )
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Ends runs inside it after `seconds`, by SlowRunError."""
+        """See `ReferenceRuntime.within`."""
         self._deadline = time.monotonic() + seconds
         try:
             yield
@@ -219,7 +189,7 @@ class IsolatedRuntime(Closing):
 
     @property
     def taps(self) -> frozenset[str]:
-        names: frozenset[str] = self._opened().call("taps", self.path, self.options)
+        names: frozenset[str] = self._open().call("taps", self.path, self.options)
         return names
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
@@ -233,7 +203,7 @@ class IsolatedRuntime(Closing):
         except ChildTooLarge as large:
             if self._was_fresh:
                 raise self._too_large(feeds, large) from None
-        # What earlier runs left in the process may have been too much.
+        # Memory that earlier runs left in the process may have exceeded the limit.
         try:
             return self._run(feeds, taps)
         except ChildTooLarge as large:
@@ -243,7 +213,7 @@ class IsolatedRuntime(Closing):
         self._process.child.close()
 
     def _run(self, feeds: Feeds, taps: Sequence[str]) -> dict[str, Array]:
-        child = self._opened()
+        child = self._open()
         self._was_fresh = not self._process.runs
         self._process.runs += 1
         child.memory, child.message = self._limit.process(feeds), self._limit.answer
@@ -257,25 +227,23 @@ class IsolatedRuntime(Closing):
             if self._deadline is None or time.monotonic() < self._deadline:
                 raise
             self._process.end()
-            raise SlowRunError(
-                f"{self.path} was still running on {_shapes(feeds)}", why="the time was over"
-            ) from hung
+            raise SlowRunError(f"{self.path} on {format_shapes(feeds)} took too long") from hung
         child.memory = child.message = child.deadline = None
         return outputs
 
     @cached_property
     def _limit(self) -> MemoryLimit:
-        return self._limit_of()
+        return self._make_limit()
 
     def _too_large(self, feeds: Feeds, large: ChildTooLarge) -> MemoryFullError:
         side = f"the {self._role} " if self._role else ""
         return self._limit.exceeded(
-            f"running {side}{self.path} on {_shapes(feeds)}",
+            f"running {side}{self.path} on {format_shapes(feeds)}",
             f"it had taken {format_size(large.taken)} when it was ended",
             2 * max(large.taken, self._limit.bytes or 0),
         )
 
-    def _opened(self) -> Child:
+    def _open(self) -> Child:
         child = self._process.current()
         if self._opened_in != self._process.number:
             self._described = child.call("open", self.path, self.options)
@@ -285,10 +253,6 @@ class IsolatedRuntime(Closing):
     @property
     def _description(self) -> Description:
         if self._described is None:
-            self._opened()
+            self._open()
         assert self._described is not None
         return self._described
-
-
-def _shapes(feeds: Feeds) -> str:
-    return ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())

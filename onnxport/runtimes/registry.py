@@ -1,7 +1,7 @@
-"""Which runtimes there are: a table of ours, and what other distributions add to it.
+"""The registry of runtimes: the table KINDS, and plugins.
 
-A plugin is an entry point of the group `onnxport.runtimes` that names a `Kind` of its own (docs/runtimes.md). The
-standard library only, so that a wrong name is refused before any library is imported.
+A plugin is an entry point of the group `onnxport.runtimes` that names a `Kind` (docs/runtimes.md). This module imports
+the standard library only, so that a wrong name is refused before any runtime is imported.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from onnxport.core import plugins
 from onnxport.core.errors import MissingDependencyError, UsageError
@@ -28,16 +28,16 @@ class Kind:
     """One runtime.
 
     Attributes:
-        name: its word in `--candidate-runtime runtime=` and `bench --runtimes`.
-        title: what it calls itself, for messages.
-        formats: of the files that it runs, as `onnxport.formats.artifact.Format` has them.
-        factory: "module:callable"; called with the model's path and `RuntimeOptions`, it gives a `Runtime`, or raises
-            InputError of a file that it does not load.
-        distributions: that have to be installed, by their names in the package index.
-        settings: what `--candidate-runtime` may say of it: names of `RuntimeOptions`; any other is handed over in
+        name: the value of `--candidate-runtime runtime=` and `bench --runtimes`.
+        title: the runtime's own name, for messages.
+        formats: the formats that it runs (`onnxport.formats.artifact.Format`).
+        factory: "module:callable"; takes the model's path and `RuntimeOptions`, returns a `Runtime`, or raises
+            InputError for a file that it cannot load.
+        distributions: the distributions that it needs, by their names in the package index.
+        settings: the names that `--candidate-runtime` accepts: fields of `RuntimeOptions`; any other name is passed in
             `RuntimeOptions.own` as text.
-        extra: of onnxport, that brings the distributions; empty for none.
-        system: the `sys.platform` where it is what answers unless another is asked for; empty for all.
+        extra: the extra of onnxport that installs the distributions; empty for none.
+        system: the `sys.platform` where it is the default; empty for all.
     """
 
     name: str
@@ -51,38 +51,39 @@ class Kind:
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """The distributions that are not installed; told without importing one."""
+        """The distributions that are not installed; imports none."""
         return tuple(name for name in self.distributions if not _is_installed(name))
 
+    @property
+    def module(self) -> str:
+        """The module of the factory."""
+        return self.factory.partition(":")[0]
+
     def check(self) -> None:
-        """Raises MissingDependencyError, with the line that mends it, where one is not installed."""
+        """Raise MissingDependencyError, with the pip command, where a distribution is not installed."""
         if self.lacking:
-            what = f"'onnxport[{self.extra}]'" if self.extra else " ".join(self.lacking)
+            package = f"'onnxport[{self.extra}]'" if self.extra else " ".join(self.lacking)
             raise MissingDependencyError(
                 f"{self.title} needs {', '.join(self.lacking)}, which is not installed",
-                fix=f"run: {sys.executable} -m pip install {what}",
+                fix=f"run: {sys.executable} -m pip install {package}",
             )
 
     def load(self) -> Callable[..., Runtime]:
-        """The factory.
-
-        Raises:
-            MissingDependencyError: it cannot be imported.
-        """
+        """Import and return the factory; raises MissingDependencyError where that fails."""
         self.check()
-        module, _, name = self.factory.partition(":")
         try:
-            return _attribute(module, name)
+            factory = getattr(importlib.import_module(self.module), self.factory.partition(":")[2])
         except (ImportError, AttributeError) as error:
             raise MissingDependencyError(
                 f"{self.title} cannot be imported",
                 why=str(error),
                 fix="`onnxport doctor` says what is missing",
             ) from error
+        return cast("Callable[..., Runtime]", factory)
 
 
-_FOREIGN = "onnxport.runtimes.engines"
-# In the order in which they are offered; the first of a format is what runs it unless another is asked for.
+_ENGINES = "onnxport.runtimes.engines"
+# In the order in which messages list them; the first of a format is its default.
 KINDS = (
     Kind(
         "ort",
@@ -116,38 +117,37 @@ KINDS = (
         ("coremltools",),
         settings=("function", "units"),
     ),
-    Kind("tract", "tract", ("onnx",), f"{_FOREIGN}.tract:TractRuntime", ("tract",), extra="tract"),
+    Kind("tract", "tract", ("onnx",), f"{_ENGINES}.tract:TractRuntime", ("tract",), extra="tract"),
     Kind(
         "openvino",
         "OpenVINO",
         ("onnx",),
-        f"{_FOREIGN}.openvino:OpenvinoRuntime",
+        f"{_ENGINES}.openvino:OpenvinoRuntime",
         ("openvino",),
         ("threads",),
         "openvino",
     ),
-    Kind("ncnn", "ncnn", ("onnx",), f"{_FOREIGN}.ncnn:NcnnRuntime", ("ncnn", "pnnx"), ("threads",), "ncnn"),
-    Kind("mnn", "MNN", ("onnx",), f"{_FOREIGN}.mnn:MnnRuntime", ("MNN",), ("threads", "winograd"), "mnn"),
+    Kind("ncnn", "ncnn", ("onnx",), f"{_ENGINES}.ncnn:NcnnRuntime", ("ncnn", "pnnx"), ("threads",), "ncnn"),
+    Kind("mnn", "MNN", ("onnx",), f"{_ENGINES}.mnn:MnnRuntime", ("MNN",), ("threads", "winograd"), "mnn"),
 )
 RESERVED = frozenset((AUTO, *(kind.name for kind in KINDS)))
 
 
 def names(format_: Format) -> tuple[str, ...]:
-    """Every name that `runtime` may have for files of a format, those of plugins too, which are not imported: whether
-    one runs this format is known when it is named."""
-    ours = (kind.name for kind in KINDS if format_ in kind.formats)
-    return tuple(dict.fromkeys((*ours, *(plugin.name for plugin in plugins.installed("runtime")))))
+    """Return the names of the runtimes for a format, and of all plugins, whose formats are unknown until imported."""
+    built_in = (kind.name for kind in KINDS if format_ in kind.formats)
+    return tuple(dict.fromkeys((*built_in, *(plugin.name for plugin in plugins.installed("runtime")))))
 
 
 def find_runtime(format_: Format, name: str = AUTO, option: str = "runtime") -> Kind:
-    """The runtime of that name for files of a format.
+    """Return the runtime of that name for files of a format.
 
     Args:
-        option: how the user says it, for messages.
+        option: the option that names it, for messages.
 
     Raises:
-        UsageError: there is none of that name, or it runs other files.
-        MissingDependencyError: two claim the name, or the one that has it cannot be used.
+        UsageError: no runtime has the name, or it runs other formats.
+        MissingDependencyError: two plugins have the name, or the plugin cannot be used.
     """
     if name == AUTO:
         return next(kind for kind in KINDS if format_ in kind.formats and kind.system in ("", sys.platform))
@@ -162,57 +162,52 @@ def find_runtime(format_: Format, name: str = AUTO, option: str = "runtime") -> 
 
 
 def named(name: str) -> Kind | None:
-    """The runtime of that name, whatever it runs; None where there is none.
+    """Return the runtime of that name, for any format; None where there is none.
 
     Raises:
-        MissingDependencyError: two claim the name, or the plugin that has it cannot be used.
+        MissingDependencyError: two plugins have the name, or the plugin cannot be used.
     """
     plugin = plugins.named("runtime", name, RESERVED)
     if plugin is not None:
-        return _brought(plugin)
+        return _load_plugin(plugin)
     return next((kind for kind in KINDS if kind.name == name), None)
 
 
 def distributions(name: str) -> tuple[str, ...]:
-    """Of the runtime of that name, whose versions a report tells; none of one that there is not."""
+    """Return the distributions of a runtime, whose versions a report lists; () for an unknown name."""
     kind = named(name)
     return () if kind is None else kind.distributions
 
 
 @functools.cache
-def _brought(plugin: Plugin) -> Kind:
-    """Imports a plugin's kind and holds it to the contract.
+def _load_plugin(plugin: Plugin) -> Kind:
+    """Import a plugin's kind and check it against the contract.
 
     Raises:
-        MissingDependencyError: it fails to import, or is no Kind that can be used.
+        MissingDependencyError: it fails to import, or breaks the contract.
     """
     kind = plugins.imported(plugin)
-    if fault := _fault(plugin, kind):
+    if fault := _find_fault(plugin, kind):
         raise plugins.unusable(plugin, f"{plugin.place} {fault}")
-    found: Kind = kind
-    return replace(found, distributions=(*dict.fromkeys((*found.distributions, plugin.distribution)),))
+    assert isinstance(kind, Kind)
+    return replace(kind, distributions=tuple(dict.fromkeys((*kind.distributions, plugin.distribution))))
 
 
-def _fault(plugin: Plugin, kind: Any) -> str:
-    """What keeps `kind` from being one; empty for nothing."""
+def _find_fault(plugin: Plugin, kind: Any) -> str:
+    """Return how `kind` breaks the contract; empty where it does not."""
     if not isinstance(kind, Kind):
-        return f"is of type {type(kind).__name__}, where a Kind of onnxport.runtimes.registry has to be"
+        return f"is of type {type(kind).__name__}, not a Kind of onnxport.runtimes.registry"
     if kind.name != plugin.name:
-        return f"is called {kind.name!r} and its entry point {plugin.name!r}; the two have to be the same"
+        return f"has the name {kind.name!r}, its entry point {plugin.name!r}; give both the same name"
     for field in ("formats", "distributions", "settings"):
         value = getattr(kind, field)
         if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
-            return f"has {field} that are no tuple of texts"
+            return f"has {field} that are no tuple of strings"
     if not kind.formats or not set(kind.formats) <= SUFFIXES.keys():
-        return f"runs files of the formats {list(kind.formats)}; known are {', '.join(SUFFIXES)}"
+        return f"runs the formats {list(kind.formats)}; known are {', '.join(SUFFIXES)}"
     if not isinstance(kind.factory, str) or not all(kind.factory.partition(":")):
         return f"has the factory {kind.factory!r}; write module:callable"
     return ""
-
-
-def _attribute(module: str, name: str) -> Callable[..., Runtime]:
-    found: Callable[..., Runtime] = getattr(importlib.import_module(module), name)
-    return found
 
 
 def _is_installed(distribution: str) -> bool:

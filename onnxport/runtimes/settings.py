@@ -1,7 +1,4 @@
-"""Read what `--reference-runtime` and `--candidate-runtime` say into a runtime's options.
-
-Without any library behind it, so that a wrong setting is refused before one is imported.
-"""
+"""Parse `--reference-runtime` and `--candidate-runtime` into RuntimeOptions, without importing a runtime."""
 
 from __future__ import annotations
 
@@ -23,27 +20,28 @@ _CHOICES = {
     "units": get_args(Units),
 }
 _FIELDS = frozenset(field.name for field in fields(RuntimeOptions))
+_TEXTS = _FIELDS - {"threads", "own"}
 
 
 def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> RuntimeOptions:
-    """The options of the runtime for `format_`.
+    """Return the options of the runtime for `format_`.
 
     Args:
         given: names and values as the user wrote them.
-        option: how the user says it, for messages.
+        option: the option's name, for messages.
 
     Raises:
-        UsageError: a name that the runtime does not know, or a value that it cannot have.
-        MissingDependencyError: a runtime of a plugin that cannot be used.
+        UsageError: the runtime does not know a name, or a value is not allowed.
+        MissingDependencyError: the runtime is a plugin that cannot be used.
     """
     kind = registry.find_runtime(format_, given.get("runtime", AUTO), option)
     known = sorted((*kind.settings, "runtime"))
     for name in given:
         if name not in known:
             nearest = difflib.get_close_matches(name, known, n=1)
-            way_out = f"did you mean {nearest[0]!r}?" if nearest else f"its settings are {', '.join(known)}"
-            who = kind.title if "runtime" in given else f"the runtime of {SUFFIXES[format_]} files"
-            raise UsageError(f"{option}: {who} has no {name!r}", fix=way_out)
+            fix = f"did you mean {nearest[0]!r}?" if nearest else f"its settings are {', '.join(known)}"
+            runtime = kind.title if "runtime" in given else f"the runtime of {SUFFIXES[format_]} files"
+            raise UsageError(f"{option}: {runtime} has no {name!r}", fix=fix)
     for name, choices in _CHOICES.items():
         if given.get(name, choices[0]) not in choices:
             raise UsageError(
@@ -51,14 +49,8 @@ def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> R
             )
     return RuntimeOptions(
         threads=_threads(given.get("threads", str(THREADS)), option),
-        level=given.get("level", "all"),  # type: ignore[arg-type]  # checked against the choices
-        provider=given.get("provider", "CPU"),
-        integers=given.get("integers", "exact"),  # type: ignore[arg-type]
-        delegate=given.get("delegate", "xnnpack"),  # type: ignore[arg-type]
-        runtime=given.get("runtime", AUTO),
-        units=given.get("units", "all"),  # type: ignore[arg-type]
-        function=given.get("function", ""),
         own=tuple(sorted((name, value) for name, value in given.items() if name not in _FIELDS)),
+        **{name: value for name, value in given.items() if name in _TEXTS},  # type: ignore[arg-type]  # see _CHOICES
     )
 
 

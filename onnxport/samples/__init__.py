@@ -1,4 +1,4 @@
-"""Input data: read from the user's files, or generated inside the domain that a graph implies."""
+"""Input data: read from the user's files, or generated within the domains that a graph implies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of a table, as a model that compares them sees them: drawn where its answer may change."""
+"""Columns of a table for tree models, drawn around the thresholds where the model's output changes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy as np
 from onnxport.core.arrays import Array
 
 _MISSING = 0.1  # share of missing values
-_EDGES = 0.4  # share of values at a threshold or right beside it
+_EDGES = 0.4  # share of values at a threshold or next to it
 _LARGE = 1e4
 _FINITE = (-3e38, 3e38)  # of float32
 
 
 @dataclass(frozen=True)
 class Column:
-    """What one column may hold.
+    """The domain of one column.
 
     Attributes:
-        levels: thresholds, ascending: between two of them the model's answer is the same.
-        codes: the categories of a categorical column; numbers, or texts of a column of strings.
-        missing: whether NaN stands for a missing value, of which the model knows what to make.
+        levels: thresholds, ascending; between two of them the model's output is constant.
+        codes: the categories of a categorical column: numbers or strings.
+        missing: whether the model handles NaN as a missing value.
     """
 
     levels: tuple[float, ...] = ()
@@ -34,7 +34,7 @@ class Column:
 def draw(
     random: np.random.Generator, shape: tuple[int, ...], columns: Sequence[Column], kind: str, precision: str
 ) -> Array:
-    """A table of `shape` whose last axis are `columns`; one column stands for all of them.
+    """Draw a table of `shape` with `columns` on its last axis; a single column is repeated.
 
     Args:
         precision: the float dtype that numbers are rounded to.
@@ -46,7 +46,7 @@ def draw(
 
 
 def is_odd_nan(table: Array, columns: Sequence[Column]) -> Array:
-    """Where a table holds NaN that is no missing value: bool[shape]."""
+    """Return where a table has NaN that is no missing value: bool[shape]."""
     missing = np.array([column.missing for column in columns])
     return np.asarray(np.isnan(table) & ~(missing if table.ndim else missing[0]))
 
@@ -73,7 +73,7 @@ def _column(
 def _numbers(
     random: np.random.Generator, shape: tuple[int, ...], levels: Sequence[float], precision: np.dtype[Any]
 ) -> Array:
-    """Numbers between thresholds, beyond the outer ones, at one and at its neighbours."""
+    """Draw numbers between thresholds, beyond the outer ones, at thresholds and next to them."""
     if not levels:
         return random.standard_normal(shape).astype(precision)
     known = np.clip(np.asarray(levels, np.float64), *_FINITE)

@@ -1,7 +1,7 @@
-"""What values an input may hold, read from the graph: noise outside that domain would prove nothing.
+"""The domain of an input, inferred from the graph: inputs outside it would prove nothing.
 
-An integer that indexes an embedding must stay below its rows, a mask is 0 or 1, a length lies within the sizes.
-Each input is followed through operators that leave its values alone to the first ones that use them.
+An index into an embedding is below its rows, a mask is 0 or 1, a length is within the sizes. Each input is followed
+through operators that keep its values to the first ones that use them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from onnx_ir.passes import common
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.samples.columns import Column
-from onnxport.samples.texts import texts_of
-from onnxport.samples.tree_thresholds import columns_of, is_tree_ensemble
+from onnxport.samples.ml_operators import is_tree_ensemble, known_texts, tree_columns
 from onnxport.samples.value_ranges import HIDDEN, Bounds, bounds, is_added_to_scores, is_mask, is_positive
 from onnxport.samples.value_uses import constant, made_by, uses
 
 Kind = Literal["real", "integer", "mask", "length", "choice", "position", "one-hot", "state", "table"]
 
-# (operator, index of the input) -> the input that is indexed there.
+# (operator, input of the indices) -> the input that they index.
 _INDICES = {
     ("Gather", 1): 0,
     ("GatherElements", 1): 0,
@@ -35,7 +34,7 @@ _INDICES = {
     ("EmbedLayerNormalization", 1): 4,
 }
 _COMPARISONS = frozenset({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
-# Positions that take the length of a sequence.
+# (operator, input) that takes the length of a sequence.
 _LENGTHS = frozenset({("LSTM", 4), ("GRU", 4), ("RNN", 4), ("ReverseSequence", 1), ("Loop", 0), ("Range", 1)})
 
 _MASK_NAME = re.compile(r"mask", re.IGNORECASE)
@@ -44,27 +43,27 @@ _POSITION_NAME = re.compile(r"^pos(ition)?s?$|position_?ids?", re.IGNORECASE)
 _ONE_HOT_NAME = re.compile(r"one_?hot", re.IGNORECASE)
 _RATE_NAME = re.compile(r"^(sr|sample_?rate|sampling_?rate)$", re.IGNORECASE)
 
-# More distinct constants than this in a comparison are a one-hot encoding, not a switch.
+# Most constants of a switch; more in a comparison are a one-hot encoding.
 _SWITCH = 8
 
 
 @dataclass(frozen=True)
 class Domain:
-    """The values that one input may hold.
+    """The values that one input may have.
 
     Attributes:
-        kind: "real" floats, "integer" in [low, high], "mask" of two values (0 and 1 unless told), "length" in 1..size
+        kind: "real" floats, "integer" in [low, high], "mask" of two values (0 and 1 unless given), "length" in 1..size
             of the sequence, "choice" among `values`, "position" 0, 1, 2, ... up to `high`, "one-hot" along the last
-            axis, "state" of a recurrent network in -1..1, "table" whose values are compared as they are, unrounded.
-        low, high: both included.
-        values: of a mask what hides and what keeps.
-        positive: floats that go into a logarithm, a root, a power or below a fraction bar.
+            axis, "state" of a recurrent network in -1..1, "table" whose values are compared, unrounded.
+        low, high: inclusive bounds.
+        values: the choices; of a mask, the value that hides and the one that keeps.
+        positive: whether floats go into a logarithm, a root, a power or a denominator.
         bounds: the range of an image before the graph normalises it.
-        center, spread: mean and standard deviation of each feature on the last axis, where a Scaler tells them.
+        center, spread: mean and standard deviation of each feature on the last axis, from a Scaler.
         columns: of a table, its last axis.
-        precision: of a table, the float dtype that its numbers fit: what is exported to float32 is asked in float32.
-        is_smooth: of a table, whether the model computes with its numbers rather than compares them: then what rounding
-            makes of a number is noise.
+        precision: of a table, the float dtype of its numbers: a model exported to float32 gets float32 values.
+        is_smooth: of a table, whether the model computes with its numbers instead of comparing them; then a rounding
+            error of the input is noise.
     """
 
     kind: Kind
@@ -80,20 +79,20 @@ class Domain:
     is_smooth: bool = False
 
 
-# What hands a table on to trees, or looks a category up in it, without computing with its numbers.
-_TAKE_AS_IT_IS = frozenset(
+# Operators that pass a table on to trees, or look up its categories, without computing with its numbers.
+_PASS_UNCHANGED = frozenset(
     "Cast Concat Identity Gather Equal Greater GreaterOrEqual Less LessOrEqual IsNaN Where".split()
 )
 
 
 def domains(model: Model) -> dict[str, Domain]:
-    """The domain of every run-time input of `model`, which is `without_functions`."""
+    """Return the domain of every run-time input of `model`, which must be `without_functions`."""
     values = {value.name: value for value in model.graph.inputs}
     return {spec.name: _domain(spec, values[spec.name]) for spec in model.inputs}
 
 
 def without_functions(model: Model) -> Model:
-    """The model itself, or a copy in which calls of model-local functions are replaced by what they do."""
+    """Return the model, or a copy with model-local functions inlined."""
     if not model.ir.functions:
         return model
     copy = model.clone()
@@ -102,26 +101,28 @@ def without_functions(model: Model) -> Model:
 
 
 def declared_domains(inputs: Sequence[TensorSpec]) -> dict[str, Domain]:
-    """The domains of a model whose graph cannot be read (`.ort`, `.tflite`): by name and dtype alone."""
-    return {spec.name: _by_name(spec) for spec in inputs}
+    """Return domains by name and dtype alone, for a model whose graph cannot be read (`.ort`, `.tflite`)."""
+    return {spec.name: _domain_by_name(spec) for spec in inputs}
 
 
 def _domain(spec: TensorSpec, value: ir.Value) -> Domain:
-    named = _by_name(spec)
+    named = _domain_by_name(spec)
     if spec.dtype.startswith(("float", "bfloat")):
-        return _of_floats(named, value)
-    seen = list(uses(value))
+        return _float_domain(named, value)
+    readers = list(uses(value))
     if spec.dtype == "string":
-        codes = next((found for node, _ in seen if (found := texts_of(node))), ())
+        codes = next((found for node, _ in readers if (found := known_texts(node))), ())
         return Domain("table", columns=(Column(codes=codes),)) if codes else named
-    rows = [size for node, index in seen if (size := _rows(node, index)) is not None]
+    rows = [size for node, index in readers if (size := _rows(node, index)) is not None]
     if rows and spec.dtype != "bool":
         return Domain("position" if named.kind == "position" else "integer", 0, max(min(rows) - 1, 0))
     if named.kind != "integer":
         return named
-    if any((node.op_type, index) in _LENGTHS or _meets_a_range(node, index) for node, index in seen):
+    if any(
+        (node.op_type, index) in _LENGTHS or _is_compared_with_range(node, index) for node, index in readers
+    ):
         return Domain("length")
-    constants = sorted({constant for node, index in seen for constant in _compared(node, index)})
+    constants = sorted({constant for node, index in readers for constant in _compared_constants(node, index)})
     if len(constants) > _SWITCH:
         return Domain("integer", constants[0], constants[-1])
     if is_mask(value) or (constants and len(spec.shape) > 1 and {0, 1}.issuperset(constants)):
@@ -129,35 +130,37 @@ def _domain(spec: TensorSpec, value: ir.Value) -> Domain:
     return Domain("choice", values=(*constants, constants[-1] + 1)) if constants else named
 
 
-def _of_floats(named: Domain, value: ir.Value) -> Domain:
+def _float_domain(named: Domain, value: ir.Value) -> Domain:
     if named.kind == "mask":
         return replace(named, values=(HIDDEN, 0)) if is_added_to_scores(value) else named
     if named.kind != "real":
         return named
-    seen = list(uses(value))
+    readers = list(uses(value))
     if is_mask(value):
         return Domain("mask")
-    if (table := _of_trees(seen, value)) is not None:
+    if (table := _table_domain(readers, value)) is not None:
         return table
-    center, spread = next((_features(node, value) for node, _ in seen if node.op_type == "Scaler"), ((), ()))
+    center, spread = next(
+        (_features(node, value) for node, _ in readers if node.op_type == "Scaler"), ((), ())
+    )
     return replace(named, positive=is_positive(value), bounds=bounds(value), center=center, spread=spread)
 
 
-def _of_trees(seen: Sequence[tuple[ir.Node, int]], value: ir.Value) -> Domain | None:
-    """The columns of a table that trees compare as they are; None where the value is computed with as well."""
-    ensembles = [node for node, _ in seen if is_tree_ensemble(node)]
-    others = {node.op_type for node, _ in seen} - {ensembles[0].op_type} if len(ensembles) == 1 else {""}
+def _table_domain(readers: Sequence[tuple[ir.Node, int]], value: ir.Value) -> Domain | None:
+    """Return the domain of a table that trees compare; None where other operators compute with it too."""
+    ensembles = [node for node, _ in readers if is_tree_ensemble(node)]
+    others = {node.op_type for node, _ in readers} - {ensembles[0].op_type} if len(ensembles) == 1 else {""}
     width, dtype = _width(value), value.dtype
-    if not others <= _TAKE_AS_IT_IS or width is None or dtype is None:
+    if not others <= _PASS_UNCHANGED or width is None or dtype is None:
         return None
     start = _start(value, ensembles[0].inputs[0])
     if start is None:
         return None
-    columns = columns_of(ensembles[0], start + width)[start:]
+    columns = tree_columns(ensembles[0], start + width)[start:]
     return Domain("table", columns=columns, precision=dtype.numpy().name)
 
 
-def _by_name(spec: TensorSpec) -> Domain:
+def _domain_by_name(spec: TensorSpec) -> Domain:
     if spec.dtype.startswith(("float", "bfloat")):
         if _ONE_HOT_NAME.search(spec.name):
             return Domain("one-hot")
@@ -171,13 +174,13 @@ def _by_name(spec: TensorSpec) -> Domain:
     if _RATE_NAME.match(spec.name):
         return Domain("choice", values=(16000, 8000))
     limits = {"uint8": (0, 255), "int8": (-128, 127)}
-    # Small and not negative is within most domains that the graph does not show.
+    # Small and not negative: within most domains that the graph does not show.
     low, high = limits.get(spec.dtype, (0, 9))
     return Domain("integer", low, high)
 
 
 def _rows(node: ir.Node, index: int) -> int | None:
-    """How many values an index may take at this position of `node`; None where it is no index."""
+    """Return the number of values of an index at this input of `node`; None where it is no index."""
     if node.op_type == "OneHot" and index == 0:
         depth = constant(node.inputs[1])
         return None if depth is None else int(depth.ravel()[0])
@@ -193,9 +196,9 @@ def _rows(node: ir.Node, index: int) -> int | None:
 
 
 def _features(scaler: ir.Node, value: ir.Value) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """What ai.onnx.ml.Scaler, (x - offset) * scale, was fitted to: tabular data means nothing without it.
+    """Return the center and spread that ai.onnx.ml.Scaler, (x - offset) * scale, was fitted to.
 
-    Of several columns that are joined before the Scaler, `value` gets its own part.
+    Where Concat joins several columns before the Scaler, `value` gets its own part.
     """
     offset, scale = (tuple(scaler.attributes[name].as_floats()) for name in ("offset", "scale"))
     spread = tuple(1.0 / factor if factor else 0.0 for factor in scale)
@@ -210,7 +213,7 @@ def _features(scaler: ir.Node, value: ir.Value) -> tuple[tuple[float, ...], tupl
 
 
 def _start(value: ir.Value, joined: ir.Value | None) -> int | None:
-    """Where `value` begins along the last axis of what Concat made of it and others; None if that cannot be told."""
+    """Return the offset of `value` on the last axis of `joined`, Concat's result; None where it is unknown."""
     if joined is value:
         return 0
     start = 0
@@ -224,7 +227,7 @@ def _start(value: ir.Value, joined: ir.Value | None) -> int | None:
 
 
 def _width(value: ir.Value | None) -> int | None:
-    """The size of the last axis, which values in between may not declare."""
+    """Return the size of the last axis, from a value's parts where it declares none."""
     if value is not None and value.shape is not None and len(value.shape):
         size = value.shape[-1]
         return size if isinstance(size, int) else None
@@ -234,19 +237,19 @@ def _width(value: ir.Value | None) -> int | None:
 
 
 def _parts(value: ir.Value | None) -> Sequence[ir.Value | None]:
-    """What Concat joined to `value`, or what Cast and Identity made it of; nothing where others did."""
+    """Return the inputs of the Concat, Cast or Identity that computes `value`; () for any other operator."""
     node = None if value is None else value.producer()
     return node.inputs if node is not None and node.op_type in ("Cast", "Concat", "Identity") else ()
 
 
-def _compared(node: ir.Node, index: int) -> list[int]:
-    """The constants that `node` compares its input with."""
+def _compared_constants(node: ir.Node, index: int) -> list[int]:
+    """Return the constants that `node` compares its input with."""
     if node.op_type not in _COMPARISONS:
         return []
     other = constant(node.inputs[1 - index])
     return [] if other is None or other.dtype.kind not in "iu" else [int(x) for x in np.unique(other)]
 
 
-def _meets_a_range(node: ir.Node, index: int) -> bool:
-    """Whether `node` compares its input with 0, 1, 2, ...: that is how a length becomes a mask."""
+def _is_compared_with_range(node: ir.Node, index: int) -> bool:
+    """Return whether `node` compares its input with 0, 1, 2, ..., as models turn a length into a mask."""
     return node.op_type in _COMPARISONS - {"Equal"} and made_by(node.inputs[1 - index], "Range")

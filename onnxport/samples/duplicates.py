@@ -1,4 +1,4 @@
-"""Samples that are the same: by what their files hold, read no further than needed to tell them apart."""
+"""Find equal samples by the content of their files, read only as far as needed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from onnxport.samples.readers import SampleFile
 from onnxport.samples.rows import Rows
 
-_FIRST = 2**16  # bytes, by which most files differ
+_FIRST = 2**16  # bytes; most files differ within them
 
 
 def duplicates(files: Sequence[SampleFile]) -> tuple[tuple[int, ...], ...]:
-    """Places of samples that are equal, in groups of two and more.
+    """Return the indices of equal samples, in groups of two and more.
 
-    Files are equal that hold the same bytes; rows of one file (rows.py) and data sets, whose arrays are equal. A batch
-    of several images counts by its first.
+    Files are equal if their bytes are; rows of a file (rows.py) and data sets, if their arrays are. A batch of several
+    images counts as its first image.
     """
     groups: list[tuple[int, ...]] = [tuple(range(len(files)))]
     for key in (_size, _beginning, _content):

@@ -1,6 +1,6 @@
-"""What lies in a user's folder: its entries in the order a person counts, and which kind of sample each is.
+"""The entries of a user's folder in natural order, with the kind of sample of each.
 
-One look at the folder tells all of them, with no question to the file system per file: a folder may hold 100 000.
+One scan of the folder finds all of them, without a system call per file: a folder may have 100 000.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from onnxport.core.errors import InputError
 DATA_SET = "test_data_set_"
 IMAGES = frozenset(".png .jpg .jpeg .bmp .webp .tif .tiff .gif .ppm .pgm".split())
 KINDS = "images, .npz, .npy, .safetensors or .csv files, or test_data_set_* folders"
-# Of files that are no inputs, so many are named.
-_NAMED = 3
+_NAMED = 3  # unknown files in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class Entry:
     """A file or folder.
 
     Attributes:
-        kind: the suffix of a file, in lower case; DATA_SET for such a folder, "" for what is neither.
+        kind: the suffix of a file, in lower case; DATA_SET for such a folder, "" for anything else.
     """
 
     path: Path
@@ -33,12 +32,12 @@ class Entry:
 
 
 def sample_entries(folder: Path, suffixes: Collection[str]) -> tuple[Entry, ...]:
-    """Those of one of the `suffixes` and the data sets, by name ("img2" before "img10"), without hidden files.
+    """Return the files of `suffixes` and the data sets, in natural order ("img2" before "img10"), without hidden ones.
 
-    A data set, or one file, stands for a folder that holds it alone.
+    A data set, or one file, counts as a folder of one entry.
 
     Raises:
-        InputError: no such folder, or nothing of these kinds in it.
+        InputError: there is no such folder, or nothing of these kinds in it.
     """
     entries = _entries(folder)
     known = tuple(entry for entry in entries if entry.kind in suffixes or entry.kind == DATA_SET)
@@ -51,11 +50,7 @@ def sample_entries(folder: Path, suffixes: Collection[str]) -> tuple[Entry, ...]
 
 
 def has_images(folder: Path) -> bool:
-    """Whether there are images among the samples.
-
-    Raises:
-        InputError: no such folder.
-    """
+    """Return whether there are images in the folder; raises InputError where there is no such folder."""
     return any(entry.kind in IMAGES for entry in _entries(folder))
 
 
@@ -81,11 +76,11 @@ def _entries(folder: Path) -> list[Entry]:
 def _kind(entry: os.DirEntry[str]) -> str:
     if entry.is_dir():
         return DATA_SET if entry.name.startswith(DATA_SET) else ""
-    if not entry.is_file():  # a pipe, which reading would wait for
+    if not entry.is_file():  # reading a pipe would wait
         return ""
     return os.path.splitext(entry.name)[1].lower()
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """What a name is sorted by to have 2 before 10."""
+    """Return the sort key of a name, with 2 before 10."""
     return [(int(digits or -1), text) for digits, text in re.findall(r"(\d*)(\D*)", name)]

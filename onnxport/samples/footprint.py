@@ -1,9 +1,8 @@
-"""What one run of a graph takes in memory at given sizes, told by shape inference before anything runs.
+"""Estimate the memory of one run of a graph at given sizes, by shape inference.
 
-The estimate is a lower bound. It counts the values that have to lie in memory together when the nodes run in their
-order, one after the other: a value lives from the node that makes it to the last that reads it. Views (Reshape) take
-nothing, and an elementwise node writes over an operand that nobody else reads. What a kernel takes for itself (im2col)
-and values whose shape inference cannot tell do not count.
+The estimate is a lower bound: the peak of the live values when the nodes run in order. A value is live from the node
+that computes it to the last that reads it. Views (Reshape) take nothing, and an elementwise node overwrites an operand
+that no other node reads. Scratch memory of kernels (im2col) and values of unknown shape do not count.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from onnxport.formats.model import Model
 from onnxport.formats.weightless import bare
 from onnxport.samples.sizes import Shapes
 
-# Nodes whose result is their first operand under another shape.
+# Operators whose result is their first operand in another shape.
 _VIEWS = frozenset("Flatten Identity Reshape Squeeze Unsqueeze".split())
-# Nodes that compute each element from those at the same place, so that the result may take an operand's place.
+# Elementwise operators, whose result may overwrite an operand.
 _ELEMENTWISE = frozenset(
     "Abs Add And BatchNormalization Cast Ceil Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater HardSigmoid HardSwish "
     "LeakyRelu Less Log LogSoftmax Max Min Mish Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin "
@@ -37,13 +36,12 @@ _POINTER = 8  # bytes of a string, in an array of pointers
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run at some sizes takes, in bytes, at least.
+    """Bytes that a run at some sizes takes at least.
 
     Attributes:
         inputs, outputs: one copy of each.
-        graph: weights, and the values that lie in memory together.
-        contradiction: why shape inference finds that the model cannot run at these sizes, of which no more is known
-            then; empty where it finds none.
+        graph: weights, and the peak of live values.
+        contradiction: shape inference's reason why the model cannot run at these sizes; empty for none.
     """
 
     inputs: int
@@ -56,9 +54,8 @@ class Footprint:
     """Estimates of one model's runs.
 
     Args:
-        model: the graph; None where there is none to read, so that the inputs alone count.
-        inputs: the model's inputs.
-        steps: how many runs in a row make one answer.
+        model: None where there is no graph to read; then only the inputs count.
+        steps: runs in sequence whose outputs form one answer.
     """
 
     def __init__(self, model: Model | None, inputs: Sequence[TensorSpec], steps: int = 1) -> None:
@@ -68,7 +65,7 @@ class Footprint:
         self._known: dict[tuple[tuple[str, tuple[int, ...]], ...], Estimate] = {}
 
     def at(self, shapes: Mapping[str, tuple[int, ...]]) -> Estimate:
-        """The estimate for inputs of these shapes."""
+        """Return the estimate for inputs of these shapes."""
         key = tuple(sorted(shapes.items()))
         if key not in self._known:
             self._known[key] = self._estimate(dict(shapes))
@@ -78,8 +75,8 @@ class Footprint:
         inputs = sum(prod(shape) * _item_bytes(self._dtypes.get(name, "")) for name, shape in shapes.items())
         if self._model is None or self._proto is None:
             return Estimate(inputs)
-        _give_shapes(self._proto, shapes)
-        inferred, contradiction = self._inferred()
+        _set_shapes(self._proto, shapes)
+        inferred, contradiction = self._infer()
         if inferred is None:
             return Estimate(inputs, contradiction=contradiction)
         graph = inferred.graph
@@ -88,13 +85,13 @@ class Footprint:
 
     @cached_property
     def _weights(self) -> int:
-        """Bytes of weights in memory; those in files of their own are mapped."""
+        """Bytes of weights in memory; external data are mapped."""
         assert self._model is not None
         return 0 if self._model.external_files else self._model.weight_bytes
 
     @cached_property
     def _proto(self) -> ModelProto | None:
-        """The graph without weights; None for one that cannot be written as a message."""
+        """The graph without weights; None where it cannot be serialized."""
         assert self._model is not None
         try:
             return ir.to_proto(bare(self._model.ir))
@@ -108,20 +105,20 @@ class Footprint:
 
     @cached_property
     def _trusts_inference(self) -> bool:
-        """Whether shape inference takes the model while its sizes are open: what it refuses then is no size's fault."""
+        """Whether shape inference accepts the model with open sizes; if not, its errors are not about sizes."""
         assert self._model is not None
         proto = ir.to_proto(bare(self._model.ir))
         return _infer(proto, strict=True)[0] is not None
 
-    def _inferred(self) -> tuple[ModelProto | None, str]:
-        """The graph with all shapes that can be told, or the contradiction that was found."""
+    def _infer(self) -> tuple[ModelProto | None, str]:
+        """Return the graph with inferred shapes, or the contradiction that was found."""
         assert self._proto is not None
         if self._is_doubted:
             return _infer(self._proto, strict=False)[0], ""
         inferred, contradiction = _infer(self._proto, strict=True)
         if inferred is None and not self._trusts_inference:
             self._is_doubted = True
-            return self._inferred()
+            return self._infer()
         return inferred, contradiction
 
 
@@ -132,7 +129,7 @@ def _infer(proto: ModelProto, *, strict: bool) -> tuple[ModelProto | None, str]:
         return None, " ".join(str(error).split())[:300]
 
 
-def _give_shapes(proto: ModelProto, shapes: Mapping[str, Iterable[int]]) -> None:
+def _set_shapes(proto: ModelProto, shapes: Mapping[str, Iterable[int]]) -> None:
     for value in proto.graph.input:
         if value.name in shapes:
             dims = value.type.tensor_type.shape.dim
@@ -143,20 +140,20 @@ def _give_shapes(proto: ModelProto, shapes: Mapping[str, Iterable[int]]) -> None
 
 @dataclass(frozen=True)
 class _Step:
-    """A node: the values that it makes, those that nobody reads after it, and the graphs inside it."""
+    """A node: the values that it computes, those that are dead after it, and its subgraphs."""
 
-    made: tuple[str, ...]
+    computed: tuple[str, ...]
     freed: tuple[str, ...]
     is_elementwise: bool
     bodies: tuple[_Schedule, ...]
 
 
 class _Schedule:
-    """The steps of a graph, whatever its sizes."""
+    """The steps of a graph, independent of sizes."""
 
     def __init__(self, graph: GraphProto) -> None:
-        self.reads: set[str] = set()  # of what lies outside, too
-        roots: dict[str, str] = {}  # of views: the value that they show
+        self.reads: set[str] = set()  # values of outer graphs included
+        roots: dict[str, str] = {}  # view -> the value that it shares memory with
         last: dict[str, int] = {}
         bodies = {}
         for number, node in enumerate(graph.node):
@@ -169,9 +166,9 @@ class _Schedule:
             else:
                 last |= dict.fromkeys(node.output, number)
         last |= dict.fromkeys((roots.get(value.name, value.name) for value in graph.output), len(graph.node))
-        made = {name for node in graph.node for name in node.output}
+        computed = {name for node in graph.node for name in node.output}
         freed: dict[int, list[str]] = {}
-        for name in made & last.keys():  # weights and inputs stay
+        for name in computed & last.keys():  # weights and inputs stay
             freed.setdefault(last[name], []).append(name)
         self._steps = tuple(
             _Step(
@@ -184,24 +181,22 @@ class _Schedule:
         )
 
     def peak(self, graph: GraphProto) -> int:
-        """Bytes of the values that lie in memory together, at most; what the graph takes in is the caller's.
+        """Return the peak of the bytes of live values, without the graph's inputs.
 
         Args:
-            graph: the same one, with the shapes that are known.
+            graph: the same graph, with inferred shapes.
         """
         sizes = {value.name: _bytes(value) for value in (*graph.value_info, *graph.output)}
         live = peak = 0
         for number, step in enumerate(self._steps):
-            made = sum(sizes.get(name, 0) for name in step.made)
-            reused = (
-                made if step.is_elementwise and any(sizes.get(each) == made for each in step.freed) else 0
-            )
+            new = sum(sizes.get(name, 0) for name in step.computed)
+            reused = new if step.is_elementwise and any(sizes.get(each) == new for each in step.freed) else 0
             inside = 0
             if step.bodies:
                 pairs = zip(step.bodies, _bodies(graph.node[number]), strict=True)
                 inside = max(schedule.peak(body) for schedule, body in pairs)
-            peak = max(peak, live + made - reused + inside)
-            live += made - sum(sizes.get(name, 0) for name in step.freed)
+            peak = max(peak, live + new - reused + inside)
+            live += new - sum(sizes.get(name, 0) for name in step.freed)
         return peak
 
 
@@ -210,7 +205,7 @@ def _is_view(node: NodeProto) -> bool:
 
 
 def _bodies(node: NodeProto) -> list[GraphProto]:
-    """The graphs inside an If, a Loop or a Scan."""
+    """Return the subgraphs of an If, a Loop or a Scan."""
     return [
         body
         for attribute in node.attribute
@@ -219,7 +214,7 @@ def _bodies(node: NodeProto) -> list[GraphProto]:
 
 
 def _bytes(value: ValueInfoProto) -> int:
-    """Bytes of a tensor; 0 where its shape or its type is not known, or it is none."""
+    """Return the bytes of a tensor; 0 for an unknown shape or type, or another value."""
     tensor = value.type.tensor_type
     dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim]
     if not tensor.elem_type or not tensor.HasField("shape") or any(dim < 0 for dim in dims):
@@ -234,7 +229,7 @@ def _bytes(value: ValueInfoProto) -> int:
 
 
 def _item_bytes(dtype: str) -> int:
-    """Bytes of one element of an array; of a string, those of the pointer to it."""
+    """Return the bytes of one element of an array; of a string, those of its pointer."""
     try:
         return np.dtype("object" if dtype == "string" else dtype).itemsize
     except TypeError:

@@ -1,8 +1,8 @@
-"""Seeded inputs inside the domain that a graph implies.
+"""Seeded inputs within the domains that a graph implies.
 
-A pure function of names, shapes, domains, kind and seed: the same arrays on any machine. Each input draws from a
-stream of its own, so that adding an input leaves the others as they were, and only operations that IEEE 754 rounds
-the same everywhere are used (no sine, no exponential).
+A pure function of names, shapes, domains, kind and seed: the same arrays on any machine. Each input has its own random
+stream, so an added input does not change the others. Only operations that IEEE 754 rounds identically everywhere are
+used (no sine, no exponential).
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from onnxport.formats.artifact import TensorSpec
 from onnxport.samples import columns
 from onnxport.samples.domain import Domain
 
-# What floats look like. No one kind makes every network answer: a detector saturates on noise, a network that was
-# trained on normalised values saturates on 0..255.
-# The last four are adversarial companions: what a network rarely meets and a fault may wait for.
+# Distributions of floats. No single one suits every network: a detector saturates on noise, a network that was trained
+# on normalised values saturates on 0..255. The last four are adversarial companions: rare inputs that reveal faults.
 FloatKind = Literal["image", "normal", "uniform", "soft", "zeros", "sparse", "constant", "large"]
 KINDS: tuple[FloatKind, ...] = ("image", "normal", "uniform")
-# For outputs about which those say nothing: pictures normalised to -1..1 first, which detectors were trained on.
+# For outputs that KINDS leave constant: first images normalised to -1..1, as detectors are trained on.
 FURTHER_KINDS: tuple[FloatKind, ...] = ("soft", *KINDS)
 COMPANIONS: tuple[FloatKind, ...] = ("zeros", "sparse", "constant", "large")
 
 _CHANNELS = (1, 3, 4)
 _COARSEST = 4  # grid points per axis of the first octave
-_SPIKE = 1e3  # the magnitude of a sparse set's few values: beyond every clamp that we met, within float16
-_SPIKES = 0.05  # their share
+_SPIKE = 1e3  # magnitude of the few nonzero values of a sparse set: beyond every known clamp, within float16
+_SPIKES = 0.05  # share of these values
 _LARGE = 1e4  # standard deviation of the large set
-_SMALLEST = 2.0**-10  # the "zero" of values that have to be positive
-_IDS = 8  # distinct values in a set that repeats few of them
+_SMALLEST = 2.0**-10  # the "zero" of positive values
+_IDS = 8  # distinct values of a set with repetitions
 
 
 def generate(
@@ -44,30 +43,29 @@ def generate(
     seed: int,
     index: int,
 ) -> dict[str, Array]:
-    """One set of inputs.
+    """Generate one set of inputs.
 
     Args:
-        inputs: name to spec and concrete shape.
-        domains: name to domain.
-        kind: what floats look like in this set.
+        inputs: name -> spec and concrete shape.
+        domains: name -> domain.
+        kind: distribution of floats in this set.
         seed: the user's seed.
-        index: the number of the set; another number, other values.
+        index: number of the set; each has other values.
     """
     longest = max((size for _, shape in inputs.values() for size in (1, *shape[1:])), default=1)
     feeds = {}
     for name, (spec, shape) in inputs.items():
         random = np.random.Generator(np.random.PCG64([seed, index, zlib.crc32(name.encode())]))
         if 0 in shape:
-            feeds[name] = np.zeros(shape, _held_as(spec.dtype))
+            feeds[name] = np.zeros(shape, _numpy_dtype(spec.dtype))
             continue
         drawn = _draw(random, spec.dtype, shape, domains[name], kind, index, longest)
         # NumPy draws a scalar, which is no array, for the shape ().
-        feeds[name] = np.asarray(drawn, _held_as(spec.dtype))
+        feeds[name] = np.asarray(drawn, _numpy_dtype(spec.dtype))
     return feeds
 
 
-def _held_as(dtype: str) -> str:
-    """NumPy's dtype of an array of `dtype`."""
+def _numpy_dtype(dtype: str) -> str:
     return "object" if dtype == "string" else dtype
 
 
@@ -85,7 +83,7 @@ def _draw(
     if dtype == "string":
         return random.choice(np.array(["a", "onnx", "text"], dtype=object), shape)
     if domain.kind == "state":
-        # A stream begins with a state of zeros; later it is anything that a tanh gives.
+        # A stream starts with a state of zeros; later states are results of tanh.
         return (np.zeros(shape) if index == 0 or kind == "zeros" else random.uniform(-1, 1, shape)).astype(
             dtype
         )
@@ -134,7 +132,7 @@ def _real(random: np.random.Generator, shape: tuple[int, ...], domain: Domain, k
 
 
 def _between(bounds: tuple[float, float], shares: Array) -> Array:
-    """Numbers of 0..1 as numbers within `bounds`."""
+    """Scale numbers of 0..1 to `bounds`."""
     low, high = bounds
     return low + (high - low) * np.clip(shares, 0.0, 1.0)
 
@@ -142,7 +140,7 @@ def _between(bounds: tuple[float, float], shares: Array) -> Array:
 def _companion(
     random: np.random.Generator, shape: tuple[int, ...], domain: Domain, kind: FloatKind, longest: int
 ) -> Array:
-    """Values at the edge of the domain: all the least, few that are far out, all the same, all large."""
+    """Draw values at the edge of the domain: all least, few extreme ones, all equal, or all large."""
     if domain.kind == "real":
         low, one, high = _edges(domain)
         if kind == "sparse":
@@ -162,7 +160,7 @@ def _companion(
 
 
 def _edges(domain: Domain) -> tuple[Any, Any, tuple[Any, Any]]:
-    """What stands for 0 and for a constant, and the two values of spikes."""
+    """Return the domain's zero, its constant, and the two values of spikes."""
     if domain.center:
         center, spread = np.asarray(domain.center), np.asarray(domain.spread)
         return center, center + spread, (center - 10 * spread, center + 10 * spread)
@@ -184,14 +182,14 @@ def _large(random: np.random.Generator, shape: tuple[int, ...], domain: Domain) 
 
 
 def _integers(random: np.random.Generator, shape: tuple[int, ...], domain: Domain, index: int) -> Array:
-    """Evenly spread values in every other set, a few that repeat in the rest: text and code repeat themselves."""
+    """Draw uniform values in even sets, few repeated values in odd ones, as in text and code."""
     if index % 2 == 0:
         return random.integers(domain.low, domain.high + 1, shape)
     return random.choice(random.integers(domain.low, domain.high + 1, _IDS), shape)
 
 
 def _mask(random: np.random.Generator, shape: tuple[int, ...], index: int) -> Array:
-    """Ones, then zeros to the end, as padding is masked; all ones in the first set. At least half is kept."""
+    """Draw a padding mask: ones, at least half, then zeros; all ones in the first set."""
     if not shape:
         return np.ones((), np.int64)
     size = shape[-1]
@@ -204,7 +202,7 @@ def _mask(random: np.random.Generator, shape: tuple[int, ...], index: int) -> Ar
 
 
 def _image_axes(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """Channel, height and width axis of a shape that is NCHW or NHWC with 1, 3 or 4 channels."""
+    """Return the channel, height and width axes of NCHW or NHWC with 1, 3 or 4 channels; None for other shapes."""
     if len(shape) != 4:
         return None
     if shape[1] in _CHANNELS and min(shape[2:]) > max(_CHANNELS):
@@ -237,7 +235,7 @@ def _window(random: np.random.Generator, height: int, width: int) -> tuple[slice
 
 
 def _signal(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Values in -1..1, soft along the longest axis, as sound and features are; each row with a loudness of its own."""
+    """Draw values in -1..1, smooth along the longest axis like sound and features, each row with its own amplitude."""
     if not shape:
         return random.uniform(-1.0, 1.0, ())
     along = int(np.argmax(shape))
@@ -248,13 +246,13 @@ def _signal(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def _octaves(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Noise on ever finer grids, each half as strong as the one before, interpolated linearly; within -1..1."""
+    """Sum noise on ever finer grids, each half as strong as the last, interpolated linearly; within -1..1."""
     total = np.zeros(shape)
     points, strength, sum_of_strengths = _COARSEST, 1.0, 0.0
     while True:
         grid = random.uniform(-1.0, 1.0, tuple(min(points, size) for size in shape))
         for axis, size in enumerate(shape):
-            grid = _stretched(grid, axis, size)
+            grid = _stretch(grid, axis, size)
         total += strength * grid
         sum_of_strengths += strength
         if points >= max(shape, default=1):
@@ -262,8 +260,8 @@ def _octaves(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
         points, strength = points * 2, strength / 2
 
 
-def _stretched(grid: Array, axis: int, size: int) -> Array:
-    """Linear interpolation of `grid` along `axis` to `size` points."""
+def _stretch(grid: Array, axis: int, size: int) -> Array:
+    """Interpolate `grid` linearly along `axis` to `size` points."""
     if grid.shape[axis] == size:
         return grid
     position = np.arange(size) * ((grid.shape[axis] - 1) / max(size - 1, 1))

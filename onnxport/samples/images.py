@@ -1,4 +1,4 @@
-"""Image files as inputs of a model, by Pillow."""
+"""Image files as inputs of a model, read by Pillow."""
 
 from __future__ import annotations
 
@@ -18,23 +18,22 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-# Color -> Pillow's mode and its number of channels. bgr is rgb turned round afterwards.
+# Color -> Pillow's mode and number of channels; bgr is reversed afterwards.
 _MODES = {"gray": ("L", 1), "rgb": ("RGB", 3), "bgr": ("RGB", 3), "rgba": ("RGBA", 4)}
 _COLORS = {1: "gray", 3: "rgb", 4: "rgba"}
-# Modes of more than 8 bits, which Pillow would cut to 255 on the way to RGB.
+# Modes of more than 8 bits, which Pillow would clip to 255 in RGB.
 _DEEP = frozenset({"I", "F", "I;16", "I;16B", "I;16L", "I;16N"})
 
 
 @dataclass(frozen=True)
 class Frame:
-    """How one input of a model takes images.
+    """The image format of a model's input.
 
     Attributes:
-        spec: the input; [N, C, H, W] or [N, H, W, C], or either without N.
-        channels_last: the layout.
+        spec: the input: [N, C, H, W] or [N, H, W, C], or either without N.
         batch: images per set of inputs: N where it is fixed, else 1.
         channels: 1, 3 or 4.
-        size: height and width, open where the model leaves them open.
+        size: height and width, as the model declares them.
     """
 
     spec: TensorSpec
@@ -44,12 +43,12 @@ class Frame:
     size: tuple[Dim, Dim]
 
 
-def frame_of(inputs: Sequence[TensorSpec], settings: Preprocessing, example: Path) -> Frame:
-    """The frame of a model's one input; `example` is an image, to name in the error.
+def find_frame(inputs: Sequence[TensorSpec], settings: Preprocessing, example: Path) -> Frame:
+    """Return the frame of a model's only input; errors name the image `example`.
 
     Raises:
-        InputError: the model takes several inputs, or none of the shape of an image.
-        UsageError: settings that do not go with the input.
+        InputError: the model takes several inputs, or one that has no image's shape.
+        UsageError: settings do not fit the input.
     """
     if len(inputs) != 1:
         raise InputError(
@@ -73,25 +72,25 @@ def frame_of(inputs: Sequence[TensorSpec], settings: Preprocessing, example: Pat
         raise InputError(
             f"{example} is an image and fits no input",
             why=f"the model takes {spec}, which is neither NCHW nor NHWC with 1, 3 or 4 channels",
-            fix="use .npz files, or say --preprocess layout=nchw and color=rgb if the channels are open",
+            fix="use .npz files, or give --preprocess layout=nchw and color=rgb if the channels are open",
         )
     channels = spec.shape[axis]
     if not isinstance(channels, int):
         channels = _MODES[settings.color or "rgb"][1]
     if settings.color and _MODES[settings.color][1] != channels:
-        raise UsageError(f"color={settings.color} does not go with {spec}", why=f"it has {channels} channels")
+        raise UsageError(f"color={settings.color} does not fit {spec}", why=f"it has {channels} channels")
     for name, values in (("mean", settings.mean), ("std", settings.std)):
         if len(values) not in (1, channels):
             raise UsageError(f"{name} has {len(values)} values", why=f"{spec} has {channels} channels")
     if settings.touches_values and not spec.dtype.startswith("float"):
-        raise UsageError(f"scale and std do not go with {spec}", why=f"an input of {spec.dtype} takes bytes")
+        raise UsageError(f"scale and std do not fit {spec}", why=f"an input of {spec.dtype} takes bytes")
     height, width = spec.shape[-2:] if axis == -3 else spec.shape[-3:-1]
     batch = spec.shape[0] if len(spec.shape) == 4 and isinstance(spec.shape[0], int) else 1
     return Frame(spec, axis == -1, batch, channels, (height, width))
 
 
 def _channel_axis(shape: Sequence[Dim], settings: Preprocessing) -> int | None:
-    """-3 or -1: as the settings say, else where 1, 3 or 4 channels stand; None for what is no image."""
+    """Return -3 or -1, by the settings, else by the axis of 1, 3 or 4 channels; None where there is none."""
     if len(shape) not in (3, 4):
         return None
     axes = {"nchw": (-3,), "nhwc": (-1,), None: (-3, -1)}[settings.layout]
@@ -101,10 +100,10 @@ def _channel_axis(shape: Sequence[Dim], settings: Preprocessing) -> int | None:
 
 
 def read_images(paths: Sequence[Path], frame: Frame, settings: Preprocessing) -> Array:
-    """One set of inputs of the frame's shape and dtype.
+    """Return one set of inputs of the frame's shape and dtype.
 
     Raises:
-        InputError: an image that is damaged, of more than 8 bits per channel, or of another size than the model takes.
+        InputError: an image is damaged, has more than 8 bits per channel, or another size than the model takes.
         MissingDependencyError: Pillow is not installed.
     """
     pixels = [_pixels(path, frame, settings) for path in paths]
@@ -112,39 +111,35 @@ def read_images(paths: Sequence[Path], frame: Frame, settings: Preprocessing) ->
         if image.shape != pixels[0].shape:
             sizes = " and ".join("x".join(map(str, each.shape[:2])) for each in (pixels[0], image))
             raise InputError(
-                f"{paths[0]} and {path.name} are to go into one batch and differ in size",
+                f"{paths[0]} and {path.name} belong to one batch and differ in size",
                 why=f"they are {sizes}",
                 fix="give --preprocess resize=HEIGHTxWIDTH",
             )
-    values = np.stack([_values(image, settings) for image in pixels])
+    values = np.stack([_normalize(image, settings) for image in pixels])
     if not frame.channels_last:
         values = values.transpose(0, 3, 1, 2)
     if len(frame.spec.shape) == 3:
         values = values[0]
-    return np.ascontiguousarray(_of_dtype(values, frame.spec, paths[0]))
+    return np.ascontiguousarray(_cast(values, frame.spec, paths[0]))
 
 
 def _pixels(path: Path, frame: Frame, settings: Preprocessing) -> Array:
-    """uint8[height, width, channels], resized and cropped."""
+    """Read, resize and crop an image: uint8[height, width, channels]."""
     color = settings.color or _COLORS[frame.channels]
-    image = _cropped(_resized(_opened(path, _MODES[color][0]), settings), settings, path)
+    image = _crop(_resize(_open(path, _MODES[color][0]), settings), settings, path)
     for wanted, found in zip(frame.size, (image.height, image.width), strict=True):
         if isinstance(wanted, int) and wanted != found:
             raise InputError(
                 f"{path} is {image.height}x{image.width} (height x width)",
                 why=f"the model takes {frame.spec}",
-                fix=f"give --preprocess resize={'x'.join(_or_open(dim) for dim in frame.size)}",
+                fix=f"give --preprocess resize={'x'.join(str(d) if isinstance(d, int) else 'N' for d in frame.size)}",
             )
     pixels = np.asarray(image).reshape(image.height, image.width, frame.channels)
     return pixels[..., ::-1] if color == "bgr" else pixels
 
 
-def _or_open(dim: Dim) -> str:
-    return str(dim) if isinstance(dim, int) else "N"
-
-
-def _opened(path: Path, mode: str) -> Image:
-    """The first frame, turned upright as its EXIF data says."""
+def _open(path: Path, mode: str) -> Image:
+    """Return the first frame, rotated by its EXIF data."""
     try:
         from PIL import Image, ImageOps
     except ImportError as error:
@@ -160,12 +155,12 @@ def _opened(path: Path, mode: str) -> Image:
             return ImageOps.exif_transpose(image).convert(mode)
     except InputError:
         raise
-    except Exception as error:  # damaged files have Pillow's decoders raise anything
+    except Exception as error:  # Pillow's decoders raise anything for damaged files
         why = " ".join(str(error).replace(repr(str(path)), "it").split())[:200]
         raise InputError(f"{path} cannot be read", why=why or type(error).__name__) from error
 
 
-def _resized(image: Image, settings: Preprocessing) -> Image:
+def _resize(image: Image, settings: Preprocessing) -> Image:
     from PIL.Image import Resampling
 
     if settings.resize is None:
@@ -182,7 +177,7 @@ def _resized(image: Image, settings: Preprocessing) -> Image:
     return image.resize((width, height), Resampling[settings.interpolation.upper()])
 
 
-def _cropped(image: Image, settings: Preprocessing, path: Path) -> Image:
+def _crop(image: Image, settings: Preprocessing, path: Path) -> Image:
     if settings.crop is None:
         return image
     height, width = settings.crop if len(settings.crop) == 2 else settings.crop * 2
@@ -197,23 +192,23 @@ def _cropped(image: Image, settings: Preprocessing, path: Path) -> Image:
     return image.crop((left, top, left + width, top + height))
 
 
-def _values(pixels: Array, settings: Preprocessing) -> Array:
-    """float64[height, width, channels]."""
+def _normalize(pixels: Array, settings: Preprocessing) -> Array:
+    """Return (pixels * scale - mean) / std: float64[height, width, channels]."""
     scaled = pixels.astype(np.float64) * settings.scale
     return np.asarray((scaled - np.asarray(settings.mean)) / np.asarray(settings.std))
 
 
-def _of_dtype(values: Array, spec: TensorSpec, path: Path) -> Array:
+def _cast(values: Array, spec: TensorSpec, path: Path) -> Array:
     if spec.dtype.startswith("float"):
         return values.astype(spec.dtype)
     if spec.dtype not in ("uint8", "int8", "uint16", "int16", "int32", "uint32", "int64", "uint64"):
         raise InputError(f"{path} is an image", why=f"the model takes {spec}")
     limits = np.iinfo(spec.dtype)
-    whole = np.round(values)
-    if whole.min(initial=0) < limits.min or whole.max(initial=0) > limits.max:
+    rounded = np.round(values)
+    if rounded.min(initial=0) < limits.min or rounded.max(initial=0) > limits.max:
         raise InputError(
             f"{path} does not fit {spec}",
-            why=f"its values reach from {whole.min():.0f} to {whole.max():.0f}",
+            why=f"its values reach from {rounded.min():.0f} to {rounded.max():.0f}",
             fix="give --preprocess mean=128" if spec.dtype == "int8" else "give other settings",
         )
-    return whole.astype(spec.dtype)
+    return rounded.astype(spec.dtype)

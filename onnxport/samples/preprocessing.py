@@ -1,4 +1,4 @@
-"""How an image becomes an array: the settings, from options or a `preprocess.yaml`, and what they do to pixels.
+"""The settings that turn an image into an array, from options or a `preprocess.yaml`.
 
 The order is that of torchvision's transforms: resize, crop, (byte * scale - mean) / std. docs/inputs.md lists the keys.
 """
@@ -23,7 +23,7 @@ _LARGEST = 16384
 
 
 def _sizes(given: object) -> object:
-    """256, "256", "224x320" or [224, 320] as one size or height and width."""
+    """Parse 256, "256", "224x320" or [224, 320] as one size or height and width."""
     if isinstance(given, str):
         matched = _SIZE.fullmatch(given.strip())
         if matched is None:
@@ -36,7 +36,7 @@ def _sizes(given: object) -> object:
 
 
 def _number(given: object) -> float:
-    """0.5, "0.5" or "1/255"."""
+    """Parse 0.5, "0.5" or "1/255"."""
     if isinstance(given, bool) or not isinstance(given, int | float | str):
         raise ValueError(f"{given!r} is no number")
     try:
@@ -49,7 +49,7 @@ def _number(given: object) -> float:
 
 
 def _numbers(given: object) -> object:
-    """One number for all channels, or one per channel: "0.485,0.456,0.406" or a list."""
+    """Parse one number for all channels, or one per channel: "0.485,0.456,0.406" or a list."""
     if isinstance(given, str):
         given = given.split(",")
     return tuple(_number(number) for number in (given if isinstance(given, list | tuple) else [given]))
@@ -91,18 +91,18 @@ class Preprocessing(BaseModel):
         return self
 
     def __str__(self) -> str:
-        """The settings that are given, as the report shows them."""
-        said = [
+        """Return the settings other than defaults, for the report."""
+        given = [
             f"{name}={_text(getattr(self, name))}" for name in type(self).model_fields if self._is_set(name)
         ]
-        return ", ".join(said) or "none, bytes 0..255 in the size that they have"
+        return ", ".join(given) or "none, bytes 0..255 in the size that they have"
 
     def _is_set(self, name: str) -> bool:
         return bool(getattr(self, name) != type(self).model_fields[name].default)
 
     @property
     def touches_values(self) -> bool:
-        """Whether pixels are scaled, which needs floats to hold the result."""
+        """Whether pixels are scaled, which needs a float input."""
         return self.scale != 1.0 or set(self.std) != {1.0}
 
 
@@ -113,19 +113,18 @@ def _text(value: object) -> str:
 
 
 def preprocessing(given: Mapping[str, str], folder: Path | None = None) -> Preprocessing:
-    """What the options say, and the sidecar in `folder` where these say nothing.
+    """Return the settings of the options, and of the sidecar in `folder` for the rest.
 
     Raises:
-        UsageError: an option of an unknown name or with an impossible value.
+        UsageError: an option has an unknown name or an invalid value.
         InputError: the same in the sidecar, or it is no YAML.
     """
-    options = _validated(dict(given), UsageError, "--preprocess")
+    options = _validate(dict(given), UsageError, "--preprocess")
     sidecar = _sidecar(folder) if folder is not None else None
     if sidecar is None:
         return options
-    beside = _validated(_loaded(sidecar), InputError, str(sidecar))
-    chosen = {name: getattr(options, name) for name in options.model_fields_set}
-    return beside.model_copy(update=chosen)
+    defaults = _validate(_load(sidecar), InputError, str(sidecar))
+    return defaults.model_copy(update={name: getattr(options, name) for name in options.model_fields_set})
 
 
 def _sidecar(folder: Path) -> Path | None:
@@ -135,7 +134,7 @@ def _sidecar(folder: Path) -> Path | None:
         raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
 
 
-def _loaded(path: Path) -> dict[str, object]:
+def _load(path: Path) -> dict[str, object]:
     import yaml
 
     try:
@@ -151,7 +150,7 @@ def _loaded(path: Path) -> dict[str, object]:
     return content
 
 
-def _validated(given: dict[str, Any], error: type[OnnxportError], where: str) -> Preprocessing:
+def _validate(given: dict[str, Any], error: type[OnnxportError], where: str) -> Preprocessing:
     known = Preprocessing.model_fields
     unknown = [name for name in given if name not in known]
     if unknown:

@@ -1,7 +1,7 @@
-"""The user's own inputs, from a folder: arrays, tables, images, and the `test_data_set_*` folders of ONNX models.
+"""The user's inputs in a folder: arrays, tables, images, and the `test_data_set_*` folders of ONNX models.
 
-Files are found first and loaded one at a time, so that a large folder never lies in memory whole. docs/inputs.md says
-what may lie in the folder.
+Files are listed first and loaded one at a time, because a folder may be larger than the memory. docs/inputs.md lists
+the file types.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from onnxport.core.errors import InputError, printable
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.samples import images, tables
 from onnxport.samples.folders import DATA_SET, IMAGES, Entry, natural, sample_entries
-from onnxport.samples.initial_states import beginning
 from onnxport.samples.preprocessing import Preprocessing
-from onnxport.samples.rows import rows_of
+from onnxport.samples.rows import split_rows
+from onnxport.samples.sizes import OpenSizes
 
-# What numpy raises for files that are damaged, of another kind, or pickles.
-# An archive may be encrypted (RuntimeError), compressed in a way unknown here, or claim more than the machine holds.
+# Exceptions of NumPy for files that are damaged, of another kind, or pickles. An archive may be encrypted
+# (RuntimeError), use an unknown compression, or claim more bytes than the machine has.
 _BROKEN = (
     OSError,
     ValueError,
@@ -45,11 +45,9 @@ class Sample:
 
     Attributes:
         label: its file's name, or "image, batch 3" for a generated one.
-        feeds: input name to array.
-        source: where it came from.
-        adversarial: a companion (generator.py): it shows faults, and nothing of how the outputs vary.
+        adversarial: a companion (generator.py), which shows faults but not how the outputs vary.
         begun: states that the file lacks, which are zeros.
-        first_row: of the rows of a file, the number of the first.
+        first_row: number of the first row, for rows of a file.
     """
 
     label: str
@@ -62,15 +60,15 @@ class Sample:
 
 @dataclass(frozen=True)
 class SampleFile:
-    """One set of inputs on disk, still to be loaded.
+    """One set of inputs on disk, not loaded.
 
     Attributes:
-        path: the file, or the first of several images that make one batch.
-        label: its name; of several images the first and the last.
-        inputs: what the model takes.
-        read: gives the arrays by name.
-        optional: inputs that the file may lack: states, which then begin with zeros.
-        is_table: whether arrays may be of another type of numbers than the input, and columns without a second axis.
+        path: the file, or the first image of a batch.
+        label: its name; of a batch of images, the first and the last.
+        inputs: the model's inputs.
+        read: returns the arrays by name.
+        optional: states, which the file may lack and which then start as zeros.
+        is_table: whether arrays may have another number type than the input, and columns no second axis.
     """
 
     path: Path
@@ -81,19 +79,19 @@ class SampleFile:
     is_table: bool = False
 
     def load(self) -> Sample:
-        """Reads the file and checks it against the model's inputs; states that it lacks begin with zeros.
+        """Read the file and check it against the model's inputs; states that it lacks start as zeros.
 
         Raises:
-            InputError: unreadable, an input missing, or one of a wrong dtype or shape; file and key are named.
-            UsageError: preprocessing that does not go with the model's input.
-            MissingDependencyError: an image, and Pillow is not installed.
+            InputError: it is unreadable, or an input is missing or has a wrong dtype or shape.
+            UsageError: the preprocessing does not fit the model's input.
+            MissingDependencyError: it is an image, and Pillow is not installed.
         """
         arrays = self.read()
         if self.is_table:
-            arrays = {**arrays, **_as_table(arrays, self.inputs)}
+            arrays = {**arrays, **_cast_table(arrays, self.inputs)}
         begun = tuple(spec for spec in self.inputs if spec.name in self.optional and spec.name not in arrays)
-        found = {spec.name: _checked(arrays, spec, self.path) for spec in self.inputs if spec not in begun}
-        found |= {spec.name: beginning(spec, self.inputs, found) for spec in begun}
+        found = {spec.name: _check(arrays, spec, self.path) for spec in self.inputs if spec not in begun}
+        found |= {spec.name: _initial_state(spec, self.inputs, found) for spec in begun}
         feeds = {spec.name: found[spec.name] for spec in self.inputs}
         names, first = tuple(spec.name for spec in begun), getattr(self.read, "start", 0)
         return Sample(self.label, feeds, "samples", begun=names, first_row=first)
@@ -109,20 +107,18 @@ def find_samples(
     rows: int = 1,
     features: tuple[str, ...] | None = None,
 ) -> tuple[SampleFile, ...]:
-    """The first `limit` sets of inputs in `folder`, by name ("img2" before "img10").
+    """Return the first `limit` sets of inputs in `folder`, in natural order ("img2" before "img10").
 
     Args:
-        folder: what the user gave; of a file the rows (rows.py).
-        inputs: what the model takes.
-        limit: the most sets.
-        settings: how images become arrays; a model whose batch is fixed at N gets N of them per set.
+        folder: a folder, or a file with a set in each row (rows.py).
+        settings: of images; a model with a fixed batch of N gets N images per set.
         optional: states, which a file may lack.
-        rows: of a table, or of a file of stacked arrays, how many make a set where the model's batch is open.
-        features: the names of the columns that a model of tables takes, () where they have none; None for others.
+        rows: rows per set of a table, or of a file of stacked arrays, where the model's batch is open.
+        features: column names of a tabular model, () where its columns have none; None for other models.
 
     Raises:
-        InputError: no such folder, nothing in it that is known, or too few images for a batch.
-        UsageError: preprocessing that does not go with the model's input.
+        InputError: there is no such folder, no known file in it, or too few images for a batch.
+        UsageError: the preprocessing does not fit the model's input.
     """
     entries = sample_entries(folder, {*_READERS, *IMAGES})
     pictures = [entry.path for entry in entries if entry.kind in IMAGES]
@@ -149,13 +145,13 @@ def find_samples(
 
 
 def holds_images(files: Sequence[SampleFile]) -> bool:
-    """Whether preprocessing had any part in it."""
+    """Return whether any of the files is an image."""
     return any(file.path.suffix.lower() in IMAGES for file in files)
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """Reads a file or a data set; a value, so that one file's are known to be one's, in another process as well."""
+    """A reader of a file or a data set; equal for equal files, in other processes too."""
 
     path: Path
     reader: Callable[[Path, Sequence[TensorSpec]], Mapping[str, Array]]
@@ -180,9 +176,8 @@ def _sample_file(
     if entry.kind == tables.SUFFIX and table.features:
         reader = partial(tables.read_table, features=table.features)
     required = tuple(spec for spec in inputs if spec.name not in optional)
-    # Where a file does not say which input it is for, states are not meant; input_N.pb counts them.
-    meant = inputs if entry.kind == DATA_SET else required
-    reading = _Reading(entry.path, reader, meant)
+    # A file without names has no states; the numbers of input_N.pb include them.
+    reading = _Reading(entry.path, reader, inputs if entry.kind == DATA_SET else required)
     is_table = table.features is not None
     return SampleFile(entry.path, printable(entry.path.name), inputs, reading, optional, is_table)
 
@@ -190,24 +185,24 @@ def _sample_file(
 def _samples_in_file(
     entry: Entry, inputs: tuple[TensorSpec, ...], optional: frozenset[str], table: _Table
 ) -> tuple[SampleFile, ...]:
-    """Of a table, or of one file that was given in place of a folder: the sets that are stacked in it."""
-    whole = _sample_file(entry, inputs, optional, table)
+    """Return the sets that are stacked in a table, or in the file that the user gave instead of a folder."""
+    file = _sample_file(entry, inputs, optional, table)
     required = [spec for spec in inputs if spec.name not in optional]
-    rows = rows_of(entry.path, whole.read, required, table.rows)
-    return tuple(replace(whole, label=f"{whole.label}[{each.span}]", read=each) for each in rows) or (whole,)
+    rows = split_rows(entry.path, file.read, required, table.rows)
+    return tuple(replace(file, label=f"{file.label}[{each.span}]", read=each) for each in rows) or (file,)
 
 
 Batch = tuple[Sequence[Path], str, Callable[[], Mapping[str, Array]]]
 
 
 def _batches(paths: Sequence[Path], inputs: Sequence[TensorSpec], settings: Preprocessing) -> list[Batch]:
-    """Images in the batches that the model takes; the last is filled up with the first images."""
-    frame = images.frame_of(inputs, settings, paths[0])
+    """Divide images into the model's batches; the first images fill up the last batch."""
+    frame = images.find_frame(inputs, settings, paths[0])
     if len(paths) < frame.batch:
         raise InputError(
-            f"{paths[0].parent} holds {len(paths)} images",
-            why=f"the model takes {frame.spec}, so {frame.batch} in one batch",
-            fix="put more into it, or give an .npz file",
+            f"{paths[0].parent} has {len(paths)} images",
+            why=f"the model takes {frame.spec}, {frame.batch} images in one batch",
+            fix="add more, or give an .npz file",
         )
     found: list[Batch] = []
     for start in range(0, len(paths), frame.batch):
@@ -224,18 +219,18 @@ def _read_images(paths: tuple[Path, ...], frame: images.Frame, settings: Preproc
 def _read_npz(path: Path, inputs: Sequence[TensorSpec]) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as archive:
-            twice = next((key for key in archive.files if archive.files.count(key) > 1), None)
-            if twice is None:
+            repeated = next((key for key in archive.files if archive.files.count(key) > 1), None)
+            if repeated is None:
                 return {key: archive[key] for key in archive.files}
     except _BROKEN as error:
         raise _unreadable(path, error) from error
-    raise InputError(f"{path} holds {twice!r} twice", fix="save it with one array of that name")
+    raise InputError(f"{path} has {repeated!r} twice", fix="save it with one array of that name")
 
 
 def _read_npy(path: Path, inputs: Sequence[TensorSpec]) -> dict[str, Array]:
     if len(inputs) != 1:
         raise InputError(
-            f"{path} holds one array",
+            f"{path} has one array",
             why=f"the model takes {[spec.name for spec in inputs]}",
             fix="use .npz files with these keys",
         )
@@ -262,7 +257,7 @@ def _read_safetensors(path: Path, inputs: Sequence[TensorSpec]) -> dict[str, Arr
 
 
 def _safetensors_dtype(name: str) -> Any:
-    """NumPy's dtype of what the format calls "F32", "I64", "BF16"."""
+    """Return NumPy's dtype of the format's "F32", "I64", "BF16"."""
     import ml_dtypes
 
     if name in _OTHER_DTYPES:
@@ -275,7 +270,7 @@ _OTHER_DTYPES = {"BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "flo
 
 
 def _read_data_set(folder: Path, inputs: Sequence[TensorSpec]) -> dict[str, Array]:
-    """input_N.pb is the N-th input of the graph; a tensor that carries an input's name goes by that."""
+    """Read a data set: input_N.pb is the N-th input of the graph."""
     import google.protobuf.message
     import onnx
 
@@ -289,7 +284,7 @@ def _read_data_set(folder: Path, inputs: Sequence[TensorSpec]) -> dict[str, Arra
             if tensor.data_location == onnx.TensorProto.EXTERNAL:
                 raise InputError(
                     f"{path} cannot be read",
-                    why="its values lie in another file",
+                    why="its values are in another file",
                     fix="save it with its values",
                 )
             arrays[inputs[int(number)].name] = onnx.numpy_helper.to_array(tensor)
@@ -298,7 +293,7 @@ def _read_data_set(folder: Path, inputs: Sequence[TensorSpec]) -> dict[str, Arra
     return arrays
 
 
-# Suffix to what reads such a file: (path, inputs) to arrays by name.
+# Suffix -> reader: (path, inputs) -> arrays by name.
 _READERS: dict[str, Callable[[Path, Sequence[TensorSpec]], Mapping[str, Array]]] = {
     ".npz": _read_npz,
     ".npy": _read_npy,
@@ -309,7 +304,7 @@ _READERS: dict[str, Callable[[Path, Sequence[TensorSpec]], Mapping[str, Array]]]
 
 def _unreadable(path: Path, error: Exception) -> InputError:
     if isinstance(error, MemoryError):
-        return InputError(f"{path} cannot be read", why="what it says to hold does not fit into memory")
+        return InputError(f"{path} cannot be read", why="its declared content does not fit into memory")
     why = " ".join(str(error).split())[:200] or type(error).__name__
     if "Object arrays" in why:
         return InputError(
@@ -317,13 +312,13 @@ def _unreadable(path: Path, error: Exception) -> InputError:
             why="arrays of objects (pickles) are not loaded",
             fix="save it with arrays of numbers or strings",
         )
-    if "pickle" in why:  # what numpy takes any unknown content for
+    if "pickle" in why:  # NumPy takes any unknown content for a pickle
         return InputError(f"{path} cannot be read", why=f"its content is not that of an {path.suffix} file")
     return InputError(f"{path} cannot be read", why=why)
 
 
-def _as_table(arrays: Mapping[str, Array], inputs: Sequence[TensorSpec]) -> dict[str, Array]:
-    """What a table holds in the inputs' own types of numbers; a column may lie in an array [N]."""
+def _cast_table(arrays: Mapping[str, Array], inputs: Sequence[TensorSpec]) -> dict[str, Array]:
+    """Cast a table's arrays to the inputs' types; a column may be an array [N]."""
     found = {}
     for spec in inputs:
         array = arrays.get(spec.name)
@@ -337,10 +332,25 @@ def _as_table(arrays: Mapping[str, Array], inputs: Sequence[TensorSpec]) -> dict
     return found
 
 
-def _checked(arrays: Mapping[str, Array], spec: TensorSpec, path: Path) -> Array:
+def _initial_state(state: TensorSpec, inputs: Sequence[TensorSpec], feeds: Mapping[str, Array]) -> Array:
+    """Return zeros for `state`; its open dimensions have the size of their name in `feeds`, or the batch's."""
+    known = {
+        dim: size
+        for spec in inputs
+        if spec.name in feeds
+        for dim, size in zip(spec.shape, feeds[spec.name].shape, strict=True)
+        if isinstance(dim, str)
+    }
+    axes = OpenSizes(inputs, {spec.name: spec.shape for spec in inputs}).batch_axes
+    batch = next((feeds[name].shape[axis] for name, axis in axes.items() if name in feeds), 1)
+    sizes = [dim if isinstance(dim, int) else known.get(str(dim), batch) for dim in state.shape]
+    return np.zeros(sizes, state.dtype)
+
+
+def _check(arrays: Mapping[str, Array], spec: TensorSpec, path: Path) -> Array:
     if spec.name not in arrays:
-        held = ", ".join(repr(name) for name in arrays) or "nothing"
-        raise InputError(f"{path} lacks the input {spec.name!r}", why=f"it holds {held}")
+        names = ", ".join(repr(name) for name in arrays) or "nothing"
+        raise InputError(f"{path} lacks the input {spec.name!r}", why=f"it has {names}")
     array = arrays[spec.name]
     where = f"{spec.name!r} in {path}"
     dtype = "string" if array.dtype.kind in "OUS" else array.dtype.name

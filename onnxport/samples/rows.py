@@ -1,4 +1,4 @@
-"""One file of many samples: the rows of its arrays, for a user who stacked them along the first axis."""
+"""A file of many samples, stacked along the first axis of its arrays."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from onnxport.formats.artifact import TensorSpec
 Read = Callable[[], Mapping[str, Array]]
 
 
-def rows_of(path: Path, read: Read, required: Sequence[TensorSpec], most: int = 1) -> tuple[Rows, ...]:
-    """A reader for each set of inputs in the file: `most` rows where the model's batch is open, else what it takes.
+def split_rows(path: Path, read: Read, required: Sequence[TensorSpec], most: int = 1) -> tuple[Rows, ...]:
+    """Return a reader for each set of inputs in the file: `most` rows where the model's batch is open, else a batch.
 
-    Nothing where the file is one set as it is: its arrays hold different numbers of rows, or no more than a batch. What
-    is left over from a batch of fixed size is not read. The file stays in memory while its rows are read.
+    Return () where the file is one set: its arrays have different numbers of rows, or no more than a batch. The
+    remainder of a fixed batch size is not read. The file stays in memory while its rows are read.
 
     Args:
-        read: gives the arrays of the whole file; hashable, equal for equal files.
-        required: the inputs that the file has to hold.
+        read: returns the arrays of the file; hashable, equal for equal files.
+        required: the inputs that the file must have.
     """
     batches = {spec.shape[0] if spec.shape else None for spec in required}
-    arrays = _whole(read, path.stat().st_mtime_ns)
-    held = [arrays.get(spec.name) for spec in required]
-    counts = {array.shape[0] if array is not None and array.ndim else 0 for array in held}
+    arrays = _read_file(read, path.stat().st_mtime_ns)
+    stacked = [arrays.get(spec.name) for spec in required]
+    counts = {array.shape[0] if array is not None and array.ndim else 0 for array in stacked}
     batch = next(iter(batches), None)
     is_fixed = isinstance(batch, int)
     rows = batch if isinstance(batch, int) else most
@@ -40,7 +40,7 @@ def rows_of(path: Path, read: Read, required: Sequence[TensorSpec], most: int = 
 
 @dataclass(frozen=True)
 class Rows:
-    """Reads rows `start` to `stop` of the arrays called `names`; other arrays, a state, are left out."""
+    """A reader of rows `start` to `stop` of the arrays `names`, without others such as a state."""
 
     path: Path
     read: Read
@@ -49,16 +49,16 @@ class Rows:
     stop: int
 
     def __call__(self) -> Mapping[str, Array]:
-        arrays = _whole(self.read, self.path.stat().st_mtime_ns)
+        arrays = _read_file(self.read, self.path.stat().st_mtime_ns)
         return {name: arrays[name][self.start : self.stop] for name in self.names}
 
     @property
     def span(self) -> str:
-        """Which rows: "7", or "8-15" for several."""
+        """The rows for a label: "7", or "8-15" for several."""
         return str(self.start) if self.stop == self.start + 1 else f"{self.start}-{self.stop - 1}"
 
 
 @lru_cache(maxsize=1)
-def _whole(read: Read, changed: int) -> Mapping[str, Array]:
-    """The file's arrays; the last file's are kept, since its rows are asked for one after the other."""
+def _read_file(read: Read, changed: int) -> Mapping[str, Array]:
+    """Return the file's arrays; the last file is cached, because its rows are read one after the other."""
     return read()

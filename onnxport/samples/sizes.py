@@ -1,8 +1,8 @@
-"""Sizes for the dimensions that a model leaves open.
+"""Sizes for the open dimensions of a model.
 
-The user's sizes come first. Symbols of one name share one size. What remains is proposed in an order from which the
-judge keeps what ONNX Runtime accepts: sizes that differ per axis, because a swapped height and width would hide in
-equal ones, and only then the usual squares.
+The user's sizes come first. Symbols of one name share one size. The other sizes are proposed in order, and the caller
+takes the first that ONNX Runtime accepts: different sizes per axis first, because equal ones would hide a swapped
+height and width, then the usual squares.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _IMAGES = (
     *((96, 128), (64, 96), (224, 256), (320, 320), (48, 320), (48, 192), (160, 128)),
     *((224, 224), (256, 256), (32, 32), (28, 28), (640, 640)),
 )
-# What a second set is tried at first: odd, since half a window shows there alone, and longer than a small constant.
+# Sizes of a second set: odd, because only those show half a window, and longer than a small constant.
 _ODD_IMAGES = ((101, 67),)
 _ODD_SEQUENCES = (37, 23)
-# Length of sequences; for several open lengths, different ones first.
+# Lengths of sequences; several open lengths get different ones first.
 _SEQUENCES = (7, 16, 32, 11, 64, 128, 100, 256, 512, 576, 1024, 16000, 1)
 _STATES = re.compile(r"^(h|c|h0|c0|hn|cn|.*(state|hidden|cell|past|cache|memory).*)$", re.IGNORECASE)
 _BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
@@ -35,8 +35,8 @@ class OpenSizes:
 
     Args:
         inputs: the model's inputs.
-        shapes: every input's shape with the user's sizes in it (shapes.apply_shapes).
-        limits: input to axis to the sizes that the user allows (shapes.limits).
+        shapes: every input's shape with the user's sizes (input_shapes.apply_shapes).
+        limits: input name -> axis -> the sizes that the user allows (input_shapes.limits).
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class OpenSizes:
         shapes: Mapping[str, Sequence[Dim]],
         limits: Mapping[str, Mapping[int, Limit]] | None = None,
     ) -> None:
-        self._shapes = {spec.name: _named(spec.name, shapes[spec.name]) for spec in inputs}
+        self._shapes = {spec.name: _name_dimensions(spec.name, shapes[spec.name]) for spec in inputs}
         self._limits = {
             self._shapes[name][axis]: limit
             for name, axes in (limits or {}).items()
@@ -56,12 +56,12 @@ class OpenSizes:
 
     @property
     def has_batch(self) -> bool:
-        """Whether some dimension looks like a batch that may change."""
+        """Whether some dimension looks like an open batch."""
         return bool(self._batch)
 
     @property
     def batch_axes(self) -> dict[str, int]:
-        """Input name to the axis of its open batch; inputs without one are left out."""
+        """Input name -> axis of its open batch; without inputs that have none."""
         return {
             name: axis
             for name, dims in self._shapes.items()
@@ -76,7 +76,7 @@ class OpenSizes:
 
     @property
     def untold(self) -> dict[str, tuple[int, ...]]:
-        """Input name to its axes that are open and no batch, of which nobody says what size is usual."""
+        """Input name -> its open axes that are no batch, whose usual size is unknown."""
         axes = {
             name: tuple(
                 axis for axis, dim in enumerate(dims) if isinstance(dim, str) and dim not in self._batch
@@ -86,10 +86,10 @@ class OpenSizes:
         return {name: found for name, found in axes.items() if found}
 
     def proposals(self, batch: int, *, odd: bool = False) -> Iterator[Shapes]:
-        """Concrete shapes of all inputs, the most telling first, each once; `odd` ones are proposed on request only."""
+        """Yield concrete shapes of all inputs, each once, the best for finding faults first; or the `odd` ones."""
         seen = []
         for proposed in self._odd_sizes() if odd else self._proposed_sizes():
-            for sizes in self._allowed(proposed | dict.fromkeys(self._batch, batch)):
+            for sizes in self._within_limits(proposed | dict.fromkeys(self._batch, batch)):
                 shapes = {
                     name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in dims)
                     for name, dims in self._shapes.items()
@@ -98,8 +98,8 @@ class OpenSizes:
                     seen.append(shapes)
                     yield shapes
 
-    def _allowed(self, sizes: dict[str, int]) -> Iterator[dict[str, int]]:
-        """Sizes within the user's limits: the nearest, and of dimensions with choices each in turn."""
+    def _within_limits(self, sizes: dict[str, int]) -> Iterator[dict[str, int]]:
+        """Yield sizes within the user's limits: the nearest, and each choice in turn."""
         within = {
             name: self._limits[name].nearest(size) if name in self._limits else size
             for name, size in sizes.items()
@@ -111,16 +111,16 @@ class OpenSizes:
             yield within | {name: choices[turn % len(choices)] for name, choices in chosen.items()}
 
     def refused(self, refusal: OnnxportError | None, told: str) -> NoSizesError:
-        """The error for a model that accepts none of the proposals.
+        """Return the error for a model that accepts none of the proposals.
 
         Args:
-            refusal: what the last one met with; None where none was tried.
-            told: how far the search came.
+            refusal: error of the last one; None where none was tried.
+            told: the extent of the search, for the message.
         """
         name, dims = next(
             (name, dims) for name, dims in self._shapes.items() if any(isinstance(dim, str) for dim in dims)
         )
-        # No numbers for the open ones: those that come to mind are those that were tried.
+        # No example sizes: the usual ones were tried.
         example = ",".join(str(dim) if isinstance(dim, int) else "SIZE" for dim in dims)
         return NoSizesError(
             f"no sizes were found that the model accepts for the open dimensions of input {name!r}",
@@ -130,7 +130,7 @@ class OpenSizes:
         )
 
     def _odd_sizes(self) -> Iterator[dict[str, int]]:
-        """Odd sizes for all open dimensions, and for the lengths alone: most networks halve images several times."""
+        """Yield odd sizes for all open dimensions, and for lengths alone: most networks halve images several times."""
         lengths = {
             name: _ODD_SEQUENCES[step % len(_ODD_SEQUENCES)] for step, name in enumerate(self._sequences)
         }
@@ -151,7 +151,7 @@ class OpenSizes:
                 yield dict(length) | {name: image[axis] for name, axis in self._images.items()}
 
     def _batch_symbols(self) -> set[str]:
-        """Open first dimensions, every symbol called batch, and the open dimensions of recurrent states."""
+        """Return the open first dimensions, symbols called batch, and first open dimensions of recurrent states."""
         symbols = set()
         for name, dims in self._shapes.items():
             for axis, dim in enumerate(dims):
@@ -161,7 +161,7 @@ class OpenSizes:
         return symbols
 
     def _other_symbols(self) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Symbols of height (0) and width (1), and all others in order."""
+        """Return the symbols of height (0) and width (1), and all others in order."""
         images: dict[str, int] = {}
         sequences: list[str] = []
         for dims in self._shapes.values():
@@ -176,8 +176,8 @@ class OpenSizes:
         return images, tuple(sequences)
 
 
-def _named(name: str, dims: Sequence[Dim]) -> tuple[int | str, ...]:
-    """Dimensions without a name get one of their own. "?" is what some exporters write for none."""
+def _name_dimensions(name: str, dims: Sequence[Dim]) -> tuple[int | str, ...]:
+    """Give dimensions without a name a unique one; some exporters write "?" for no name."""
     return tuple(
         f"{name} {axis}" if dim is None or dim in ("", "?") or (isinstance(dim, int) and dim < 0) else dim
         for axis, dim in enumerate(dims)
@@ -189,7 +189,7 @@ def _first_open(dims: Sequence[int | str]) -> int:
 
 
 def _spatial(dims: Sequence[int | str]) -> tuple[int, ...]:
-    """Height and width axis of an image batch, told by the channels' place; empty for other ranks."""
+    """Return the height and width axes of an image batch, by the position of the channels; () for other ranks."""
     if len(dims) != 4:
         return ()
     return (1, 2) if dims[3] in (1, 3, 4) and dims[1] not in (1, 3, 4) else (2, 3)

@@ -1,4 +1,4 @@
-"""A folder of samples in two parts: those that a model is calibrated on, and those held back to judge it on."""
+"""Split a folder of samples into those for calibration and those held out for evaluation."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from onnxport.samples.preprocessing import Preprocessing
 from onnxport.samples.readers import SampleFile, find_samples
 
 EVERYTHING = 10**9  # more files than any folder has
-FEWEST = 10  # of fewer, calibration can spare none
-_EVERY = 5  # one of so many is held back
-_MOST_HELD_BACK = 20
+FEWEST = 10  # samples; of fewer, calibration uses all
+_EVERY = 5  # one of five is held out
+_MOST_HELD_OUT = 20
 
 
 def held_back(files: Sequence[SampleFile]) -> tuple[SampleFile, ...]:
-    """Those that calibration leaves out, at most 20 from all over the folder; none of fewer than ten."""
-    return tuple(files[place] for place in _spared(len(files)))
+    """Return the samples that calibration does not see: at most 20, evenly spaced; none of fewer than ten."""
+    return tuple(files[place] for place in _held_out(len(files)))
 
 
-def _spared(count: int) -> tuple[int, ...]:
-    """The places of those that are held back: folders are often sorted by class, so from every part of them."""
+def _held_out(count: int) -> tuple[int, ...]:
+    """Return the indices of the held-out samples, evenly spaced: folders are often sorted by class."""
     if count < FEWEST:
         return ()
-    spared = min(count // _EVERY, _MOST_HELD_BACK)
-    return tuple((2 * number + 1) * count // (2 * spared) for number in range(spared))
+    chosen = min(count // _EVERY, _MOST_HELD_OUT)
+    return tuple((2 * number + 1) * count // (2 * chosen) for number in range(chosen))
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Parts:
     """The samples of a folder, in its order.
 
     Attributes:
-        calibration: what to calibrate on.
-        held_back: what to score choices on; empty where there are too few, or where none were wanted.
+        calibration: samples for calibration.
+        held_back: samples to score choices on; empty where there are too few, or none are wanted.
     """
 
     calibration: tuple[SampleFile, ...]
@@ -55,19 +55,19 @@ class Parts:
         holds_back: bool,
         optional: frozenset[str] = frozenset(),
     ) -> Self:
-        """Divides what lies in `folder`.
+        """Split the samples of `folder`.
 
         Args:
-            limit: the most to calibrate on; of more, as many are drawn with `seed`.
-            holds_back: whether any are wanted that calibration does not see.
+            limit: most calibration samples; of more, this many are drawn with `seed`.
+            holds_back: whether to hold samples out.
             optional: states, which a file may lack.
 
         Raises:
             InputError, UsageError: see find_samples.
         """
         files = find_samples(folder, inputs, EVERYTHING, settings=settings, optional=optional)
-        spared = frozenset(_spared(len(files)) if holds_back else ())
-        rest = [place for place in range(len(files)) if place not in spared]
+        held_out = frozenset(_held_out(len(files)) if holds_back else ())
+        rest = [place for place in range(len(files)) if place not in held_out]
         if len(rest) > limit:
             rest = sorted(random.Random(seed).sample(rest, limit))
-        return cls(tuple(files[place] for place in rest), tuple(files[place] for place in sorted(spared)))
+        return cls(tuple(files[place] for place in rest), tuple(files[place] for place in sorted(held_out)))

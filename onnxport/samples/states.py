@@ -1,4 +1,4 @@
-"""Which inputs of a model are its state, fed back from an output: told by the user, by the graph or by the names."""
+"""Find the inputs of a model that are states, fed back from outputs: by the user, the graph or the names."""
 
 from __future__ import annotations
 
@@ -9,33 +9,32 @@ from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.samples.domain import without_functions
-from onnxport.samples.value_uses import carried_on, uses
+from onnxport.samples.value_uses import carried_values, uses
 
 # Input name -> the output that is its next value.
 States = dict[str, str]
 
-# (operator, position of the initial state) -> the output that is the last one.
+# (operator, input of the initial state) -> output of the last state.
 _RECURRENT = {("LSTM", 5): 1, ("LSTM", 6): 2, ("GRU", 5): 1, ("RNN", 5): 1}
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
-# What the names of the two ends of one state differ in: state and stateN, h0 and hn, cache_in and cache_out.
+# Words by which the two names of one state differ: state and stateN, h0 and hn, cache_in and cache_out.
 _ENDS = frozenset(
     "in out input output new next cur current prev previous init initial last final updated n t".split()
 )
 _STATE = frozenset(
     "h c state states hidden cell cache memory mem buffer buf ctx context rnn lstm gru".split()
 )
-# Caches that grow by each step's length: no step can be repeated without a mask and positions that grow along.
+# Caches that grow with each step: no step repeats without a mask and positions that grow too.
 _GROWING = re.compile(r"^past|past_key|past_value")
 
 
 def find_states(model: Model | None, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> States:
-    """The pairs that the graph or the names tell; empty where no input besides would be left to feed.
+    """Return the pairs found in the graph or by the names; empty where no other input would remain.
 
-    A pair has one dtype and rank, and no two sizes that contradict.
+    Both ends of a pair have the same dtype and rank, and sizes that do not contradict.
 
     Args:
         model: without functions; None where there is no graph to read.
-        inputs, outputs: the model's tensors.
     """
     known = {spec.name: spec for spec in outputs}
     found: States = {}
@@ -50,19 +49,19 @@ def find_states(model: Model | None, inputs: Sequence[TensorSpec], outputs: Sequ
 def given_states(
     given: Mapping[str, str], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
 ) -> States:
-    """What the user says, checked.
+    """Check the user's states and return them.
 
     Raises:
-        UsageError: a name that the model does not have, an output that feeds two inputs, or shapes that do not fit.
+        UsageError: the model has no tensor of a name, an output feeds two inputs, or shapes do not fit.
     """
     known_inputs = {spec.name: spec for spec in inputs}
     known_outputs = {spec.name: spec for spec in outputs}
     for name, output in given.items():
-        for kind, asked, known in (("input", name, known_inputs), ("output", output, known_outputs)):
-            if asked not in known:
+        for kind, tensor, known in (("input", name, known_inputs), ("output", output, known_outputs)):
+            if tensor not in known:
                 listed = ", ".join(repr(each) for each in known) or "none"
                 raise UsageError(
-                    f"--state {name}={output}: no {kind} {asked!r}", fix=f"the {kind}s are {listed}"
+                    f"--state {name}={output}: no {kind} {tensor!r}", fix=f"the {kind}s are {listed}"
                 )
         if list(given.values()).count(output) > 1:
             raise UsageError(
@@ -77,22 +76,22 @@ def given_states(
 
 
 def state_inputs(model: Model, given: Mapping[str, str]) -> frozenset[str]:
-    """The inputs that a user's files may lack, since they begin with zeros.
+    """Return the inputs that a user's files may lack, because states start as zeros.
 
     Args:
-        given: the pairs that the user says; those that the model tells where there are none.
+        given: the user's pairs; where empty, those found in the model.
     """
     found = given or find_states(without_functions(model), model.inputs, model.outputs)
     return frozenset(found)
 
 
 def growing(inputs: Sequence[TensorSpec]) -> list[str]:
-    """Inputs that look like a cache which grows with every step, and so is not fed back."""
+    """Return the inputs that look like a growing cache, which is not fed back."""
     return [spec.name for spec in inputs if _GROWING.search(spec.name)]
 
 
 def _fit(given: TensorSpec, output: TensorSpec) -> bool:
-    """Sizes with a name may still turn out to be the same."""
+    """Return whether an output may feed an input; symbolic sizes may still turn out equal."""
     return (
         given.dtype == output.dtype
         # No shape at all is a scalar or, of an output, an unknown one.
@@ -105,7 +104,7 @@ def _fit(given: TensorSpec, output: TensorSpec) -> bool:
 
 
 def _by_graph(model: Model | None) -> Iterator[tuple[str, str]]:
-    """Pairs at the two ends of one recurrent operator, maybe reshaped on the way."""
+    """Yield the pairs at the two ends of one recurrent operator, possibly reshaped."""
     if model is None:
         return
     outputs = {id(value): value.name for value in model.graph.outputs if value.name}
@@ -114,13 +113,13 @@ def _by_graph(model: Model | None) -> Iterator[tuple[str, str]]:
             position = _RECURRENT.get((node.op_type, index))
             if position is None or position >= len(node.outputs) or not given.name:
                 continue
-            for value in carried_on(node.outputs[position]):
+            for value in carried_values(node.outputs[position]):
                 if id(value) in outputs:
                     yield given.name, outputs[id(value)]
 
 
 def _by_name(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Iterator[tuple[str, str]]:
-    """Pairs whose names say "state" and differ in nothing but which end they are."""
+    """Yield the pairs whose names contain a word for state and differ only in the words of _ENDS."""
     for given in inputs:
         stem = _stem(given.name)
         matching = [output.name for output in outputs if _stem(output.name) == stem]
@@ -129,9 +128,9 @@ def _by_name(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Ite
 
 
 def _stem(name: str) -> tuple[str, ...]:
-    """The words of a name without those that tell its end: ("state",) for "state" and "stateN"."""
+    """Return the words of a name without those of _ENDS: ("state",) for "state" and "stateN"."""
     words: Iterable[str] = (word.lower() for word in _WORDS.findall(name))
     spelled = ("h" if word == "hn" else "c" if word == "cn" else word for word in words)
-    kept = [word for word in spelled if word not in _ENDS]
+    stem = tuple(word for word in spelled if word not in _ENDS)
     # h0, c0: the state at time 0.
-    return tuple(kept[:-1] if len(kept) > 1 and kept[-1] == "0" and kept[0] in ("h", "c") else kept)
+    return stem[:-1] if len(stem) > 1 and stem[-1] == "0" and stem[0] in ("h", "c") else stem

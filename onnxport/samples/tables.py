@@ -1,7 +1,7 @@
-"""Tables: a `.csv` file whose columns become a model's inputs, by the names in its header or in their order.
+"""Tables: a `.csv` file whose columns are a model's inputs, by the names in its header or in order.
 
-Numbers are read as float64 and handed over in the type that the input has. What pandas takes for a missing value is one
-here: NaN among numbers, the text "nan" among texts, since ONNX's strings have no other.
+Numbers are read as float64 and cast to the input's type. Missing values are those of pandas: NaN among numbers, and the
+text "nan" among strings, for which ONNX has no other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onnxport.core.errors import InputError
 from onnxport.formats.artifact import TensorSpec
 
 SUFFIX = ".csv"
-# Rows of one set of inputs: enough that a table takes few runs, few enough that a wide one fits into memory.
+# Rows of one set of inputs: enough for few runs, few enough for the memory of a wide table.
 ROWS = 1000
 _MISSING = frozenset(
     ",#N/A,#N/A N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QNAN,<NA>,N/A,NA,NULL,NaN,None,n/a,nan,null".split(
@@ -38,13 +38,9 @@ class _Table:
     path: Path
     names: tuple[str, ...]
     columns: tuple[tuple[str, ...], ...]
-    first_line: int
 
     def column(self, name: str) -> tuple[str, ...]:
-        """
-        Raises:
-            InputError: there is no such column, or two.
-        """
+        """Return a column; raises InputError where there is none of that name, or two."""
         if self.names.count(name) == 1:
             return self.columns[self.names.index(name)]
         if name in self.names:
@@ -52,24 +48,24 @@ class _Table:
         if not any(self.names):
             raise InputError(
                 f"{self.path} has no column {name!r}",
-                why="its first line holds numbers, no names",
-                fix="put a line with the columns' names first",
+                why="its first line has numbers, no names",
+                fix="add a first line with the columns' names",
             )
-        raise InputError(f"{self.path} has no column {name!r}", why=f"it has {_listed(self.names)}")
+        raise InputError(f"{self.path} has no column {name!r}", why=f"it has {_join_names(self.names)}")
 
 
 def read_table(path: Path, inputs: Sequence[TensorSpec], features: Sequence[str] = ()) -> dict[str, Array]:
-    """The inputs [N, C], or [N, 1] or [N] per column, from the N rows of a file.
+    """Read the N rows of a file: one input [N, C], or [N, 1] or [N] per column.
 
     Args:
-        features: the names of the columns of a model with one input, in their order; a file may hold others beside.
+        features: names of the columns of a model's only input, in order; a file may have others too.
 
     Raises:
-        InputError: unreadable, a column missing or one too many, or a cell that is none of the input's type.
+        InputError: it is unreadable, a column is missing or superfluous, or a cell does not fit the input's type.
     """
     table = _read(path)
     if len(inputs) == 1 and len(inputs[0].shape) == 2:
-        return {inputs[0].name: _whole(table, inputs[0], features)}
+        return {inputs[0].name: _stack_columns(table, inputs[0], features)}
     arrays = {}
     for spec in inputs:
         if len(spec.shape) not in (1, 2) or (len(spec.shape) == 2 and spec.shape[1] not in (1, None)):
@@ -78,13 +74,13 @@ def read_table(path: Path, inputs: Sequence[TensorSpec], features: Sequence[str]
                 why=f"the model takes {spec}, and a column of a table is [N, 1]",
                 fix="use an .npz file with an array per input",
             )
-        values = _parsed(table, spec.name, table.column(spec.name), spec.dtype)
+        values = _parse_column(table, spec.name, table.column(spec.name), spec.dtype)
         arrays[spec.name] = values if len(spec.shape) == 1 else values[:, None]
     return arrays
 
 
-def _whole(table: _Table, spec: TensorSpec, features: Sequence[str]) -> Array:
-    """The one input of a model: the columns that it names, else all."""
+def _stack_columns(table: _Table, spec: TensorSpec, features: Sequence[str]) -> Array:
+    """Return a model's only input [N, C]: the columns that it names, else all."""
     width = spec.shape[1]
     named = list(features) if any(table.names) else []
     if not named and width in (1, None) and spec.name in table.names:
@@ -94,14 +90,15 @@ def _whole(table: _Table, spec: TensorSpec, features: Sequence[str]) -> Array:
     if isinstance(width, int) and len(columns) != width:
         raise InputError(
             f"{table.path} has {len(columns)} columns",
-            why=f"the model takes {spec}; the file has {_listed(table.names)}"
+            why=f"the model takes {spec}; the file has {_join_names(table.names)}"
             if any(names)
             else f"the model takes {spec}",
-            fix="leave out what is no feature, such as the label" if len(columns) > width else "",
+            fix="remove columns that are no features, such as the label" if len(columns) > width else "",
         )
-    return np.stack(
-        [_parsed(table, name, cells, spec.dtype) for name, cells in zip(names, columns, strict=True)], axis=1
-    )
+    parsed = [
+        _parse_column(table, name, cells, spec.dtype) for name, cells in zip(names, columns, strict=True)
+    ]
+    return np.stack(parsed, axis=1)
 
 
 def _read(path: Path) -> _Table:
@@ -118,13 +115,13 @@ def _read(path: Path) -> _Table:
     names = tuple(name.strip() for name in lines[0]) if has_header else ("",) * len(lines[0] if lines else [])
     rows = lines[has_header:]
     if not rows:
-        raise InputError(f"{path} holds no rows", why="it is empty" if not lines else "its header is all")
+        raise InputError(f"{path} has no rows", why="it is empty" if not lines else "it has a header only")
     odd = next((place for place, row in enumerate(rows) if len(row) != len(names)), None)
     if odd is not None:
         raise InputError(
             f"{path} has {len(rows[odd])} cells in row {odd}", why=f"the first line has {len(names)}"
         )
-    return _Table(path, names, tuple(zip(*rows, strict=True)), int(has_header))
+    return _Table(path, names, tuple(zip(*rows, strict=True)))
 
 
 def _delimiter(head: str) -> str:
@@ -139,8 +136,8 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _parsed(table: _Table, name: str, cells: Sequence[str], dtype: str) -> Array:
-    """The cells of a column: [N] of `dtype`."""
+def _parse_column(table: _Table, name: str, cells: Sequence[str], dtype: str) -> Array:
+    """Parse the cells of a column: [N] of `dtype`."""
     if dtype == "string":
         texts = [_MISSING_TEXT if cell.strip() in _MISSING else cell for cell in cells]
         return np.array(texts, dtype=object)
@@ -154,10 +151,10 @@ def _parsed(table: _Table, name: str, cells: Sequence[str], dtype: str) -> Array
             [_cell(table, name, row, cell, float, dtype) for row, cell in enumerate(filled)], np.float64
         )
     if np.dtype(dtype).kind == "f":
-        with np.errstate(over="ignore"):  # infinities are what the model is given
+        with np.errstate(over="ignore"):  # the model gets infinities
             return numbers.astype(dtype)
-    whole = np.array([_cell(table, name, row, cell, _integer, dtype) for row, cell in enumerate(cells)])
-    return whole.astype(dtype)
+    integers = [_cell(table, name, row, cell, _integer, dtype) for row, cell in enumerate(cells)]
+    return np.array(integers).astype(dtype)
 
 
 def _integer(cell: str) -> int:
@@ -178,13 +175,13 @@ def _cell(table: _Table, name: str, row: int, cell: str, parse: Any, dtype: str)
     try:
         return parse(cell)
     except (ValueError, KeyError, OverflowError):
-        said = "a missing value" if cell.strip() in _MISSING else repr(cell[:40])
+        content = "a missing value" if cell.strip() in _MISSING else repr(cell[:40])
         column = f"column {name!r}" if name else "a column"
         raise InputError(
-            f"{table.path} has {said} in {column}, row {row}", why=f"the model takes {dtype} there"
+            f"{table.path} has {content} in {column}, row {row}", why=f"the model takes {dtype} there"
         ) from None
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more

@@ -1,4 +1,4 @@
-"""What the first nodes of a graph say about the numbers that an input holds: images, masks, positive values."""
+"""The range of an input's numbers, inferred from the first nodes of a graph: images, masks, positive values."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.samples.value_uses import CARRIERS, carried_on, constant, operand, uses
+from onnxport.samples.value_uses import CARRIERS, carried_values, constant, operand, uses
 
 Bounds = tuple[float, float]
 
 BYTES: Bounds = (0.0, 255.0)
 UNIT: Bounds = (0.0, 1.0)
 
-# What keeps a positive value positive, and what needs one.
+# Operators that keep a positive value positive, and those that need one.
 _KEEP_POSITIVE = CARRIERS | {"Add", "Mul", "Clip", "Max", "Relu"}
 _NEED_POSITIVE = frozenset({("Log", 0), ("Sqrt", 0), ("Reciprocal", 0), ("Div", 1)})
-# A factor that takes bytes to about 1 (1/255, 1/256, 1/127.5), as a divisor.
+# Divisors that scale bytes to about 1 (255, 256, 127.5).
 _BYTE_DIVISORS = (100.0, 300.0)
-# Means of bytes, and of bytes divided by 255, that networks are trained with: ImageNet's are 104 to 124, 0.4 to 0.5.
+# Means of bytes, and of bytes divided by 255; ImageNet's are 104 to 124 and 0.4 to 0.5.
 _BYTE_MEANS = (50.0, 200.0)
 _UNIT_MEANS = (0.1, 0.9)
-# Weaker than this, a factor hides nothing from a softmax.
+# Factors above this do not mask a softmax.
 _HIDING = -1e3
-# What a mask that is added to scores holds where it hides.
+# The value of an additive mask where it hides.
 HIDDEN = -10000
 
 
 def bounds(value: ir.Value) -> Bounds | None:
-    """The range that an image has before the graph normalises it; None where the graph does not."""
+    """Return the range of an image before the graph normalises it; None where the graph does not."""
     for node, index in uses(value):
-        found = _of_normalisation(node, index)
+        found = _normalisation_range(node, index)
         if found is not None:
             return found
     return None
 
 
-def _of_normalisation(node: ir.Node, index: int) -> Bounds | None:
+def _normalisation_range(node: ir.Node, index: int) -> Bounds | None:
     if node.op_type == "BatchNormalization" and index == 0:
         running = constant(node.inputs[3])
         return BYTES if running is not None and _within(float(running.max()), _BYTE_MEANS) else None
@@ -48,12 +48,12 @@ def _of_normalisation(node: ir.Node, index: int) -> Bounds | None:
         scales = node.op_type == "Mul" or index == 0
         return BYTES if scales and _within(float(np.max(divisor)), _BYTE_DIVISORS) else None
     if node.op_type == "Sub" and index == 0:
-        return _of_mean(node, other)
-    return _of_mean(node, -other) if node.op_type == "Add" else None
+        return _mean_range(node, other)
+    return _mean_range(node, -other) if node.op_type == "Add" else None
 
 
-def _of_mean(node: ir.Node, mean: Array) -> Bounds | None:
-    """A mean that is subtracted, told by its size; a small one counts only when a division follows."""
+def _mean_range(node: ir.Node, mean: Array) -> Bounds | None:
+    """Return the range of an image by the mean that is subtracted; a small mean counts only before a division."""
     if _within(float(np.max(mean)), _BYTE_MEANS):
         return BYTES
     divided = any(
@@ -64,18 +64,24 @@ def _of_mean(node: ir.Node, mean: Array) -> Bounds | None:
 
 
 def is_positive(value: ir.Value) -> bool:
-    """Whether the values go into a logarithm, a root, a fractional power or below a fraction bar.
+    """Return whether the values go into a logarithm, a root, a fractional power or a denominator.
 
-    On the way they may be scaled, cut or moved by a small positive constant.
+    Before that they may be scaled, clipped or shifted by a small positive constant.
     """
     reached = (
-        use for carried in carried_on(value, _KEEP_POSITIVE) if _keeps_sign(carried) for use in carried.uses()
+        use
+        for carried in carried_values(value, _KEEP_POSITIVE)
+        if _keeps_sign(carried)
+        for use in carried.uses()
     )
-    return any((node.op_type, index) in _NEED_POSITIVE or _fractional(node, index) for node, index in reached)
+    return any(
+        (node.op_type, index) in _NEED_POSITIVE or _is_fractional_power(node, index)
+        for node, index in reached
+    )
 
 
 def _keeps_sign(value: ir.Value) -> bool:
-    """False for sums and products with anything but positive constants."""
+    """Return False for sums and products with anything but positive constants."""
     producer = value.producer()
     if producer is None or producer.op_type not in ("Add", "Mul", "Max"):
         return True
@@ -83,7 +89,7 @@ def _keeps_sign(value: ir.Value) -> bool:
     return bool(others) and all(np.all(other >= 0) and np.all(other <= 1) for other in others)
 
 
-def _fractional(node: ir.Node, index: int) -> bool:
+def _is_fractional_power(node: ir.Node, index: int) -> bool:
     if node.op_type != "Pow" or index != 0:
         return False
     exponent = operand(node, 0)
@@ -91,12 +97,12 @@ def _fractional(node: ir.Node, index: int) -> bool:
 
 
 def is_mask(value: ir.Value) -> bool:
-    """Whether the values choose: in a Where, or times a large negative number, maybe after 1 - x."""
+    """Return whether the values select: in a Where, or times a large negative number, possibly after 1 - x."""
     for node, index in uses(value):
         if node.op_type == "Where" and index == 0:
             return True
-        turned = node.op_type == "Sub" and index == 1 and _is_one(operand(node, 1))
-        after = uses(node.outputs[0]) if turned else iter([(node, index)])
+        is_inverted = node.op_type == "Sub" and index == 1 and _is_one(operand(node, 1))
+        after = uses(node.outputs[0]) if is_inverted else iter([(node, index)])
         if any(_hides(*use) for use in after):
             return True
     return False
@@ -108,7 +114,7 @@ def _hides(node: ir.Node, index: int) -> bool:
 
 
 def is_added_to_scores(value: ir.Value) -> bool:
-    """Whether the values are added to what a softmax takes, as masks of 0 and a large negative number are."""
+    """Return whether the values are added to a softmax's input, as masks of 0 and a large negative number."""
     return any(
         node.op_type == "Add" and any(after.op_type == "Softmax" for after, _ in uses(node.outputs[0]))
         for node, _ in uses(value)

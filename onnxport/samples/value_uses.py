@@ -1,4 +1,4 @@
-"""Where a value of the graph goes, and what constants it meets there."""
+"""The uses of a value in the graph, and the constants that it is combined with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 
-# Operators whose output holds the values of their first input (of every input for Concat).
+# Operators whose output has the values of their first input; Concat, of every input.
 CARRIERS = frozenset(
     "Cast Identity Reshape Squeeze Unsqueeze Transpose Slice Concat Flatten Expand Tile Split Gather Pad Dropout "
     "GatherElements GatherND DepthToSpace SpaceToDepth".split()
@@ -16,13 +16,13 @@ CARRIERS = frozenset(
 
 
 def uses(value: ir.Value, through: frozenset[str] = CARRIERS) -> Iterator[tuple[ir.Node, int]]:
-    """Every node that sees the values of `value`, with the position; `through` are operators that pass them on."""
-    for carried in carried_on(value, through):
+    """Yield every node that reads the values of `value`, also behind operators `through`, with the input's index."""
+    for carried in carried_values(value, through):
         yield from carried.uses()
 
 
-def carried_on(value: ir.Value, through: frozenset[str] = CARRIERS) -> Iterator[ir.Value]:
-    """`value`, and every value that holds what it holds: through the first input of these operators, and Concat."""
+def carried_values(value: ir.Value, through: frozenset[str] = CARRIERS) -> Iterator[ir.Value]:
+    """Yield `value` and every value that the operators `through` pass it on to."""
     pending, seen = [value], {id(value)}
     while pending:
         current = pending.pop()
@@ -35,7 +35,7 @@ def carried_on(value: ir.Value, through: frozenset[str] = CARRIERS) -> Iterator[
 
 
 def made_by(value: ir.Value | None, op_type: str) -> bool:
-    """Whether `value` is what an `op_type` gave, maybe reshaped or cast."""
+    """Return whether an `op_type` computes `value`, possibly reshaped or cast afterwards."""
     while value is not None and (producer := value.producer()) is not None:
         if producer.op_type == op_type:
             return True
@@ -46,7 +46,7 @@ def made_by(value: ir.Value | None, op_type: str) -> bool:
 
 
 def constant_tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
-    """The tensor of an initializer or of a Constant node's output, unread; None for anything that is computed."""
+    """Return the tensor of an initializer or of a Constant node, unread; None for computed values."""
     if value is None:
         return None
     producer = value.producer()
@@ -56,11 +56,11 @@ def constant_tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
 
 
 def constant(value: ir.Value | None) -> Array | None:
-    """As `constant_tensor`, read into an array."""
+    """Return the array of `constant_tensor`."""
     tensor = constant_tensor(value)
     return None if tensor is None else tensor.numpy()
 
 
 def operand(node: ir.Node, index: int) -> Array | None:
-    """The constant that a node of two inputs combines the one at `index` with; None if there is none."""
+    """Return the constant that a node of two inputs combines the input at `index` with; None if there is none."""
     return constant(node.inputs[1 - index]) if len(node.inputs) == 2 else None

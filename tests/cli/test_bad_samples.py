@@ -41,7 +41,7 @@ def header_of_terabytes() -> bytes:
 # ---- arrays
 
 
-@case(4, "samples/a.npz lacks the input 'image'", "it holds 'other'")
+@case(4, "samples/a.npz lacks the input 'image'", "it has 'other'")
 def array_of_another_input(sandbox: Sandbox) -> tuple[str | Path, ...]:
     npz(sandbox, other=np.ones(1, np.float32))
     return READ
@@ -98,7 +98,7 @@ def sample_that_is_a_pipe(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return READ
 
 
-@case(4, "input_0.pb cannot be read: its values lie in another file")
+@case(4, "input_0.pb cannot be read: its values are in another file")
 def tensor_with_its_values_elsewhere(sandbox: Sandbox) -> tuple[str | Path, ...]:
     folder = samples(sandbox) / "test_data_set_0"
     folder.mkdir()

@@ -157,7 +157,7 @@ def test_every_command_that_proves_has_the_limit(command: tuple[str, ...], sandb
     before = sandbox.contents()
     outcome = sandbox.run(*command, "--memory-limit", "200MB")
     assert outcome.code == 2, outcome.stderr
-    assert "does not keep --memory-limit 200MB" in outcome.stderr
+    assert "exceeds --memory-limit 200MB" in outcome.stderr
     assert sandbox.contents() == before
     shown = sandbox.run(command[0], "--help").stdout
     assert shown.count("--memory-limit SIZE") == 1

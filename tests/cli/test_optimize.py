@@ -155,7 +155,7 @@ def damaged_data(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("optimize", "chain.onnx")
 
 
-@case(4, "ONNX Runtime cannot load model.onnx", "Unknown", "--no-validate lets a result out unproven")
+@case(4, "ONNX Runtime cannot load model.onnx", "Unknown", "--no-validate writes a result unproven")
 def operator_that_onnx_runtime_does_not_know(sandbox: Sandbox) -> tuple[str | Path, ...]:
     text = """<ir_version: 8, opset_import: ["": 17, "com.example": 1]>
     g (float[N] x) => (float[N] y) { y = com.example.Unknown (x) }"""

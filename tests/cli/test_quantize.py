@@ -212,7 +212,7 @@ def test_a_file_that_lacks_an_input_is_refused_where_values_are_measured_on_it(s
     np.savez(sandbox.folder / "samples" / "a.npz", h=np.zeros((1, 16), np.float32))
     outcome = sandbox.run("quantize", "model.onnx", "--fp16", "--inputs", "samples")
     assert outcome.code == errors.BAD_INPUT
-    assert "a.npz lacks the input 'x': it holds 'h'" in outcome.stderr
+    assert "a.npz lacks the input 'x': it has 'h'" in outcome.stderr
 
 
 # ---- interruption

@@ -86,7 +86,7 @@ def one_sample_of_another_shape(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return INT8
 
 
-@case(4, "samples/3.npz lacks the input 'image': it holds 'picture'")
+@case(4, "samples/3.npz lacks the input 'image': it has 'picture'")
 def sample_of_another_key(sandbox: Sandbox) -> tuple[str | Path, ...]:
     np.savez(samples(sandbox) / "3.npz", picture=np.ones((1, 1, 8, 8), np.float32))
     return INT8

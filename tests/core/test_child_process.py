@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from onnxport.core.child_process import Child, ChildBug, Parent, borrowed, give_back, sparing
+import onnxport
+from onnxport.core.child_process import Child, ChildBug, Parent, _environment, borrowed, give_back, sparing
 from onnxport.core.errors import CannotConvertError, MachineError, Refusal
 
 
@@ -47,6 +50,9 @@ class Served:
         self.parent.tell("half way")
         return f"heard {self.parent.word()}"
 
+    def imported(self, module: str) -> bool:
+        return module in sys.modules
+
     def hang(self) -> None:
         time.sleep(60)
 
@@ -60,6 +66,21 @@ def test_many_calls_reach_one_object_and_library_chatter_corrupts_nothing() -> N
         assert running.call("double", 21) == 42
         assert running.call("chatter") == "clean"
         assert running.call("double", 2) == 4
+
+
+def test_a_child_imports_modules_before_its_first_call_and_survives_a_missing_one() -> None:
+    target = "tests.core.test_child_process:Served"
+    with Child(target, purpose="the test's child", preload=("surely_absent", "colorsys")) as running:
+        assert running.call("imported", "colorsys")
+    with child() as running:
+        assert not running.call("imported", "colorsys")
+
+
+def test_a_child_finds_the_package_and_none_of_its_rooms_as_a_module_of_its_own() -> None:
+    package = Path(onnxport.__file__).parent
+    places = _environment()["PYTHONPATH"].split(os.pathsep)
+    assert str(package.parent) in places
+    assert str(package) not in places
 
 
 def test_an_error_of_ours_arrives_whole() -> None:
@@ -101,26 +122,26 @@ def test_a_child_and_its_parent_can_talk_during_a_call() -> None:
         assert running.hear() == (True, "heard go on")
 
 
-def borrow() -> Child:
+def borrow_child() -> Child:
     return borrowed("tests.core.test_child_process:Served", purpose="the test's child")
 
 
 def test_what_is_given_back_serves_again_and_remembers_nothing() -> None:
     with sparing():
-        first = borrow()
+        first = borrow_child()
         assert first.call("remember", 1) == [1]
         process = first.call("process")
         give_back(first)
-        second = borrow()
+        second = borrow_child()
         assert second.call("process") == process
         assert second.call("remember", 2) == [2]
         second.ask("hang")  # what is torn from a call is not kept
         give_back(second)
-        third = borrow()
+        third = borrow_child()
         assert third.call("process") != process
         give_back(third)
     assert third._process.poll() is not None, "it outlived the block"
-    fourth = borrow()
+    fourth = borrow_child()
     fourth.call("process")
     give_back(fourth)
     assert fourth._process.poll() is not None, "nobody asked for it to be kept"

@@ -16,7 +16,7 @@ from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import Port
 from onnxport.formats.mlpackage.reader import read_package
 from onnxport.runtimes import load
-from onnxport.runtimes.coreml import CoremlRuntime, answers, check_system, fed, first_line
+from onnxport.runtimes.coreml import CoremlRuntime, check_system, first_line, from_core_ml, to_core_ml
 from onnxport.runtimes.mlprogram import MilRuntime
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.settings import runtime_options
@@ -77,16 +77,16 @@ def test_feeds_are_given_in_types_that_core_ml_s_arrays_have(package: Path) -> N
     function = read_package(package).functions["main"]
     ports = (Port("in/x", "x", "float64", (1, 4)), Port("in/n", "n", "int64", (1, 4)))
     feeds = {"in/x": np.array([[1.5, 2, 3, 4]]), "in/n": np.array([[1, -2, 3, 4]])}
-    given = fed(ports, function, feeds)
+    given = to_core_ml(ports, function, feeds)
     assert {name: array.dtype.name for name, array in given.items()} == {"x": "float32", "n": "int32"}
     np.testing.assert_array_equal(given["n"], feeds["in/n"])
     with pytest.raises(UsageError, match=r"'in/n' has values from 1 to 4294967296.*within -2147483648"):
-        fed(ports, function, feeds | {"in/n": np.array([[1, 2, 3, 2**32]])})
+        to_core_ml(ports, function, feeds | {"in/n": np.array([[1, 2, 3, 2**32]])})
 
 
 def test_answers_come_back_in_the_source_s_names_ranks_and_types() -> None:
     ports = (Port("out/0", "v_0", "int64", (2,)), Port("flag", "flag", "bool", ()))
-    found = answers(ports, {"v_0": np.array([3, -1], np.int32), "flag": np.array([1.0], np.float32)})
+    found = from_core_ml(ports, {"v_0": np.array([3, -1], np.int32), "flag": np.array([1.0], np.float32)})
     assert found["out/0"].dtype == np.int64
     assert found["flag"].dtype == np.bool_
     assert found["flag"].shape == ()
@@ -122,5 +122,5 @@ def test_a_package_runs_in_a_process_of_its_own(package: Path) -> None:
     feeds = {"x": np.zeros((1, 4), np.float32), "n": np.arange(4, dtype=np.int32).reshape(1, 4)}
     with isolated(Artifact.open(package), params, "candidate") as runtime:
         assert runtime.name == "evaluator of ML programs, as Apple documents them"
-        assert "not run by Core ML" in runtime.remarks[0]
+        assert "Core ML itself runs on macOS only" in runtime.remarks[0]
         np.testing.assert_array_equal(runtime.run(feeds)["y"], [[1, 2, 3, 4]])

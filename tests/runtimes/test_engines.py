@@ -135,7 +135,7 @@ def test_an_operator_that_an_engine_lacks_is_its_own_cause_in_one_line(name: str
 @pytest.mark.parametrize("name", ["ncnn", "mnn"])
 def test_a_type_that_an_engine_lacks_is_refused(name: str, tmp_path: Path) -> None:
     path = single(tmp_path / "m.onnx", "Abs", TensorProto.DOUBLE, [2, 3])
-    with pytest.raises(InputError, match="it takes and gives no float64, which 'x' is"):
+    with pytest.raises(InputError, match="'x' is float64, which it neither takes nor returns"):
         opened(name, path)
 
 
@@ -145,7 +145,7 @@ def test_integers_that_mnn_would_cut_are_refused(tmp_path: Path) -> None:
         answer = runtime.run({"x": np.array([-3, 7])})["y"]
         assert answer.dtype == np.int64
         np.testing.assert_array_equal(answer, [3, 7])
-        with pytest.raises(RunError, match="integers in 32 bits"):
+        with pytest.raises(RunError, match="integers have 32 bits"):
             runtime.run({"x": np.array([1 << 40, 0])})
 
 

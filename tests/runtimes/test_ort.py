@@ -15,6 +15,7 @@ from onnxport.core.errors import InputError, MachineError, UsageError
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import RunError
+from onnxport.runtimes.ort.inference_session import open_session
 from onnxport.runtimes.ort.session import OrtRuntime
 
 IMAGE = np.random.default_rng(0).standard_normal((2, 3, 8, 10)).astype(np.float32)
@@ -64,13 +65,6 @@ def test_taps_show_what_nodes_inside_compute(conv: Path) -> None:
         assert [spec.name for spec in runtime.outputs] == ["y"]
 
 
-def test_values_exposed_from_the_start_are_taps(conv: Path) -> None:
-    with OrtRuntime(conv, expose=["conv"]) as runtime:
-        assert [spec.name for spec in runtime.outputs] == ["y"]
-        assert list(runtime.run({"x": IMAGE})) == ["y"]
-        assert list(runtime.run({"x": IMAGE}, taps=["conv"])) == ["y", "conv"]
-
-
 def test_taps_of_a_model_whose_weights_lie_beside_it(tmp_path: Path) -> None:
     path = graphs.external_data(tmp_path)
     feeds = {"x": np.ones((1, 6), np.float32)}
@@ -90,7 +84,7 @@ def test_an_ort_file_runs_and_has_no_taps(conv: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(
             runtime.run({"x": IMAGE})["y"], original.run({"x": IMAGE})["y"], rtol=1e-5, atol=1e-5
         )
-        with pytest.raises(UsageError, match="shows no intermediate values"):
+        with pytest.raises(UsageError, match="exposes no intermediate values"):
             runtime.run({"x": IMAGE}, taps=["conv"])
 
 
@@ -207,3 +201,28 @@ def test_a_scalar_is_taken_and_given_as_an_array(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "m.onnx")
     with OrtRuntime(tmp_path / "m.onnx") as runtime:
         assert isinstance(runtime.run({"x": np.float32(0)})["y"], np.ndarray)  # type: ignore[dict-item]
+
+
+def test_a_session_gets_every_option(conv: Path, tmp_path: Path) -> None:
+    session = open_session(
+        conv,
+        level="basic",
+        threads=3,
+        spinning=False,
+        prepacking=False,
+        optimized=tmp_path / "optimized.onnx",
+        config={"session.force_spinning_stop": "1"},
+        enable_mem_pattern=False,
+    )
+    options = session.get_session_options()
+    assert options.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    assert (options.intra_op_num_threads, options.enable_mem_pattern) == (3, False)
+    assert options.log_severity_level == 4
+    for name, value in {
+        "session.intra_op.allow_spinning": "0",
+        "session.disable_prepacking": "1",
+        "session.force_spinning_stop": "1",
+    }.items():
+        assert options.get_session_config_entry(name) == value
+    assert (tmp_path / "optimized.onnx").is_file()
+    assert session.get_providers() == ["CPUExecutionProvider"]

@@ -157,8 +157,8 @@ def test_python_and_doctor_know_a_plugin(site: Site) -> None:
 
 FAULTS = {
     "raise ValueError('no licence')": "cannot be imported: ValueError: no licence",
-    "STAGE = 3": "is of type int, where a Kind",
-    plugin().replace('Kind("acme"', 'Kind("other"'): "is called 'other' and its entry point 'acme'",
+    "STAGE = 3": "is of type int, not a Kind",
+    plugin().replace('Kind("acme"', 'Kind("other"'): "has the name 'other', its entry point 'acme'",
     plugin(formats="'onnx'"): "has formats that are no tuple",
     plugin(formats=("gguf",)): "known are onnx, ort, tflite, coreml",
     plugin().replace(':Acme"', '"'): "write module:callable",

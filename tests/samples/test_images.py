@@ -117,7 +117,7 @@ def test_a_fixed_batch_takes_several_images_the_first_again_at_the_end(tmp_path:
 
 def test_too_few_images_and_unlike_ones_make_no_batch(tmp_path: Path) -> None:
     picture(tmp_path / "a.png")
-    with pytest.raises(InputError, match=r"holds 1 images: the model takes .*, so 2 in one batch"):
+    with pytest.raises(InputError, match=r"has 1 images: the model takes .*, 2 images in one batch"):
         read(tmp_path, 2, 3, "H", "W")
     picture(tmp_path / "b.png", 41)
     with pytest.raises(InputError, match=r"a\.png and b\.png .* differ in size: they are 40x60 and 41x60"):
@@ -137,7 +137,7 @@ def test_too_few_images_and_unlike_ones_make_no_batch(tmp_path: Path) -> None:
         ),
         ((1, 5, 40, 60), {}, InputError, "fits no input"),
         ((1, 3, 40, 60), {"mean": "1,2"}, UsageError, "mean has 2 values"),
-        ((1, 3, 40, 60), {"color": "gray"}, UsageError, "color=gray does not go with .* it has 3 channels"),
+        ((1, 3, 40, 60), {"color": "gray"}, UsageError, "color=gray does not fit .* it has 3 channels"),
         ((1, 3, 40, 60), {"crop": "50"}, InputError, r"a\.png is smaller than crop=50x50"),
         ((1, 3, 40, 60), {"resize": "45", "crop": "50"}, InputError, "give a larger resize"),
         ((1, 3, 40, 60), {"layout": "nhwc"}, UsageError, "layout=nhwc does not fit the model"),
@@ -153,7 +153,7 @@ def test_what_does_not_fit_the_model_is_said_with_the_way_out(
 
 def test_bytes_are_not_scaled(tmp_path: Path) -> None:
     picture(tmp_path / "a.png")
-    with pytest.raises(UsageError, match=r"scale and std do not go with x: uint8.* takes bytes"):
+    with pytest.raises(UsageError, match=r"scale and std do not fit x: uint8.* takes bytes"):
         read(tmp_path, 1, 3, 40, 60, dtype="uint8", scale="1/255")
 
 

@@ -42,7 +42,7 @@ def test_npy_is_for_models_of_one_input(tmp_path: Path) -> None:
     (file,) = find_samples(tmp_path, ONE, 10)
     np.testing.assert_array_equal(file.load().feeds["x"], X)
     (file,) = find_samples(tmp_path, TWO, 10)
-    with pytest.raises(InputError, match=r"a\.npy holds one array: the model takes \['x', 'ids'\]"):
+    with pytest.raises(InputError, match=r"a\.npy has one array: the model takes \['x', 'ids'\]"):
         file.load()
 
 
@@ -76,7 +76,7 @@ def test_a_folder_without_inputs_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"y": X}, r"a\.npz lacks the input 'x': it holds 'y'"),
+        ({"y": X}, r"a\.npz lacks the input 'x': it has 'y'"),
         (
             {"x": X.astype(np.float64)},
             r"'x' in .*a\.npz is float64: the model takes float32; save it as float32",
@@ -277,5 +277,5 @@ def test_an_archive_that_holds_a_name_twice_is_refused(tmp_path: Path) -> None:
         for value in (1, 2):
             with archive.open("x.npy", "w") as member:
                 np.save(member, np.full((1, 4), value, np.float32))
-    with pytest.raises(InputError, match=r"a\.npz holds 'x' twice"):
+    with pytest.raises(InputError, match=r"a\.npz has 'x' twice"):
         find_samples(tmp_path, ONE, 10)[0].load()

@@ -56,12 +56,12 @@ def test_float64_keeps_every_digit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a,b,c\n1,2,3\n", r"3 columns: .*leave out what is no feature"),
+        ("a,b,c\n1,2,3\n", r"3 columns: .*remove columns that are no features"),
         ("a\n1\n", "1 columns"),
         ("a,b\n1,two\n", r"'two' in column 'b', row 0: the model takes float32"),
         ("a,b\n1,2\n3\n", "1 cells in row 1"),
-        ("a,b\n", "holds no rows: its header is all"),
-        ("", "holds no rows: it is empty"),
+        ("a,b\n", "has no rows: it has a header only"),
+        ("", "has no rows: it is empty"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(text: str, said: str, tmp_path: Path) -> None:

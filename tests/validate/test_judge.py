@@ -575,7 +575,7 @@ def test_a_batch_whose_rows_never_differ_is_said(tmp_path: Path) -> None:
 def test_a_tflite_that_keeps_a_state_inside_is_said_to(tmp_path: Path) -> None:
     keeper = Artifact.open(tflite_files.stateful(tmp_path / "m.tflite"))
     notes = verdict(keeper, keeper).notes
-    assert any("keeps a state inside from one run to the next" in note for note in notes)
+    assert any("keeps a state from one run to the next" in note for note in notes)
 
 
 def test_another_float_type_at_the_border_is_refused_with_the_way_to_keep_it(tmp_path: Path) -> None:

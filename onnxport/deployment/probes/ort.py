@@ -15,10 +15,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxport.deployment.probes import NotAvailable, ProbeOptions, extent_of
 from onnxport.deployment.report import Fallback, Placement
+from onnxport.runtimes.ort.inference_session import CPU, open_session
 
-_CPU = "CPUExecutionProvider"
-_RECORD = "session.record_ep_graph_assignment_info"
-_FATAL = 4  # log severity
 REFUSALS = (
     state.EPFail,
     state.Fail,
@@ -48,13 +46,13 @@ def probe(path: Path, options: ProbeOptions) -> Placement:
 
 
 def _assign(path: Path, options: ProbeOptions) -> list[Any]:
-    settings = onnxruntime.SessionOptions()
-    settings.log_severity_level = _FATAL
-    settings.intra_op_num_threads = options.threads
-    settings.add_session_config_entry(_RECORD, "1")
-    settings.add_session_config_entry("session.disable_prepacking", "1")  # nothing runs
-    providers = list(dict.fromkeys((options.provider, _CPU)))
-    session = onnxruntime.InferenceSession(str(path), settings, providers=providers)
+    session = open_session(
+        path,
+        threads=options.threads,
+        provider=options.provider,
+        prepacking=False,
+        config={"session.record_ep_graph_assignment_info": "1"},
+    )
     return list(session.get_provider_graph_assignment_info())
 
 
@@ -81,7 +79,7 @@ def _summarize(answer: Placement, assigned: Iterable[Any], provider: str) -> Pla
             "extent": extent_of(taken, count),
             "nodes": count,
             "taken": taken,
-            "partitions": None if provider == _CPU else groups,
+            "partitions": None if provider == CPU else groups,
             "fallbacks": tuple(fallbacks),
         }
     )

@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 from onnxport.deployment.probes.ort import REFUSALS
 from onnxport.formats.input_shapes import GivenShape, apply_shapes, limits
 from onnxport.formats.model import Model
+from onnxport.runtimes.ort.inference_session import open_session
 from onnxport.samples.domain import domains
 from onnxport.samples.generator import KINDS, generate
 from onnxport.samples.sizes import OpenSizes
 
 _MOST_TRIES = 40
-_FATAL = 4  # log severity
 
 
 def runnable_inputs(
@@ -39,11 +38,8 @@ def runnable_inputs(
     ]
     if len(proposed) == 1:
         return proposed[0]
-    settings = onnxruntime.SessionOptions()
-    settings.log_severity_level = _FATAL
-    settings.intra_op_num_threads = 1
     try:
-        session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+        session = open_session(path, threads=1)
     except REFUSALS:
         return proposed[0]
     return next((feeds for feeds in proposed if _runs(session, feeds)), proposed[0])

@@ -85,10 +85,10 @@ class PaddleModel:
 
     def _check(self, path: Path) -> None:
         """Refuse files that ONNX Runtime cannot load (CannotConvertError): paddle2onnx reports success for these."""
-        import onnxruntime
+        from onnxport.runtimes.ort.inference_session import open_session
 
         try:
-            onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            open_session(path)
         except Exception as error:  # its classes have no common base but this
             raise CannotConvertError(
                 f"what paddle2onnx {self._environment.version} wrote cannot be loaded",

@@ -1,4 +1,4 @@
-"""A package as plain objects: functions, blocks, operators and constants, without protobuf behind them."""
+"""An ML program as plain objects, without protobuf: functions, blocks, operators and constants."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from onnxport.formats.manifest import MAIN
 
 @dataclass(frozen=True)
 class Type:
-    """What an operator declares of a result.
+    """The declared type of a value.
 
     Attributes:
-        dtype: NumPy's name, "uint4" and the like, "str"; "list", "state" or "dictionary" for what is no tensor.
-        shape: sizes, None where a dimension is open; None for a rank that is not declared.
-        inner: of a list's elements, or what a state holds.
+        dtype: NumPy's name, "uint4" and the like, "str"; "list", "state" or "dictionary" for other values.
+        shape: sizes, None for an open dimension; None where the rank is not declared.
+        inner: type of a list's elements, or of a state's content.
     """
 
     dtype: str
@@ -29,8 +29,8 @@ class Operation:
     """One operator.
 
     Attributes:
-        inputs: parameter to the names of the values bound to it, or to a constant that stands there itself.
-        attributes: "name", "val" of a const, and constants of the constexpr operators before iOS18.
+        inputs: parameter -> the names of its values, or constants.
+        attributes: "val" of a const, and the constants of the constexpr operators before iOS18.
     """
 
     type: str
@@ -46,7 +46,7 @@ class Constant:
     """A value in the file: an array, a Python string, or a tuple of them for a list.
 
     Attributes:
-        dtype: as in Type, where it is a tensor: what is held in bytes may stand for fewer bits.
+        dtype: as in Type, for tensors; the array's own dtype may have more bits.
     """
 
     value: Any
@@ -55,7 +55,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Block:
-    """Operators in order, the names of what they are given, of what types, and the names of what they return."""
+    """Operators in order, with the names and types of the block's inputs and the names of its outputs."""
 
     inputs: tuple[str, ...]
     types: tuple[Type, ...]
@@ -72,7 +72,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Function:
-    """An entry point: its typed inputs, and its block for the opset it is written in ("CoreML7")."""
+    """An entry point: its typed inputs, its opset ("CoreML7") and its block."""
 
     inputs: tuple[tuple[str, Type], ...]
     opset: str
@@ -81,7 +81,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Package:
-    """A package's model: its functions, and the message that describes inputs and outputs."""
+    """A package's model: its functions, the message that describes inputs and outputs, and the whole message."""
 
     functions: Mapping[str, Function]
     description: Any
@@ -89,10 +89,45 @@ class Package:
 
     @property
     def default(self) -> str:
-        """The name of the function that answers where none is chosen."""
+        """The name of the default function."""
         return str(self.description.defaultFunctionName) or MAIN
 
     def described(self, function: str) -> Any:
-        """The description of a function's inputs and outputs; that of the package where it has but one function."""
+        """Return the description of a function's inputs and outputs; the package's own where it has one function."""
         of_functions = {each.name: each for each in self.description.functions}
         return of_functions.get(function, self.description)
+
+
+# Operators with blocks, and how many.
+_BLOCKS = {"cond": 2, "while_loop": 2}
+
+
+def check_function(function: Function) -> None:
+    """Raise ValueError where a function cannot run: a name read before it is defined, or a missing block."""
+    _check_block(function.block, {name for name, _ in function.inputs})
+
+
+def _check_block(block: Block, outer: set[str]) -> None:
+    visible = {*outer, *block.inputs}
+    for operation in block.operations:
+        _check_operation(operation, visible)
+        visible |= {name for name, _ in operation.outputs}
+    _check_names(block.outputs, visible, "the end of a block")
+
+
+def _check_operation(operation: Operation, visible: set[str]) -> None:
+    label = f"{operation.type} {operation.name!r}"
+    for bound in operation.inputs.values():
+        _check_names(tuple(each for each in bound if isinstance(each, str)), visible, label)
+    if len(operation.blocks) != _BLOCKS.get(operation.type, 0):
+        raise ValueError(f"{label} has {len(operation.blocks)} blocks")
+    if operation.type == "const" and ("val" not in operation.attributes or len(operation.outputs) != 1):
+        raise ValueError(f"{label} has no value")
+    for block in operation.blocks:
+        _check_block(block, visible)
+
+
+def _check_names(names: tuple[str, ...], visible: set[str], reader: str) -> None:
+    for name in names:
+        if name not in visible:
+            raise ValueError(f"{reader} reads {name!r}, which nothing before it defines")

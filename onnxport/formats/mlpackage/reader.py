@@ -1,4 +1,4 @@
-"""Read a package into plain objects (program.py)."""
+"""Read an `.mlpackage` into the objects of program.py."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ import ml_dtypes
 import numpy as np
 
 from onnxport.core.errors import InputError
-from onnxport.formats.mlpackage.consistency import check
-from onnxport.formats.mlpackage.messages import messages
-from onnxport.formats.mlpackage.paths import inside, message
-from onnxport.formats.mlpackage.program import Block, Constant, Function, Operation, Package, Type
-from onnxport.formats.mlpackage.weights import read_blob, unpacked
+from onnxport.formats.mlpackage.messages import find_file, messages, read_message
+from onnxport.formats.mlpackage.program import (
+    Block,
+    Constant,
+    Function,
+    Operation,
+    Package,
+    Type,
+    check_function,
+)
+from onnxport.formats.mlpackage.weights import read_blob, unpack
 
-# MIL's data types by NumPy's names; those of fewer than 8 bits are held in whole bytes.
+# MIL's data types -> NumPy's names; arrays of fewer than 8 bits have one number a byte.
 _NAMES = {
     "FLOAT16": "float16",
     "FLOAT32": "float32",
@@ -33,15 +39,14 @@ _NAMES = {
 }
 _MANIFEST = "Manifest.json"
 _LIST = "list"
-# Numbers in a message itself; larger constants are in the weight file.
-_FILLED = 1 << 20
+_MOST_FILLED = 1 << 20  # elements of a constant in a message; larger ones are in the weight file
 
 
 def read_package(folder: Path) -> Package:
-    """Reads the package at `folder`.
+    """Read the package at `folder`.
 
     Raises:
-        InputError: no package, a damaged one, or one that holds another kind of model than an ML program.
+        InputError: no package, a damaged one, or one with another kind of model than an ML program.
         ImportError: coremltools is not installed.
     """
     import json
@@ -57,8 +62,8 @@ def read_package(folder: Path) -> Package:
         raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(folder, f"its {_MANIFEST} does not say where the model is") from error
-    file, content = _model(folder, root)
-    spec = _parsed(content, folder, file.name)
+    file, content = _read_model(folder, root)
+    spec = _parse_model(content, folder, file.name)
     kind = spec.WhichOneof("Type")
     if kind is None:
         raise _damaged(folder, f"{file.name} holds no model")
@@ -70,11 +75,11 @@ def read_package(folder: Path) -> Package:
     return Package(_functions(spec, folder, file.parent), spec.description, spec)
 
 
-def _model(folder: Path, name: Any) -> tuple[Path, bytes]:
-    """The file of the model itself, and what it holds."""
+def _read_model(folder: Path, name: Any) -> tuple[Path, bytes]:
+    """Return the path and the content of the model's file."""
     try:
-        file = inside(folder / "Data", name if isinstance(name, str) else "")
-        return file, message(file)
+        file = find_file(folder / "Data", name if isinstance(name, str) else "")
+        return file, read_message(file)
     except FileNotFoundError as error:
         raise InputError(f"{folder} is no Core ML package", why=f"it has no {Path(name).name}") from error
     except OSError as error:
@@ -83,19 +88,19 @@ def _model(folder: Path, name: Any) -> tuple[Path, bytes]:
         raise _damaged(folder, str(error)) from error
 
 
-def _parsed(content: bytes, folder: Path, name: str) -> Any:
+def _parse_model(content: bytes, folder: Path, name: str) -> Any:
     model = messages("Model").Model
     try:
         return model.FromString(content)
     except Exception as error:  # protobuf's DecodeError, whichever implementation raises it
-        raise _damaged(folder, f"{name} is cut off or no model at all") from error
+        raise _damaged(folder, f"{name} is truncated or no model") from error
 
 
 def _functions(spec: Any, folder: Path, root: Path) -> dict[str, Function]:
     try:
         functions = {name: _function(each, root) for name, each in sorted(spec.mlProgram.functions.items())}
         for function in functions.values():
-            check(function)
+            check_function(function)
         return functions
     except FileNotFoundError as error:
         raise _damaged(folder, f"{Path(error.filename).name}, which holds its weights, is missing") from error
@@ -109,7 +114,7 @@ def _damaged(folder: Path, why: str) -> InputError:
 
 def _function(spec: Any, folder: Path) -> Function:
     if spec.opset not in spec.block_specializations:
-        raise ValueError(f"a function has nothing for the opset {spec.opset!r} that it names")
+        raise ValueError(f"a function names the opset {spec.opset!r} and has no block for it")
     block = spec.block_specializations[spec.opset]
     inputs = tuple((each.name, _type(each.type)) for each in spec.inputs)
     return Function(inputs, spec.opset, _block(block, folder))
@@ -164,7 +169,7 @@ def _type(spec: Any) -> Type:
 
 def _constant(spec: Any, folder: Path) -> Constant:
     if spec.WhichOneof("value") == "blobFileValue":
-        file = inside(folder, spec.blobFileValue.fileName.removeprefix("@model_path/"))
+        file = find_file(folder, spec.blobFileValue.fileName.removeprefix("@model_path/"))
         type_ = _type(spec.type)
         return Constant(read_blob(file, spec.blobFileValue.offset, type_.dtype, _static(type_)), type_.dtype)
     value = spec.immediateValue
@@ -178,23 +183,23 @@ def _constant(spec: Any, folder: Path) -> Constant:
 
 
 def _tensor(spec: Any, type_: Type) -> Any:
-    """An array; a Python string, or an array of them as objects."""
+    """Return an array; for strings a Python string, or an array of objects."""
     kind = spec.WhichOneof("value")
     shape = _static(type_)
     if kind == "strings":
         strings = list(spec.strings.values)
         return strings[0] if not shape else np.array(strings, dtype=object).reshape(shape)
-    if kind == "bytes":  # types that the message has no field for, in their own representation
+    if kind == "bytes":  # types without a field in the message, as raw data
         data = np.frombuffer(spec.bytes.values, np.uint8)
         if type_.dtype in ("int4", "uint1", "uint2", "uint3", "uint4", "uint6"):
-            return unpacked(data, type_.dtype, math.prod(shape)).reshape(shape)
+            return unpack(data, type_.dtype, math.prod(shape)).reshape(shape)
         return data.view(np.dtype(getattr(ml_dtypes, type_.dtype, type_.dtype))).reshape(shape)
     values = getattr(spec, kind).values if kind else []
     dtype = np.dtype(getattr(ml_dtypes, type_.dtype, type_.dtype))
     numbers = np.array(values, dtype=dtype)
     size = math.prod(shape)
     if (
-        numbers.size != size and numbers.size <= 1 and size <= _FILLED
+        numbers.size != size and numbers.size <= 1 and size <= _MOST_FILLED
     ):  # one for all, or zeros that are left out
         numbers = np.full(size, numbers[0] if numbers.size else 0, dtype)
     if numbers.size != size:

@@ -1,1 +1,1 @@
-"""The `.tflite` file: its inputs, its outputs and the names of its tensors."""
+"""The `.tflite` file: its signature and the names of its tensors."""

@@ -1,7 +1,7 @@
-"""What a `.tflite` file says of its inputs and outputs, and what arrays are there: without an interpreter.
+"""The inputs and outputs of a `.tflite` file, and their arrays: without an interpreter.
 
-An artefact of ours says in its manifest how its tensors are called and permuted and which dtypes the source had;
-a foreign `.tflite` is taken by its signature, or by its tensors' names where it has none.
+The manifest of our artefacts has the names and permutations of tensors and the source's dtypes. For a foreign `.tflite`
+we use its signature, or the names of its tensors where it has none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SIGNATURE = "serving_default"
 
 @dataclass(frozen=True)
 class Ends:
-    """The artefact's inputs and outputs with the index of each one's tensor, in the order of the source."""
+    """The inputs and outputs of a file with the indices of their tensors, in the source's order."""
 
     inputs: tuple[tuple[Port, int], ...]
     outputs: tuple[tuple[Port, int], ...]
@@ -35,10 +35,13 @@ class Ends:
 
 
 def read_ends(path: Path, noted: bool = True) -> Ends:
-    """What the file says of its inputs, outputs and intermediate values.
+    """Read the signature of a file.
+
+    Args:
+        noted: use our manifest in the file.
 
     Raises:
-        InputError: not a TFLite file, or a damaged one.
+        InputError: no TFLite file, or a damaged one.
     """
     try:
         with path.open("rb") as file:
@@ -46,9 +49,9 @@ def read_ends(path: Path, noted: bool = True) -> Ends:
         if content[4:8] != _IDENTIFIER:
             from onnxport.formats.model import foreign_kind
 
-            kind, way_out = foreign_kind(path) or ("", "")
+            kind, fix = foreign_kind(path) or ("", "")
             why = f"it is {kind}" if kind else "its file identifier is not TFL3"
-            raise InputError(f"{path} is not a TFLite model", why=why, fix=way_out)
+            raise InputError(f"{path} is not a TFLite model", why=why, fix=fix)
         return _ends(schema.Model.GetRootAs(content, 0), content, noted)
     except (struct.error, IndexError, TypeError, ValueError, KeyError, AttributeError) as error:
         raise InputError(
@@ -84,7 +87,7 @@ def _ends(model: Any, content: mmap.mmap, noted: bool) -> Ends:
 def _signature(
     model: Any, graph: Any, inputs: Sequence[int], outputs: Sequence[int]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Name to tensor index of the inputs and the outputs, in the subgraph's order."""
+    """Return name -> tensor index of the inputs and of the outputs, in the subgraph's order."""
     signatures = {
         bytes(model.SignatureDefs(i).SignatureKey() or b"").decode(): model.SignatureDefs(i)
         for i in range(model.SignatureDefsLength())
@@ -97,11 +100,11 @@ def _signature(
         )
     ends = [chosen.Inputs(i) for i in range(chosen.InputsLength())]
     results = [chosen.Outputs(i) for i in range(chosen.OutputsLength())]
-    return _ordered(ends, inputs), _ordered(results, outputs)
+    return _sort(ends, inputs), _sort(results, outputs)
 
 
-def _ordered(maps: Sequence[Any], order: Sequence[int]) -> dict[str, int]:
-    """A signature lists its names alphabetically; the subgraph keeps the order of the source."""
+def _sort(maps: Sequence[Any], order: Sequence[int]) -> dict[str, int]:
+    """Return name -> tensor index in the subgraph's order; a signature is sorted alphabetically."""
     named = {bytes(entry.Name()).decode(): entry.TensorIndex() for entry in maps}
     return dict(sorted(named.items(), key=lambda item: order.index(item[1])))
 
@@ -109,18 +112,12 @@ def _ordered(maps: Sequence[Any], order: Sequence[int]) -> dict[str, int]:
 def _port(graph: Any, name: str, index: int) -> Port:
     tensor = graph.Tensors(index)
     signature = tensor.ShapeSignatureAsNumpy() if tensor.ShapeSignatureLength() else tensor.ShapeAsNumpy()
-    shape = (
-        tuple(None if size < 0 else int(size) for size in np.atleast_1d(signature)) if _rank(tensor) else ()
-    )
-    return Port(name, name, _dtype(tensor.Type()), shape)
-
-
-def _rank(tensor: Any) -> int:
-    return int(tensor.ShapeLength())
+    sizes = np.atleast_1d(signature) if tensor.ShapeLength() else ()
+    return Port(name, name, _dtype(tensor.Type()), tuple(None if size < 0 else int(size) for size in sizes))
 
 
 def _dtype(element: int) -> str:
-    """NumPy's name of a schema TensorType."""
+    """Return NumPy's name of a schema TensorType."""
     names = {value: name for name, value in vars(schema.TensorType).items() if isinstance(value, int)}
     name: str = names[element]
     return name.lower()
@@ -131,7 +128,7 @@ def _name(tensor: Any) -> str:
 
 
 def leading_name(name: str) -> str:
-    """The compiler joins the names of what it fused by semicolons; the first is the value that comes out."""
+    """Return the name of the value; the compiler appends the names of fused values after semicolons."""
     return name.partition(";")[0]
 
 
@@ -141,12 +138,12 @@ def _manifest(model: Any, content: mmap.mmap) -> Manifest | None:
 
 
 def manifest_text(model: Any, content: mmap.mmap) -> str | None:
-    """Return our manifest in the file's metadata; None for a file that is not ours."""
+    """Return our manifest in the file's metadata; None in a foreign file."""
     for i in range(model.MetadataLength()):
         entry = model.Metadata(i)
         if bytes(entry.Name() or b"").decode(errors="replace") == KEY:
             buffer = model.Buffers(entry.Buffer())
-            # Files above 2 GB keep their buffers behind the flatbuffer, by offset.
+            # Files above 2 GB have their buffers behind the flatbuffer, by offset.
             if buffer.DataLength():
                 data = buffer.DataAsNumpy().tobytes()
             else:
@@ -156,12 +153,12 @@ def manifest_text(model: Any, content: mmap.mmap) -> str | None:
 
 
 def stored(array: Array, dtype: np.dtype[Any], port: Port) -> Array:
-    """What the file's tensor of type `dtype` wants of an array of the source's."""
-    return _quantized(array, dtype, port) if port.scale else _cast(array, dtype, port.name)
+    """Convert a source array for the file's tensor of type `dtype`."""
+    return _quantize(array, dtype, port) if port.scale else _cast(array, dtype, port.name)
 
 
 def restored(value: Array, port: Port) -> Array:
-    """The source's array of what the file's tensor holds."""
+    """Convert the value of the file's tensor to the source's dtype."""
     if port.scale:
         return np.asarray(
             ((value.astype(np.int32) - port.zero_point) * np.float32(port.scale)).astype(port.dtype)
@@ -169,15 +166,15 @@ def restored(value: Array, port: Port) -> Array:
     return value if port.dtype in ("string", value.dtype.name) else value.astype(port.dtype)
 
 
-def _quantized(array: Array, dtype: np.dtype[Any], port: Port) -> Array:
-    """The integers that an artefact with quantized inputs wants of floats, as QuantizeLinear makes them."""
+def _quantize(array: Array, dtype: np.dtype[Any], port: Port) -> Array:
+    """Quantize as QuantizeLinear."""
     limits = np.iinfo(dtype)
     steps = np.round(array / np.float32(port.scale)) + port.zero_point
     return np.asarray(np.clip(steps, limits.min, limits.max).astype(dtype))
 
 
 def _cast(array: Array, dtype: np.dtype[Any], name: str) -> Array:
-    """The feed in the tensor's own dtype: TFLite has int32 where many ONNX models have int64."""
+    """Cast a feed to the tensor's dtype: TFLite has int32 where many ONNX models have int64."""
     if array.dtype == dtype or dtype.kind in "OSU":
         return array.copy(order="C")  # ascontiguousarray would give a scalar an axis
     if dtype.kind in "iu" and array.size:
@@ -192,6 +189,6 @@ def _cast(array: Array, dtype: np.dtype[Any], name: str) -> Array:
 
 
 def cause(error: Exception) -> str:
-    """The runtime's message in one line, without repetition of the same line."""
+    """Return the runtime's message in one line, without repeated lines."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return "; ".join(dict.fromkeys(lines))[:400] or type(error).__name__

@@ -1,23 +1,23 @@
-"""What tensors are called in the artefact."""
+"""Names of tensors in a `.tflite` file."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-# Ends the names of tensors inside a node's lowering, which stand for no ONNX value.
+# Suffix of tensors inside a node's lowering, which are no ONNX values.
 INNER = "/inner"
 
 
 class Keys:
-    """Names that MLIR and the TFLite exporter carry unharmed, each used once."""
+    """Unique names that MLIR and the TFLite exporter leave unchanged."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
 
     @staticmethod
     def clean(name: str) -> str:
-        # The exporter joins names by commas (a comma loses the signature) and fused names by semicolons.
+        # The exporter joins names by commas, where a comma loses the signature, and fused names by semicolons.
         return re.sub(r'[,;"\\\s]', "_", name)
 
     def keys(self, names: Iterable[str]) -> list[str]:

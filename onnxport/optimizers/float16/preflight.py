@@ -21,6 +21,7 @@ from onnxport.formats.input_shapes import GivenShape, apply_shapes, limits
 from onnxport.formats.model import Model
 from onnxport.optimizers.float16.magnitudes import Measured
 from onnxport.optimizers.float16.taps import tap
+from onnxport.runtimes.ort.inference_session import open_session
 from onnxport.samples.domain import domains
 from onnxport.samples.footprint import Estimate, Footprint
 from onnxport.samples.generator import KINDS, generate
@@ -65,25 +66,19 @@ def _session(model: Model, path: Path) -> tuple[onnxruntime.InferenceSession, li
     peaks = tap(graph, model.opset)
     graph.outputs.clear()
     graph.outputs.extend(peak for _, peak in peaks)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy of the weights
-    _lend_weights(model, path.parent, options)
+    weights = _mapped_weights(model, path.parent)
     ir.save(model.ir, path)
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = open_session(path, level="disable", prepacking=False, initializers=weights)
     return session, [name for name, _ in peaks]
 
 
-def _lend_weights(model: Model, folder: Path, options: onnxruntime.SessionOptions) -> None:
-    """Pass mapped weights from other folders to ONNX Runtime, which does not open these files."""
-    lent = {
+def _mapped_weights(model: Model, folder: Path) -> dict[str, onnxruntime.OrtValue]:
+    """Map the weights in files of other folders than `folder`, which ONNX Runtime does not open."""
+    return {
         name: onnxruntime.OrtValue.ortvalue_from_numpy(value.const_value.numpy())
         for name, value in model.graph.initializers.items()
         if isinstance(value.const_value, ir.ExternalTensor) and Path(value.const_value.path).parent != folder
     }
-    if lent:
-        options.add_external_initializers(list(lent), list(lent.values()))
 
 
 def _generate(model: Model, shapes: Mapping[str, GivenShape], session: Any) -> Iterator[Feeds]:

@@ -101,14 +101,10 @@ def _probe(header: onnx.ModelProto, kinds: Sequence[tuple[_Kind, ir.Node]]) -> o
 
 def _failure(model: onnx.ModelProto) -> Exception | None:
     """Return ONNX Runtime's error on the model; None if it loads."""
-    import onnxruntime
+    from onnxport.runtimes.ort.inference_session import open_session
 
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
     try:
-        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        open_session(model.SerializeToString(), level="disable", threads=1)
     except Exception as error:  # ONNX Runtime's own errors have no common class
         return error
     return None

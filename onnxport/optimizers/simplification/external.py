@@ -13,7 +13,6 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
-import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxport.core.errors import MachineError, MissingDependencyError, OnnxportError
@@ -22,10 +21,11 @@ from onnxport.optimizers import shape_inference
 from onnxport.optimizers.simplification.graph import ModelEditor
 from onnxport.optimizers.simplification.registry import simplification
 from onnxport.optimizers.simplification.size import measure_size
+from onnxport.runtimes.options import OrtLevel
+from onnxport.runtimes.ort.inference_session import open_session
 
 # A larger model is not copied for a tool.
 _LARGEST = 2**30  # bytes
-_SILENT = 4  # log severity "fatal": failures come as exceptions
 _QUANTIZED = ("QuantizeLinear", "DequantizeLinear")
 _REFUSALS = (
     state.EPFail,
@@ -37,7 +37,6 @@ _REFUSALS = (
     state.RuntimeException,
 )
 _SECONDS = 600
-_Level = onnxruntime.GraphOptimizationLevel
 
 
 @simplification("onnxruntime-basic")
@@ -46,7 +45,7 @@ def onnxruntime_basic(editor: ModelEditor) -> int:
 
     Keeps: Models with Q and DQ, which it would move, and models with more than 1 GiB of weights.
     """
-    return _run_onnxruntime(editor, "onnxruntime-basic", _Level.ORT_ENABLE_BASIC)
+    return _run_onnxruntime(editor, "onnxruntime-basic", "basic")
 
 
 @simplification("onnxruntime-extended")
@@ -55,7 +54,7 @@ def onnxruntime_extended(editor: ModelEditor) -> int:
 
     Keeps: As onnxruntime-basic.
     """
-    return _run_onnxruntime(editor, "onnxruntime-extended", _Level.ORT_ENABLE_EXTENDED, microsoft=True)
+    return _run_onnxruntime(editor, "onnxruntime-extended", "extended", microsoft=True)
 
 
 @simplification("onnxruntime-all")
@@ -65,7 +64,7 @@ def onnxruntime_all(editor: ModelEditor) -> int:
 
     Keeps: As onnxruntime-basic.
     """
-    changes = _run_onnxruntime(editor, "onnxruntime-all", _Level.ORT_ENABLE_ALL, microsoft=True)
+    changes = _run_onnxruntime(editor, "onnxruntime-all", "all", microsoft=True)
     if changes:
         editor.note(
             "onnxruntime-all optimized the model for this processor: on others it may be slower, or not load"
@@ -73,21 +72,13 @@ def onnxruntime_all(editor: ModelEditor) -> int:
     return changes
 
 
-def _run_onnxruntime(
-    editor: ModelEditor, name: str, level: onnxruntime.GraphOptimizationLevel, *, microsoft: bool = False
-) -> int:
+def _run_onnxruntime(editor: ModelEditor, name: str, level: OrtLevel, *, microsoft: bool = False) -> int:
     source = _save(editor, name)
     if source is None:
         return 0
     path = editor.folder / "simplified-by-tool.onnx"
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = level
-    options.optimized_model_filepath = str(path)
-    options.log_severity_level = _SILENT
-    options.intra_op_num_threads = 1
-    options.add_session_config_entry("session.disable_prepacking", "1")  # the session never runs
     try:
-        onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+        open_session(source, level=level, threads=1, prepacking=False, optimized=path)
     except _REFUSALS as error:
         editor.note(f"pass {name!r} did nothing: ONNX Runtime says: {' '.join(str(error).split())[:200]}")
         return 0

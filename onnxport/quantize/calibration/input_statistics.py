@@ -20,13 +20,13 @@ import onnxruntime
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
 from onnxport.quantize.float_graph import REFUSALS
+from onnxport.runtimes.ort.inference_session import open_session
 from onnxport.samples.value_uses import constant
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 _FEW = 12  # nodes that the first layer may have before it
 _DEAD = 1e-3  # of the median variance: a channel that says nothing
-_SILENT = 4  # log severity
 
 
 @dataclass
@@ -147,10 +147,8 @@ def _start(model: Model, value: ir.Value) -> tuple[str, str, onnxruntime.Inferen
     graph = onnx.helper.make_graph(nodes, "start", [ir.to_proto(given[0])], [output], tensors)
     imports = [onnx.helper.make_opsetid(*each) for each in model.ir.opset_imports.items()]
     proto = onnx.helper.make_model(graph, opset_imports=imports, ir_version=model.ir.ir_version)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = _SILENT
     try:
-        session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
+        session = open_session(proto.SerializeToString())
     except REFUSALS:  # a domain that is not known here; whoever runs the whole model says so
         return None
     return given[0].name or "", output.name, session

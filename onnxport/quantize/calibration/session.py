@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -13,9 +12,9 @@ import onnxruntime as ort
 from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError, printable
 from onnxport.core.resources import Closing
+from onnxport.runtimes.ort.inference_session import open_session
 
 _ZERO = "onnxport zero"
-_FATAL = 4  # severity: what goes wrong comes as an exception
 
 
 def write_tapped(path: Path, taps: Collection[str], tapped: Path, *, others: Collection[str] = ()) -> None:
@@ -101,16 +100,16 @@ class TappedSession(Closing):
         self.taps, self._label, self._session = tuple(taps), label, None
         if not taps:
             return
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.log_severity_level = _FATAL
-        # A pattern reserves one block for a whole run beside the outputs, of which there are many here: a quarter of
-        # all memory on u2netp. In order of priority each tensor is let go of when its readers are done.
-        options.enable_mem_pattern = False
-        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
-            self._session = ort.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+            # A memory pattern reserves one block for a whole run beside the outputs, of which there are many here: a
+            # quarter of all memory on u2netp. In order of priority each tensor is freed when its readers are done.
+            self._session = open_session(
+                path,
+                threads=threads,
+                spinning=False,
+                enable_mem_pattern=False,
+                execution_order=ort.ExecutionOrder.PRIORITY_BASED,
+            )
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
             raise InputError(f"ONNX Runtime cannot load {label}", why=_cause(error)) from error
         self._inputs = frozenset(each.name for each in self._session.get_inputs())

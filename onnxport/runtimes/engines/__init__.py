@@ -1,6 +1,6 @@
-"""ONNX files in the engines of others, each of which brings its own reader of ONNX or its own converter.
+"""Third-party engines that run ONNX files by a reader or a converter of their own.
 
-engine.py     what they have in common: the model's signature, one load per sizes, taps, whose fault what is
-native_output.py  what native code says on the way
-tract.py, openvino.py, ncnn.py, mnn.py: one engine each, imported when it is asked for
+base.py           what they share: the model's signature, one load per choice of sizes, taps, errors
+native_output.py  captures what native code prints
+tract.py, openvino.py, ncnn.py, mnn.py: one engine each, imported when it is used
 """

@@ -1,7 +1,7 @@
-"""MNN (Alibaba) on the CPU: ONNX converted by its converter to a temporary file, sizes left open.
+"""MNN (Alibaba) on the CPU: its converter writes a temporary file, sizes stay open.
 
-The converter is called as a function of its native module. The command `mnnconvert` and the package's modules around it
-are never imported: at import they install a logging library with pip, and they report their use to a server.
+We call the converter as a function of its native module, never the command `mnnconvert` and the Python modules around
+it: at import they install a logging library with pip and report their use to a server.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import UsageError
 from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work
-from onnxport.runtimes.engines.native_output import listening
+from onnxport.runtimes.engines.native_output import captured_output
 
-with listening():  # it prints what the processor can do
+with captured_output():  # it prints the CPU's features
     import _tools
     import MNN.expr
     import MNN.nn
 
-# What MNN computes in, by what the model declares: its integers are int32, booleans included.
-_HELD = {
+# Declared dtype -> dtype in MNN: booleans and wide integers are int32.
+_DTYPES = {
     "bool": "int32",
     "float32": "float32",
     "int8": "int8",
@@ -35,18 +35,20 @@ _HELD = {
 _TYPES = {"float32": MNN.expr.float, "int8": MNN.expr.int8, "int32": MNN.expr.int, "uint8": MNN.expr.uint8}
 
 
-_WINOGRAD_MEMORY_LEVEL = 3  # of MNN's enum of hints, which its Python package does not name
-_WINOGRAD = {"on": None, "off": 0}  # setting to level; None leaves it at MNN's own
+_WINOGRAD_MEMORY_LEVEL = 3  # in MNN's enum of hints, which its Python package does not name
+_WINOGRAD = {"on": None, "off": 0}  # setting -> level; None keeps MNN's default
 
 
 class MnnRuntime(EngineRuntime):
-    """A model in MNN, at high precision: float32 stays float32. `winograd=off` has it compute convolutions without
-    Winograd's transforms, of which it otherwise takes large ones for speed: they cost up to three digits."""
+    """A model in MNN, at high precision: float32 stays float32.
+
+    `winograd=off` computes convolutions without Winograd's transforms; MNN's large ones cost up to three digits.
+    """
 
     title = "MNN"
     distribution = "MNN"
     fixes_sizes = False
-    types = frozenset(_HELD)
+    types = frozenset(_DTYPES)
 
     def _load(self, work: Work) -> Session:
         winograd = work.own.get("winograd", "on")
@@ -56,7 +58,7 @@ class MnnRuntime(EngineRuntime):
             converted = Path(folder, "model.mnn")
             _convert(work.file, converted)
             settings = {"backend": "CPU", "numThread": work.threads, "precision": "high"}
-            with listening():
+            with captured_output():
                 manager = MNN.nn.create_runtime_manager((settings,))
                 if (level := _WINOGRAD[winograd]) is not None:
                     manager.set_hint(_WINOGRAD_MEMORY_LEVEL, level)
@@ -64,49 +66,50 @@ class MnnRuntime(EngineRuntime):
                 net = MNN.nn.load_module_from_file(
                     str(converted), inputs, list(work.wanted), runtime_manager=manager
                 )
-        return _Loaded({spec.name: _HELD[spec.dtype] for spec in work.inputs}, manager, net)
+        return _Session({spec.name: _DTYPES[spec.dtype] for spec in work.inputs}, manager, net)
 
 
 def _convert(source: Path, target: Path) -> None:
-    """Raises Refusal with the converter's last words."""
+    """Convert an ONNX file; raises Refusal with the converter's last lines."""
     arguments = ["-f", "ONNX", "--modelFile", str(source), "--MNNModel", str(target), "--bizCode", "onnxport"]
-    with listening() as heard:
-        done = _tools.mnnconvert(["mnnconvert", *arguments])
-    if done is False or not target.exists():
-        raise Refusal(_last_words(heard.text))
+    with captured_output() as output:
+        converted = _tools.mnnconvert(["mnnconvert", *arguments])
+    if converted is False or not target.exists():
+        raise Refusal(_last_lines(output.text))
 
 
-def _last_words(text: str) -> str:
+def _last_lines(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " ".join(lines[-3:]) or "its converter says nothing"
+    return " ".join(lines[-3:]) or "its converter printed no reason"
 
 
-class _Loaded:
-    def __init__(self, held: dict[str, str], manager: Any, net: Any) -> None:
-        self._held, self._manager, self._net = held, manager, net
+class _Session:
+    def __init__(self, dtypes: dict[str, str], manager: Any, net: Any) -> None:
+        self._dtypes, self._net = dtypes, net
+        self._manager = manager  # the net uses it and does not keep it alive
 
     def run(self, feeds: Feeds) -> Sequence[Array]:
-        values = self._values(feeds)
+        values = self._forward(feeds)
         if any(value is None for value in values):
-            with listening() as heard:  # it says why on the way only
-                self._values(feeds)
-            raise Refusal(_last_words(heard.text))
+            with captured_output() as output:  # MNN prints the reason and returns none
+                self._forward(feeds)
+            raise Refusal(_last_lines(output.text))
         return [value for value in values if value is not None]
 
-    def _values(self, feeds: Feeds) -> list[Array | None]:
-        found = self._net.forward([_variable(feeds[name], held) for name, held in self._held.items()])
-        return [_array(each) for each in found]
+    def _forward(self, feeds: Feeds) -> list[Array | None]:
+        found = self._net.forward([_to_mnn(feeds[name], dtype) for name, dtype in self._dtypes.items()])
+        return [_from_mnn(each) for each in found]
 
 
-def _variable(array: Array, dtype: str) -> Any:
-    held = array.astype(dtype)
-    if array.dtype.kind == "i" and not np.array_equal(held, array):
-        raise Refusal(f"it holds integers in 32 bits, which {int(np.abs(array).max())} exceeds")
-    return MNN.expr.const(np.ascontiguousarray(held), array.shape, MNN.expr.NCHW, _TYPES[dtype])
+def _to_mnn(array: Array, dtype: str) -> Any:
+    cast = array.astype(dtype)
+    if array.dtype.kind == "i" and not np.array_equal(cast, array):
+        raise Refusal(f"its integers have 32 bits, which {int(np.abs(array).max())} exceeds")
+    return MNN.expr.const(np.ascontiguousarray(cast), array.shape, MNN.expr.NCHW, _TYPES[dtype])
 
 
-def _array(variable: Any) -> Array | None:
-    """None for what it did not compute."""
+def _from_mnn(variable: Any) -> Array | None:
+    """Return a variable's content; None where MNN did not compute it."""
     plain = MNN.expr.convert(variable, MNN.expr.NCHW)
     value = plain.read()
     return None if value is None else np.array(value).reshape(plain.shape)

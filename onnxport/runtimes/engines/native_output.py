@@ -1,4 +1,4 @@
-"""What native code prints, kept for an error message: some libraries say only there why they refuse a model."""
+"""Capture what native code prints: some libraries report only there why they refuse a model."""
 
 from __future__ import annotations
 
@@ -11,31 +11,29 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Heard:
-    """Attributes:
-    text: what was printed, once the block has ended.
-    """
+class Output:
+    """The text that was printed; set at the end of the block."""
 
     text: str = ""
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[Heard]:
-    """Within it, what this process prints by any way goes to `Heard.text` and nowhere else."""
-    heard = Heard()
+def captured_output() -> Iterator[Output]:
+    """Redirect what this process prints, native code included, to `Output.text`."""
+    output = Output()
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = os.dup(1), os.dup(2)
+    originals = os.dup(1), os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         try:
-            yield heard
+            yield output
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-            for place, descriptor in enumerate(kept, start=1):
-                os.dup2(descriptor, place)
-                os.close(descriptor)
+            for number, original in enumerate(originals, start=1):
+                os.dup2(original, number)
+                os.close(original)
             file.seek(0)
-            heard.text = file.read().decode(errors="replace")
+            output.text = file.read().decode(errors="replace")

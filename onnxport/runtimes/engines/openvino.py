@@ -1,44 +1,27 @@
-"""OpenVINO on the CPU, by its Python package: ONNX read by its own frontend, sizes left open.
+"""OpenVINO on the CPU: its own frontend reads the ONNX file, sizes stay open.
 
-`import openvino` reports its use to a server of Intel and writes `~/intel`, where the package openvino_telemetry is
-importable, which it requires; what it takes in its place where that is not is a stub of its own that does nothing.
+`import openvino` reports its use to a server of Intel and writes `~/intel` where openvino_telemetry is importable;
+where it is not, OpenVINO uses a stub that does nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
+from onnxport.core.lazy_imports import hidden
 from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work
 
-_TELEMETRY = "openvino_telemetry"
-
-
-@contextlib.contextmanager
-def _unreported() -> Iterator[None]:
-    """Within it the reporter cannot be imported; one that the caller has imported is his."""
-    if _TELEMETRY in sys.modules:
-        yield
-        return
-    sys.modules[_TELEMETRY] = None  # type: ignore[assignment]  # what import takes for "there is none"
-    try:
-        yield
-    finally:
-        del sys.modules[_TELEMETRY]
-
-
-with _unreported():
+with hidden(["openvino_telemetry"]):
     import openvino
 
 
 class OpenvinoRuntime(EngineRuntime):
-    """A model in OpenVINO's CPU plugin; float32 stays float32, on processors with bfloat16 and beside int8 weights."""
+    """A model in OpenVINO's CPU plugin; float32 stays float32, even on CPUs with bfloat16 and beside int8 weights."""
 
     title = "OpenVINO"
     distribution = "openvino"
@@ -57,15 +40,15 @@ class OpenvinoRuntime(EngineRuntime):
             compiled = core.compile_model(model, "CPU", _settings(work.threads))
         except RuntimeError as error:
             raise Refusal(_cause(error)) from error
-        return _Loaded(work.wanted, compiled)
+        return _Session(work.wanted, compiled)
 
 
 def _settings(threads: int) -> dict[str, object]:
     return {
         "INFERENCE_PRECISION_HINT": "f32",
-        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,  # else it rounds to int8 what weights of fewer bits are multiplied by
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,  # else it rounds to int8 the activations of weights of fewer bits
         "INFERENCE_NUM_THREADS": threads,
-        "ENABLE_CPU_PINNING": False,  # the other side runs beside it
+        "ENABLE_CPU_PINNING": False,  # another runtime runs at the same time
         "CACHE_DIR": "",
     }
 
@@ -77,11 +60,11 @@ _PREAMBLE = re.compile(
 
 
 def _cause(error: Exception) -> str:
-    """What it says, without where in OpenVINO that arose."""
+    """Return OpenVINO's message without its positions in OpenVINO's source."""
     return _PREAMBLE.sub("", " ".join(str(error).split()))
 
 
-class _Loaded:
+class _Session:
     def __init__(self, wanted: Sequence[str], compiled: Any) -> None:
         self._request = compiled.create_infer_request()
         self._known = {name for port in compiled.inputs for name in port.get_names()}
@@ -89,9 +72,9 @@ class _Loaded:
         self._wanted = wanted
 
     def run(self, feeds: Feeds) -> list[Array]:
-        given = {name: array for name, array in feeds.items() if name in self._known}
+        known = {name: array for name, array in feeds.items() if name in self._known}
         try:
-            found = self._request.infer(given)
+            found = self._request.infer(known)
         except RuntimeError as error:
             raise Refusal(_cause(error)) from error
         return [np.array(found[self._ports[name]]) for name in self._wanted]

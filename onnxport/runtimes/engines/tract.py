@@ -1,4 +1,4 @@
-"""tract (Sonos), by its Python package: ONNX read by tract itself, optimized for given sizes, run on one thread."""
+"""tract (Sonos): reads ONNX itself, optimizes for given sizes, runs on one thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tract
 from onnxport.core.arrays import Array, Feeds
 from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work
 
-# NumPy's names to tract's, as a fact spells them.
+# NumPy's dtype names -> tract's, as in a fact.
 _TYPES = {
     "bool": "bool",
     "float16": "f16",
@@ -29,9 +29,9 @@ _NOISE = ("Caused by:", "Infering facts")
 class TractRuntime(EngineRuntime):
     """A model in tract, optimized for the sizes that it meets.
 
-    There are two ways to give these: as facts of the inputs before shapes are inferred, or as values of the file's own
-    symbols afterwards. The first is refused where the file declares shapes of intermediate values by symbols, the
-    second where tract cannot tell two expressions of symbols to be the same; so the second follows the first.
+    tract takes sizes as facts of the inputs before shape inference, or as values of the file's symbols afterwards. It
+    refuses the first where intermediate values have symbolic shapes, the second where it cannot prove two expressions
+    of symbols equal. We try the first, then the second.
     """
 
     title = "tract"
@@ -41,25 +41,25 @@ class TractRuntime(EngineRuntime):
     def _load(self, work: Work) -> Session:
         assert work.sizes is not None
         try:
-            return _prepared(work, _with_facts)
+            return _load(work, _set_facts)
         except tract.TractError as error:
             if all(spec.is_static for spec in work.inputs):
                 raise Refusal(_cause(error)) from error
             with contextlib.suppress(tract.TractError):
-                return _prepared(work, _with_symbols)
+                return _load(work, _set_symbols)
             raise Refusal(_cause(error)) from error
 
 
-def _prepared(work: Work, sized: Callable[[Any, Work], Any]) -> _Loaded:
+def _load(work: Work, set_sizes: Callable[[Any, Work], Any]) -> _Session:
     read = tract.onnx().load(work.file)
     names = [read.input_name(place) for place in range(read.input_count())]
     if unknown := set(names) - {spec.name for spec in work.inputs}:
-        raise Refusal(f"it takes {min(unknown)!r} for an input, which is none of the model's")
-    return _Loaded(names, sized(read, work).into_runnable())
+        raise Refusal(f"it takes {min(unknown)!r} for an input, which the model does not declare")
+    return _Session(names, set_sizes(read, work).into_runnable())
 
 
-def _with_facts(read: Any, work: Work) -> Any:
-    """The typed model, its inputs' sizes given before it was inferred."""
+def _set_facts(read: Any, work: Work) -> Any:
+    """Return the typed model, with the inputs' sizes set before shape inference."""
     sizes, dtypes = work.sizes or {}, {spec.name: spec.dtype for spec in work.inputs}
     for place in range(read.input_count()):
         name = read.input_name(place)
@@ -67,8 +67,8 @@ def _with_facts(read: Any, work: Work) -> Any:
     return read.into_model()
 
 
-def _with_symbols(read: Any, work: Work) -> Any:
-    """The typed model, its symbols given values afterwards."""
+def _set_symbols(read: Any, work: Work) -> Any:
+    """Return the typed model, with its symbols set after shape inference."""
     sizes = work.sizes or {}
     names = [read.input_name(place) for place in range(read.input_count())]
     model = read.into_model()
@@ -82,13 +82,13 @@ def _with_symbols(read: Any, work: Work) -> Any:
 
 
 def _cause(error: Exception) -> str:
-    """What it says, from the node down to the reason, without where in tract that arose."""
+    """Return tract's message, from the node down to the reason, without the backtrace."""
     text, _, _ = str(error).partition("Stack backtrace:")
     steps = [_STEP.sub("", line.strip()) for line in text.splitlines()]
     return ": ".join(step for step in steps if step and step not in _NOISE)
 
 
-class _Loaded:
+class _Session:
     def __init__(self, names: Sequence[str], runnable: Any) -> None:
         self._names, self._runnable = names, runnable
 
@@ -101,8 +101,11 @@ class _Loaded:
 
 
 def _array(tensor: Any) -> Array:
-    """A tensor's content. Its own `to_numpy` does not read two kinds: sizes, which tract has in a type of its own
-    where ONNX has int64, and tensors without elements, which it looks for at an address that is none."""
+    """Return a tensor's content.
+
+    tract's own `to_numpy` fails for its type of sizes (int64 in ONNX), and for tensors without elements, where it reads
+    from a null address.
+    """
     try:
         dtype, shape, _ = tensor._parts()
     except tract.TractError:

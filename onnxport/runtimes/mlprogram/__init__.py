@@ -1,9 +1,8 @@
-"""Evaluates Core ML's ML programs where Core ML itself is not: operator by operator, as Apple's documentation has them.
+"""An evaluator of Core ML's ML programs, for systems without Core ML: operator by operator, as Apple documents them.
 
-Written from the documentation of MIL's operators, for any `.mlpackage`, not only ours; it shares no code with the
-converter, and of coremltools it uses the protobuf messages alone. Floats are computed in float32 and rounded to the
-type that the program declares after every operator. That is what a program means, not what an accelerator makes of
-it: docs/fidelity.md says what that proves.
+It is written from the documentation of MIL's operators, for any `.mlpackage`. It shares no code with the converter and
+uses only the protobuf messages of coremltools. It computes floats in float32 and rounds to the declared type after
+every operator: the meaning of a program, not an accelerator's result (docs/fidelity.md says what that proves).
 """
 
 from onnxport.runtimes.mlprogram.runtime import MilRuntime

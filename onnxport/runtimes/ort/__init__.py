@@ -1,1 +1,1 @@
-"""ONNX Runtime on the CPU, and the exact integer arithmetic that its answers are held to."""
+"""ONNX Runtime, with exact integer arithmetic on every CPU."""

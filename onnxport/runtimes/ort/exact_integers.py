@@ -1,8 +1,7 @@
-"""Integer arithmetic that no CPU saturates: signed weights beside unsigned activations become unsigned.
+"""Integer products that saturate on no CPU: signed weights of unsigned activations become unsigned.
 
-Kernels for two unsigned operands sum in 32 bits on every CPU, those for uint8 by int8 do not (integer_products.py). So
-each such weight is stored as uint8, 128 higher, and its zero point 128 higher: the same numbers, and the same integers
-in every sum.
+Kernels of two unsigned operands sum in 32 bits on every CPU, those of uint8 by int8 do not (integer_products.py). So
+each such weight becomes uint8, 128 higher, and its zero point 128 higher: the same numbers, and the same sums.
 
     Given   QLinearConv(x: uint8, ..., w: int8, w_scale, w_zero_point = 0, ...)
     Result  QLinearConv(x: uint8, ..., w + 128: uint8, w_scale, w_zero_point = 128, ...)
@@ -19,7 +18,7 @@ from onnx_ir.passes import common
 
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
-from onnxport.runtimes.ort.integer_products import DEQUANTIZE, FUSED, OFFSET, OPERANDS, Operands, unsigned
+from onnxport.runtimes.ort.integer_products import DEQUANTIZE, FUSED, OFFSET, OPERANDS, Operands, to_unsigned
 
 _INT8, _UINT8 = ir.DataType.INT8, ir.DataType.UINT8
 
@@ -29,7 +28,7 @@ def with_unsigned_weights(model: Model) -> Model | None:
     if not any(_is_product(node) for graph in model.ir.graphs() for node in graph):
         return None
     copy = model.clone()
-    # For the element types; files need not declare those of intermediate values.
+    # For element types: files need not declare those of intermediate values.
     common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(copy.ir)
     if not any(signed for graph in copy.ir.graphs() for node in graph for signed in signed_weights(node)):
         return None
@@ -37,12 +36,12 @@ def with_unsigned_weights(model: Model) -> Model | None:
         for node in list(graph):
             for use in signed_weights(node):
                 _make_unsigned(use)
-        _drop_unread(graph)
+        _remove_unused(graph)
     return copy
 
 
-def _drop_unread(graph: ir.Graph) -> None:
-    """Remove the constants that nothing reads any more."""
+def _remove_unused(graph: ir.Graph) -> None:
+    """Remove the constants that no node reads any more."""
     outputs = set(graph.outputs)
     for name, value in list(graph.initializers.items()):
         if not value.uses() and value not in outputs and value not in graph.inputs:
@@ -58,8 +57,8 @@ class SignedWeight:
     """An int8 operand that is multiplied by uint8 activations.
 
     Attributes:
-        node: the operator that reads it: a product, or the DequantizeLinear in front of one.
-        place, zero_point: their places among the node's inputs.
+        node: its reader: a product, or the DequantizeLinear before one.
+        place, zero_point: indices of the node's inputs.
     """
 
     node: ir.Node
@@ -74,12 +73,12 @@ class SignedWeight:
 
     @property
     def constant(self) -> ir.TensorProtocol | None:
-        """Its numbers; None where they are computed."""
+        """Its tensor; None for a computed value."""
         return ir.convenience.get_const_tensor(self.value)
 
 
 def signed_weights(node: ir.Node) -> Iterator[SignedWeight]:
-    """The operands of `node` that saturate beside uint8 activations."""
+    """Yield the operands of `node` that saturate with uint8 activations."""
     operands = OPERANDS.get((node.domain, node.op_type))
     if operands is not None:
         if operands.activation is None or _activation_type(node, operands) == _UINT8:
@@ -93,8 +92,10 @@ def signed_weights(node: ir.Node) -> Iterator[SignedWeight]:
 
 
 def _is_fused_weight(node: ir.Node) -> bool:
-    """Whether a DequantizeLinear gives int8 weights to a product whose other operand was quantized, too."""
-    if _element_type(node, 0) != _INT8 or ("block_size" in node.attributes and _int(node, "block_size")):
+    """Return whether a DequantizeLinear dequantizes int8 weights of a product whose other operand is quantized too."""
+    if _element_type(node, 0) != _INT8:
+        return False
+    if "block_size" in node.attributes and node.attributes["block_size"].as_int():
         return False
     weights = node.inputs[0]
     if weights is None or ir.convenience.get_const_tensor(weights) is None:
@@ -110,10 +111,6 @@ def _is_dequantized(value: ir.Value | None) -> bool:
     return producer is not None and producer.op_type == DEQUANTIZE
 
 
-def _int(node: ir.Node, name: str) -> int:
-    return node.attributes[name].as_int()
-
-
 def _activation_type(node: ir.Node, operands: Operands) -> ir.DataType | None:
     for place in (operands.activation_zero_point, operands.activation):
         if place is not None and (found := _element_type(node, place)) is not None:
@@ -122,7 +119,7 @@ def _activation_type(node: ir.Node, operands: Operands) -> ir.DataType | None:
 
 
 def _element_type(node: ir.Node, place: int) -> ir.DataType | None:
-    """The type of an input; None where nothing tells."""
+    """Return the type of an input; None where it is unknown."""
     value = node.inputs[place] if place < len(node.inputs) else None
     if value is None:
         return None
@@ -131,10 +128,10 @@ def _element_type(node: ir.Node, place: int) -> ir.DataType | None:
 
 
 def _make_unsigned(use: SignedWeight) -> None:
-    """Has a node read its weight 128 higher, with a zero point that is 128 higher."""
+    """Replace a node's weight and zero point by unsigned ones, 128 higher."""
     node = use.node
     zero = node.inputs[use.zero_point] if use.zero_point < len(node.inputs) else None
-    shifted = [(use.place, _shifted(use.value, node)), (use.zero_point, _zero_point(use, zero))]
+    shifted = [(use.place, _shift(use.value, node)), (use.zero_point, _zero_point(use, zero))]
     if use.zero_point >= len(node.inputs):
         node.resize_inputs(use.zero_point + 1)
     for place, value in shifted:
@@ -143,7 +140,7 @@ def _make_unsigned(use: SignedWeight) -> None:
 
 def _zero_point(use: SignedWeight, zero: ir.Value | None) -> ir.Value:
     if zero is not None:
-        return _shifted(zero, use.node)
+        return _shift(zero, use.node)
     shape: tuple[int, ...] = ()
     if use.node.op_type == DEQUANTIZE:  # as many as there are scales
         scale = use.node.inputs[1]
@@ -153,17 +150,18 @@ def _zero_point(use: SignedWeight, zero: ir.Value | None) -> ir.Value:
     return _constant(use.node.graph, name, np.full(shape, OFFSET, np.uint8))
 
 
-def _shifted(value: ir.Value, node: ir.Node) -> ir.Value:
+def _shift(value: ir.Value, node: ir.Node) -> ir.Value:
+    """Return `value` 128 higher, as uint8."""
     constant = ir.convenience.get_const_tensor(value)
     if constant is not None:
-        # In the graph that has the original: names of an outer graph must not come back in an inner one.
-        return _constant(value.graph or node.graph, f"{value.name}/unsigned", unsigned(constant.numpy()))
-    return _computed(value, node)
+        # In the original's graph: an inner graph must not repeat names of an outer one.
+        return _constant(value.graph or node.graph, f"{value.name}/unsigned", to_unsigned(constant.numpy()))
+    return _shift_at_run_time(value, node)
 
 
 def _constant(graph: ir.Graph | ir.Function | None, name: str, values: Array) -> ir.Value:
-    """An initializer of `graph`, made by the first who asks for its name."""
-    assert isinstance(graph, ir.Graph), "functions are inlined before"
+    """Return the initializer of `graph` with this name; create it at the first call."""
+    assert isinstance(graph, ir.Graph), "functions are inlined"
     if name not in graph.initializers:
         dtype = ir.DataType.from_numpy(values.dtype)
         value = ir.Value(name=name, type=ir.TensorType(dtype), shape=ir.Shape(values.shape))
@@ -172,8 +170,8 @@ def _constant(graph: ir.Graph | ir.Function | None, name: str, values: Array) ->
     return graph.initializers[name]
 
 
-def _computed(value: ir.Value, node: ir.Node) -> ir.Value:
-    """`value` shifted when the model runs, for operands that are no constants."""
+def _shift_at_run_time(value: ir.Value, node: ir.Node) -> ir.Value:
+    """Insert nodes before `node` that shift a computed value."""
     offset = _constant(node.graph, f"{node.outputs[0].name}/128", np.array(OFFSET, np.int32))
     wide = ir.node("Cast", [value], {"to": int(ir.DataType.INT32)})
     moved = ir.node("Add", [wide.outputs[0], offset])

@@ -1,6 +1,6 @@
-"""Integer arithmetic that no CPU saturates, for `.ort` files: exact_integers.py's change to their tables.
+"""Integer products that saturate on no CPU, for `.ort` files: the change of exact_integers.py in their tables.
 
-ONNX Runtime fuses before it writes such a file and not when it loads one, so that DequantizeLinear stays what it is.
+DequantizeLinear stays: ONNX Runtime fuses before it writes such a file, not when it loads one.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ import numpy as np
 
 from onnxport.formats import ort_file
 from onnxport.formats.ort_file import Table
-from onnxport.runtimes.ort.integer_products import OFFSET, OPERANDS, Operands, unsigned
+from onnxport.runtimes.ort.integer_products import OFFSET, OPERANDS, Operands, to_unsigned
 
 _UINT8, _INT8 = 2, 3  # TensorProto's numbers
 
 
 def with_unsigned_weights(path: Path) -> bytes | None:
-    """The bytes of the `.ort` file at `path` with exact integer products; None where nothing had to change, or the
-    file is of a form that we do not know."""
+    """Return the `.ort` file at `path` with exact integer products; None where nothing had to change, or the file's
+    form is unknown."""
     try:
         session = ort_file.read(path.read_bytes())
         changed = [_change(graph) for graph in _graphs(session["model"]["graph"])]
-    except (ValueError, KeyError, IndexError):  # loading it is ONNX Runtime's affair
+    except (ValueError, KeyError, IndexError):  # ONNX Runtime will report what is wrong
         return None
     return bytes(ort_file.write(session)) if any(changed) else None
 
 
 def _graphs(graph: Table) -> Iterator[Table]:
-    """A graph and its subgraphs."""
+    """Yield a graph and its subgraphs."""
     yield graph
     for node in graph.get("nodes", []):
         for attribute in node.get("attributes", []):
@@ -39,7 +39,7 @@ def _graphs(graph: Table) -> Iterator[Table]:
 
 
 def _change(graph: Table) -> bool:
-    """Give every product of uint8 and constant int8 unsigned weights; whether there was one."""
+    """Make the weights of every product of uint8 by constant int8 unsigned; return whether there was one."""
     constants = {bytes(each["name"]): each for each in graph.get("initializers", [])}
     types = {bytes(each["name"]): each for each in graph.get("node_args", [])}
     changed = False
@@ -50,18 +50,19 @@ def _change(graph: Table) -> bool:
         for place, zero in operands.weights:
             name = bytes(node["inputs"][place])
             if not _is_int8(constants.get(name)):
-                continue  # computed: such a file is left as it is
+                continue  # computed weights stay as they are
             changed = True
-            node["inputs"][place] = _shifted(graph, constants, types, name)
+            node["inputs"][place] = _shift(graph, constants, types, name)
             _extend(graph, node, zero + 1)
             given = bytes(node["inputs"][zero])
-            shifted = _shifted(graph, constants, types, given) if given else _offset(graph, constants)
-            node["inputs"][zero] = shifted
+            node["inputs"][zero] = (
+                _shift(graph, constants, types, given) if given else _offset(graph, constants)
+            )
     return changed
 
 
 def _extend(graph: Table, node: Table, count: int) -> None:
-    """Give a node `count` inputs at least; those that it lacked are absent ones. None of our operators takes lists."""
+    """Extend a node to `count` inputs by absent ones. None of our operators takes lists."""
     added = count - len(node["inputs"])
     if added > 0:
         node["inputs"] += [b""] * added
@@ -83,12 +84,12 @@ def _is_int8(tensor: Table | None) -> bool:
     return tensor is not None and tensor.get("data_type") == _INT8 and "raw_data" in tensor
 
 
-def _shifted(graph: Table, constants: dict[bytes, Table], types: dict[bytes, Table], name: bytes) -> bytes:
-    """The name of the constant that is 128 higher, made by the first who asks; others may read the original."""
+def _shift(graph: Table, constants: dict[bytes, Table], types: dict[bytes, Table], name: bytes) -> bytes:
+    """Return the name of the constant 128 higher, created at the first call; other nodes may read the original."""
     other = name + b"/unsigned"
     if other not in constants:
         original = constants[name]
-        raw = unsigned(np.frombuffer(bytes(original["raw_data"]), np.int8)).tobytes()
+        raw = to_unsigned(np.frombuffer(bytes(original["raw_data"]), np.int8)).tobytes()
         constants[other] = original | {"name": other, "data_type": _UINT8, "raw_data": raw}
         graph["initializers"].append(constants[other])
         kind = types[name]["type"]
@@ -99,7 +100,7 @@ def _shifted(graph: Table, constants: dict[bytes, Table], types: dict[bytes, Tab
 
 
 def _offset(graph: Table, constants: dict[bytes, Table]) -> bytes:
-    """The name of a constant of 128, for products whose zero point is left out."""
+    """Return the name of a constant of 128, for products without a zero point."""
     name = b"onnxport/128"
     if name not in constants:
         constants[name] = {"name": name, "data_type": _UINT8, "dims": b"", "raw_data": bytes([OFFSET])}

@@ -1,12 +1,12 @@
-"""The operators that multiply integers, by the places of their operands; what some CPUs get wrong in them.
+"""The operators that multiply integers, and the indices of their operands.
 
-ONNX Runtime multiplies uint8 activations by int8 weights with VPMADDUBSW on x86 CPUs that have no VNNI. That
-instruction adds two products in 16 bits and saturates (255 * 127 * 2 > 32767), which ONNX does not define: its integer
-operators sum in 32 bits. Measured with ONNX Runtime 1.31.1 restricted to AVX2 (tests/validate/runtimes): of the
-operators in OPERANDS, uint8 by int8 saturates and every other mix of types is exact; ConvInteger saturates for int8 by
-uint8 only, which no tool writes; depthwise QLinearConv and MatMulNBits never do.
+On x86 CPUs without VNNI, ONNX Runtime multiplies uint8 activations by int8 weights with VPMADDUBSW. That instruction
+adds two products in 16 bits and saturates (255 * 127 * 2 > 32767); ONNX's integer operators sum in 32 bits. Measured
+with ONNX Runtime 1.31.1 restricted to AVX2 (tests/runtimes/integer_products.py): of the operators in OPERANDS, uint8 by
+int8 saturates and every other mix of types is exact. ConvInteger saturates for int8 by uint8 only, which no tool
+writes; depthwise QLinearConv and MatMulNBits never do.
 
-Light on purpose: the process that runs a model reads nothing else of this unless the model has such operators.
+Light on purpose: the process of a float model imports only this of the change to exact integers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _MICROSOFT = "com.microsoft"
 
 @dataclass(frozen=True)
 class Operands:
-    """The places of a product's operands among a node's inputs.
+    """The indices of a product's operands among a node's inputs.
 
     Attributes:
-        activation: the uint8 operand; None where the operator makes it itself.
-        activation_zero_point: its zero point, which tells its type; None where there is none.
-        weights: places of int8 weights, each with the place of its zero point.
+        activation: the uint8 operand; None where the operator quantizes it itself.
+        activation_zero_point: its zero point, which has its type; None where there is none.
+        weights: int8 weights, each with its zero point.
     """
 
     activation: int | None
@@ -39,7 +39,7 @@ class Operands:
     weights: tuple[tuple[int, int], ...]
 
 
-# (domain, operator) -> its operands. DequantizeLinear is here for the products that ONNX Runtime fuses it with.
+# (domain, operator) -> operands.
 OPERANDS: Mapping[tuple[str, str], Operands] = {
     ("", "MatMulInteger"): Operands(0, 2, ((1, 3),)),
     ("", "QLinearConv"): Operands(0, 2, ((3, 5),)),
@@ -52,19 +52,19 @@ OPERANDS: Mapping[tuple[str, str], Operands] = {
     (_MICROSOFT, "DynamicQuantizeMatMul"): Operands(None, None, ((1, 3),)),
     (_MICROSOFT, "DynamicQuantizeLSTM"): Operands(None, None, ((1, 9), (2, 11))),
 }
-# What ONNX Runtime fuses with the DequantizeLinear of its operands: Conv, MatMul and Gemm read weights second.
+# Operators that ONNX Runtime fuses with the DequantizeLinear of their operands; the second one is the weight.
 FUSED = frozenset(("Conv", "MatMul", "Gemm"))
 DEQUANTIZE = "DequantizeLinear"
 _SPELLED = tuple(name.encode() for name in {*(op for _, op in OPERANDS), DEQUANTIZE})
 
 
-def unsigned(values: Array) -> Array:
-    """int8 numbers as uint8, each 128 higher."""
+def to_unsigned(values: Array) -> Array:
+    """Convert int8 numbers to uint8, each 128 higher."""
     return np.asarray(values.view(np.uint8) ^ np.uint8(OFFSET))
 
 
 def holds_integer_products(source: Path | bytes) -> bool:
-    """Whether a model's file may hold an operator that saturates; told by names, without reading it as a model."""
+    """Return whether a model may have an operator that saturates, by a search for names in its bytes."""
     if isinstance(source, bytes):
         return any(name in source for name in _SPELLED)
     with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

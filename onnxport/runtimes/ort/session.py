@@ -1,8 +1,7 @@
-"""ONNX Runtime on the CPU, for `.onnx` and `.ort` files and for models in memory."""
+"""ONNX Runtime, for `.onnx` and `.ort` files and for models in memory."""
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -15,10 +14,10 @@ import onnxruntime as ort
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError, MissingDependencyError, UsageError
 from onnxport.core.resources import Closing
-from onnxport.formats.artifact import TensorSpec
-from onnxport.formats.stored_size import stored_bytes
-from onnxport.runtimes.base import MemoryFullError, RunError, check_feeds, check_taps
+from onnxport.formats.external_data import stored_bytes
+from onnxport.runtimes.base import MemoryFullError, RunError, check_feeds, check_taps, format_shapes
 from onnxport.runtimes.options import OrtLevel, RuntimeOptions
+from onnxport.runtimes.ort.inference_session import open_session
 from onnxport.runtimes.ort.integer_products import holds_integer_products
 from onnxport.runtimes.ort.types_and_messages import cause, spec_of
 
@@ -26,21 +25,10 @@ if TYPE_CHECKING:
     from onnxport.formats.model import Model
 
 _PROVIDER = "ExecutionProvider"
-_CPU = f"CPU{_PROVIDER}"
-
 _ONNX_BFLOAT16 = 16  # TensorProto.BFLOAT16, without an import of onnx
 
-_LARGE = 256 * 2**20  # bytes; what a smaller model takes twice is no more than what ONNX Runtime takes itself
-_SILENT = 4  # severity "fatal": what goes wrong comes as an exception, its echo on stderr would be noise
-
-
-LEVELS: dict[OrtLevel, str] = {
-    "disable": "ORT_DISABLE_ALL",
-    "basic": "ORT_ENABLE_BASIC",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "all": "ORT_ENABLE_ALL",
-}
-_SAID: dict[OrtLevel, str] = {
+_LARGE = 256 * 2**20  # bytes of weights, from which a second, prepacked copy costs more than it saves
+_LEVEL_NAMES: dict[OrtLevel, str] = {
     "disable": ", graph optimization off",
     "basic": ", basic graph optimization",
     "extended": ", extended graph optimization",
@@ -54,12 +42,11 @@ class OrtRuntime(Closing):
 
     Args:
         source: an `.onnx` or `.ort` file, or the bytes of an ONNX model.
-        options: level, provider and threads.
-        expose: intermediate values that the first session shows already, so that asking costs no second one.
-        folder: where the external data of a model given as bytes lies.
+        options: `level`, `provider`, `integers` and `threads`.
+        folder: folder of the external data of a model given as bytes.
 
     Raises:
-        InputError: ONNX Runtime cannot load it; the cause is ONNX Runtime's.
+        InputError: ONNX Runtime cannot load the model; with ONNX Runtime's message.
         MissingDependencyError: this build of ONNX Runtime lacks the execution provider.
     """
 
@@ -68,7 +55,6 @@ class OrtRuntime(Closing):
         source: Path | bytes,
         options: RuntimeOptions = _DEFAULT,
         *,
-        expose: Sequence[str] = (),
         folder: Path | None = None,
     ) -> None:
         self._source, self._options, self._folder = source, options, folder
@@ -81,20 +67,13 @@ class OrtRuntime(Closing):
         if options.integers == "exact" and options.provider == "CPU":
             self._make_exact()
         self._provider = provider_named(options.provider)
-        self._exposed = frozenset(expose)
-        main = self._session(self._exposed)
-        self._inputs = tuple(
-            spec_of(argument.name, argument.type, argument.shape) for argument in main.get_inputs()
-        )
-        self._outputs = tuple(
-            spec_of(argument.name, argument.type, argument.shape)
-            for argument in main.get_outputs()
-            if argument.name not in expose
-        )
+        main = self._session(frozenset())
+        self.inputs = tuple(spec_of(each.name, each.type, each.shape) for each in main.get_inputs())
+        self.outputs = tuple(spec_of(each.name, each.type, each.shape) for each in main.get_outputs())
 
     @classmethod
     def of_model(cls, model: Model, options: RuntimeOptions = _DEFAULT) -> OrtRuntime:
-        """The runtime of a model in memory; its weights on disk stay there and are mapped by ONNX Runtime."""
+        """Load a model in memory; ONNX Runtime maps its external data."""
         data, folder = _graph_bytes(model)
         if data is not None:
             return cls(data, options, folder=folder)
@@ -104,12 +83,12 @@ class OrtRuntime(Closing):
         return runtime
 
     def _make_exact(self) -> None:
-        """Replace the model by one that computes the same, whose integer sums no CPU saturates."""
+        """Replace the model by an equal one whose integer sums saturate on no CPU."""
         if isinstance(self._source, Path) and not self._source.is_file():
-            return  # opening it says what is wrong
+            return  # opening it raises the error
         if not holds_integer_products(self._source):
             return
-        # Both read the model, which a float one is spared.
+        # Imported here: both read the model, which a float model does not need.
         from onnxport.runtimes.ort import exact_integers, exact_ort_file
 
         if self._is_ort:
@@ -126,7 +105,7 @@ class OrtRuntime(Closing):
         self._model, self._source, self._folder = exact, data, folder
 
     def _read(self) -> Model | None:
-        """The graph, unchecked; None where only ONNX Runtime can say what is wrong with it."""
+        """Return the graph, unchecked; None where it is damaged, which ONNX Runtime will report."""
         import onnx_ir as ir
         from google.protobuf.message import DecodeError
 
@@ -136,7 +115,7 @@ class OrtRuntime(Closing):
         try:
             if isinstance(self._source, Path):
                 return without_functions(Model(ir.load(self._source), self._source))
-            # External data lies beside the path that a model in memory would have.
+            # onnx-ir looks for external data beside the model's path.
             path = self._folder / "model.onnx" if self._folder is not None else None
             read = ir.from_proto(_proto(self._source))
             if self._folder is not None:
@@ -147,41 +126,33 @@ class OrtRuntime(Closing):
 
     @property
     def name(self) -> str:
-        level = "" if self._is_ort else _SAID[self._options.level]
+        level = "" if self._is_ort else _LEVEL_NAMES[self._options.level]
         integers = "" if self._options.integers == "exact" else ", this CPU's integer kernels"
         return f"ONNX Runtime {ort.__version__}, {_short(self._provider)}{level}{integers}"
 
     @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        return self._inputs
-
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        return self._outputs
-
-    @property
     def taps(self) -> frozenset[str]:
-        """Every value that a node of the main graph makes; none for an `.ort` file, whose graph is sealed."""
+        """Every value that a node of the main graph computes; none for an `.ort` file, whose graph cannot change."""
         if self._taps is None:
-            self._taps = frozenset() if self._is_ort else _intermediates(self._load_model())
+            self._taps = frozenset() if self._is_ort else self._load_model().intermediate_values
         return self._taps
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
         """See `Runtime.run`."""
-        check_feeds(self._inputs, feeds)
+        check_feeds(self.inputs, feeds)
         self._check_outputs()
-        if not self._exposed.issuperset(taps):
+        if taps:
             check_taps(self.taps, taps, self._label)
-        session = self._session(self._exposed.union(taps))
-        wanted = [spec.name for spec in self._outputs]
+        session = self._session(frozenset(taps))
+        wanted = [spec.name for spec in self.outputs]
         wanted += [name for name in taps if name not in wanted]
         try:
             values = _run(session, wanted, {name: np.asarray(array) for name, array in feeds.items()})
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
-            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())
+            shapes = format_shapes(feeds)
             if _OUT_OF_MEMORY.search(str(error)):
                 raise MemoryFullError(
-                    f"the machine's memory does not hold what {self._label} computes on {shapes}",
+                    f"the machine has too little memory for {self._label} on {shapes}",
                     why=f"ONNX Runtime says: {cause(error)}",
                     fix="give smaller sizes (--shape) or inputs (--inputs DIR), or use a larger machine",
                 ) from error
@@ -189,12 +160,12 @@ class OrtRuntime(Closing):
         return {name: np.asarray(value) for name, value in zip(wanted, values, strict=True)}
 
     def _check_outputs(self) -> None:
-        for spec in self._outputs:
+        for spec in self.outputs:
             if spec.dtype == "bfloat16":
                 raise UsageError(
-                    f"nothing can be compared with output {spec.name!r} of {self._label}",
-                    why="it is bfloat16, in which ONNX Runtime hands out nothing",
-                    fix="put a Cast to float32 behind it, or take the artefact unproven with --no-validate",
+                    f"output {spec.name!r} of {self._label} cannot be compared",
+                    why="it is bfloat16, and ONNX Runtime returns no bfloat16 arrays",
+                    fix="add a Cast to float32 after it, or take the artefact unproven with --no-validate",
                 )
 
     def close(self) -> None:
@@ -203,42 +174,31 @@ class OrtRuntime(Closing):
         if self._temporary is not None:
             self._temporary.cleanup()
 
-    def _session(self, shown: frozenset[str]) -> Any:
-        """The session that gives `shown` beside the outputs; only the last one with taps stays in memory."""
-        if shown not in self._sessions:
-            self._sessions = {names: kept for names, kept in self._sessions.items() if names == self._exposed}
-            source, folder = (self._with_outputs(shown)) if shown else (self._source, self._folder)
-            self._sessions[shown] = self._open(source, folder)
-        return self._sessions[shown]
+    def _session(self, taps: frozenset[str]) -> Any:
+        """Return the session that returns `taps` beside the outputs; only the last one with taps stays in memory."""
+        if taps not in self._sessions:
+            self._sessions = {names: each for names, each in self._sessions.items() if not names}
+            source, folder = self._with_outputs(taps) if taps else (self._source, self._folder)
+            self._sessions[taps] = self._open(source, folder)
+        return self._sessions[taps]
 
     def _open(self, source: Path | bytes, folder: Path | None) -> Any:
-        options = ort.SessionOptions()
-        level = getattr(ort.GraphOptimizationLevel, LEVELS[self._options.level])
-        options.graph_optimization_level = level
-        options.intra_op_num_threads = self._options.threads
-        if self._is_ort:
-            options.add_session_config_entry("session.load_model_format", "ORT")
-        options.log_severity_level = _SILENT
-        # Spinning threads would starve the other runtime, which runs in a process of its own.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if stored_bytes(source, folder) > _LARGE:
-            # Kernels then keep no copy of their weights in an order of their own, which no two sessions share.
-            options.add_session_config_entry("session.disable_prepacking", "1")
-        if folder is not None:
-            options.add_session_config_entry(
-                "session.model_external_initializers_file_folder_path", str(folder)
-            )
         try:
-            return ort.InferenceSession(
-                os.fspath(source) if isinstance(source, Path) else source,
-                options,
-                providers=list(dict.fromkeys((self._provider, _CPU))),
+            return open_session(
+                source,
+                level=self._options.level,
+                threads=self._options.threads,
+                provider=self._provider,
+                spinning=False,  # spinning threads would starve the other runtime's process
+                prepacking=stored_bytes(source, folder) <= _LARGE,
+                external_data=folder,
+                config={"session.load_model_format": "ORT"} if self._is_ort else None,
             )
         except Exception as error:  # see run
-            raise self._unloadable(error) from error
+            raise self._load_error(error) from error
 
-    def _unloadable(self, error: Exception) -> InputError:
-        """What ONNX Runtime's refusal to load the model means to the user."""
+    def _load_error(self, error: Exception) -> InputError:
+        """Translate ONNX Runtime's refusal to load the model."""
         if newer := _NEWER_OPSET.search(" ".join(str(error).split())):
             opset, known = newer.groups()
             return InputError(
@@ -246,10 +206,10 @@ class OrtRuntime(Closing):
                 fix=f"export it with opset {known} or older",
             )
         if self._is_ort and _NO_ORT_MODEL.search(str(error)):
-            return _no_ort_model(Path(self._label))
+            return _ort_file_error(Path(self._label))
         fix = ""
         if _UNREGISTERED.search(str(error)):
-            fix = "write it with operators that ONNX Runtime has; --no-validate lets a result out unproven"
+            fix = "use operators that ONNX Runtime has; --no-validate writes a result unproven"
         return InputError(f"ONNX Runtime cannot load {self._label}", why=cause(error), fix=fix)
 
     def _load_model(self) -> Model:
@@ -265,13 +225,13 @@ class OrtRuntime(Closing):
         return self._model
 
     def _with_outputs(self, names: Iterable[str]) -> tuple[bytes, Path | None]:
-        """The model with `names` as further outputs. Their types are left to ONNX Runtime, which infers them."""
+        """Return the model with `names` as further outputs, whose types ONNX Runtime infers, and its folder."""
         import onnx
 
         data, folder = _graph_bytes(self._load_model())
         if data is None:
             raise InputError(
-                f"{self._label} is too large to show intermediate values",
+                f"{self._label} is too large for a copy that returns intermediate values",
                 fix="keep its weights in external data",
             )
         proto = _proto(data)
@@ -283,7 +243,11 @@ class OrtRuntime(Closing):
 
 
 def provider_named(wanted: str) -> str:
-    """ONNX Runtime's full name of a provider; it would run on the CPU without a word if it lacks the provider."""
+    """Return ONNX Runtime's full name of a provider.
+
+    Raises:
+        MissingDependencyError: this build lacks it; ONNX Runtime itself would silently use the CPU.
+    """
     available: list[str] = ort.get_available_providers()
     for name in available:
         if _short(name).lower() == wanted.lower().removesuffix(_PROVIDER.lower()):
@@ -299,12 +263,12 @@ def _run(session: Any, wanted: Sequence[str], feeds: Feeds) -> Sequence[Any]:
     if not any(array.dtype.name == "bfloat16" for array in feeds.values()):
         values: Sequence[Any] = session.run(wanted, feeds)
         return values
-    # NumPy has no bfloat16 of its own, and what has lent it one hands over bits.
-    given = {name: _bfloat16(array) for name, array in feeds.items()}
-    return [value.numpy() for value in session.run_with_ort_values(wanted, given)]
+    # ONNX Runtime takes no arrays of ml_dtypes' bfloat16.
+    inputs = {name: _ort_value(array) for name, array in feeds.items()}
+    return [value.numpy() for value in session.run_with_ort_values(wanted, inputs)]
 
 
-def _bfloat16(array: Array) -> Any:
+def _ort_value(array: Array) -> Any:
     if array.dtype.name != "bfloat16":
         return ort.OrtValue.ortvalue_from_numpy(array)
     bits = array.copy(order="C").view(np.uint16)
@@ -316,13 +280,13 @@ def _short(provider: str) -> str:
 
 
 def _graph_bytes(model: Model) -> tuple[bytes | None, Path | None]:
-    """The serialized model and the folder of its external data; no bytes where protobuf could not hold them."""
+    """Return the serialized model and the folder of its external data; no bytes above protobuf's limit."""
     import onnx_ir as ir
 
     external = model.external_files
     if not external:
         return model.to_bytes(), None
-    assert model.path is not None, "external data has a file it belongs to"
+    assert model.path is not None, "a model with external data has a file"
     data: bytes = ir.to_proto(model.ir).SerializeToString()
     return data, model.path.parent
 
@@ -333,27 +297,21 @@ def _proto(data: bytes) -> Any:
     return onnx.ModelProto.FromString(data)
 
 
-def _intermediates(model: Model) -> frozenset[str]:
-    outputs = {spec.name for spec in model.outputs}
-    made = {value.name for node in model.graph for value in node.outputs if value.name}
-    return frozenset(made - outputs)
-
-
 _NEWER_OPSET = re.compile(r"Opset (\d+) is under development.*is till opset (\d+)")
 _UNREGISTERED = re.compile(r"is not a registered function/op")
 _NO_ORT_MODEL = re.compile(r"ORT model verification failed|Invalid ORT format model")
 _OUT_OF_MEMORY = re.compile(r"Failed to allocate memory|bad_alloc|bad allocation")
 
 
-def _no_ort_model(path: Path) -> InputError:
-    """The error for an `.ort` file that ONNX Runtime finds no model in."""
+def _ort_file_error(path: Path) -> InputError:
+    """Return the error for an `.ort` file in which ONNX Runtime finds no model."""
     from onnxport.formats.model import foreign_kind
 
     with path.open("rb") as file:
         is_ort = file.read(8)[4:] == b"ORTM"
     if is_ort:
         return InputError(f"{path} is truncated or damaged", fix="copy, download or convert it again")
-    kind, way_out = foreign_kind(path) or ("", "")
+    kind, fix = foreign_kind(path) or ("", "")
     return InputError(
-        f"{path} is not a model in ONNX Runtime format", why=f"it is {kind}" if kind else "", fix=way_out
+        f"{path} is not a model in ONNX Runtime format", why=f"it is {kind}" if kind else "", fix=fix
     )

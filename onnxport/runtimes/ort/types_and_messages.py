@@ -1,4 +1,4 @@
-"""What ONNX Runtime's types and messages mean, without importing it."""
+"""Parse ONNX Runtime's type names and error messages, without importing it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from onnxport.formats.artifact import Dim, TensorSpec
 
-# ONNX Runtime's names of element types, where they are not NumPy's.
+# ONNX Runtime's names of element types -> NumPy's, where they differ.
 _DTYPES = {"float": "float32", "double": "float64"}
 
 
 def spec_of(name: str, kind: str, shape: Sequence[object]) -> TensorSpec:
-    """A tensor's spec; what is no tensor keeps ONNX Runtime's type ("seq(map(int64,tensor(float)))") as dtype."""
+    """Return a tensor's spec; any other value keeps ONNX Runtime's type, "seq(map(int64,tensor(float)))", as dtype."""
     if not kind.startswith("tensor("):
         return TensorSpec(name, kind, ())
     element = kind.removeprefix("tensor(").removesuffix(")")
@@ -20,7 +20,7 @@ def spec_of(name: str, kind: str, shape: Sequence[object]) -> TensorSpec:
 
 
 def _dim(dim: object) -> Dim:
-    """Exporters write -1 and "?" for "unknown"; neither is a size, and two "?" are not the same dimension."""
+    """Return a dimension; exporters write -1 and "?" for unknown, and two "?" need not be equal."""
     if isinstance(dim, int) and dim >= 0:
         return dim
     return dim if isinstance(dim, str) and dim not in ("", "?") else None
@@ -37,6 +37,6 @@ _NODE = re.compile(
 
 
 def cause(error: Exception) -> str:
-    """ONNX Runtime's message in one line, without where in ONNX Runtime it arose."""
+    """Return ONNX Runtime's message in one line, without its position in ONNX Runtime's source."""
     text = " ".join(str(error).split())
     return _PREAMBLE.sub("", _NODE.sub(r"\1 '\2': ", text))[:300] or type(error).__name__

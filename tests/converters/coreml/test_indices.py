@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.mlpackage.reader import read_package
 from onnxport.runtimes.mlprogram.evaluator import Evaluator
-from onnxport.runtimes.mlprogram.registry import Undefined
+from onnxport.runtimes.mlprogram.kernels.registry import Undefined
 from tests.conformance.harness import Array
 from tests.converters.coreml.packages import convert, evaluate
 from tests.converters.tflite.models import model_of, run_onnx

@@ -187,7 +187,7 @@ def test_inputs_and_outputs_may_be_the_integers_themselves(tmp_path: Path, io: s
     assert len(remarks) == len(details)
     assert set(remarks) <= set(inspect_model(output).unusual)
     scale, zero_point = details[0]["quantization"]
-    assert f"'x0' is {io} in the file, which stands for {scale:.6g} * (integer - {zero_point})" in remarks[0]
+    assert f"'x0' is {io} in the file, its value is {scale:.6g} * (integer - {zero_point})" in remarks[0]
 
 
 def test_an_output_without_a_scale_cannot_be_an_integer(tmp_path: Path) -> None:

@@ -105,21 +105,21 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a manifest nested too deep": (_text("[" * 100_000), "Manifest.json does not say where the model is"),
     "no model": (lambda package: model(package).unlink(), "it has no model.mlmodel"),
     "an empty model": (_cut(model, 0), "model.mlmodel holds no model"),
-    "half a model": (_cut(model, 600), "model.mlmodel is cut off"),
-    "a model without its end": (_cut(model, -1), "model.mlmodel is cut off"),
+    "half a model": (_cut(model, 600), "model.mlmodel is truncated"),
+    "a model without its end": (_cut(model, -1), "model.mlmodel is truncated"),
     "garbage for a model": (
         _garbage,
-        "model.mlmodel is cut off or no model at all",
+        "model.mlmodel is truncated or no model",
     ),
     "a neural network": (_neural_network, "holds a neuralNetwork, not an ML program"),
     "no weights": (
         lambda package: weights(package).unlink(),
         "weight.bin, which holds its weights, is missing",
     ),
-    "empty weights": (_cut(weights, 0), "weight.bin is cut off: it ends before the weights at 64"),
+    "empty weights": (_cut(weights, 0), "weight.bin is truncated: it ends before the weights at 64"),
     "weights without their end": (
         _cut(weights, -8),
-        "weight.bin is cut off: it ends within the weights at",
+        "weight.bin is truncated: it ends within the weights at",
     ),
     "other weights": (_moved_weights, "weight.bin holds no weights at 64"),
 }

@@ -12,9 +12,9 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport.runtimes.mlprogram.kernels.arithmetic import select
-from onnxport.runtimes.mlprogram.kernels.layout import flatten2d
-from onnxport.runtimes.mlprogram.kernels.ordering import topk
+from onnxport.runtimes.mlprogram.kernels.elementwise_binary import select
+from onnxport.runtimes.mlprogram.kernels.tensor_operation import topk
+from onnxport.runtimes.mlprogram.kernels.tensor_transformation import flatten2d
 from tests.runtimes.mlprogram.programs import evaluated
 
 Array = np.ndarray[Any, np.dtype[Any]]

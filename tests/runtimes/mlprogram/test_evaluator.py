@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxport.runtimes.mlprogram.registry import Failed
+from onnxport.runtimes.mlprogram.kernels.registry import Failed
 from tests.runtimes.mlprogram.programs import builder, write
 
 X = np.linspace(-3, 3, 24, dtype=np.float32).reshape(2, 3, 4)
@@ -84,7 +84,7 @@ def test_shapes_that_are_computed(sizes: tuple[int, int], tmp_path: Path) -> Non
 def test_a_result_of_another_shape_than_declared_fails(tmp_path: Path) -> None:
     mb = builder()
     written = write(tmp_path, {"x": X}, lambda x: [mb.add(x=mb.abs(x=x), y=np.ones((3, 1), np.float32))])
-    with pytest.raises(Failed, match=r"abs .* gives \(5, 3, 4\), the program declares \(2, 3, 4\)"):
+    with pytest.raises(Failed, match=r"abs .* returns \(5, 3, 4\), the program declares \(2, 3, 4\)"):
         written.evaluator().run({"x": np.ones((5, 3, 4), np.float32)})
 
 

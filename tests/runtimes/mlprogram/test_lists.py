@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxport.runtimes.mlprogram.registry import Undefined
+from onnxport.runtimes.mlprogram.kernels.registry import Undefined
 from tests.runtimes.mlprogram.programs import Written, builder, write
 
 ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -52,7 +52,7 @@ def test_scattered_rows_replace_those_of_the_list_before(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("length", "grows", "index", "why"),
-    [(3, False, 1, "nothing was written"), (3, True, 3, "of length 3"), (1, False, 0, "fixed length 1")],
+    [(3, False, 1, "was never written"), (3, True, 3, "of length 3"), (1, False, 0, "fixed length 1")],
 )
 def test_what_is_not_there_is_undefined(
     length: int, grows: bool, index: int, why: str, tmp_path: Path

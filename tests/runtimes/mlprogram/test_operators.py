@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxport.runtimes.mlprogram import kernels  # noqa: F401 - fills the registry
-from onnxport.runtimes.mlprogram.registry import KERNELS, Undefined
+from onnxport.runtimes.mlprogram.kernels.registry import KERNELS, Undefined
 from tests.runtimes.mlprogram.programs import builder, target, write
 
 # Constants are read with the program; the other exists while coremltools converts only.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxport.runtimes.mlprogram.registry import Failed
+from onnxport.runtimes.mlprogram.kernels.registry import Failed
 from tests.runtimes.mlprogram.programs import evaluated
 from tests.runtimes.mlprogram.undefined import Case, check_refused, each_of
 
@@ -64,7 +64,7 @@ UNDEFINED: list[Case] = [
         "iOS17",
         "sequences of 4",
     ),
-    ("pad", {"x": X, "pad": at(0, 0, 4, 0), "mode": "reflect"}, "iOS17", "more than there is"),
+    ("pad", {"x": X, "pad": at(0, 0, 4, 0), "mode": "reflect"}, "iOS17", "larger than the tensor"),
 ]
 
 

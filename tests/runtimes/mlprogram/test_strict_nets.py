@@ -43,8 +43,8 @@ def roi(*numbers: float) -> Any:
 
 
 UNDEFINED: list[Case] = [
-    ("max_pool", POOL, "iOS17", "padding altogether"),
-    ("avg_pool", POOL | {"exclude_padding_from_average": True}, "iOS17", "padding altogether"),
+    ("max_pool", POOL, "iOS17", "entirely in the padding"),
+    ("avg_pool", POOL | {"exclude_padding_from_average": True}, "iOS17", "entirely in the padding"),
     ("local_response_norm", {"x": X, "size": 2}, "iOS17", "even number"),
     (
         "rnn",
@@ -65,9 +65,14 @@ UNDEFINED: list[Case] = [
         "resize_nearest_neighbor",
         {"x": X, "target_size_height": 2, "target_size_width": 4},
         "iOS17",
-        "whole multiple",
+        "integer multiple",
     ),
-    ("upsample_nearest_neighbor", {"x": X, "scale_factor_width": np.float32(1.5)}, "iOS17", "whole multiple"),
+    (
+        "upsample_nearest_neighbor",
+        {"x": X, "scale_factor_width": np.float32(1.5)},
+        "iOS17",
+        "integer multiple",
+    ),
     ("resample", placed(0.5), "iOS17", "halfway"),
     ("crop_resize", CROP | FAR | {"roi": roi(0, 0, 3, 3)}, "iOS15", "beyond the image"),
     ("crop_resize", CROP | {"roi": roi(2, 2, 1, 1)}, "iOS16", "before its start"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onnxport.runtimes.mlprogram.registry import Undefined
+from onnxport.runtimes.mlprogram.kernels.registry import Undefined
 from tests.runtimes.mlprogram.programs import evaluated
 
 # Operator, arguments, opset, and the words that say what is undefined.

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
@@ -28,6 +27,7 @@ from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.input_shapes import apply_shapes
 from onnxport.formats.manifest import Manifest, Port
 from onnxport.formats.model import Model
+from onnxport.runtimes.ort.inference_session import open_session
 from onnxport.samples.domain import domains, without_functions
 from onnxport.samples.generator import generate
 from onnxport.samples.sizes import OpenSizes
@@ -135,9 +135,9 @@ class _Ends:
 
 def _asked(model: Model, ends: _Ends) -> tuple[dict[str, Array], dict[str, Array]]:
     """One set of inputs of a size that both sides may take, and ONNX Runtime's answer."""
-    session = onnxruntime.InferenceSession(
-        model.to_bytes() or str(model.path), providers=["CPUExecutionProvider"]
-    )
+    source = model.to_bytes() or model.path
+    assert source is not None, "a model without bytes has a file"
+    session = open_session(source)
     names = [spec.name for spec in model.outputs]
     sizes = OpenSizes(model.inputs, apply_shapes(model.inputs, {}))
     known = domains(model)

@@ -1,57 +1,9 @@
-"""Kernels by family; importing this package fills the registry."""
+"""Kernels of MIL's operators, one module per family of Apple's documentation; importing this package registers all."""
 
-from onnxport.runtimes.mlprogram.kernels import (
-    activation,
-    arithmetic,
-    arrangement,
-    attention,
-    casts,
-    chance,
-    classifier,
-    control,
-    convolution,
-    creation,
-    detection,
-    elementwise,
-    indexing,
-    layout,
-    lists,
-    normalization,
-    ordering,
-    pooling,
-    products,
-    quantization,
-    recurrent,
-    reductions,
-    resizing,
-    sampling,
-    slicing,
-)
+from __future__ import annotations
 
-__all__ = [
-    "activation",
-    "arithmetic",
-    "arrangement",
-    "attention",
-    "casts",
-    "chance",
-    "classifier",
-    "control",
-    "convolution",
-    "creation",
-    "detection",
-    "elementwise",
-    "indexing",
-    "layout",
-    "lists",
-    "normalization",
-    "ordering",
-    "pooling",
-    "products",
-    "quantization",
-    "recurrent",
-    "reductions",
-    "resizing",
-    "sampling",
-    "slicing",
-]
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
+    importlib.import_module(_module.name)

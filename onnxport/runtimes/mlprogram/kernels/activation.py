@@ -1,4 +1,4 @@
-"""Activations: one number in, one number out, some with parameters; and softmax."""
+"""Activations and softmax."""
 
 from __future__ import annotations
 
@@ -8,72 +8,13 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.runtimes.mlprogram.kernels.erf import erf
-from onnxport.runtimes.mlprogram.registry import kernel
-
-
-@kernel("relu6")
-def relu6(x: Array) -> Array:
-    return np.minimum(np.maximum(x, 0), 6)
-
-
-@kernel("leaky_relu")
-def leaky_relu(x: Array, alpha: Array) -> Array:
-    return np.where(x >= 0, x, alpha * x)
-
-
-@kernel("clamped_relu")
-def clamped_relu(x: Array, alpha: Array, beta: Array) -> Array:
-    return np.minimum(np.where(x >= 0, x, alpha * x), beta)
-
-
-@kernel("thresholded_relu")
-def thresholded_relu(x: Array, alpha: Array) -> Array:
-    return np.where(x >= alpha, x, np.zeros((), x.dtype))
-
-
-@kernel("prelu")
-def prelu(x: Array, alpha: Array) -> Array:
-    return np.where(x > 0, x, _channels(alpha, x) * x)
-
-
-@kernel("elu")
-def elu(x: Array, alpha: Array) -> Array:
-    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
-
-
-@kernel("linear_activation")
-def linear_activation(x: Array, alpha: Array, beta: Array) -> Array:
-    return np.asarray(x * alpha + beta)
-
-
-@kernel("scaled_tanh")
-def scaled_tanh(x: Array, alpha: Array, beta: Array) -> Array:
-    return np.asarray(alpha * np.tanh(beta * x))
-
-
-@kernel("sigmoid_hard")
-def sigmoid_hard(x: Array, alpha: Array, beta: Array) -> Array:
-    return np.asarray(np.minimum(np.maximum(alpha * x + beta, 0), 1))
-
-
-@kernel("silu")
-def silu(x: Array) -> Array:
-    return np.asarray(x / (1 + np.exp(-x)))
+from onnxport.runtimes.mlprogram.kernels.normalization import per_channel
+from onnxport.runtimes.mlprogram.kernels.registry import kernel, register
 
 
 @kernel("softplus")
 def softplus(x: Array) -> Array:
     return np.asarray(np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0))
-
-
-@kernel("softplus_parametric")
-def softplus_parametric(x: Array, alpha: Array, beta: Array) -> Array:
-    return np.asarray(_channels(alpha, x) * softplus(_channels(beta, x) * x))
-
-
-@kernel("softsign")
-def softsign(x: Array) -> Array:
-    return np.asarray(x / (1 + np.abs(x)))
 
 
 @kernel("softmax")
@@ -91,5 +32,23 @@ def gelu(x: Array, mode: str = "EXACT") -> Array:
     return np.asarray(0.5 * x * (1 + erf(x / math.sqrt(2))))
 
 
-def _channels(values: Array, x: Array) -> Array:
-    return values.reshape((-1,) + (1,) * (x.ndim - 2))
+register(
+    {
+        "clamped_relu": lambda x, alpha, beta: np.minimum(np.where(x >= 0, x, alpha * x), beta),
+        "elu": lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
+        "leaky_relu": lambda x, alpha: np.where(x >= 0, x, alpha * x),
+        "linear_activation": lambda x, alpha, beta: x * alpha + beta,
+        "prelu": lambda x, alpha: np.where(x > 0, x, per_channel(alpha, x) * x),
+        "relu": lambda x: np.maximum(x, 0),
+        "relu6": lambda x: np.minimum(np.maximum(x, 0), 6),
+        "scaled_tanh": lambda x, alpha, beta: alpha * np.tanh(beta * x),
+        "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+        "sigmoid_hard": lambda x, alpha, beta: np.minimum(np.maximum(alpha * x + beta, 0), 1),
+        "silu": lambda x: x / (1 + np.exp(-x)),
+        "softplus_parametric": lambda x, alpha, beta: (
+            per_channel(alpha, x) * softplus(per_channel(beta, x) * x)
+        ),
+        "softsign": lambda x: x / (1 + np.abs(x)),
+        "thresholded_relu": lambda x, alpha: np.where(x >= alpha, x, np.zeros((), x.dtype)),
+    }
+)

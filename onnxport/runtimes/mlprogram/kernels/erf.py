@@ -17,7 +17,7 @@ _NEAR = (
     ),
     (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3),
 )
-# From there to 4: 1 - exp(-x^2) * P(x) / Q(x). Beyond, float32 knows nothing but 1.
+# From 0.5 to 4: 1 - exp(-x^2) * P(x) / Q(x). Beyond 4, erf is 1 in float32.
 _FAR = (
     (
         2.15311535474403846e-8,
@@ -46,7 +46,7 @@ _SLICE = 1 << 16
 
 
 def erf(x: Array) -> Array:
-    """erf of a float32 array, to float32's precision; slice by slice, so that what is between stays small."""
+    """Return erf of a float32 array, to float32's precision; in slices, to keep intermediate arrays small."""
     flat = np.ascontiguousarray(x, np.float32).reshape(-1)
     found = np.empty_like(flat)
     for start in range(0, flat.size, _SLICE):

@@ -1,11 +1,11 @@
-"""Normalizations over the channels, the positions, or the axes that one names."""
+"""Normalizations over the channels, the positions, or given axes."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.registry import Call, Undefined, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel
 
 
 @kernel("batch_norm")
@@ -18,8 +18,8 @@ def batch_norm(
     epsilon: Array | float = 1e-5,
 ) -> Array:
     scale = 1 / np.sqrt(variance + epsilon)
-    y = (x - _channels(mean, x)) * _channels(scale if gamma is None else gamma * scale, x)
-    return np.asarray(y if beta is None else y + _channels(beta, x))
+    y = (x - per_channel(mean, x)) * per_channel(scale if gamma is None else gamma * scale, x)
+    return np.asarray(y if beta is None else y + per_channel(beta, x))
 
 
 @kernel("instance_norm")
@@ -29,9 +29,9 @@ def instance_norm(
     beta: Array | None = None,
     epsilon: Array | float = 1e-5,
 ) -> Array:
-    y = _standardized(x, tuple(range(2, x.ndim)), epsilon)
-    y = y if gamma is None else y * _channels(gamma, x)
-    return y if beta is None else np.asarray(y + _channels(beta, x))
+    y = _standardize(x, tuple(range(2, x.ndim)), epsilon)
+    y = y if gamma is None else y * per_channel(gamma, x)
+    return y if beta is None else np.asarray(y + per_channel(beta, x))
 
 
 @kernel("layer_norm")
@@ -44,14 +44,14 @@ def layer_norm(
 ) -> Array:
     over = sorted(range(x.ndim) if axes is None else {int(axis) % x.ndim for axis in np.ravel(axes)})
     shape = [size if axis in over else 1 for axis, size in enumerate(x.shape)]
-    y = _standardized(x, tuple(over), epsilon)
+    y = _standardize(x, tuple(over), epsilon)
     y = y if gamma is None else y * gamma.reshape(shape)
     return y if beta is None else np.asarray(y + beta.reshape(shape))
 
 
 @kernel("l2_norm")
 def l2_norm(x: Array, epsilon: Array | float = 1e-6) -> Array:
-    """Divides by the norm over the last three dimensions."""
+    """Divide by the norm over the last three dimensions."""
     squares = np.square(x).sum(axis=(-3, -2, -1), keepdims=True)
     return np.asarray(x / np.sqrt(squares + epsilon))
 
@@ -68,7 +68,7 @@ def local_response_norm(
     width = int(size)
     if call.strict and width % 2 == 0:
         raise Undefined(
-            f"local_response_norm over {width} channels: of an even number, which are the neighbours?"
+            f"local_response_norm over {width} channels: the neighbours of an even number are not documented"
         )
     before = (width - 1) // 2
     squares = np.square(x)
@@ -81,11 +81,12 @@ def local_response_norm(
     return np.asarray(x / np.power(k + alpha / width * sums, beta))
 
 
-def _standardized(x: Array, axes: tuple[int, ...], epsilon: Array | float) -> Array:
+def _standardize(x: Array, axes: tuple[int, ...], epsilon: Array | float) -> Array:
     centered = x - x.mean(axis=axes, keepdims=True)
     variance = np.square(centered).mean(axis=axes, keepdims=True)
     return np.asarray(centered / np.sqrt(variance + epsilon))
 
 
-def _channels(values: Array, x: Array) -> Array:
+def per_channel(values: Array, x: Array) -> Array:
+    """Return a vector of one number per channel, ready to broadcast over `x`."""
     return values.reshape((-1,) + (1,) * (x.ndim - 2))

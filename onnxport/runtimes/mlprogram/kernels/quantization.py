@@ -1,11 +1,11 @@
-"""Numbers in few bits: quantize and dequantize at run time, the constexpr operators when a program is loaded."""
+"""Quantized numbers: quantize and dequantize at run time, the constexpr operators when a program is loaded."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.registry import Call, Undefined, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel, register
 
 
 @kernel("quantize")
@@ -17,7 +17,7 @@ def quantize(
     zero_point: Array | None = None,
     axis: Array | None = None,
 ) -> Array:
-    """clip(round(input / scale) + zero_point); halves go to the even number, as they do everywhere in MIL."""
+    """Return clip(round(input / scale) + zero_point), with halves to even as everywhere in MIL."""
     if call.strict and np.isnan(input).any():
         raise Undefined("quantize of NaN")
     quotient = np.round(input / _along(scale, input, axis))
@@ -40,14 +40,17 @@ def dequantize(
     return np.asarray(_along(scale, input, axis) * shifted)
 
 
-@kernel("constexpr_affine_dequantize")
-def constexpr_affine_dequantize(quantized_data: Array, zero_point: Array, scale: Array, axis: Array) -> Array:
-    return np.asarray(dequantize(quantized_data, scale, zero_point, axis))
-
-
-@kernel("constexpr_cast")
-def constexpr_cast(source_val: Array, output_dtype: str) -> Array:
-    return source_val.astype({"fp32": "float32", "fp16": "float16"}.get(output_dtype, output_dtype))
+_TYPES = {"fp32": "float32", "fp16": "float16"}
+register(
+    {
+        "constexpr_affine_dequantize": lambda quantized_data, zero_point, scale, axis: dequantize(
+            quantized_data, scale, zero_point, axis
+        ),
+        "constexpr_cast": lambda source_val, output_dtype: source_val.astype(
+            _TYPES.get(output_dtype, output_dtype)
+        ),
+    }
+)
 
 
 @kernel("constexpr_blockwise_shift_scale")
@@ -62,13 +65,13 @@ def constexpr_blockwise_shift_scale(data: Array, scale: Array, offset: Array | N
 def constexpr_lut_to_dense(
     indices: Array, lut: Array, shape: Array | None = None, vector_axis: Array | None = None
 ) -> Array:
-    """Indices into a table: packed and one table in all (iOS16, with `shape`), or a table per block (iOS18)."""
+    """Look up indices: packed, in one table (iOS16, with `shape`), or in a table per block (iOS18)."""
     if shape is not None:
         sizes = [int(each) for each in shape]
-        return lut[_unpacked(indices, len(lut).bit_length() - 1, int(np.prod(sizes)))].reshape(sizes)
+        return lut[_unpack(indices, len(lut).bit_length() - 1, int(np.prod(sizes)))].reshape(sizes)
     palettes, vector = lut.shape[-2:]
     tables = lut.reshape(-1, palettes, vector)
-    # The number of the table that each element looks into, its blocks counted as the tables lie in memory.
+    # The table of each element; blocks are numbered as the tables lie in memory.
     which = _blocks(np.arange(len(tables)).reshape(lut.shape[:-2]), indices.shape)
     found = tables[which, indices.astype(np.int64)]
     if vector == 1 or vector_axis is None:
@@ -80,10 +83,10 @@ def constexpr_lut_to_dense(
 
 @kernel("constexpr_sparse_to_dense")
 def constexpr_sparse_to_dense(nonzero_data: Array, mask: Array, shape: Array | None = None) -> Array:
-    """The mask's ones take the data in order; it is packed into bytes before iOS18, where `shape` is given."""
+    """Write the data to the mask's ones, in order; before iOS18 the mask is packed and `shape` is given."""
     if shape is not None:
         sizes = [int(each) for each in shape]
-        mask = _unpacked(mask, 1, int(np.prod(sizes))).reshape(sizes)
+        mask = _unpack(mask, 1, int(np.prod(sizes))).reshape(sizes)
     dense = np.zeros(mask.shape, nonzero_data.dtype)
     dense[mask != 0] = nonzero_data
     return dense
@@ -111,7 +114,7 @@ def constexpr_sparse_blockwise_shift_scale(
 
 
 def _along(values: Array, data: Array, axis: Array | None) -> Array:
-    """A scalar as it is, a vector along `axis` of the data."""
+    """Reshape a vector to lie along `axis` of the data; leave a scalar."""
     if values.ndim == 0 or axis is None:
         return values
     shape = [1] * data.ndim
@@ -120,14 +123,14 @@ def _along(values: Array, data: Array, axis: Array | None) -> Array:
 
 
 def _blocks(values: Array, shape: tuple[int, ...]) -> Array:
-    """Each value repeated over its block, so that they cover `shape`; where one value covers all, it is broadcast."""
+    """Repeat each value over its block of `shape`."""
     for axis, size in enumerate(shape):
         if 1 < values.shape[axis] < size:
             values = np.repeat(values, size // values.shape[axis], axis)
     return np.broadcast_to(values, shape)
 
 
-def _unpacked(data: Array, bits: int, count: int) -> Array:
-    """`count` numbers of `bits` bits, the first one in the lowest bits of the first byte."""
+def _unpack(data: Array, bits: int, count: int) -> Array:
+    """Unpack `count` numbers of `bits` bits; the first is in the lowest bits of the first byte."""
     flags = np.unpackbits(data, bitorder="little")[: count * bits].reshape(count, bits)
     return np.asarray((flags.astype(np.int64) << np.arange(bits)).sum(axis=1))

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.registry import Call, Undefined, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel
 
 Activation = Callable[[Array], Array]
 
-_NAMED: dict[str, Activation] = {
+_ACTIVATIONS: dict[str, Activation] = {
     "linear": lambda x: x,
     "relu": lambda x: np.maximum(x, 0),
     "sigmoid": lambda x: np.asarray(1 / (1 + np.exp(-x))),
     "tanh": np.tanh,
 }
-# Whose parameters no documentation of the recurrent operators gives.
-_VAGUE: dict[str, Activation] = {
+# Activations whose parameters the recurrent operators' documentation does not give.
+_UNDOCUMENTED: dict[str, Activation] = {
     "hard_sigmoid": lambda x: np.clip(0.2 * x + 0.5, 0, 1),
     "sigmoid_hard": lambda x: np.clip(0.2 * x + 0.5, 0, 1),
     "scaled_tanh": lambda x: np.asarray(1.7159 * np.tanh(2 / 3 * x)),
@@ -73,15 +73,15 @@ def _lstm(
     reverse: bool,
     strict: bool,
 ) -> tuple[Array, Array, Array]:
-    """One direction: the hidden state of every step in the order of the input, and the last states.
+    """Run one direction; return the hidden state of every step, in the input's order, and the last states.
 
-    Gates come in the order input, forget, output, cell. Peepholes are Graves': input and forget gate look at the cell
-    state before the step, the output gate at that after it.
+    The gates' order is input, forget, output, cell. Peepholes are Graves': the input and forget gates see the cell
+    state before the step, the output gate the one after it.
     """
     weight_ih, weight_hh, bias, peephole = weights
     gate, cell, out = activations
     peep = np.split(peephole, 3) if peephole is not None else None
-    projected = _projected(x, weight_ih, bias)
+    projected = _project(x, weight_ih, bias)
     recurrent = weight_hh.T
     found = np.empty((*x.shape[:2], h.shape[1]), np.float32)
     for step in _order(len(x), reverse):
@@ -92,7 +92,7 @@ def _lstm(
         c = gate(f) * c + gate(i) * cell(z)
         if clip is not None and strict and max(np.abs(before).max(), np.abs(c).max()) > clip:
             raise Undefined(
-                f"lstm beyond its clip of {clip}: is it the cell's gate that is cut, or its state?"
+                f"lstm beyond its clip of {clip}: whether it clips gate or state is not documented"
             )
         h = gate(o + peep[2] * c if peep else o) * out(c)
         found[step] = h
@@ -114,18 +114,18 @@ def gru(
     reset_after: Array | bool = False,
     input_bias: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Gates come in the order reset, output, update.
+    """Run a GRU; the gates' order is reset, output, update.
 
-    `bias` belongs to the products with the hidden state where `input_bias` is given too; `reset_after` applies the
-    reset gate to that product, otherwise to the hidden state before it.
+    With `input_bias`, `bias` belongs to the products with the hidden state. `reset_after` applies the reset gate to
+    that product, else to the hidden state.
     """
     if call.strict and reset_after:
         raise Undefined(
-            "gru with reset_after: its documentation says `before`, and coremltools' own test of it is known to fail"
+            "gru with reset_after: its documentation says `before`, and coremltools' own test of it fails"
         )
     gate, out = _activation(recurrent_activation, call), _activation(activation, call)
     hidden = weight_hh.shape[1]
-    projected = _projected(x, weight_ih, input_bias)
+    projected = _project(x, weight_ih, input_bias)
     add = np.zeros(3 * hidden, np.float32) if bias is None else bias
     w_r, w_o, w_z = (each.T for each in np.split(weight_hh, 3))
     b_r, b_o, b_z = np.split(add, 3)
@@ -153,7 +153,7 @@ def rnn(
     activation: str = "tanh",
 ) -> tuple[Array, Array]:
     out = _activation(activation, call)
-    projected = _projected(x, weight_ih, bias)
+    projected = _project(x, weight_ih, bias)
     recurrent = weight_hh.T
     h = initial_h
     found = np.empty((*x.shape[:2], weight_hh.shape[1]), np.float32)
@@ -162,8 +162,8 @@ def rnn(
     return (found if output_sequence else h[None]), h
 
 
-def _projected(x: Array, weight: Array, bias: Array | None) -> Array:
-    """The input's part of every gate, all steps in one product."""
+def _project(x: Array, weight: Array, bias: Array | None) -> Array:
+    """Multiply the input by every gate's weights, all steps in one product."""
     y = x @ weight.T
     return y if bias is None else np.asarray(y + bias)
 
@@ -174,8 +174,8 @@ def _order(steps: int, reverse: bool) -> range:
 
 def _activation(name: str, call: Call) -> Activation:
     name = name.lower()
-    if name in _VAGUE:
+    if name in _UNDOCUMENTED:
         if call.strict:
             raise Undefined(f"{call.operation.type} with {name}, whose slope and offset are not documented")
-        return _VAGUE[name]
-    return _NAMED[name]
+        return _UNDOCUMENTED[name]
+    return _ACTIVATIONS[name]

@@ -1,4 +1,4 @@
-"""What a window sees of each spatial dimension: padding by its four names, and the size of the result."""
+"""Sliding windows of conv and pools: padding by its four names, and the size of the result."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Span:
     """One spatial dimension under a sliding window.
 
     Attributes:
-        before: padding in front; `after` behind it.
-        size: of the result.
+        before, after: padding.
+        size: size of the result.
     """
 
     before: int
@@ -27,18 +27,18 @@ class Span:
     dilation: int
 
     def at(self, position: int) -> slice:
-        """What the kernel's element `position` meets in the padded dimension, window by window."""
+        """Return the elements of the padded dimension that the kernel's element `position` meets, one per window."""
         start = position * self.dilation
         return slice(start, start + (self.size - 1) * self.stride + 1, self.stride)
 
     @property
     def reach(self) -> int:
-        """How much of the padded dimension the windows need, which with ceil_mode can be more than there is."""
+        """The size of the padded dimension that the windows need; with ceil_mode it may exceed the actual size."""
         return (self.size - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
 
 def integers(given: Array | None, count: int, default: int) -> list[int]:
-    """A parameter with a number per dimension, which may be left out."""
+    """Return a parameter of one number per dimension, or its default."""
     return [default] * count if given is None else [int(each) for each in np.ravel(given)]
 
 
@@ -52,11 +52,11 @@ def spans(
     *,
     ceil_mode: bool = False,
 ) -> list[Span]:
-    """The windows over spatial dimensions of `sizes`.
+    """Return the windows over spatial dimensions of `sizes`.
 
-    `same` pads so that the result has ceil(size / stride) elements, an odd element behind, `same_lower` in front. (The
-    formula for it in conv's documentation leaves the stride out and contradicts that sentence; coremltools' own shape
-    inference, and TensorFlow's models, which its converter maps to `same` one to one, are as here.)
+    `same` pads so that the result has ceil(size / stride) elements, with an odd element behind; `same_lower`, in front.
+    (The formula in conv's documentation lacks the stride and contradicts that sentence. coremltools' shape inference,
+    and TensorFlow, whose SAME its converter maps to `same`, compute as here.)
     """
     found = []
     for i, (size, k, stride, dilation) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):
@@ -73,13 +73,13 @@ def spans(
         if ceil_mode:
             count = -(-room // stride) + 1
             if (count - 1) * stride >= size + before and before + after > 0:
-                count -= 1  # the last window would begin behind the input
+                count -= 1  # else the last window would begin behind the input
         found.append(Span(before, after, count, k, stride, dilation))
     return found
 
 
-def padded(x: Array, over: Sequence[Span], fill: float) -> Array:
-    """`x` with its spatial dimensions padded, as far as the windows reach."""
+def pad_windows(x: Array, over: Sequence[Span], fill: float) -> Array:
+    """Pad the spatial dimensions of `x` as far as the windows reach."""
     width = [(0, 0), (0, 0)]
     for size, span in zip(x.shape[2:], over, strict=True):
         width.append((span.before, max(span.after, span.reach - size - span.before)))

@@ -1,4 +1,4 @@
-"""What can be settled about a function before it runs: kernels, constants, types, and when a value is done with."""
+"""The execution plan of a function, made before it runs: kernels, constants, types and lifetimes of values."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ import ml_dtypes
 import numpy as np
 
 from onnxport.formats.mlpackage.program import Block, Constant, Function, Operation, Type
-from onnxport.runtimes.mlprogram import kernels  # noqa: F401 - fills the registry
-from onnxport.runtimes.mlprogram.registry import KERNELS, Call, Failed, Kernel
+from onnxport.runtimes.mlprogram.kernels.registry import KERNELS, Call, Failed, Kernel
 
 # Types that kernels compute in float32.
 _NARROW = frozenset(
     np.dtype(each)
     for each in (np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
 )
-# Integers of fewer bits than a byte are held in bytes.
-_HELD = {"int4": "int8", **{f"uint{bits}": "uint8" for bits in (1, 2, 3, 4, 6)}}
+# Packed integers -> their dtype in memory.
+_UNPACKED = {"int4": "int8", **{f"uint{bits}": "uint8" for bits in (1, 2, 3, 4, 6)}}
 _NO_TENSOR = frozenset(("list", "state", "str", "dictionary"))
 
-# Parameters that are lists even when they have one element.
+# Parameters that are lists even with one element.
 _VARIADIC = frozenset(("values", "loop_vars", "ref_tensors", "begins", "ends", "end_masks"))
-# Operators with as many results as they are asked for, which may be one.
-_MANIFOLD = frozenset(("split", "topk", "cond", "while_loop"))
-# Constants up to this size are widened once for all; larger ones, whenever they are read.
+# Operators that return a tuple even of one result.
+_MULTIPLE_RESULTS = frozenset(("split", "topk", "cond", "while_loop"))
+# Elements; constants up to this size are widened once, larger ones at each read.
 _SMALL = 4096
 
 
 @dataclass(frozen=True)
-class _Bound:
+class _Operand:
     """An element of a list of operands: the name of a value, or a constant."""
 
     name: str | None
@@ -40,33 +39,33 @@ class _Bound:
 
 @dataclass
 class Step:
-    """An operator made ready.
+    """An operator, ready to run; operands are keyed by parameter.
 
     Attributes:
-        kernel: None for an operator that has none.
-        fixed: operands that are constants.
-        heavy: those that are widened only while they are read.
-        read: operands that are values, by name.
-        listed: operands that are lists.
-        dtypes: NumPy's of each result, None for what is no tensor.
-        manifold: whether the kernel gives a tuple of results, however many.
-        last: names that nothing reads after this operator.
+        kernel: None where the operator has none.
+        constants: constant operands, widened.
+        large_constants: constant operands to widen at each read.
+        values: names of computed operands.
+        lists: operands that are lists.
+        dtypes: NumPy dtype of each result; None for any other type.
+        returns_tuple: whether the kernel returns a tuple of results.
+        dead: names that no later operator reads.
     """
 
     kernel: Kernel | None
     call: Call
-    fixed: dict[str, Any]
-    heavy: dict[str, Any]
-    read: dict[str, str]
-    listed: dict[str, list[_Bound]]
+    constants: dict[str, Any]
+    large_constants: dict[str, Any]
+    values: dict[str, str]
+    lists: dict[str, list[_Operand]]
     dtypes: list[np.dtype[Any] | None]
-    manifold: bool
-    last: tuple[str, ...] = ()
+    returns_tuple: bool
+    dead: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A block made ready; `constants` are those visible in it, of the blocks around it as well."""
+    """A block, ready to run; `constants` are those visible in it, those of enclosing blocks included."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -75,23 +74,23 @@ class Plan:
 
 
 @dataclass
-class _Known:
-    """What is known of the names that are visible at some point of a function."""
+class _Symbols:
+    """The types and constants of the names that are visible at some point of a function."""
 
     types: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Any] = field(default_factory=dict)
 
-    def copy(self) -> _Known:
-        return _Known(dict(self.types), dict(self.constants))
+    def copy(self) -> _Symbols:
+        return _Symbols(dict(self.types), dict(self.constants))
 
     def define(self, name: str, type_: Type) -> None:
         self.types[name] = type_.dtype
         self.constants.pop(name, None)
 
 
-def planned(function: Function, strict: bool) -> dict[int, Plan]:
-    """A plan for the function's block and each block inside it, by the block's id()."""
-    known = _Known()
+def make_plans(function: Function, strict: bool) -> dict[int, Plan]:
+    """Return the plans of the function's block and of each nested block, by the block's id()."""
+    known = _Symbols()
     for name, type_ in function.inputs:
         known.define(name, type_)
     plans: dict[int, Plan] = {}
@@ -99,7 +98,7 @@ def planned(function: Function, strict: bool) -> dict[int, Plan]:
     return plans
 
 
-def _plan(block: Block, opset: str, strict: bool, known: _Known, plans: dict[int, Plan]) -> None:
+def _plan(block: Block, opset: str, strict: bool, known: _Symbols, plans: dict[int, Plan]) -> None:
     for name, type_ in zip(block.inputs, block.types, strict=True):
         known.define(name, type_)
     steps: list[Step] = []
@@ -114,36 +113,38 @@ def _plan(block: Block, opset: str, strict: bool, known: _Known, plans: dict[int
             _plan(inner, opset, strict, known.copy(), plans)
         for name, type_ in operation.outputs:
             known.define(name, type_)
-    _mark_last(block, steps)
+    _mark_dead(block, steps)
     plans[id(block)] = Plan(block.inputs, block.outputs, known.constants, steps)
 
 
-def _step(operation: Operation, opset: str, strict: bool, known: _Known) -> Step:
+def _step(operation: Operation, opset: str, strict: bool, known: _Symbols) -> Step:
     step = Step(
         KERNELS.get(operation.type),
         Call(operation, opset, strict, _types(operation, known)),
-        {name: widened(each.value) for name, each in operation.attributes.items()},
+        {name: widen(each.value) for name, each in operation.attributes.items()},
         {},
         {},
         {},
         [_dtype(each) for _, each in operation.outputs],
-        len(operation.outputs) > 1 or operation.type in _MANIFOLD,
+        len(operation.outputs) > 1 or operation.type in _MULTIPLE_RESULTS,
     )
     for parameter, bound in operation.inputs.items():
-        given = [_bound(each, known) for each in bound]
-        if parameter in _VARIADIC or len(given) != 1:
-            step.listed[parameter] = given
-        elif given[0].name is None:
-            value = given[0].value
-            heavy = isinstance(value, np.ndarray) and _is_narrow(value) and value.size > _SMALL
-            (step.heavy if heavy else step.fixed)[parameter] = value if heavy else widened(value)
+        operands = [_operand(each, known) for each in bound]
+        if parameter in _VARIADIC or len(operands) != 1:
+            step.lists[parameter] = operands
+        elif (name := operands[0].name) is not None:
+            step.values[parameter] = name
         else:
-            step.read[parameter] = given[0].name
+            value = operands[0].value
+            if isinstance(value, np.ndarray) and _is_narrow(value) and value.size > _SMALL:
+                step.large_constants[parameter] = value
+            else:
+                step.constants[parameter] = widen(value)
     return step
 
 
-def _types(operation: Operation, known: _Known) -> dict[str, str]:
-    """The declared type of each operand."""
+def _types(operation: Operation, known: _Symbols) -> dict[str, str]:
+    """Return the declared type of each operand."""
     types = {name: _type(each.value) for name, each in operation.attributes.items()}
     for parameter, bound in operation.inputs.items():
         if bound:
@@ -158,25 +159,25 @@ def _type(value: Any) -> str:
     return str(getattr(value, "dtype", "str"))
 
 
-def _bound(given: str | Constant, known: _Known) -> _Bound:
-    if isinstance(given, Constant):
-        return _Bound(None, given.value)
-    return _Bound(None, known.constants[given]) if given in known.constants else _Bound(given)
+def _operand(bound: str | Constant, known: _Symbols) -> _Operand:
+    if isinstance(bound, Constant):
+        return _Operand(None, bound.value)
+    return _Operand(None, known.constants[bound]) if bound in known.constants else _Operand(bound)
 
 
-def _mark_last(block: Block, steps: list[Step]) -> None:
-    """Tells each step which of the block's own values it is the last to read."""
+def _mark_dead(block: Block, steps: list[Step]) -> None:
+    """Set `dead` of each step: the block's own values that it reads last."""
     own = {*block.inputs, *(name for step in steps for name, _ in step.call.operation.outputs)}
     open_ = own - set(block.outputs)
     for step in reversed(steps):
         operation = step.call.operation
         named = [*_names_read(operation), *(name for name, _ in operation.outputs)]
-        step.last = tuple(dict.fromkeys(name for name in named if name in open_))
-        open_ -= set(step.last)
+        step.dead = tuple(dict.fromkeys(name for name in named if name in open_))
+        open_ -= set(step.dead)
 
 
 def _names_read(operation: Operation) -> Iterator[str]:
-    """The names that an operator reads, those inside its blocks among them."""
+    """Yield the names that an operator and its blocks read."""
     for bound in operation.inputs.values():
         yield from (each for each in bound if isinstance(each, str))
     for block in operation.blocks:
@@ -188,32 +189,30 @@ def _names_read(operation: Operation) -> Iterator[str]:
 def _dtype(type_: Type) -> np.dtype[Any] | None:
     if type_.dtype in _NO_TENSOR:
         return None
-    held = _HELD.get(type_.dtype, type_.dtype)
-    return np.dtype(getattr(ml_dtypes, held, held))
+    name = _UNPACKED.get(type_.dtype, type_.dtype)
+    return np.dtype(getattr(ml_dtypes, name, name))
 
 
 def _is_narrow(value: Any) -> bool:
     return value.dtype in _NARROW
 
 
-def widened(value: Any) -> Any:
-    """A value as kernels take it: floats of 32 bits, and arrays even of single numbers."""
+def widen(value: Any) -> Any:
+    """Convert a value for kernels: narrow floats to float32, NumPy scalars to arrays."""
     if not isinstance(value, np.ndarray | np.generic):
         return value
     return value.astype(np.float32) if _is_narrow(value) else np.asarray(value)
 
 
-def stored(value: Any, dtype: np.dtype[Any] | None, type_: Type, operation: Operation) -> Any:
-    """A kernel's result as the program declares it.
-
-    Raises:
-        Failed: it has another shape than declared.
-    """
+def round_to_type(value: Any, dtype: np.dtype[Any] | None, type_: Type, operation: Operation) -> Any:
+    """Round a kernel's result to its declared type; raises Failed for another shape than declared."""
     if dtype is None or not isinstance(value, np.ndarray | np.generic):
         return value
     shape = type_.shape
     if shape is not None and shape != value.shape and not _fits(shape, value.shape):
-        raise Failed(f"{operation.type} {operation.name!r} gives {value.shape}, the program declares {shape}")
+        raise Failed(
+            f"{operation.type} {operation.name!r} returns {value.shape}, the program declares {shape}"
+        )
     return np.asarray(value).astype(dtype, copy=False)
 
 

@@ -1,4 +1,4 @@
-"""Two numbers in, one out, with NumPy's broadcasting; integers wrap around in their 32 bits."""
+"""Elementwise operators of two inputs, with NumPy's broadcasting; integers wrap around in 32 bits. And `select`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.registry import Call, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel, register
 
 _BINARY: dict[str, Callable[..., Array]] = {
     "add": np.add,
@@ -27,45 +27,36 @@ _BINARY: dict[str, Callable[..., Array]] = {
 }
 
 
-def _binary(function: Callable[..., Array]) -> Callable[[Array, Array], Array]:
-    return lambda x, y: function(x, y)
-
-
-for _name, _function in _BINARY.items():
-    kernel(_name)(_binary(_function))
+register({name: lambda x, y, function=function: function(x, y) for name, function in _BINARY.items()})
 
 
 @kernel("real_div")
 def real_div(x: Array, y: Array, call: Call) -> Array:
-    return divided(x, y, call)
-
-
-def divided(x: Array, y: Array, call: Call) -> Array:
-    """x / y. Of integers, documentation says neither how a remainder is rounded nor what a zero gives."""
+    """Return x / y. For integers, neither the rounding of a remainder nor a division by zero is documented."""
     if x.dtype.kind == "f":
         return x / y
     exact = np.where(y == 0, 1, y)
     if call.strict and ((y == 0).any() or (x % exact).any()):
         call.undefined("how a quotient of integers is rounded")
-    # In whole numbers: a quotient in float32 would be off from 2^24 on.
+    # In integers: a quotient in float32 would be wrong from 2^24 on.
     magnitude = np.abs(x.astype(np.int64)) // np.abs(exact.astype(np.int64))
     return (magnitude * np.sign(x) * np.sign(exact)).astype(x.dtype)
 
 
 @kernel("floor_div")
 def floor_div(x: Array, y: Array, call: Call) -> Array:
-    _nonzero(y, call)
+    _check_nonzero(y, call)
     return x // y
 
 
 @kernel("mod")
 def mod(x: Array, y: Array, call: Call) -> Array:
-    """What floor_div leaves: the divisor's sign."""
-    _nonzero(y, call)
+    """Return the remainder of floor_div, which has the divisor's sign."""
+    _check_nonzero(y, call)
     return x % y
 
 
-def _nonzero(y: Array, call: Call) -> None:
+def _check_nonzero(y: Array, call: Call) -> None:
     if call.strict and y.dtype.kind != "f" and (y == 0).any():
         call.undefined("integers divided by zero")
 
@@ -81,7 +72,7 @@ def power(x: Array, y: Array, call: Call) -> Array:
 
 @kernel("select")
 def select(cond: Array, a: Array | None = None, b: Array | None = None) -> Array:
-    """Without `a` and `b`: where `cond` holds, a row for each place."""
+    """Choose from `a` and `b`; without them, return the positions where `cond` is true, one a row."""
     if a is None or b is None:
         return np.argwhere(cond)
     return np.where(cond, a, b)

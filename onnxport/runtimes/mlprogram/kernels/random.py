@@ -1,11 +1,11 @@
-"""Random numbers of a given distribution. Which ones is Core ML's secret, with a seed too: nothing can be compared."""
+"""Random numbers. Core ML does not document its generators, so results cannot be compared, even with a seed."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.registry import Call, Undefined, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel
 
 
 @kernel("random_bernoulli")
@@ -33,7 +33,7 @@ def random_uniform(
 def random_categorical(
     x: Array, mode: str = "logits", size: Array | int = 1, seed: Array | int = -1
 ) -> Array:
-    """The index of the largest logit after Gumbel noise is one drawn in proportion to its probability."""
+    """Draw by the Gumbel-max trick: the index of the largest logit after Gumbel noise."""
     logits = np.log(x) if mode == "probs" else x
     noise = _generator(seed).gumbel(size=(*x.shape[:-1], int(size), x.shape[-1]))
     return np.asarray((logits[..., None, :] + noise).argmax(axis=-1).astype(np.float32))

@@ -1,4 +1,4 @@
-"""Many numbers in along some axes, one out. Sums are of float32, or of 64 bits for integers before they wrap."""
+"""Reductions. Sums are of float32, or of 64-bit integers that wrap at the end."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.registry import Call, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, register
 
 _Reduction = Callable[[Array, tuple[int, ...] | None, bool], Array]
 
 
 def _log_sum_exp(x: Array, axes: tuple[int, ...] | None, keep: bool) -> Array:
     highest = x.max(axis=axes, keepdims=True)
-    # Of infinities alone there is nothing to subtract.
+    # inf - inf would be NaN.
     shift = np.where(np.isfinite(highest), highest, 0)
     summed = np.log(np.exp(x - shift).sum(axis=axes, keepdims=True)) + shift
     return np.asarray(summed if keep else summed.reshape(x.sum(axis=axes).shape))
 
 
-# What is whole of whole numbers.
+# Reductions of integers to integers.
 _EXACT: dict[str, _Reduction] = {
     "reduce_l1_norm": lambda x, axes, keep: np.abs(x).sum(axis=axes, keepdims=keep),
     "reduce_max": lambda x, axes, keep: x.max(axis=axes, keepdims=keep),
@@ -29,7 +29,7 @@ _EXACT: dict[str, _Reduction] = {
     "reduce_sum": lambda x, axes, keep: x.sum(axis=axes, keepdims=keep),
     "reduce_sum_square": lambda x, axes, keep: np.square(x).sum(axis=axes, keepdims=keep),
 }
-# What may have a fraction.
+# Reductions whose result may have a fraction.
 _ROUNDED: dict[str, _Reduction] = {
     "reduce_l2_norm": lambda x, axes, keep: np.sqrt(np.square(x).sum(axis=axes, keepdims=keep)),
     "reduce_log_sum": lambda x, axes, keep: np.log(x.sum(axis=axes, keepdims=keep)),
@@ -49,14 +49,12 @@ def _reduction(function: _Reduction, exact: bool) -> Callable[..., Array]:
     return reduce
 
 
-for _name, _function in _EXACT.items():
-    kernel(_name)(_reduction(_function, exact=True))
-for _name, _function in _ROUNDED.items():
-    kernel(_name)(_reduction(_function, exact=False))
+register({name: _reduction(function, exact=True) for name, function in _EXACT.items()})
+register({name: _reduction(function, exact=False) for name, function in _ROUNDED.items()})
 
 
 def _position(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Of a tie the first: documentation guarantees none of them in particular."""
+    """Return a kernel of the position of an extremum, the first of a tie; the documentation guarantees none."""
 
     def reduce(
         x: Array, axis: Array | int = -1, keep_dims: Array | bool = False, output_dtype: str = "int32"
@@ -66,5 +64,4 @@ def _position(function: Callable[..., Array]) -> Callable[..., Array]:
     return reduce
 
 
-kernel("reduce_argmax")(_position(np.argmax))
-kernel("reduce_argmin")(_position(np.argmin))
+register({"reduce_argmax": _position(np.argmax), "reduce_argmin": _position(np.argmin)})

@@ -1,4 +1,4 @@
-"""How much a model stores is told without reading it as one."""
+"""The size of a model is known without parsing it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 
 from fixtures import graphs
-from onnxport.formats.stored_size import stored_bytes
+from onnxport.formats.external_data import stored_bytes
 
 
 def test_data_files_count_each_once_wherever_the_model_is(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""conv and conv_transpose: kernel position by kernel position as strided views, summed up by matrix products."""
+"""conv and conv_transpose: strided views, one per kernel position, summed by matrix products."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.windows import Span, integers, padded, spans
-from onnxport.runtimes.mlprogram.registry import kernel
+from onnxport.runtimes.mlprogram.kernels.normalization import per_channel
+from onnxport.runtimes.mlprogram.kernels.registry import kernel
+from onnxport.runtimes.mlprogram.kernels.windows import Span, integers, pad_windows, spans
 
-# The columns that one matrix product takes at once, in elements: more would not stay in the caches or in memory.
+# Elements of one matrix product's columns: more would exceed the caches or the memory.
 _COLUMNS = 2**25
-# A depthwise convolution goes over its channels in pieces that stay in a core's cache.
+# Elements of a depthwise convolution's pieces: as many as a core's cache holds.
 _PIECE = 2**16
 
 
@@ -38,14 +39,14 @@ def conv(
         pad_type,
         integers(pad, 2 * rank, 0),
     )
-    x = padded(np.asarray(x, np.float32), over, 0)
+    x = pad_windows(np.asarray(x, np.float32), over, 0)
     weight, group = np.asarray(weight, np.float32), 1 if groups is None else int(groups)
     y = _depthwise(x, weight, over) if group == x.shape[1] > 1 else _grouped(x, weight, over, group)
-    return y if bias is None else y + _per_channel(bias, y.ndim)
+    return _add_bias(y, bias)
 
 
 def _grouped(x: Array, weight: Array, over: Sequence[Span], groups: int) -> Array:
-    """One product per group of the kernels with the columns of the input that they meet."""
+    """Multiply each group's kernels by the columns of the input that they cover."""
     batch, channels = x.shape[:2]
     size = [span.size for span in over]
     kernels = weight.reshape(groups, weight.shape[0] // groups, -1)
@@ -68,7 +69,7 @@ def _grouped(x: Array, weight: Array, over: Sequence[Span], groups: int) -> Arra
 
 
 def _depthwise(x: Array, weight: Array, over: Sequence[Span]) -> Array:
-    """Multiplies and adds view by view; every channel has `weight.shape[0] / channels` kernels of its own."""
+    """Multiply and add view by view; every channel has `weight.shape[0] / channels` kernels."""
     batch, channels = x.shape[:2]
     size = [span.size for span in over]
     kernels = weight.reshape(channels, -1, *weight.shape[2:])
@@ -81,7 +82,8 @@ def _depthwise(x: Array, weight: Array, over: Sequence[Span]) -> Array:
         for index, position in enumerate(_positions(over)):
             view = x[image, part][(slice(None), *_views(over, position))][:, None]
             where: tuple[Any, ...] = (part, slice(None), *position)
-            factor = _spread(kernels[where], target.ndim)
+            factors = kernels[where]
+            factor = factors.reshape(factors.shape + (1,) * (target.ndim - factors.ndim))
             np.multiply(view, factor, out=product if index else target)
             if index:
                 target += product
@@ -111,14 +113,13 @@ def conv_transpose(
             strict=True,
         )
     ]
-    whole = _scattered(np.asarray(x, np.float32), np.asarray(weight, np.float32), stretch, groups)
+    full = _overlap_add(np.asarray(x, np.float32), np.asarray(weight, np.float32), stretch, groups)
     wanted = None if output_shape is None else [int(each) for each in output_shape[2:]]
-    y = _cropped(whole, stretch, pad_type, integers(pad, 2 * rank, 0), wanted)
-    return y if bias is None else y + _per_channel(bias, y.ndim)
+    return _add_bias(_crop(full, stretch, pad_type, integers(pad, 2 * rank, 0), wanted), bias)
 
 
-def _scattered(x: Array, weight: Array, over: Sequence[Span], groups: Array | None) -> Array:
-    """Every element of the input times the kernel, added up where the kernels overlap; nothing cropped."""
+def _overlap_add(x: Array, weight: Array, over: Sequence[Span], groups: Array | None) -> Array:
+    """Multiply every element by the kernel and add where the kernels overlap, without cropping."""
     batch, channels = x.shape[:2]
     group = 1 if groups is None else int(groups)
     kernels = weight.reshape(group, channels // group, -1).swapaxes(1, 2)
@@ -131,12 +132,12 @@ def _scattered(x: Array, weight: Array, over: Sequence[Span], groups: Array | No
     return y
 
 
-def _cropped(
-    whole: Array, over: Sequence[Span], pad_type: str, pad: Sequence[int], wanted: Sequence[int] | None
+def _crop(
+    y: Array, over: Sequence[Span], pad_type: str, pad: Sequence[int], wanted: Sequence[int] | None
 ) -> Array:
-    """Takes the padding off; what an output shape asks for beyond the products is zero.
+    """Remove the padding; pad with zeros where the output shape is larger than the products.
 
-    `same` is the transpose of a `same` convolution, whose input had the size that is the output's here.
+    `same` is the transpose of a `same` convolution whose input had the size of this output.
     """
     for i, span in enumerate(over):
         axis = 2 + i
@@ -149,9 +150,9 @@ def _cropped(
             size = wanted[i] if wanted else span.reach - before - after
         lack = max(0, before + size - span.reach)
         if lack:
-            whole = np.pad(whole, [(0, lack if each == axis else 0) for each in range(whole.ndim)])
-        whole = whole[(slice(None),) * axis + (slice(before, before + size),)]
-    return whole
+            y = np.pad(y, [(0, lack if each == axis else 0) for each in range(y.ndim)])
+        y = y[(slice(None),) * axis + (slice(before, before + size),)]
+    return y
 
 
 @kernel("conv_quantized")
@@ -164,11 +165,11 @@ def conv_quantized(
     nbits: Array | None = None,
     **rest: Any,
 ) -> Array:
-    """W_float = W_quantized * scale + bias, the scale and bias of each output channel or of all."""
+    """Convolve with W_quantized * scale + bias, per tensor or per output channel."""
     scale, offset = (np.asarray(each, np.float32) for each in (quant_scale, quant_bias))
     shape = (-1,) + (1,) * (weight.ndim - 1)
-    restored = weight.astype(np.float32) * scale.reshape(shape) + offset.reshape(shape)
-    return np.asarray(conv(x, restored, **rest))
+    dequantized = weight.astype(np.float32) * scale.reshape(shape) + offset.reshape(shape)
+    return np.asarray(conv(x, dequantized, **rest))
 
 
 def _positions(over: Sequence[Span]) -> Iterator[tuple[int, ...]]:
@@ -179,9 +180,5 @@ def _views(over: Sequence[Span], position: Sequence[int]) -> tuple[slice, ...]:
     return tuple(span.at(each) for span, each in zip(over, position, strict=True))
 
 
-def _spread(factors: Array, rank: int) -> Array:
-    return factors.reshape(factors.shape + (1,) * (rank - factors.ndim))
-
-
-def _per_channel(values: Array, rank: int) -> Array:
-    return np.asarray(values, np.float32).reshape((-1,) + (1,) * (rank - 2))
+def _add_bias(y: Array, bias: Array | None) -> Array:
+    return y if bias is None else np.asarray(y + per_channel(np.asarray(bias, np.float32), y))

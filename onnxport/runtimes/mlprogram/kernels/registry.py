@@ -4,10 +4,10 @@
     def leaky_relu(x: Array, alpha: Array) -> Array:
         return np.where(x >= 0, x, alpha * x)
 
-A kernel's parameters are the operator's own, by name; those that the operator may leave out have its default. It gets
-arrays (float16 widened to float32; scalars as arrays of rank 0), Python strings, and lists of arrays where an operator
-takes several; it gives an array, or a tuple of them for several results. Results are rounded to the declared types
-by the evaluator, not here. A kernel that needs more takes a parameter `call`.
+A kernel has the operator's parameters, by name and with the same defaults. It gets arrays (float16 widened to float32;
+scalars as arrays of rank 0), Python strings, and lists of arrays where an operator takes several. It returns an array,
+or a tuple of several; the evaluator rounds them to the declared types. A kernel that needs more takes a parameter
+`call`.
 """
 
 from __future__ import annotations
@@ -23,27 +23,26 @@ Kernel = Callable[..., Any]
 
 
 class Undefined(Exception):
-    """Operands on which Apple's documentation defines no result; the message says which and why."""
+    """Apple's documentation defines no result for the operands; the message says which and why."""
 
 
 class Failed(Exception):
-    """Operands that an operator cannot be computed on, or a result that is not what the program declares."""
+    """The operator cannot be computed on its operands, or its result has another shape than declared."""
 
 
 def _no_blocks(block: Block, inputs: Sequence[Any]) -> list[Any]:
-    raise Failed("an operator without blocks has nothing to run")
+    raise Failed("the operator has no blocks to run")
 
 
 @dataclass(frozen=True)
 class Call:
-    """What a kernel may know of its operator beside the operands.
+    """An operator of a program, for kernels that need more than the operands.
 
     Attributes:
-        operation: as the program has it.
-        opset: the function's ("CoreML5" is iOS15, "CoreML7" iOS17).
-        strict: whether what is undefined raises instead of doing what NumPy does.
-        dtypes: the declared type of each operand that is a tensor, since kernels see float16 as float32.
-        run: evaluates a nested block on its inputs and gives its outputs (cond, while_loop).
+        opset: opset of the function ("CoreML5" is iOS15, "CoreML7" iOS17).
+        strict: raise Undefined; else compute what NumPy computes.
+        dtypes: declared type of each operand; kernels see float16 as float32.
+        run: evaluates a nested block on its inputs and returns its outputs (cond, while_loop).
     """
 
     operation: Operation
@@ -57,13 +56,13 @@ class Call:
         """The declared type of the first result."""
         return self.operation.outputs[0][1]
 
-    def undefined(self, what: str) -> None:
-        """Says that Apple's documentation defines no result for `what`; outside of strict mode the kernel goes on."""
+    def undefined(self, case: str) -> None:
+        """Raise Undefined for `case` in strict mode; else return, and the kernel continues."""
         if self.strict:
-            raise Undefined(f"{self.operation.type} {self.operation.name!r}: {what}")
+            raise Undefined(f"{self.operation.type} {self.operation.name!r}: {case}")
 
     def at_least(self, opset: int) -> bool:
-        """Whether the function is written in opset `opset` (5 for iOS15, 6, 7, 8 for iOS18, 9 for iOS26) or newer."""
+        """Return whether the function has this opset (5 for iOS15, 6, 7, 8 for iOS18, 9 for iOS26) or a newer one."""
         return int(self.opset.removeprefix("CoreML")) >= opset
 
 
@@ -72,9 +71,9 @@ _TAKES_CALL: set[Kernel] = set()
 
 
 def kernel(*names: str) -> Callable[[Kernel], Kernel]:
-    """Registers the decorated function for the MIL operators `names`."""
+    """Register the decorated function for the MIL operators `names`."""
 
-    def register(function: Kernel) -> Kernel:
+    def decorate(function: Kernel) -> Kernel:
         for name in names:
             if name in KERNELS:
                 raise ValueError(f"{name} has a kernel already: {KERNELS[name]}")
@@ -83,11 +82,17 @@ def kernel(*names: str) -> Callable[[Kernel], Kernel]:
             _TAKES_CALL.add(function)
         return function
 
-    return register
+    return decorate
+
+
+def register(table: Mapping[str, Kernel]) -> None:
+    """Register the kernels of a table, keyed by MIL operator."""
+    for name, function in table.items():
+        kernel(name)(function)
 
 
 def apply(function: Kernel | None, operands: Mapping[str, Any], call: Call) -> Any:
-    """Runs the kernel of an operator."""
+    """Run the kernel of an operator."""
     if function is None:
         raise Failed(f"{call.operation.type} {call.operation.name!r}: the evaluator has no such operator")
     return function(**operands, call=call) if function in _TAKES_CALL else function(**operands)

@@ -1,7 +1,7 @@
 """Elements by index: gathered, or scattered into a copy.
 
-Up to iOS16 a negative index counts from the end. From iOS17 on it is out of bounds, and what is out of bounds gives
-an error where `validate_indices` asks for one, and is undefined elsewhere.
+Up to iOS16 a negative index counts from the end; from iOS17 it is out of bounds. An index out of bounds is an error
+with `validate_indices`, else undefined.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.arithmetic import divided
-from onnxport.runtimes.mlprogram.registry import Call, kernel
+from onnxport.runtimes.mlprogram.kernels.elementwise_binary import real_div
+from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel
 
 
 def _within(indices: Array, size: int | Array, call: Call, validate: Array | bool) -> Array:
-    """Indices within bounds; outside of strict mode those beyond become the nearest."""
+    """Check indices; outside of strict mode, clip those out of bounds."""
     wide = indices.astype(np.int64)
     lowest = 0 if call.at_least(7) else np.negative(size)
     outside = (wide < lowest) | (wide >= size)
@@ -26,7 +26,7 @@ def _within(indices: Array, size: int | Array, call: Call, validate: Array | boo
             raise ValueError(f"index {found} of {np.asarray(size).tolist()}, which validate_indices forbids")
         call.undefined(f"index {found} of {np.asarray(size).tolist()}")
         wide = np.clip(wide, lowest, np.asarray(size) - 1)
-    return wide  # NumPy counts negative ones from the end as well
+    return wide  # NumPy too counts negative ones from the end
 
 
 @kernel("gather")
@@ -63,7 +63,7 @@ def gather_nd(
 ) -> Array:
     batch, depth = int(batch_dims), indices.shape[-1]
     at = _within(indices, np.array(x.shape[batch : batch + depth]), call, validate_indices)
-    # Each of the batch's own axes is indexed by its own position.
+    # Each batch axis is indexed by its own position.
     shape = indices.shape[:-1]
     own = [
         np.arange(size).reshape(-1, *(1,) * (len(shape) - axis - 1))
@@ -72,8 +72,8 @@ def gather_nd(
     return np.asarray(x[(*own, *np.moveaxis(at, -1, 0))])
 
 
-def _scattered(data: Array, place: tuple[Any, ...], updates: Array, mode: str, call: Call) -> Array:
-    """A copy with `updates` worked in, one after the other where an index comes twice."""
+def _scatter(data: Array, place: tuple[Any, ...], updates: Array, mode: str, call: Call) -> Array:
+    """Return a copy with `updates` applied, one after the other where an index repeats."""
     changed = data.copy()
     index: Any = place  # NumPy declares less for its `at` than it takes
     if mode == "update":
@@ -81,13 +81,13 @@ def _scattered(data: Array, place: tuple[Any, ...], updates: Array, mode: str, c
     elif mode == "div" and data.dtype.kind != "f":
         divisors = np.ones(data.shape, np.int64)
         np.multiply.at(divisors, index, updates)
-        changed = divided(changed, divisors, call).astype(data.dtype)
+        changed = real_div(changed, divisors, call).astype(data.dtype)
     else:
-        _WORKED_IN[mode].at(changed, index, updates)
+        _UPDATES[mode].at(changed, index, updates)
     return changed
 
 
-_WORKED_IN = {
+_UPDATES = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
@@ -109,7 +109,7 @@ def scatter(
 ) -> Array:
     place = int(axis) % data.ndim
     at = _within(indices, data.shape[place], call, validate_indices)
-    return _scattered(data, (*(slice(None),) * place, at), updates, mode, call)
+    return _scatter(data, (*(slice(None),) * place, at), updates, mode, call)
 
 
 @kernel("scatter_along_axis")
@@ -125,7 +125,7 @@ def scatter_along_axis(
     place = int(axis) % data.ndim
     at: list[Array] = list(np.ogrid[tuple(slice(size) for size in indices.shape)])
     at[place] = _within(indices, data.shape[place], call, validate_indices)
-    return _scattered(data, tuple(at), updates, mode, call)
+    return _scatter(data, tuple(at), updates, mode, call)
 
 
 @kernel("scatter_nd")
@@ -138,4 +138,4 @@ def scatter_nd(
     validate_indices: Array | bool = False,
 ) -> Array:
     at = _within(indices, np.array(data.shape[: indices.shape[-1]]), call, validate_indices)
-    return _scattered(data, tuple(np.moveaxis(at, -1, 0)), updates, mode, call)
+    return _scatter(data, tuple(np.moveaxis(at, -1, 0)), updates, mode, call)

@@ -1,13 +1,15 @@
-"""Products of matrices, summed in float32."""
+"""Matrix products, summed in float32, and attention."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.registry import kernel
+from onnxport.runtimes.mlprogram.kernels.activation import softmax
+from onnxport.runtimes.mlprogram.kernels.registry import kernel
 
 
 @kernel("matmul")
@@ -25,7 +27,7 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
 
 @kernel("einsum")
 def einsum(values: Sequence[Array], equation: str) -> Array:
-    """Two equations are documented: products over the last axis of one and the third from the end of the other."""
+    """Sum over one operand's last axis and the other's third from the end; only such equations are documented."""
     terms, _, result = equation.replace(" ", "").partition("->")
     left, right = terms.split(",")
     summed = left[-1]
@@ -36,6 +38,20 @@ def einsum(values: Sequence[Array], equation: str) -> Array:
     )
     if not documented:
         raise ValueError(f"the equation {equation!r}")
-    # Every other axis is a batch's: both become [.., H, rows, columns], which broadcasts as documented.
+    # Every other axis is a batch axis: both become [.., H, rows, columns], which broadcasts as documented.
     product = np.matmul(np.swapaxes(values[0], -3, -2), np.swapaxes(values[1], -3, -2))
     return np.swapaxes(product, -3, -2)
+
+
+@kernel("scaled_dot_product_attention")
+def scaled_dot_product_attention(
+    query: Array, key: Array, value: Array, attn_mask: Array | None = None
+) -> Array:
+    """Return softmax(query @ key^T / sqrt(E) + mask) @ value; a boolean mask selects keys."""
+    scores = np.matmul(query, np.swapaxes(key, -2, -1)) / np.float32(math.sqrt(query.shape[-1]))
+    if attn_mask is not None:
+        mask = (
+            np.where(attn_mask, np.float32(0), np.float32(-np.inf)) if attn_mask.dtype == bool else attn_mask
+        )
+        scores = scores + mask
+    return np.asarray(np.matmul(softmax(scores), value))

@@ -1,18 +1,18 @@
-"""Images made larger and smaller: a grid of points per dimension, and what is read at them."""
+"""Images resized: a grid of points per dimension, and the values at these points."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.registry import Call, Undefined, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel
 
-# Two grid points may come out of a float32 and a float64 computation this far apart.
+# Tolerance of a tie: a grid computed in float32 differs this much from one in float64.
 TIE = 1e-5
 
 
 def grid(mode: str, size: float, count: int) -> Array:
-    """Where `count` samples of a dimension of `size` lie, by the documentation of resize_bilinear's sampling modes."""
+    """Return `count` sampling points of a dimension of `size`, by resize_bilinear's documented sampling modes."""
     steps = np.arange(count, dtype=np.float64)
     if mode in ("STRICT_ALIGN_CORNERS", "ALIGN_CORNERS"):
         if count == 1:
@@ -30,7 +30,7 @@ def grid(mode: str, size: float, count: int) -> Array:
 
 
 def linear(x: Array, axis: int, points: Array) -> Array:
-    """`x` read at `points` of one axis, between neighbours in proportion."""
+    """Interpolate `x` linearly at `points` of one axis."""
     low = np.floor(points).astype(np.int64)
     high = np.minimum(low + 1, x.shape[axis] - 1)
     shape = [-1 if each == axis % x.ndim else 1 for each in range(x.ndim)]
@@ -40,7 +40,7 @@ def linear(x: Array, axis: int, points: Array) -> Array:
 
 
 def nearest(x: Array, axis: int, points: Array, call: Call) -> Array:
-    """`x` read at the pixels nearest to `points`; nothing says which one is meant where two are as near."""
+    """Return the pixels of `x` nearest to `points`; a tie is not documented."""
     if call.strict and (np.abs(points % 1 - 0.5) < TIE).any():
         raise Undefined(f"{call.operation.type} by nearest neighbour at points halfway between two pixels")
     return np.take(x, np.ceil(points - 0.5).astype(np.int64), axis)
@@ -55,17 +55,17 @@ def resize(
     interpolation_mode: str = "LINEAR",
     sampling_mode: str = "DEFAULT",
 ) -> Array:
-    """The last `resized_dims` dimensions take the last sizes of `shape`; 0 keeps a size."""
+    """Resize the last `resized_dims` dimensions to the last sizes of `shape`; 0 keeps a size."""
     count = int(resized_dims)
     wanted = [int(each) for each in shape[len(shape) - count :]]
     dtype = x.dtype
     for axis, size in zip(range(x.ndim - count, x.ndim), wanted, strict=True):
         if size in (0, x.shape[axis]) and sampling_mode != "OFFSET_CORNERS":
-            continue  # every other grid is the pixels themselves
+            continue  # in every other mode the grid is the pixels
         points = grid(sampling_mode, x.shape[axis], size or x.shape[axis])
         x = linear(x, axis, points) if interpolation_mode == "LINEAR" else nearest(x, axis, points, call)
     if call.strict and dtype.kind == "i" and interpolation_mode == "LINEAR" and (x != np.round(x)).any():
-        raise Undefined("resize of integers to numbers between them")
+        raise Undefined("resize of integers to fractions")
     return x.astype(dtype)
 
 
@@ -86,7 +86,7 @@ def resize_nearest_neighbor(
     x: Array, target_size_height: Array, target_size_width: Array, call: Call
 ) -> Array:
     for axis, size in ((-2, int(target_size_height)), (-1, int(target_size_width))):
-        x = _repeated(x, axis, size, call)
+        x = _repeat(x, axis, size, call)
     return x
 
 
@@ -95,7 +95,7 @@ def upsample_nearest_neighbor(
     x: Array, call: Call, scale_factor_height: Array | float = 1, scale_factor_width: Array | float = 1
 ) -> Array:
     for axis, scale in ((-2, scale_factor_height), (-1, scale_factor_width)):
-        x = _repeated(x, axis, _scaled(x.shape[axis], scale), call)
+        x = _repeat(x, axis, _scaled_size(x.shape[axis], scale), call)
     return x
 
 
@@ -108,7 +108,7 @@ def upsample_bilinear(
     align_corners: Array | bool = True,
     half_pixel_centers: Array | bool | None = None,
 ) -> Array:
-    """The spacing follows from the sizes, not from the factors ("recompute_scale_factor=True")."""
+    """Upsample; the grid follows from the sizes, not from the factors ("recompute_scale_factor=True")."""
     aligned = bool(align_corners)
     halves = not aligned if half_pixel_centers is None else bool(half_pixel_centers)
     if aligned and halves:
@@ -116,24 +116,24 @@ def upsample_bilinear(
     mode = "STRICT_ALIGN_CORNERS" if aligned else "UNALIGN_CORNERS" if halves else "DEFAULT"
     for axis, scale in ((-2, scale_factor_height), (-1, scale_factor_width)):
         size = x.shape[axis]
-        x = linear(x, axis, grid(mode, size, _scaled(size, scale)))
+        x = linear(x, axis, grid(mode, size, _scaled_size(size, scale)))
     return x
 
 
-def _scaled(size: int, scale: Array | float) -> int:
-    """Of a factor that is held in float32: 1.1 * 10 is 11, not 10 because 1.1 is a bit less there."""
+def _scaled_size(size: int, scale: Array | float) -> int:
+    """Return the scaled size, in float32 as the factor: in float64, 10 times a float32 factor may miss its integer."""
     return int(np.floor(np.float32(size) * np.float32(scale)))
 
 
-def _repeated(x: Array, axis: int, count: int, call: Call) -> Array:
-    """Nearest neighbours where no sampling mode is documented: pixels repeated a whole number of times.
+def _repeat(x: Array, axis: int, count: int, call: Call) -> Array:
+    """Return the nearest neighbours for operators without a sampling mode: each pixel an integer number of times.
 
-    Which pixel another ratio takes depends on where its grid lies; that is defined only where the usual ones (from the
-    corners, from the centres) agree.
+    At any other ratio the pixel depends on the grid, and is defined only where the usual grids, from the corners and
+    from the centres, agree.
     """
     size = x.shape[axis]
     steps = np.arange(count)
     corners, centers = steps * size // count, (2 * steps + 1) * size // (2 * count)
     if call.strict and (corners != centers).any():
-        raise Undefined(f"{call.operation.type} from {size} to {count} pixels, which is no whole multiple")
+        raise Undefined(f"{call.operation.type} from {size} to {count} pixels, which is no integer multiple")
     return np.asarray(np.take(x, corners, axis))

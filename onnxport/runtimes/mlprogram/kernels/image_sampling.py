@@ -1,12 +1,14 @@
-"""Images read at computed places: boxes cut out, coordinates from a tensor, an affine transform."""
+"""Images read at computed points: crop_resize, resample, affine."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.resizing import TIE, grid
-from onnxport.runtimes.mlprogram.registry import Call, Undefined, kernel
+from onnxport.runtimes.mlprogram.kernels.image_resizing import TIE, grid
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel
 
 
 @kernel("crop_resize")
@@ -24,7 +26,7 @@ def crop_resize(
     sampling_mode: str = "DEFAULT",
     pad_value: Array | float | None = None,
 ) -> Array:
-    """Boxes of images at a size: <N, B, C, H, W> of `roi` up to iOS16, <N, C, H, W> of `boxes` from iOS17."""
+    """Crop and resize boxes of images: <N, B, C, H, W> of `roi` up to iOS16, <N, C, H, W> of `boxes` from iOS17."""
     if roi is not None:
         values = roi.reshape(len(roi), -1)
         boxes, box_indices = values[:, -4:], values[:, 0] if values.shape[1] == 5 else None
@@ -55,7 +57,7 @@ def crop_resize(
 
 
 def _corners(boxes: Array, mode: str) -> Array:
-    """Boxes as top, left, bottom, right."""
+    """Return boxes as top, left, bottom, right."""
     if mode.endswith("WIDTH_FIRST"):
         boxes = boxes[:, [1, 0, 3, 2]]
     if mode.startswith("CENTER_SIZE"):
@@ -65,7 +67,7 @@ def _corners(boxes: Array, mode: str) -> Array:
 
 
 def _between(mode: str, start: float, end: float, count: int, call: Call) -> Array:
-    """resize_bilinear's grid laid over the box, whose first and last pixels are `start` and `end`."""
+    """Return resize_bilinear's grid over a box whose first and last pixels are `start` and `end`."""
     if mode in ("STRICT_ALIGN_CORNERS", "ALIGN_CORNERS"):
         return np.asarray(start + grid(mode, 2, count) * (end - start))
     if call.strict and end < start:
@@ -87,7 +89,7 @@ def resample(
     places = []
     for i, size in ((0, x.shape[3]), (1, x.shape[2])):
         at = _pixels(coordinates[..., i].astype(np.float64), size, coordinates_mode, bool(align_corners))
-        places.append(_folded(at, size, padding_mode))
+        places.append(_fold(at, size, padding_mode))
     fill = float(padding_value) if padding_mode == "constant" else None
     if sampling_mode == "bilinear":
         return _bilinear(x, places[0], places[1], fill)
@@ -104,34 +106,29 @@ def affine(
     output_height: Array,
     output_width: Array,
     call: Call,
-    sampling_mode: str,
-    padding_mode: str,
-    padding_value: Array,
-    coordinates_mode: str,
-    align_corners: Array,
+    **sampling: Any,
 ) -> Array:
-    """As `resample` at the transformed places of a grid from -1 to 1."""
+    """Resample at the transformed points of a grid from -1 to 1."""
     height, width = int(output_height), int(output_width)
     if call.strict and 1 in (height, width):
-        raise Undefined("affine to one row or column: is it the first, or the middle?")
+        raise Undefined("affine to one row or column: its position is not documented")
     across, down = np.meshgrid(np.linspace(-1, 1, width), np.linspace(-1, 1, height))
     matrices = transform_matrix.astype(np.float64).reshape(-1, 2, 3)
     grids = np.einsum("bij,jhw->bhwi", matrices, np.stack([across, down, np.ones_like(down)]))
     grids = np.broadcast_to(grids, (len(x), height, width, 2))
-    how = (sampling_mode, padding_mode, padding_value, coordinates_mode, align_corners)
-    return np.asarray(resample(x, grids, call, *how))
+    return np.asarray(resample(x, grids, call, **sampling))
 
 
 def _pixels(at: Array, size: int, mode: str, align_corners: bool) -> Array:
-    """Coordinates in pixels, 0 being the center of the first one."""
+    """Return coordinates in pixels; 0 is the center of the first one."""
     if mode == "unnormalized":
         return at
     part = (at + 1) / 2 if mode == "normalized_minus_one_to_one" else at
     return np.asarray(part * (size - 1) if align_corners else part * size - 0.5)
 
 
-def _folded(at: Array, size: int, mode: str) -> Array:
-    """Coordinates beyond the image brought back into it, unless what is there is a constant.
+def _fold(at: Array, size: int, mode: str) -> Array:
+    """Move coordinates beyond the image back into it, except for constant padding.
 
     `reflection` mirrors at the centers of the border pixels, `symmetric` at their outer edges.
     """
@@ -145,7 +142,7 @@ def _folded(at: Array, size: int, mode: str) -> Array:
 
 
 def _bilinear(x: Array, columns: Array, rows: Array, fill: float | None = None) -> Array:
-    """<B, C, h, w> of the images at <B, h, w> places."""
+    """Interpolate the images at <B, h, w> points: <B, C, h, w>."""
     left, top = np.floor(columns), np.floor(rows)
     right, low = (columns - left)[:, None].astype(np.float32), (rows - top)[:, None].astype(np.float32)
     corners = [
@@ -159,7 +156,7 @@ def _bilinear(x: Array, columns: Array, rows: Array, fill: float | None = None) 
 
 
 def _pixel(x: Array, rows: Array, columns: Array, fill: float | None) -> Array:
-    """Single pixels; those beyond the image are the nearest ones of its border, or `fill`."""
+    """Return single pixels; beyond the image, `fill` or the nearest pixel of the border."""
     height, width = x.shape[2:]
     images = np.arange(len(x))[:, None, None]
     found = x[images, :, np.clip(rows, 0, height - 1), np.clip(columns, 0, width - 1)]

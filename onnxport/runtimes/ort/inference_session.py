@@ -1,0 +1,80 @@
+"""Open ONNX Runtime sessions: the one place that knows ONNX Runtime's options by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+from onnxport.runtimes.options import OrtLevel
+
+CPU = "CPUExecutionProvider"
+
+_LEVELS: dict[OrtLevel, str] = {
+    "disable": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+_FATAL = 4  # log severity: an error arrives as an exception, its echo on stderr would be noise
+
+
+def open_session(
+    model: Path | bytes,
+    *,
+    level: OrtLevel = "all",
+    threads: int = 0,
+    provider: str = CPU,
+    spinning: bool = True,
+    prepacking: bool = True,
+    optimized: Path | None = None,
+    optimized_weights: str = "",
+    external_data: Path | None = None,
+    initializers: Mapping[str, onnxruntime.OrtValue] | None = None,
+    config: Mapping[str, str] | None = None,
+    disabled_optimizers: Sequence[str] = (),
+    **attributes: Any,
+) -> onnxruntime.InferenceSession:
+    """Return an ONNX Runtime session of `model`; raises what ONNX Runtime raises.
+
+    Args:
+        threads: of one operator; 0 for one per core.
+        provider: full name of the execution provider; the CPU runs what it does not.
+        spinning: threads spin while they wait, which starves other processes.
+        prepacking: kernels keep a copy of their weights in their own layout; wasted in a session that never runs.
+        optimized: where ONNX Runtime writes the optimized graph.
+        optimized_weights: name of the file beside it that takes the large weights.
+        external_data: folder of the external data of a model given as bytes.
+        initializers: weights by name, in place of the model's external data.
+        config: further session config entries (onnxruntime_session_options_config_keys.h).
+        attributes: further attributes of `SessionOptions`.
+    """
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[level])
+    options.intra_op_num_threads = threads
+    options.log_severity_level = _FATAL
+    if optimized is not None:
+        options.optimized_model_filepath = os.fspath(optimized)
+    if initializers:
+        options.add_external_initializers(list(initializers), list(initializers.values()))
+    for attribute, value in attributes.items():
+        setattr(options, attribute, value)
+    entries = {
+        "session.intra_op.allow_spinning": "" if spinning else "0",
+        "session.disable_prepacking": "" if prepacking else "1",
+        "session.optimized_model_external_initializers_file_name": optimized_weights,
+        "session.model_external_initializers_file_folder_path": str(external_data or ""),
+        **(config or {}),
+    }
+    for key, entry in entries.items():
+        if entry:
+            options.add_session_config_entry(key, entry)
+    return onnxruntime.InferenceSession(
+        os.fspath(model) if isinstance(model, Path) else model,
+        options,
+        providers=list(dict.fromkeys((provider, CPU))),
+        disabled_optimizers=disabled_optimizers,
+    )
