@@ -13,7 +13,7 @@ from onnxport.converters.tflite.layout import Shape, permuted
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value
 
-_COMPARISONS = frozenset("equal greater greater_equal less less_equal not_equal".split())
+COMPARISONS = frozenset("equal greater greater_equal less less_equal not_equal".split())
 
 
 def broadcast(tfl: TflBuilder, name: str, *values: Value) -> Value:
@@ -28,7 +28,7 @@ def broadcast(tfl: TflBuilder, name: str, *values: Value) -> Value:
     ranked = any(v.rank == rank and (v.constant is None or v.constant.size > 1) for v in values)
     operands = [tfl.aligned(value, order, shrinks=ranked) for value in values]
     result = permuted(shape, order)
-    dtype = np.dtype(bool) if name in _COMPARISONS else values[-1].dtype
+    dtype = np.dtype(bool) if name in COMPARISONS else values[-1].dtype
     if rank > BROADCAST_RANK[name] and any(tfl.shape_of(operand) != result for operand in operands):
         return tfl.computed(_on_fewer_axes(tfl, name, operands, result, dtype), order)
     return tfl.computed(tfl.op(name, operands, result, dtype), order)

@@ -8,69 +8,27 @@ from typing import Any, NoReturn
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.core.arithmetic import Arithmetic
 from onnxport.core.arrays import Array
 from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
 
 
-class Term:
+class Term(Arithmetic["Operand"]):
     """A value of the graph under a formula; numbers and arrays beside it become constants of its type."""
 
     def __init__(self, draft: Draft, value: ir.Value, dtype: np.dtype[Any] | type) -> None:
         self.draft, self.value, self.dtype = draft, value, np.dtype(dtype)
 
-    def _with(self, op: str, other: Operand) -> Term:
-        return self.draft.op(op, self, other)
-
-    def _under(self, op: str, other: Operand) -> Term:
-        return self.draft.op(op, self.draft.term(other, self.dtype), self)
-
-    def __add__(self, other: Operand) -> Term:
-        return self._with("Add", other)
-
-    def __radd__(self, other: Operand) -> Term:
-        return self._under("Add", other)
-
-    def __sub__(self, other: Operand) -> Term:
-        return self._with("Sub", other)
-
-    def __rsub__(self, other: Operand) -> Term:
-        return self._under("Sub", other)
-
-    def __mul__(self, other: Operand) -> Term:
-        return self._with("Mul", other)
-
-    def __rmul__(self, other: Operand) -> Term:
-        return self._under("Mul", other)
-
-    def __truediv__(self, other: Operand) -> Term:
-        return self._with("Div", other)
+    def binary(self, op: str, other: Operand, /, *, swapped: bool = False) -> Term:
+        if swapped:
+            return self.draft.op(_ONNX[op], self.draft.term(other, self.dtype), self)
+        return self.draft.op(_ONNX[op], self, other)
 
     def __neg__(self) -> Term:
         return self.draft.op("Neg", self)
 
-    def __and__(self, other: Term) -> Term:
-        return self._with("And", other)
-
-    def __ge__(self, other: Operand) -> Term:
-        return self._with("GreaterOrEqual", other)
-
-    def __gt__(self, other: Operand) -> Term:
-        return self._with("Greater", other)
-
-    def __le__(self, other: Operand) -> Term:
-        return self._with("LessOrEqual", other)
-
-    def __lt__(self, other: Operand) -> Term:
-        return self._with("Less", other)
-
     def is_equal(self, other: Operand) -> Term:
-        return self._with("Equal", other)
-
-    def maximum(self, other: Operand) -> Term:
-        return self._with("Max", other)
-
-    def minimum(self, other: Operand) -> Term:
-        return self._with("Min", other)
+        return self.equals(other)
 
     def call(self, op: str, *others: Operand, **attributes: Any) -> Term:
         return self.draft.op(op, self, *others, **attributes)
@@ -137,6 +95,21 @@ class Term:
 
 Operand = Term | Array | np.generic | float | int
 
+# Operations of Arithmetic -> ONNX operators.
+_ONNX = {
+    "add": "Add",
+    "sub": "Sub",
+    "mul": "Mul",
+    "div": "Div",
+    "maximum": "Max",
+    "minimum": "Min",
+    "less": "Less",
+    "less_equal": "LessOrEqual",
+    "greater": "Greater",
+    "greater_equal": "GreaterOrEqual",
+    "equal": "Equal",
+    "logical_and": "And",
+}
 _COMPARISONS = frozenset("Equal Greater GreaterOrEqual Less LessOrEqual And Or Not".split())
 
 

@@ -102,7 +102,7 @@ def _extended(
     first = before.maximum(0)
     places = counted(mil, first + length + after.maximum(0)) - first
     result = picked(mil, x, axis, _source(places, length, mode) + start)
-    is_own = (places >= 0).and_(places < length)
+    is_own = (places >= 0) & (places < length)
     if mode != "constant" or (is_own.known is not None and is_own.known.all()):
         return result
     column = is_own.reshaped(*(-1 if i == axis else 1 for i in range(x.rank))).value
