@@ -6,14 +6,13 @@ lowering leaves unread it did not honour, so that is an error found here, not by
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.core.errors import Refusal
 from onnxport.formats.model import dims_of
 from onnxport.optimizers.rewrites.registry import REASON
 
@@ -21,7 +20,6 @@ _V = TypeVar("_V")  # a target's value
 _B = TypeVar("_B")  # a target's builder
 _D = TypeVar("_D")
 
-_WORTH_FREEING = 2**20  # bytes
 _REQUIRED: Any = object()
 
 
@@ -111,7 +109,7 @@ class NodeView(Generic[_V]):
         value = self.node.outputs[index]
         if value.shape is None:
             self.unsupported("the rank of its result is known only at run time")
-        return tuple(dim if isinstance(dim, int) else None for dim in dims_of(value))
+        return known_shape(value)
 
     def output_dtype(self, index: int = 0) -> np.dtype[Any]:
         dtype = self.node.outputs[index].dtype
@@ -187,45 +185,9 @@ class Registry(Generic[_V, _B]):
         node.check_consumed()
 
 
-class Reads(Generic[_V]):
-    """Lets go of large constants when the last node that reads them is lowered: the target has its own copies.
-
-    Args:
-        values: what each ONNX value became so far.
-    """
-
-    def __init__(self, values: MutableMapping[ir.Value, _V]) -> None:
-        self._values = values
-        self._reads: Counter[ir.Value] = Counter()
-
-    def done(self, node: ir.Node) -> None:
-        """Counts the reads of a node of the main graph that is lowered."""
-        for value in node.inputs:
-            if value is None or value.const_value is None or value.dtype == ir.DataType.STRING:
-                continue
-            if value.const_value.nbytes < _WORTH_FREEING:
-                continue
-            self._reads[value] += 1
-            if self._reads[value] == len(value.uses()) and not value.is_graph_output():
-                self._values.pop(value, None)
-                value.const_value = None
-
-
-def refused(graph: ir.Graph, refusals: Sequence[Refusal], target: str, *, carried: str) -> CannotConvertError:
-    """The error that lists all `refusals`.
-
-    Args:
-        carried: what of a port it is that the target does not carry ("a type").
-    """
-    ports = sum(refusal.op in ("input", "output") for refusal in refusals)
-    nodes = len(refusals) - ports
-    has = "has" if nodes == 1 else "have"
-    total = sum(1 for _ in graph.all_nodes())
-    said = [f"{nodes} of {total} nodes {has} no equivalent in {target}"] if nodes else []
-    if ports:
-        some = "input or output has" if ports == 1 else "inputs or outputs have"
-        said.append(f"{ports} {some} {carried} that it does not carry")
-    return CannotConvertError(" and ".join(said), refusals=refusals)
+def known_shape(value: ir.Value) -> tuple[int | None, ...]:
+    """Return the inferred shape of an ONNX value of known rank, None where a dimension is open."""
+    return tuple(dim if isinstance(dim, int) else None for dim in dims_of(value))
 
 
 def qualified_op(node: ir.Node) -> str:

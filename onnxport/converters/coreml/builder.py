@@ -6,16 +6,16 @@ and gives `Value`s. Python floats, float arrays and float Values become the elem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
-import onnx_ir as onnx
 
 from onnxport.converters.coreml.library import Var, mb, types
 from onnxport.converters.coreml.names import INNER
 from onnxport.converters.coreml.quantized import stored
 from onnxport.converters.coreml.values import LARGEST_RANK, Value
+from onnxport.converters.driver import Scope
 from onnxport.converters.lowering import UnsupportedOp
 from onnxport.core.arrays import Array
 from onnxport.optimizers.float16.constants import to_half
@@ -32,25 +32,6 @@ class NoMil(Exception):
     """What MIL or its builder refuses: operand types, ranks or values, in words for the user."""
 
 
-class Scope(Protocol):
-    """The graph being lowered, for lowerings that hold graphs themselves (If, Loop)."""
-
-    def find(self, value: onnx.Value) -> Value | None:
-        """What a value of this graph or of one around it became."""
-        ...
-
-    def lower(self, graph: onnx.Graph, inputs: Mapping[onnx.Value, Value]) -> list[Value | None]:
-        """Lowers a nested graph into the MIL block that is open now; values around it are visible to it.
-
-        Args:
-            inputs: what the nested graph's own inputs are.
-
-        Returns:
-            Its outputs; None for one whose node was refused.
-        """
-        ...
-
-
 class MilBuilder:
     """Emits MIL operators into the function or block that is open.
 
@@ -60,7 +41,7 @@ class MilBuilder:
         scope: the graph being lowered.
     """
 
-    scope: Scope
+    scope: Scope[Value]
 
     def __init__(self, target: Any, compute: Compute = "fp32") -> None:
         self.target, self.compute = target, compute

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import onnx_ir as onnx
 
+from onnxport.converters.driver import Scope
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.tflite.layout import Permutation, between, identity, permuted
 from onnxport.converters.tflite.numbers.conversions import narrowed
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array
-
-
-class Scope(Protocol):
-    """The ONNX values that nodes can see, and the way into the graphs that nodes hold."""
-
-    def find(self, value: onnx.Value) -> Value | None:
-        """What a visible ONNX value became; None behind a refused node."""
-        ...
-
-    def lower(self, graph: onnx.Graph, visible: Mapping[onnx.Value, Value]) -> list[Value | None]:
-        """Lowers a nested graph into the block under construction; its nodes see constants and `visible` only.
-
-        Returns its outputs, None for one behind a refused node.
-        """
-        ...
 
 
 class TflBuilder(TensorBuilder):
@@ -40,7 +24,7 @@ class TflBuilder(TensorBuilder):
         may_not_end: whether some input might keep a loop running.
     """
 
-    scope: Scope
+    scope: Scope[Value]
     may_not_end = False
 
     def tensor(self, value: Value, perm: Permutation | None = None) -> Tensor:

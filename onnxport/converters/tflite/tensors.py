@@ -12,7 +12,7 @@ from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.kernels import HOLDERS, KERNELS, Carrier, NoKernel, carrier
 from onnxport.converters.tflite.layout import Permutation, Shape, identity, moves_no_data, permuted
-from onnxport.converters.tflite.numbers import conversions
+from onnxport.converters.tflite.numbers.conversions import Conversions
 from onnxport.converters.tflite.quantized.quantization import QuantizedTensors
 from onnxport.core.arrays import Array
 
@@ -29,8 +29,8 @@ _FUSES = frozenset("add sub mul div concatenation conv_2d conv_3d depthwise_conv
 _FLOAT_TYPES = {"float16": ir.F16Type, "bfloat16": ir.BF16Type, "float32": ir.F32Type, "float64": ir.F64Type}
 
 
-class TensorBuilder:
-    """The module under construction and the function `main` in it; every method emits at its end."""
+class TensorBuilder(Conversions):
+    """The module under construction; every method emits at the end of the open block."""
 
     def __init__(self) -> None:
         self.context = ir.Context()
@@ -39,8 +39,7 @@ class TensorBuilder:
         self._block: ir.Block | None = None
         self._shared: dict[tuple[bytes, tuple[int, ...], str], Tensor] = {}
         self._zeros: set[Tensor] = set()
-        self.twins: dict[Tensor, Tensor] = {}  # float64 tensors whose values a float32 tensor holds
-        self.doubles: dict[Tensor, Array] = {}  # float64 constants
+        self.twins, self.doubles = {}, {}
         self.quantized = QuantizedTensors()
 
     @contextlib.contextmanager
@@ -203,19 +202,11 @@ class TensorBuilder:
         return self.op("add", [nothing, zeros], shape, dtype)
 
     def cast(self, tensor: Tensor, dtype: np.dtype[Any] | type) -> Tensor:
-        """The tensor's elements converted to another type."""
-        if self.dtype_of(tensor) == np.dtype(dtype):
-            return tensor
-        result = conversions.cast(self, tensor, np.dtype(dtype))
+        """See Conversions; remembers which tensors are all zeros."""
+        result = super().cast(tensor, dtype)
         if tensor in self._zeros:
             self._zeros.add(result)
         return result
-
-    def bitcast(self, tensor: Tensor, dtype: np.dtype[Any] | type) -> Tensor:
-        """The tensor's elements read as another type of the same width."""
-        if self.dtype_of(tensor) == np.dtype(dtype):
-            return tensor
-        return self.op("bitcast", [tensor], self.shape_of(tensor), dtype)
 
     def constant(
         self, array: Array | np.generic | float | Sequence[int], dtype: np.dtype[Any] | type | None = None
