@@ -1,4 +1,4 @@
-"""What the attributes of RNN, GRU and LSTM say."""
+"""The attributes of RNN, GRU and LSTM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Formula)
 
 @dataclass(frozen=True)
 class Kind:
-    """How an op's weights are cut and its node read."""
+    """The form of an op's weights and the formula of its step."""
 
     gates: int
     activations: tuple[str, ...]  # of one direction, by default
@@ -39,8 +39,8 @@ class Recurrent:
     """A recurrent node's attributes.
 
     Attributes:
-        backwards: of each direction, whether it goes from the last step to the first.
-        names: of the activations, one direction's after the other's.
+        backwards: for each direction, if it runs from the last step to the first.
+        names: the activations of all directions.
         parameters: the activations' alphas and betas.
     """
 
@@ -54,28 +54,28 @@ class Recurrent:
 
     @property
     def states(self) -> tuple[int, ...]:
-        """The operands that hold the state before the first step."""
+        """The indices of the operands with the state before the first step."""
         return (5, 6) if self.kind.has_cell else (5,)
 
-    def of_directions(self, each: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """What `names` has one of, by direction."""
+    def by_direction(self, each: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Split a list with an entry for each of `names` by direction."""
         count = len(self.kind.activations)
         return [tuple(each[i * count : (i + 1) * count]) for i in range(len(self.backwards))]
 
     def functions(self, own: Mapping[str, Callable[..., F]]) -> list[tuple[Callable[[F], F], ...]]:
-        """Each direction's activations, `own` being the target's (KeyError: an unknown name)."""
-        return self.of_directions(activations(self.names, *self.parameters, own))
+        """Return each direction's activations; see `activations`."""
+        return self.by_direction(activations(self.names, *self.parameters, own))
 
-    def added_outside(self, size: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """Of the recurrent biases, 1 for what the projected input takes, 0 for a cell's candidate_bias."""
+    def outer_biases(self, size: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """Return 1 for each recurrent bias that the projected input takes, 0 for a cell's candidate_bias."""
         counts = np.ones(self.kind.gates * size, np.float32)
         if self.linear_before_reset:
             counts[2 * size :] = 0
         return counts
 
 
-def recurrent_of(node: NodeView[Any]) -> Recurrent:
-    """Reads what all targets read alike; `hidden_size` and `clip` are left."""
+def read_recurrent(node: NodeView[Any]) -> Recurrent:
+    """Read a recurrent node's attributes, except `hidden_size` and `clip`."""
     kind, backwards = KINDS[node.op], _DIRECTIONS[node.attribute("direction", "forward")]
     return Recurrent(
         kind,

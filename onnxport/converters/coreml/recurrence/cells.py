@@ -1,4 +1,4 @@
-"""What recurrent cells (converters/recurrence) compute with in MIL."""
+"""The operations of recurrent cells (converters/recurrence) in MIL."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import numpy as np
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.recurrence import cells, steps
+from onnxport.converters.recurrence import cells
 
-Activation: TypeAlias = Callable[[Term], Term]
 State: TypeAlias = cells.State[Term]
 
 
@@ -31,12 +30,12 @@ class Cell(cells.Cell[Term, Value]):
         return Term(mil, value if place is None else part(mil, value, place * self.size, self.size))
 
 
-Direction: TypeAlias = steps.Direction[Cell, Term, Value]
-Outcome: TypeAlias = steps.Outcome[Term, Value]
+Direction: TypeAlias = cells.Direction[Cell, Term, Value]
+Outcome: TypeAlias = cells.Outcome[Term, Value]
 
 
 def part(mil: MilBuilder, value: Value, start: int, size: int) -> Value:
-    """`size` entries from `start` along the first axis."""
+    """Return `size` entries from `start` along the first axis."""
     if (start, size) == (0, value.shape[0]):
         return value
     if value.constant is not None:

@@ -14,8 +14,7 @@ from onnxport.converters.coreml.control.loop_outputs import Rows, rows
 from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.recurrence.cells import Direction, Outcome, State
-from onnxport.converters.recurrence.cells import Step
-from onnxport.converters.recurrence.steps import advanced
+from onnxport.converters.recurrence.cells import Step, advance
 
 _FLOAT = np.dtype(np.float32)
 
@@ -44,7 +43,7 @@ class Steps:
         for time in reversed(range(count)) if direction.is_backwards else range(count):
             row = Term(mil, mil.squeeze(x=parts[time], axes=[0]))
             left = None if self.lengths is None else self.lengths - float(time)
-            state, given[time] = advanced(self.step, direction.cell, row, state, left)
+            state, given[time] = advance(self.step, direction.cell, row, state, left)
         if not self.collects:
             return Outcome(None, state)
         values = [given[time].value for time in range(count)]
@@ -109,7 +108,7 @@ class _Loop:
         left = None
         if lengths is not None:
             left = lengths - Term(mil, entered(emitted(mil, "cast", x=now, dtype="fp32"), _FLOAT))
-        after, given = advanced(self.steps.step, direction.cell, row, self._state(iter(carried)), left)
+        after, given = advance(self.steps.step, direction.cell, row, self._state(iter(carried)), left)
         following = [emitted(mil, "add", x=counter, y=1)]
         following += [returned(mil, each.value) for each in after.parts]
         if self.steps.collects:

@@ -1,4 +1,4 @@
-"""What recurrent cells (converters/recurrence) compute with in TFLite."""
+"""The operations of recurrent cells (converters/recurrence) in TFLite."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from onnxport.converters.recurrence import cells, steps
+from onnxport.converters.recurrence import cells
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.elements import Elements
 from onnxport.converters.tflite.ops.matmul import batch_matmul, product
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value
 
-Activation: TypeAlias = Callable[[Elements], Elements]
 State: TypeAlias = cells.State[Elements]
 
 
@@ -22,12 +21,12 @@ class Cell(cells.Cell[Elements, Value]):
     """Its weights are float32."""
 
     def computed(self) -> list[Value]:
-        """Its weights that are no constants."""
+        """Return the weights that are no constants."""
         weights = (self.recurrence, self.candidate_bias, self.peepholes)
         return [value for value in weights if value is not None and value.constant is None]
 
     def with_computed(self, values: Iterator[Value]) -> Cell:
-        """The same with others in place of computed()."""
+        """Return the cell with other values in place of `computed()`."""
 
         def other(value: Value | None) -> Value | None:
             return value if value is None or value.constant is not None else next(values)
@@ -54,12 +53,12 @@ class Cell(cells.Cell[Elements, Value]):
         return Elements(tfl, tfl.tensor(chosen))
 
 
-Direction: TypeAlias = steps.Direction[Cell, Elements, Tensor]
-Outcome: TypeAlias = steps.Outcome[Elements, Tensor]
+Direction: TypeAlias = cells.Direction[Cell, Elements, Tensor]
+Outcome: TypeAlias = cells.Outcome[Elements, Tensor]
 
 
 def part(tfl: TflBuilder, value: Value, start: int, size: int) -> Value:
-    """`size` entries from `start` along the first axis."""
+    """Return `size` entries from `start` along the first axis."""
     if value.constant is not None:
         constant = np.ascontiguousarray(value.constant[start : start + size])
         return Value(constant.shape, value.dtype, constant=constant)
@@ -70,7 +69,7 @@ def part(tfl: TflBuilder, value: Value, start: int, size: int) -> Value:
 
 
 def times_transposed(tfl: TflBuilder, left: Value, matrix: Value) -> Elements:
-    """`left` times the transposed matrix."""
+    """Return `left` times the transposed matrix."""
     if matrix.constant is None:
         return Elements(tfl, batch_matmul(tfl, left, matrix, adjoint_b=True))
     factor = np.ascontiguousarray(matrix.constant.T)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxport.converters.recurrence.cells import Step
-from onnxport.converters.recurrence.steps import advanced
+from onnxport.converters.recurrence.cells import Step, advance
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.control.captures import within
 from onnxport.converters.tflite.control.cells import Direction, Outcome, State
@@ -41,7 +40,7 @@ class Steps:
         for time in reversed(range(count)) if direction.is_backwards else range(count):
             row = tfl.without_unit_axis(tfl.slice(direction.projected, [time, 0, 0], [1, batch, width]), 0)
             left = None if self.lengths is None else Elements(tfl, self.lengths) - float(time)
-            state, rows[time] = advanced(self.step, direction.cell, Elements(tfl, row), state, left)
+            state, rows[time] = advance(self.step, direction.cell, Elements(tfl, row), state, left)
         if not self.collects:
             return Outcome(None, state)
         tensors = [tfl.with_unit_axis(rows[time].tensor, 0) for time in range(count)]
@@ -91,7 +90,7 @@ class Steps:
             row = tfl.op("gather", [projected, now], tfl.shape_of(projected)[1:], axis=0, batch_dims=0)
             left = None if lengths is None else lengths - Elements(tfl, tfl.cast(now, np.float32))
             before = self._taken(direction.initial, carried)
-            after, given = advanced(self.step, cell, Elements(tfl, row), before, left)
+            after, given = advance(self.step, cell, Elements(tfl, row), before, left)
             following += [each.tensor for each in after.parts]
             if self.collects:
                 slots = next(carried)
