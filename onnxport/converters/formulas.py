@@ -41,6 +41,10 @@ class IntegerFormula(Arithmetic[Any]):
     def running_sum(self) -> Self:
         """Return, for each element of a vector, the sum of the elements up to it."""
 
+    @abstractmethod
+    def column(self) -> Self:
+        """Return a vector as the column of a matrix."""
+
     def within(self, size: Self | int) -> Self:
         """Return indices with `size` added to the negative ones."""
         return (self < 0).where(self + size, self)

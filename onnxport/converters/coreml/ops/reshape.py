@@ -13,6 +13,7 @@ from onnxport.converters.coreml.shapes.axes import named_axes, normalized
 from onnxport.converters.coreml.shapes.integers import Integers, axis_table, integers, joined, sizes_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
+from onnxport.converters.shape_arithmetic import run_time_axes, squeeze_table, squeezed_axes
 
 Node = NodeView[Value]
 
@@ -131,12 +132,7 @@ def squeeze(node: Node, mil: MilBuilder) -> None:
     if axes is not None and axes.constant is None:
         node.emit(_without_axes_at_run_time(node, mil, axes))
         return
-    if axes is not None:
-        gone = named_axes(axes, x.rank)
-    elif None in x.shape:
-        node.unsupported("takes out all axes of size 1, where others are open; give it axes")
-    else:
-        gone = [axis for axis, dim in enumerate(x.shape) if dim == 1]
+    gone = squeezed_axes(node, x.shape) if axes is None else named_axes(axes, x.rank)
     node.emit(without_axes(mil, x, gone))
 
 
@@ -159,16 +155,12 @@ def without_axes(mil: MilBuilder, x: Value, gone: Sequence[int]) -> Value:
 
 
 def _without_axes_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
-    rank, count = node.x.rank, axes.shape[0]
-    if count is None:
-        node.unsupported("the number of its axes (input 1) is known only at run time")
+    rank, count = node.x.rank, run_time_axes(node, axes.shape)
     if rank == count:
         return reshaped(mil, node.x, [])
     kept = Integers(mil, 1) - axis_table(mil, axes, rank).summed(1)
-    places = (kept.running_sum() - 1).reshaped(-1, 1)
-    # Row i of the table holds a 1 at the place in the result that the size of axis i moves to.
-    table = places.equals(np.arange(rank - count)[None, :]).as_numbers() * kept.reshaped(-1, 1)
-    sizes = (sizes_of(mil, node.x).reshaped(-1, 1) * table).summed(0)
+    table = squeeze_table(kept, rank - count)
+    sizes = (sizes_of(mil, node.x).column() * table).summed(0)
     return with_sizes(mil, node.x, sizes)
 
 
@@ -196,10 +188,8 @@ def with_axes(mil: MilBuilder, x: Value, axes: Sequence[int]) -> Value:
 
 
 def _with_axes_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
-    x, count = node.x, axes.shape[0]
-    if count is None:
-        node.unsupported("the number of its axes (input 1) is known only at run time")
-    rank = x.rank + count
+    x = node.x
+    rank = x.rank + run_time_axes(node, axes.shape)
     new = axis_table(mil, axes, rank).summed(1)
     places = (Integers(mil, np.arange(1, rank + 1)) - new.running_sum() - 1).maximum(0)
     own = sizes_of(mil, x) if x.rank else Integers(mil, [1])

@@ -93,6 +93,9 @@ class Integers(IntegerFormula):
             return Integers(self.mil, _NUMPY[op](x.known, y.known))
         return Integers(self.mil, self.mil.emit(op, x=x.value, y=y.value))
 
+    def column(self) -> Integers:
+        return self.reshaped(-1, 1)
+
     def _operand(self, other: Operand) -> Integers:
         return other if isinstance(other, Integers) else Integers(self.mil, np.asarray(other))
 

@@ -60,7 +60,6 @@ class Integers(IntegerFormula):
         return Integers(self.tfl, self.tfl.reshape(self.tfl.slice(self.tensor, [index], [1]), ()))
 
     def column(self) -> Integers:
-        """Return a vector as the column of a matrix."""
         return Integers(self.tfl, self.tfl.reshape(self.tensor, (self.tfl.shape_of(self.tensor)[0], 1)))
 
 

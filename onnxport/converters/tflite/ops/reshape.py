@@ -7,7 +7,8 @@ from math import prod
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant
+from onnxport.converters.shape_arithmetic import run_time_axes, squeeze_table, squeezed_axes
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import (
     Permutation,
     Shape,
@@ -163,17 +164,14 @@ def _product(tfl: TflBuilder, sizes: Tensor) -> Tensor:
 @lower("Squeeze")
 def squeeze(node: TflNode, tfl: TflBuilder) -> None:
     """Takes axes of size 1 out (ONNX Squeeze-21)."""
-    x, named = node.x, node.optional(1)
-    if named is not None and named.constant is None:
-        node.emit(_without_axes_at_run_time(node, tfl, named))
-        return
-    axes = optional_constant(node, 1, "axes")
+    x, axes = node.x, node.optional(1)
     if axes is None:
-        if None in x.shape:
-            node.unsupported("takes out all axes of size 1, where others are open; give it axes")
-        gone = [i for i, dim in enumerate(x.shape) if dim == 1]
+        gone = squeezed_axes(node, x.shape)
+    elif axes.constant is None:
+        node.emit(_without_axes_at_run_time(node, tfl, axes))
+        return
     else:
-        gone = [normalized(int(a), x.rank) for a in axes.reshape(-1)]
+        gone = [normalized(int(axis), x.rank) for axis in axes.constant.reshape(-1)]
     shape = tuple(dim for i, dim in enumerate(x.shape) if i not in gone)
     if x.constant is not None:
         node.emit(reshaped(tfl, x, shape))
@@ -187,13 +185,9 @@ def squeeze(node: TflNode, tfl: TflBuilder) -> None:
 
 
 def _without_axes_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value:
-    rank, count = node.x.rank, axes.shape[0]
-    if count is None:
-        node.unsupported("the number of its axes (input 1) is known only at run time")
+    rank, count = node.x.rank, run_time_axes(node, axes.shape)
     kept = Integers(tfl, tfl.int32(1)) - axis_table(tfl, axes, rank).summed(1)
-    places = (kept.running_sum() - 1).column()
-    # Row i of the table holds a 1 at the place in the result that the size of axis i moves to.
-    table = places.equals(np.arange(rank - count)[None, :]).as_numbers() * kept.column()
+    table = squeeze_table(kept, rank - count)
     sizes = (Integers(tfl, tfl.run_time_shape(node.x)).column() * table).summed(0)
     return tfl.computed(tfl.op("reshape", [tfl.tensor(node.x), sizes.tensor], [None] * (rank - count)))
 
@@ -227,9 +221,7 @@ def unsqueeze(node: TflNode, tfl: TflBuilder) -> None:
 
 
 def _with_axes_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value:
-    if axes.shape[0] is None:
-        node.unsupported("the number of its axes (input 1) is known only at run time")
-    rank = node.x.rank + axes.shape[0]
+    rank = node.x.rank + run_time_axes(node, axes.shape)
     new = axis_table(tfl, axes, rank).summed(1)
     places = (Integers(tfl, tfl.int32(np.arange(1, rank + 1))) - new.running_sum() - 1).maximum(0)
     own = tfl.run_time_shape(node.x) if node.x.rank else tfl.int32([1])
