@@ -6,18 +6,19 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.resize import is_last, resized_at_run_time, sampled_from
+from onnxport.converters.coreml.resize import is_last, resize_at_run_time, sampled_from
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.resize.sampling import (
     Axis,
     Sampling,
-    axes_of,
+    is_alike,
     is_open,
-    lie_outside,
-    lies_alike,
     nearest_indices,
-    sampling_of,
+    outside_mask,
+    read_axes,
+    read_sampling,
+    refuse_rounding,
     weight_matrix,
 )
 from onnxport.core.arrays import Array
@@ -33,13 +34,13 @@ _POSITIONS = {
 @lower("Resize")
 def resize(node: NodeView[Value], mil: MilBuilder) -> None:
     """Samples axes at another density (ONNX Resize-19)."""
-    x, shape, sampling = node.x, node.output_shape(), sampling_of(node)
+    x, shape, sampling = node.x, node.output_shape(), read_sampling(node)
     if sampling.mode != "nearest" and not x.is_float:
-        node.unsupported(f"samples {x.dtype} elements by {sampling.mode}, whose rounding ONNX leaves open")
+        refuse_rounding(node, sampling)
     if None in x.shape or None in shape or is_open(node, sampling):
-        node.emit(resized_at_run_time(node, mil, sampling))
+        node.emit(resize_at_run_time(node, mil, sampling))
         return
-    axes = axes_of(node, sampling)
+    axes = read_axes(node, sampling)
     if not axes:
         node.emit(mil.identity(x=x))
         return
@@ -103,7 +104,7 @@ def _samples_alike(sampling: Sampling, mode: str, axis: Axis) -> bool:
         return axis.after > 1 or mode == "UNALIGN_CORNERS"
     if axis.after == 1 and mode != "UNALIGN_CORNERS":
         return False
-    return lies_alike(sampling, axis, _POSITIONS[mode](axis.before, axis.after))
+    return is_alike(sampling, axis, _POSITIONS[mode](axis.before, axis.after))
 
 
 # ---- any sampling
@@ -127,7 +128,7 @@ def _weighted(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value:
 
 def _extrapolated(mil: MilBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
     """The extrapolation value put where a sample lies outside the input along any axis."""
-    lies_outside = lie_outside(sampling, axes, result.rank)
+    lies_outside = outside_mask(sampling, axes, result.rank)
     if not lies_outside.any():
         return result
     whole = np.broadcast_to(lies_outside, [dim or 0 for dim in result.shape])

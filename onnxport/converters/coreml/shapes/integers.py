@@ -10,9 +10,9 @@ import numpy as np
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.formulas import IntegerFormula
+from onnxport.converters.shape_arithmetic import LIMIT
 from onnxport.core.arrays import Array
 
-LIMIT = np.iinfo(np.int32).max
 # Operations of Arithmetic -> NumPy's functions.
 _NUMPY: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add,

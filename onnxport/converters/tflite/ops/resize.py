@@ -7,11 +7,12 @@ import numpy as np
 from onnxport.converters.resize.sampling import (
     Axis,
     Sampling,
-    axes_of,
     is_open,
-    lie_outside,
     nearest_indices,
-    sampling_of,
+    outside_mask,
+    read_axes,
+    read_sampling,
+    refuse_rounding,
     weight_matrix,
 )
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
@@ -19,7 +20,7 @@ from onnxport.converters.tflite.layout import Permutation, axis_last, permuted
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.resize.fixed import gathered, native_resize
 from onnxport.converters.tflite.resize.native import NATIVE, Native, samples_alike
-from onnxport.converters.tflite.resize.open import resized_at_run_time
+from onnxport.converters.tflite.resize.open import resize_at_run_time
 from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array
 
@@ -27,11 +28,11 @@ from onnxport.core.arrays import Array
 @lower("Resize")
 def resize(node: TflNode, tfl: TflBuilder) -> None:
     """Samples axes at another density (ONNX Resize-19)."""
-    x, shape, sampling = node.x, node.output_shape(), sampling_of(node)
+    x, shape, sampling = node.x, node.output_shape(), read_sampling(node)
     if None in x.shape or None in shape or is_open(node, sampling):
-        node.emit(resized_at_run_time(node, tfl, sampling))
+        node.emit(resize_at_run_time(node, tfl, sampling))
         return
-    axes = axes_of(node, sampling)
+    axes = read_axes(node, sampling)
     if 0 in shape:
         node.emit(Value(shape, x.dtype, constant=np.zeros([dim or 0 for dim in shape], x.dtype)))
         return
@@ -39,7 +40,7 @@ def resize(node: TflNode, tfl: TflBuilder) -> None:
         node.emit(x)
         return
     if sampling.mode != "nearest" and x.dtype.kind != "f":
-        node.unsupported(f"{sampling.mode} sampling of {x.dtype} elements, whose rounding ONNX leaves open")
+        refuse_rounding(node, sampling)
     is_image = x.rank == 4 and set(axes) <= {2, 3} and x.dtype.kind == "f"
     native = _native_for(sampling, axes) if is_image else None
     if native is not None:
@@ -82,7 +83,7 @@ def _weighted(tfl: TflBuilder, x: Value, axis: int, matrix: Array) -> Value:
 
 def _extrapolated(tfl: TflBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
     """The extrapolation value put where a sample lies outside the input along any axis."""
-    lies_outside = lie_outside(sampling, axes, result.rank)
+    lies_outside = outside_mask(sampling, axes, result.rank)
     if not lies_outside.any():
         return result
     order = tfl.common_order(result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.resize.sampling import HALF, Axis, Sampling, lies_alike, nearest_indices
+from onnxport.converters.resize.sampling import HALF, Axis, Sampling, is_alike, nearest_indices
 from onnxport.core.arrays import Array
 
 # (align_corners, half_pixel_centers) of RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
@@ -42,4 +42,4 @@ def samples_alike(sampling: Sampling, native: Native, axis: Axis) -> bool:
         return bool(np.array_equal(ours, nearest_indices(sampling, axis)))
     if sampling.mode == "cubic" or (sampling.antialias and axis.scale < 1):
         return False
-    return lies_alike(sampling, axis, native_positions(native, axis.before, axis.after))
+    return is_alike(sampling, axis, native_positions(native, axis.before, axis.after))
