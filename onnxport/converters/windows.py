@@ -101,7 +101,7 @@ def same_padding(size: int | None, extent: int, stride: int) -> tuple[int, int] 
     return None if total is None else (total // 2, total - total // 2)
 
 
-def window_of(
+def read_window(
     node: NodeView[Any], sizes: Sizes, kernel: Sequence[int], *, has_same_lower: bool = False
 ) -> Window:
     """The node's window over spatial `sizes` with its strides, dilations, pads and auto_pad resolved.
@@ -167,14 +167,14 @@ class Pool:
         return np.asarray(reduce(np.multiply.outer, counted))
 
 
-def pool_of(node: NodeView[Any], sizes: Sizes, *, has_same_lower: bool = False) -> Pool:
+def read_pool(node: NodeView[Any], sizes: Sizes, *, has_same_lower: bool = False) -> Pool:
     """The node's pooling window over spatial `sizes`."""
-    window = window_of(node, sizes, tuple(node.attribute("kernel_shape")), has_same_lower=has_same_lower)
+    window = read_window(node, sizes, tuple(node.attribute("kernel_shape")), has_same_lower=has_same_lower)
     declared, auto_pad = window.after, node.attribute("auto_pad", "NOTSET")
     if auto_pad.startswith("SAME"):
         _refuse_disputed(node, window)
     if node.attribute("ceil_mode", 0) and auto_pad == "NOTSET":
-        window = _with_ceil(node, window)
+        window = _apply_ceil_mode(node, window)
     return Pool(window, declared)
 
 
@@ -188,7 +188,7 @@ def _refuse_disputed(node: NodeView[Any], window: Window) -> None:
         )
 
 
-def _with_ceil(node: NodeView[Any], window: Window) -> Window:
+def _apply_ceil_mode(node: NodeView[Any], window: Window) -> Window:
     """Enlarges the end padding so that floor rounding gives what ceil_mode asks for.
 
     A last window that would start in the end padding is dropped, as ONNX Runtime and PyTorch do.
@@ -244,7 +244,7 @@ class Transposed:
         return Transposed(self.window.with_unit_axis(), (0, *self.extra))
 
 
-def transposed_window(node: NodeView[Any], kernel: tuple[int, ...]) -> Transposed:
+def read_transposed_window(node: NodeView[Any], kernel: tuple[int, ...]) -> Transposed:
     """The node's window, with auto_pad and output_shape resolved into pads."""
     node.attribute("kernel_shape", None)  # the weights say it
     spatial, sizes = len(kernel), tuple(node.x.shape[2:])

@@ -80,8 +80,10 @@ class MilBuilder:
         except (
             Exception
         ) as error:  # the builder raises whatever its checks do: ValueError, TypeError, KeyError ...
-            raise NoMil(_words(op, error)) from error
-        settled = [_settled(var) for var in (result if isinstance(result, list | tuple) else [result])]
+            raise NoMil(_error_message(op, error)) from error
+        settled = [
+            _as_typed_constant(var) for var in (result if isinstance(result, list | tuple) else [result])
+        ]
         values = [wrap(var) for var in settled]
         highest = max(value.rank for value in values)
         if highest > LARGEST_RANK:
@@ -227,7 +229,7 @@ def covers(shapes: Sequence[tuple[Any, ...]], other: tuple[Any, ...]) -> bool:
     )
 
 
-def _settled(var: Var) -> Var:
+def _as_typed_constant(var: Var) -> Var:
     """A float16 result without axes that is known now, as a constant of its own type.
 
     coremltools' const_elimination makes float32 of it, and the program invalid.
@@ -256,6 +258,6 @@ def _integers(array: Array) -> Array:
     return np.asarray(array.astype(np.int32))
 
 
-def _words(op: str, error: Exception) -> str:
+def _error_message(op: str, error: Exception) -> str:
     text = " ".join(str(error).split())[:300]
     return f"MIL's {op} refuses it: {text or type(error).__name__}"

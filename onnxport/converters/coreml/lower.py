@@ -137,11 +137,11 @@ class _Lowering(Driver[Value, MilBuilder]):
 
     def lower_node(self, node: onnx.Node, operands: Sequence[Value | None]) -> None:
         self.mil.compute = self._compute(node)
-        rows = high_rank.rows_of(self.mil, qualified_op(node), operands)
+        rows = high_rank.flatten_operands(self.mil, qualified_op(node), operands)
         view: NodeView[Value] = NodeView(node, rows or operands)
         REGISTRY.run(view, self.mil)
         for index, result in view.results.items():
-            self._bind(view, index, high_rank.raised(self.mil, result, operands) if rows else result)
+            self._bind(view, index, high_rank.restore_shape(self.mil, result, operands) if rows else result)
 
     def is_bound(self, node: onnx.Node) -> bool:
         """See Driver: tensors without elements are known."""

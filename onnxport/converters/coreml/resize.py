@@ -12,7 +12,7 @@ from onnxport.converters.coreml.numbers.formulas import Term, computing
 from onnxport.converters.coreml.shapes.dims import Size, as_shape, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
-from onnxport.converters.resize.open import OpenAxis, OpenResize, goes_by_ratio, repeats_at_any_size
+from onnxport.converters.resize.open import OpenAxis, OpenResize, is_by_ratio, is_repetition
 from onnxport.converters.resize.sampling import HALFWAY, REACH, Sampling
 
 # ONNX coordinate_transformation_mode -> MIL's sampling_mode that samples linearly the same at any size, if the scale
@@ -29,7 +29,7 @@ def is_last(axes: Collection[int], rank: int) -> bool:
     return set(axes) <= {rank - 2, rank - 1}
 
 
-def sampled_from(mil: MilBuilder, x: Value, mode: str, sizes: Sequence[Size]) -> Value:
+def resize_linearly(mil: MilBuilder, x: Value, mode: str, sizes: Sequence[Size]) -> Value:
     """Sample the last two axes linearly to `sizes` by MIL's own operator."""
     if all(isinstance(size, int) for size in sizes):
         height, width = sizes
@@ -54,7 +54,7 @@ def resize_at_run_time(node: NodeView[Value], mil: MilBuilder, sampling: Samplin
     with computing(mil, "fp32"):
         resize = _Resize(node, mil, sampling)
         axes = resize.axes()
-    native = _native(mil, x, sampling, axes)
+    native = _resize_natively(mil, x, sampling, axes)
     if native is not None:
         return native
     outside = []
@@ -62,15 +62,15 @@ def resize_at_run_time(node: NodeView[Value], mil: MilBuilder, sampling: Samplin
         with computing(mil, "fp32"):
             positions = _positions(mil, sampling, each)
             if each.region is not None:
-                outside.append(_outside(mil, each, positions, x.rank))
+                outside.append(_is_outside(mil, each, positions, x.rank))
         if sampling.mode == "nearest":
             x = mil.gather(
-                x=x, indices=_indices(mil, _rounded(mil, positions, sampling.rounding), each), axis=each.axis
+                x=x, indices=_indices(mil, _round(mil, positions, sampling.rounding), each), axis=each.axis
             )
         elif sampling.mode == "linear" and not sampling.antialias and not sampling.exclude_outside:
-            x = _interpolated(mil, x, each, positions)
+            x = _interpolate(mil, x, each, positions)
         else:
-            x = _weighted(resize, x, each, positions)
+            x = _apply_weights(resize, x, each, positions)
     fill = float(sampling.extrapolation) if x.is_float else int(sampling.extrapolation)
     for condition in outside:
         x = mil.select(cond=condition, a=fill, b=x)
@@ -138,14 +138,14 @@ def number(mil: MilBuilder, size: Size) -> Term:
 # ---- MIL's own operators
 
 
-def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: list[_Axis]) -> Value | None:
+def _resize_natively(mil: MilBuilder, x: Value, sampling: Sampling, axes: list[_Axis]) -> Value | None:
     """Resize the last two axes by an operator that samples the same whatever the size, if there is one."""
     if x.rank < 3 or not x.is_float or not is_last([each.axis for each in axes], x.rank):
         return None
     by_axis = {each.axis: each for each in axes}
     pair = [by_axis.get(axis) for axis in (x.rank - 2, x.rank - 1)]
     if sampling.mode == "nearest":
-        if not repeats_at_any_size(sampling, axes):
+        if not is_repetition(sampling, axes):
             return None
         height, width = (
             1 if each is None or not isinstance(each.scale, float) else int(each.scale) for each in pair
@@ -155,13 +155,13 @@ def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: list[_Axis]) ->
         )
     mode = _LINEAR_AT_ANY_SIZE.get(sampling.coordinates)
     plain = sampling.mode == "linear" and not sampling.antialias and not sampling.exclude_outside
-    if not plain or not goes_by_ratio(sampling, axes) or mode is None or not mil.at_least("iOS17"):
+    if not plain or not is_by_ratio(sampling, axes) or mode is None or not mil.at_least("iOS17"):
         return None
     sizes = [
         size_of(mil, x, axis) if each is None else each.after
         for axis, each in zip((x.rank - 2, x.rank - 1), pair, strict=True)
     ]
-    return sampled_from(mil, x, mode, sizes)
+    return resize_linearly(mil, x, mode, sizes)
 
 
 # ---- sampling by positions, in the order of operations of sampling.source_positions
@@ -169,11 +169,11 @@ def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: list[_Axis]) ->
 
 def _positions(mil: MilBuilder, sampling: Sampling, axis: _Axis) -> Term:
     """Return the position in the input of every output element, float32 [after]."""
-    y = _counted(mil, axis.after)
+    y = _arange(mil, axis.after)
     before, after = number(mil, axis.before), number(mil, axis.after)
     scale = after / before if axis.scale is None else element(mil, axis.scale)
     if axis.region is not None:
-        return _in_region(y, before, after, *axis.region)
+        return _region_positions(y, before, after, *axis.region)
     match sampling.coordinates:
         case "asymmetric":
             return y / scale
@@ -188,7 +188,7 @@ def _positions(mil: MilBuilder, sampling: Sampling, axis: _Axis) -> Term:
             return (y + 0.5) / scale - 0.5
 
 
-def _counted(mil: MilBuilder, count: Size) -> Term:
+def _arange(mil: MilBuilder, count: Size) -> Term:
     """Return 0, 1, 2 ... below a size, in float32."""
     if isinstance(count, int):
         return Term(mil, mil.constant(np.arange(count, dtype=np.float32)))
@@ -200,7 +200,7 @@ def _range(mil: MilBuilder, start: Value, end: Value) -> Value:
     return mil.range_1d(start=first, end=last, step=1)  # type: ignore[no-any-return]
 
 
-def _in_region(y: Term, before: Term, after: Term, start: Term, end: Term) -> Term:
+def _region_positions(y: Term, before: Term, after: Term, start: Term, end: Term) -> Term:
     """tf_crop_and_resize: from the region's start to its end, or at its centre if there is one element only."""
     last = before - 1.0
     spread = last * start + y * (end - start) * last / (after - 1.0).maximum(1.0)
@@ -208,7 +208,7 @@ def _in_region(y: Term, before: Term, after: Term, start: Term, end: Term) -> Te
     return (after >= 1.5).where(spread, centre)
 
 
-def _rounded(mil: MilBuilder, positions: Term, rounding: str) -> Term:
+def _round(mil: MilBuilder, positions: Term, rounding: str) -> Term:
     with computing(mil, "fp32"):
         if rounding in ("floor", "ceil"):
             return positions.call(rounding)
@@ -234,7 +234,7 @@ def _along(mil: MilBuilder, values: Value, axis: int, rank: int) -> Value:
     return mil.reshape(x=values, shape=[-1 if a == axis else 1 for a in range(rank)])  # type: ignore[no-any-return]
 
 
-def _interpolated(mil: MilBuilder, x: Value, axis: _Axis, positions: Term) -> Value:
+def _interpolate(mil: MilBuilder, x: Value, axis: _Axis, positions: Term) -> Value:
     """Interpolate each output element between its two neighbours."""
     with computing(mil, "fp32"):
         lower = positions.call("floor")
@@ -246,7 +246,7 @@ def _interpolated(mil: MilBuilder, x: Value, axis: _Axis, positions: Term) -> Va
     return mil.add(x=near, y=mil.mul(x=mil.sub(x=far, y=near), y=share))  # type: ignore[no-any-return]
 
 
-def _outside(mil: MilBuilder, axis: _Axis, positions: Term, rank: int) -> Value:
+def _is_outside(mil: MilBuilder, axis: _Axis, positions: Term, rank: int) -> Value:
     """Return the samples outside the input, as a condition along the axis."""
     last = number(mil, axis.before) - 1.0
     low = mil.less(x=positions.value, y=0.0)
@@ -257,7 +257,7 @@ def _outside(mil: MilBuilder, axis: _Axis, positions: Term, rank: int) -> Value:
 # ---- sampling by the weights of sampling.weight_matrix
 
 
-def _weighted(resize: _Resize, x: Value, axis: _Axis, positions: Term) -> Value:
+def _apply_weights(resize: _Resize, x: Value, axis: _Axis, positions: Term) -> Value:
     """Multiply the axis, with its edge elements repeated as far as the weights reach, by a matrix of weights."""
     mil, sampling = resize.mil, resize.sampling
     with computing(mil, "fp32"):

@@ -54,7 +54,7 @@ class OpenAxis(Generic[S, F]):
         return isinstance(self.scale, float) and self.scale >= 1 and self.scale == int(self.scale)
 
 
-def stays(node: NodeView[Any], axis: int) -> bool:
+def keeps_size(node: NodeView[Any], axis: int) -> bool:
     """Tell if shape inference knows that the axis keeps its size, as a number or a symbol."""
     source, result = node.node.inputs[0], node.node.outputs[0]
     assert source is not None
@@ -62,14 +62,14 @@ def stays(node: NodeView[Any], axis: int) -> bool:
     return before is not None and before == after
 
 
-def repeats_at_any_size(sampling: Sampling, axes: Collection[OpenAxis[Any, Any]]) -> bool:
+def is_repetition(sampling: Sampling, axes: Collection[OpenAxis[Any, Any]]) -> bool:
     """Tell if nearest copies element floor(i / f) for whole factors f."""
     from_corner = sampling.coordinates == "asymmetric" and sampling.rounding == "floor"
     centered = sampling.coordinates in _CENTERED and sampling.rounding.startswith("round")
     return all(each.is_whole for each in axes) and (from_corner or centered)
 
 
-def goes_by_ratio(sampling: Sampling, axes: Collection[OpenAxis[Any, Any]]) -> bool:
+def is_by_ratio(sampling: Sampling, axes: Collection[OpenAxis[Any, Any]]) -> bool:
     """Tell if the ratio of the sizes decides where samples lie, whatever the scale."""
     whole = all(each.is_whole for each in axes)
     return whole or all(each.scale is None for each in axes) or sampling.coordinates == "align_corners"
@@ -97,7 +97,7 @@ def weights(sampling: Sampling, distances: F) -> F:
     return (x - 2.0).where_at_least(0.0, x - x, beyond_one)
 
 
-def inside(elements: F, size: F) -> F:
+def is_inside(elements: F, size: F) -> F:
     """Return 1 for elements of an axis, 0 for the repeated ones on either side."""
     from_start = elements.minimum(0.0) + 1.0  # 1 from element 0 on, at most 0 before it
     to_end = (size - elements).minimum(1.0)  # 1 up to the last element, at most 0 after it
@@ -172,7 +172,7 @@ class OpenResize(ABC, Generic[V, S, F]):
             changing = [axis for axis in targets if factors[axis] != 1 or axis in self.paired]
         else:
             after = dict(zip(targets, self.sizes(node.input(3)), strict=True))
-            changing = [axis for axis in targets if axis in self.paired or not stays(node, axis)]
+            changing = [axis for axis in targets if axis in self.paired or not keeps_size(node, axis)]
             if policy != "stretch":
                 common = common_scale(
                     policy, [self.number(after[axis]) / self.number(before[axis]) for axis in targets]
@@ -190,7 +190,7 @@ class OpenResize(ABC, Generic[V, S, F]):
     def shares(self, rows: F, columns: F, stretch: F, axis: OpenAxis[S, F]) -> F:
         """Return the weights of elements `rows` in samples at `columns`, before normalization."""
         found = weights(self.sampling, (rows - columns).call("abs") * stretch)
-        return found * inside(rows, self.number(axis.before)) if self.sampling.exclude_outside else found
+        return found * is_inside(rows, self.number(axis.before)) if self.sampling.exclude_outside else found
 
     def scaled(self, size: S, factor: float | F) -> S:
         """Return floor(size * factor)."""

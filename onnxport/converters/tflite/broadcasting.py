@@ -54,7 +54,7 @@ def _on_fewer_axes(
     """The op with neighbouring axes merged that every operand either has in full or lacks."""
     rank = len(result)
     shapes = [(1,) * (rank - len(s)) + tuple(s) for s in map(tfl.shape_of, operands)]
-    groups = _mergeable(shapes, result)
+    groups = _merge_groups(shapes, result)
     whole = next((o for o, s in zip(operands, shapes, strict=True) if s == result), None)
     if (
         len(groups) > BROADCAST_RANK[name]
@@ -87,7 +87,7 @@ def _is_plain(shapes: Sequence[Shape], result: Shape) -> bool:
     return True
 
 
-def _mergeable(shapes: Sequence[Shape], result: Shape) -> list[list[int]]:
+def _merge_groups(shapes: Sequence[Shape], result: Shape) -> list[list[int]]:
     """Runs of axes in which each operand has either the result's size throughout or 1 throughout."""
     groups: list[list[int]] = []
     last: tuple[bool, ...] | None = None  # None while the group holds only axes of size 1

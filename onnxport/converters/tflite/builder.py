@@ -9,8 +9,8 @@ import numpy as np
 
 from onnxport.converters.driver import Scope
 from onnxport.converters.lowering import NodeView
-from onnxport.converters.tflite.layout import Permutation, between, identity, permuted
-from onnxport.converters.tflite.numbers.conversions import narrowed
+from onnxport.converters.tflite.layout import Permutation, identity, permuted, transpose_between
+from onnxport.converters.tflite.numbers.conversions import narrow
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array
@@ -44,13 +44,13 @@ class TflBuilder(TensorBuilder):
             value.copies[identity(value.rank)] = value.make()
             return self.tensor(value, perm)
         order = value.order
-        return self.transpose(value.copies[order], between(order, perm))
+        return self.transpose(value.copies[order], transpose_between(order, perm))
 
     def computed(self, tensor: Tensor, order: Permutation | None = None) -> Value:
         """The value whose physical tensor in axis order `order` is `tensor`; shape and type are the tensor's."""
         physical = self.shape_of(tensor)
         order = identity(len(physical)) if order is None else order
-        shape = permuted(physical, between(order, identity(len(order))))
+        shape = permuted(physical, transpose_between(order, identity(len(order))))
         return Value(shape, self.dtype_of(tensor), copies={order: tensor})
 
     def run_time_shape(self, value: Value, dtype: np.dtype[Any] | type = np.int32) -> Tensor:
@@ -60,7 +60,7 @@ class TflBuilder(TensorBuilder):
         shape = self.op("shape", [self.tensor(value, order)], [value.rank], dtype, **attributes)
         if order == identity(value.rank):
             return shape
-        places = self.int32(between(order, identity(value.rank)))
+        places = self.int32(transpose_between(order, identity(value.rank)))
         return self.op("gather", [shape, places], [value.rank], dtype, axis=0, batch_dims=0)
 
     def converted(self, value: Value, dtype: np.dtype[Any] | type) -> Value:
@@ -69,7 +69,7 @@ class TflBuilder(TensorBuilder):
             return value
         if value.constant is not None:
             narrows = value.dtype == np.float64 and np.dtype(dtype) == np.float32
-            constant = narrowed(value.constant) if narrows else value.constant.astype(dtype)
+            constant = narrow(value.constant) if narrows else value.constant.astype(dtype)
             return Value(value.shape, dtype, constant=constant)
         order = self.common_order(value)
         converted = self.computed(self.cast(self.tensor(value, order), dtype), order)
@@ -118,7 +118,7 @@ class TflBuilder(TensorBuilder):
 TflNode = NodeView[Value]
 
 
-def constant_of(node: TflNode, index: int, what: str) -> Array:
+def require_constant(node: TflNode, index: int, what: str) -> Array:
     """The constant operand at `index`; refuses the node where it is computed at run time."""
     value = node.input(index)
     if value.constant is None:
@@ -131,4 +131,4 @@ def constant_of(node: TflNode, index: int, what: str) -> Array:
 
 def optional_constant(node: TflNode, index: int, what: str) -> Array | None:
     """constant_of for an input that may be absent."""
-    return constant_of(node, index, what) if node.has_input(index) else None
+    return require_constant(node, index, what) if node.has_input(index) else None

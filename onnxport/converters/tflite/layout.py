@@ -32,7 +32,7 @@ def permuted(shape: Sequence[int | None], perm: Permutation) -> Shape:
     return tuple(shape[axis] for axis in perm)
 
 
-def between(source: Permutation, target: Permutation) -> Permutation:
+def transpose_between(source: Permutation, target: Permutation) -> Permutation:
     """The transpose that takes a tensor in physical order `source` to physical order `target`."""
     return tuple(source.index(axis) for axis in target)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as onnx
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.control.blocks import check_carried, opened, returned
+from onnxport.converters.coreml.control.blocks import block_result, check_carried, with_open_sizes
 from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
@@ -58,5 +58,5 @@ class _If:
             self.node.unsupported("a branch has nodes that are refused, or gives what is no tensor")
         check_carried(self.node, value, self.node.node.outputs[index].name)
         if self.sizes[index] and value.rank:
-            value = opened(self.mil, value, self.switch)
-        return returned(self.mil, value)
+            value = with_open_sizes(self.mil, value, self.switch)
+        return block_result(self.mil, value)

@@ -9,8 +9,14 @@ import numpy as np
 import onnx_ir as onnx
 
 from onnxport.converters.coreml.builder import MilBuilder, wrap
-from onnxport.converters.coreml.control.blocks import check_carried, emitted, entered, returned, widened
-from onnxport.converters.coreml.control.loop_outputs import Rows, rows
+from onnxport.converters.coreml.control.blocks import (
+    block_input,
+    block_result,
+    check_carried,
+    declare_open,
+    emit_variable,
+)
+from onnxport.converters.coreml.control.loop_outputs import Rows, make_rows
 from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
@@ -40,7 +46,7 @@ class _Loop(LoopNode[Value]):
         self.shapes = [self.shape(each) for each in self.states]
         self.dtypes = [self.dtype(each) for each in self.states]
         self.collectors: list[Rows] = [
-            rows(mil, self.shape(each), self.dtype(each), self.steps) for each in self.rows
+            make_rows(mil, self.shape(each), self.dtype(each), self.steps) for each in self.rows
         ]
 
     @cached_property
@@ -70,7 +76,7 @@ class _Loop(LoopNode[Value]):
             started = self.condition or mil.constant(np.array(True))
             starts.append(_scalar(mil, started))
         starts += self.initial
-        variables = [returned(mil, value) for value in starts]
+        variables = [block_result(mil, value) for value in starts]
         variables += [var for each in self.collectors for var in each.start()]
         results = mil.while_loop(_cond=self._continues, _body=self._step, loop_vars=variables)
         values = results if isinstance(results, list) else [results]
@@ -78,7 +84,7 @@ class _Loop(LoopNode[Value]):
 
     def _finish(self, results: list[Var]) -> None:
         counter, _, states, collected = self._parts(results)
-        values = [entered(var, dtype) for var, dtype in zip(states, self.dtypes, strict=True)]
+        values = [block_input(var, dtype) for var, dtype in zip(states, self.dtypes, strict=True)]
         gathered = [
             each.finish(part, counter, may_stop=self.stops)
             for each, part in zip(self.collectors, collected, strict=True)
@@ -103,28 +109,28 @@ class _Loop(LoopNode[Value]):
     def _continues(self, *arguments: Var) -> Var:
         counter, goes_on, states, _ = self._parts(arguments)
         for var in arguments:
-            widened(var, ())
+            declare_open(var, ())
         for var, shape in zip(states, self.shapes, strict=True):
-            widened(var, shape)
+            declare_open(var, shape)
         left = None
         if self.bound is not None:
-            left = emitted(self.mil, "less", x=counter, y=self.bound)
+            left = emit_variable(self.mil, "less", x=counter, y=self.bound)
         if goes_on is None or left is None:
             given = goes_on if left is None else left
             assert given is not None
-            return emitted(self.mil, "identity", x=given)
-        return emitted(self.mil, "logical_and", x=left, y=goes_on)
+            return emit_variable(self.mil, "identity", x=given)
+        return emit_variable(self.mil, "logical_and", x=left, y=goes_on)
 
     def _step(self, *arguments: Var) -> list[Var]:
         mil = self.mil
         counter, _, states, collected = self._parts(arguments)
         condition, after, added = self.lower_body(mil.scope, self._visible(counter, states))
-        following = [emitted(mil, "add", x=counter, y=1)]
+        following = [emit_variable(mil, "add", x=counter, y=1)]
         if self.stops:
-            following.append(returned(mil, _scalar(mil, condition)))
+            following.append(block_result(mil, _scalar(mil, condition)))
         for value, each in zip(after, self.states, strict=True):
             check_carried(self.node, value, each.name)
-            following.append(returned(mil, value))
+            following.append(block_result(mil, value))
         for collector, part, value in zip(self.collectors, collected, added, strict=True):
             check_carried(self.node, value, "a row")
             following += [collector.add(part, value, counter)]
@@ -136,7 +142,7 @@ class _Loop(LoopNode[Value]):
         visible = {number: wrap(counter), goes_on: self.mil.constant(np.array(True))}
         visible[number].dtype, visible[number].is_natural = np.dtype(np.int64), True
         for each, var, dtype in zip(inputs, states, self.dtypes, strict=True):
-            visible[each] = entered(var, dtype)
+            visible[each] = block_input(var, dtype)
         return visible
 
 

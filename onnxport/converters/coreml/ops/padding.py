@@ -32,12 +32,12 @@ def pad(node: Node, mil: MilBuilder) -> None:
         fill = mil.constant(np.zeros((), x.dtype))
     amounts = [each.number for pair in zip(before, after, strict=True) for each in pair]
     known = [amount for amount in amounts if amount is not None]
-    if len(known) == len(amounts) and _is_mil_s(x, known, mode, fill):
-        node.emit(_padded(mil, x, known, mode, fill))
+    if len(known) == len(amounts) and _is_native(x, known, mode, fill):
+        node.emit(_pad_natively(mil, x, known, mode, fill))
         return
     for axis, (first, last) in enumerate(zip(before, after, strict=True)):
         if (first.number, last.number) != (0, 0):
-            x = _extended(mil, x, axis, first, last, mode, fill)
+            x = _extend(mil, x, axis, first, last, mode, fill)
     node.emit(x)
 
 
@@ -60,7 +60,7 @@ def _amounts_per_axis(node: Node, mil: MilBuilder) -> tuple[list[Integers], list
     return before, after
 
 
-def _is_mil_s(x: Value, amounts: Sequence[int], mode: str, fill: Value) -> bool:
+def _is_native(x: Value, amounts: Sequence[int], mode: str, fill: Value) -> bool:
     """Whether MIL's pad says it: of floats, nothing cut off, one fill.
 
     Reflection and edges only along the last two axes, which is where Core ML is known to have them.
@@ -81,7 +81,7 @@ def _is_mil_s(x: Value, amounts: Sequence[int], mode: str, fill: Value) -> bool:
     )
 
 
-def _padded(mil: MilBuilder, x: Value, amounts: Sequence[int], mode: str, fill: Value) -> Value:
+def _pad_natively(mil: MilBuilder, x: Value, amounts: Sequence[int], mode: str, fill: Value) -> Value:
     if not any(amounts):
         return x
     extra: dict[str, float] = {}
@@ -93,7 +93,7 @@ def _padded(mil: MilBuilder, x: Value, amounts: Sequence[int], mode: str, fill: 
     return result
 
 
-def _extended(
+def _extend(
     mil: MilBuilder, x: Value, axis: int, before: Integers, after: Integers, mode: str, fill: Value
 ) -> Value:
     """One axis gathered from its own elements, of which negative amounts cut some off."""

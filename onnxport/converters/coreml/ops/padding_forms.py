@@ -8,7 +8,7 @@ from typing import Any
 from onnxport.converters.windows import Window
 
 
-def interleaved(before: Sequence[int], after: Sequence[int]) -> list[int]:
+def interleave_pads(before: Sequence[int], after: Sequence[int]) -> list[int]:
     """MIL's order: before and after of axis 0, then of axis 1 ..."""
     return [pad for pair in zip(before, after, strict=True) for pad in pair]
 
@@ -23,4 +23,4 @@ def window_pads(window: Window) -> dict[str, Any]:
         return {"pad_type": "same" if window.same else "same_lower"}
     if not any(window.before) and not any(window.after):
         return {"pad_type": "valid"}
-    return {"pad_type": "custom", "pad": interleaved(window.before, window.after)}
+    return {"pad_type": "custom", "pad": interleave_pads(window.before, window.after)}

@@ -144,7 +144,7 @@ class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
         if value is None or self.node.op != "LSTM":
             return value
         assert value.constant is not None
-        return self.mil.constant(_reordered(value.constant))
+        return self.mil.constant(_reorder_gates(value.constant))
 
     def _bias(self, number: int) -> Value | None:
         both = self.operand(3, number)
@@ -152,7 +152,7 @@ class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
             return None
         assert both.constant is not None
         total = both.constant.reshape(2, -1).sum(axis=0)
-        return self.mil.constant(_reordered(total) if self.node.op == "LSTM" else total)
+        return self.mil.constant(_reorder_gates(total) if self.node.op == "LSTM" else total)
 
     # ---- step by step
 
@@ -203,14 +203,14 @@ class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
         return self.mil.stack(values=list(values), axis=axis)  # type: ignore[no-any-return]
 
 
-def _reordered(array: Array) -> Array:
+def _reorder_gates(array: Array) -> Array:
     """Reorder LSTM's gates along the first axis for MIL."""
     gates = np.split(array, len(_LSTM_GATES))
     return np.concatenate([gates[place] for place in _LSTM_GATES])
 
 
-def _recurrent(node: NodeView[Value], mil: MilBuilder) -> None:
+def _lower_recurrent(node: NodeView[Value], mil: MilBuilder) -> None:
     _Recurrent(node, mil).run()
 
 
-REGISTRY.table(dict.fromkeys(KINDS, _recurrent))
+REGISTRY.table(dict.fromkeys(KINDS, _lower_recurrent))

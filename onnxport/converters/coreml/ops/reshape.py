@@ -130,7 +130,7 @@ def squeeze(node: Node, mil: MilBuilder) -> None:
     """Takes axes of size 1 out (ONNX Squeeze-21)."""
     x, axes = node.x, node.optional(1)
     if axes is not None and axes.constant is None:
-        node.emit(_without_axes_at_run_time(node, mil, axes))
+        node.emit(_squeeze_at_run_time(node, mil, axes))
         return
     gone = squeezed_axes(node, x.shape) if axes is None else named_axes(axes, x.rank)
     node.emit(without_axes(mil, x, gone))
@@ -154,7 +154,7 @@ def without_axes(mil: MilBuilder, x: Value, gone: Sequence[int]) -> Value:
     return with_sizes(mil, x, joined(mil, [x.shape[axis] or sizes.element(axis) for axis in left]))
 
 
-def _without_axes_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
+def _squeeze_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
     rank, count = node.x.rank, run_time_axes(node, axes.shape)
     if rank == count:
         return reshaped(mil, node.x, [])
@@ -169,7 +169,7 @@ def unsqueeze(node: Node, mil: MilBuilder) -> None:
     """Puts axes of size 1 in (ONNX Unsqueeze-21)."""
     x, axes = node.x, node.input(1)
     if axes.constant is None:
-        node.emit(_with_axes_at_run_time(node, mil, axes))
+        node.emit(_unsqueeze_at_run_time(node, mil, axes))
         return
     node.emit(with_axes(mil, x, sorted(named_axes(axes, x.rank + axes.constant.size))))
 
@@ -187,7 +187,7 @@ def with_axes(mil: MilBuilder, x: Value, axes: Sequence[int]) -> Value:
     return result
 
 
-def _with_axes_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
+def _unsqueeze_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
     x = node.x
     rank = x.rank + run_time_axes(node, axes.shape)
     new = axis_table(mil, axes, rank).summed(1)
@@ -212,6 +212,6 @@ def transposed(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
     if x.constant is not None:
         return mil.constant(np.transpose(x.constant, perm), x.dtype)
     if high_rank.is_tall(x):
-        return high_rank.transposed(mil, x, perm)
+        return high_rank.transpose(mil, x, perm)
     result: Value = mil.transpose(x=x, perm=list(perm))
     return result

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.resize import is_last, resize_at_run_time, sampled_from
+from onnxport.converters.coreml.resize import is_last, resize_at_run_time, resize_linearly
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.resize.sampling import (
@@ -44,7 +44,7 @@ def resize(node: NodeView[Value], mil: MilBuilder) -> None:
     if not axes:
         node.emit(mil.identity(x=x))
         return
-    native = _native(mil, x, sampling, axes)
+    native = _resize_natively(mil, x, sampling, axes)
     if native is not None:
         node.emit(native)
         return
@@ -54,11 +54,11 @@ def resize(node: NodeView[Value], mil: MilBuilder) -> None:
             indices = nearest_indices(sampling, description).astype(np.int32)
             result = mil.gather(x=result, indices=indices, axis=axis)
         else:
-            result = _weighted(mil, result, axis, weight_matrix(sampling, description))
-    node.emit(_extrapolated(mil, result, axes, sampling))
+            result = _apply_weights(mil, result, axis, weight_matrix(sampling, description))
+    node.emit(_extrapolate(mil, result, axes, sampling))
 
 
-def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[int, Axis]) -> Value | None:
+def _resize_natively(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[int, Axis]) -> Value | None:
     """The last two axes by the operator that samples both the same as the node, if there is such."""
     if (
         x.rank < 3
@@ -67,9 +67,9 @@ def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[int, Axis]
         or sampling.coordinates == "tf_crop_and_resize"
     ):
         return None
-    height, width = (axes.get(axis) or _kept(x, axis) for axis in (x.rank - 2, x.rank - 1))
+    height, width = (axes.get(axis) or _unchanged_axis(x, axis) for axis in (x.rank - 2, x.rank - 1))
     if sampling.mode == "nearest":
-        if not all(_repeats(sampling, axis) for axis in (height, width)):
+        if not all(_is_repetition(sampling, axis) for axis in (height, width)):
             return None
         return mil.upsample_nearest_neighbor(  # type: ignore[no-any-return]
             x=x,
@@ -80,17 +80,17 @@ def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[int, Axis]
     if sampling.mode == "cubic" or shrinks or sampling.exclude_outside:
         return None
     for mode in _POSITIONS:
-        if all(_samples_alike(sampling, mode, axis) for axis in (height, width)):
-            return sampled_from(mil, x, mode, [height.after, width.after])
+        if all(_is_alike(sampling, mode, axis) for axis in (height, width)):
+            return resize_linearly(mil, x, mode, [height.after, width.after])
     return None
 
 
-def _kept(x: Value, axis: int) -> Axis:
+def _unchanged_axis(x: Value, axis: int) -> Axis:
     size = x.shape[axis] or 0
     return Axis(size, size, np.float32(1))
 
 
-def _repeats(sampling: Sampling, axis: Axis) -> bool:
+def _is_repetition(sampling: Sampling, axis: Axis) -> bool:
     """Whether every element is copied as often as any other."""
     if axis.after % axis.before:
         return False
@@ -98,7 +98,7 @@ def _repeats(sampling: Sampling, axis: Axis) -> bool:
     return bool(np.array_equal(nearest_indices(sampling, axis), repeated))
 
 
-def _samples_alike(sampling: Sampling, mode: str, axis: Axis) -> bool:
+def _is_alike(sampling: Sampling, mode: str, axis: Axis) -> bool:
     """Whether MIL samples the axis as the node does, to float32 noise in a position."""
     if axis.before == axis.after and axis.scale == 1:
         return axis.after > 1 or mode == "UNALIGN_CORNERS"
@@ -110,7 +110,7 @@ def _samples_alike(sampling: Sampling, mode: str, axis: Axis) -> bool:
 # ---- any sampling
 
 
-def _weighted(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value:
+def _apply_weights(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value:
     """The axis multiplied by a matrix [after, before]."""
     weights = mil.constant(matrix.astype(np.float32))
     if x.rank > 1 and axis == x.rank - 2:
@@ -126,7 +126,7 @@ def _weighted(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value:
     return result if last else mil.transpose(x=result, perm=np.argsort(order).tolist())  # type: ignore[no-any-return]
 
 
-def _extrapolated(mil: MilBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
+def _extrapolate(mil: MilBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
     """The extrapolation value put where a sample lies outside the input along any axis."""
     lies_outside = outside_mask(sampling, axes, result.rank)
     if not lies_outside.any():

@@ -34,7 +34,7 @@ def slice_(node: Node, mil: MilBuilder) -> None:
         node.unsupported("the number of its axes is known only at run time")
     cuts = _cuts(node, mil)
     if all(cut.is_forward for cut in cuts) and not high_rank.is_tall(node.x):
-        node.emit(_forward(node, mil, cuts))
+        node.emit(_slice_forwards(node, mil, cuts))
         return
     x = node.x
     for axis, cut in enumerate(cuts):
@@ -77,7 +77,7 @@ def _cuts(node: Node, mil: MilBuilder) -> list[_Cut]:
     return cuts
 
 
-def _forward(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
+def _slice_forwards(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
     """Slice forwards, as MIL does."""
     x = node.x
     begins, ends, steps = [], [], [cut.step.number or 1 for cut in cuts]
@@ -132,7 +132,7 @@ def split(node: Node, mil: MilBuilder) -> None:
     length = size_of(mil, x, axis)
     parts = even_parts(length, count) if sizes is None else integers(mil, sizes)
     if parts.known is not None and (parts.known > 0).all() and not high_rank.is_tall(x):
-        _split_now(node, mil, axis, [int(part) for part in parts.known])
+        _split_natively(node, mil, axis, [int(part) for part in parts.known])
         return
     ends = parts.running_sum()
     starts = ends - parts
@@ -147,7 +147,7 @@ def split(node: Node, mil: MilBuilder) -> None:
             node.emit(between(mil, x, axis, begin, end), index)
 
 
-def _split_now(node: Node, mil: MilBuilder, axis: int, parts: Sequence[int]) -> None:
+def _split_natively(node: Node, mil: MilBuilder, axis: int, parts: Sequence[int]) -> None:
     if len(parts) == 1:
         node.emit(node.x)
         return

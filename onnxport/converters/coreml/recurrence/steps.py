@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.control.blocks import emitted, entered, returned, widened
-from onnxport.converters.coreml.control.loop_outputs import Rows, rows
+from onnxport.converters.coreml.control.blocks import block_input, block_result, declare_open, emit_variable
+from onnxport.converters.coreml.control.loop_outputs import Rows
 from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.recurrence.cells import Direction, Outcome, State
@@ -72,17 +72,17 @@ class _Loop:
         known = self.direction.projected.shape[0]
         if known is not None:
             return known
-        sizes = emitted(self.mil, "shape", x=self.direction.projected)
-        return emitted(self.mil, "gather", x=sizes, indices=np.int32(0), axis=0)
+        sizes = emit_variable(self.mil, "shape", x=self.direction.projected)
+        return emit_variable(self.mil, "gather", x=sizes, indices=np.int32(0), axis=0)
 
     @cached_property
     def rows(self) -> Rows:
-        return rows(self.mil, self.shape, _FLOAT, self.count)
+        return make_rows(self.mil, self.shape, _FLOAT, self.count)
 
     def run(self) -> Outcome:
         mil, initial = self.mil, self.direction.initial
-        variables = [returned(mil, mil.constant(np.array(0, np.int32)))]
-        variables += [returned(mil, each.value) for each in initial.parts]
+        variables = [block_result(mil, mil.constant(np.array(0, np.int32)))]
+        variables += [block_result(mil, each.value) for each in initial.parts]
         variables += self.rows.start() if self.steps.collects else []
         results = mil.while_loop(_cond=self._continues, _body=self._step, loop_vars=variables)
         counter, *left = [next(iter(value.copies.values())) for value in results]
@@ -91,26 +91,28 @@ class _Loop:
         return Outcome(sequence, final)
 
     def _continues(self, counter: Var, *_: Var) -> Var:
-        return emitted(self.mil, "less", x=counter, y=self.count)
+        return emit_variable(self.mil, "less", x=counter, y=self.count)
 
     def _step(self, counter: Var, *carried: Var) -> list[Var]:
         mil, direction = self.mil, self.direction
         for var in (counter, *carried):
-            widened(var, ())
+            declare_open(var, ())
         now: Var = counter
         if direction.is_backwards:
             last = (
-                emitted(mil, "sub", x=self.count, y=1) if not isinstance(self.count, int) else self.count - 1
+                emit_variable(mil, "sub", x=self.count, y=1)
+                if not isinstance(self.count, int)
+                else self.count - 1
             )
-            now = emitted(mil, "sub", x=last, y=counter)
+            now = emit_variable(mil, "sub", x=last, y=counter)
         row = Term(mil, mil.gather(x=direction.projected, indices=now, axis=0))
         lengths = self.steps.lengths
         left = None
         if lengths is not None:
-            left = lengths - Term(mil, entered(emitted(mil, "cast", x=now, dtype="fp32"), _FLOAT))
+            left = lengths - Term(mil, block_input(emit_variable(mil, "cast", x=now, dtype="fp32"), _FLOAT))
         after, given = advance(self.steps.step, direction.cell, row, self._state(iter(carried)), left)
-        following = [emitted(mil, "add", x=counter, y=1)]
-        following += [returned(mil, each.value) for each in after.parts]
+        following = [emit_variable(mil, "add", x=counter, y=1)]
+        following += [block_result(mil, each.value) for each in after.parts]
         if self.steps.collects:
             following.append(self.rows.add(carried[-1], given.value, now))
         return following
@@ -118,5 +120,5 @@ class _Loop:
     def _state(self, variables: Iterator[Var]) -> State:
         """The next variables as a state of the direction's parts."""
         return State(
-            *(Term(self.mil, entered(next(variables), _FLOAT)) for _ in self.direction.initial.parts)
+            *(Term(self.mil, block_input(next(variables), _FLOAT)) for _ in self.direction.initial.parts)
         )

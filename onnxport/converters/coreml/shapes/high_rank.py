@@ -88,7 +88,7 @@ def sides(mil: MilBuilder, x: Value, axis: int) -> Value:
     return shaped(mil, x, [product(mil, own[:axis]), own[axis], product(mil, own[axis + 1 :])])
 
 
-def transposed(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
+def transpose(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
     """`x` with its axis perm[i] as axis i."""
     own = sizes(mil, x)
     left = [axis for axis in range(len(own)) if own[axis] != 1]
@@ -155,7 +155,7 @@ _ELEMENTWISE = frozenset(
 )
 
 
-def rows_of(mil: MilBuilder, op: str, operands: Sequence[Value | None]) -> list[Value | None]:
+def flatten_operands(mil: MilBuilder, op: str, operands: Sequence[Value | None]) -> list[Value | None]:
     """The operands of an elementwise operator in one row each; none if they do not all fit so."""
     highest = [x for x in operands if x is not None and is_tall(x)]
     if op not in _ELEMENTWISE or not highest:
@@ -182,7 +182,7 @@ def _is_as_long(mil: MilBuilder, x: Value, other: Value) -> bool:
     return bool(lengths[0] == lengths[1])
 
 
-def raised(mil: MilBuilder, row: Value, operands: Sequence[Value | None]) -> Value:
+def restore_shape(mil: MilBuilder, row: Value, operands: Sequence[Value | None]) -> Value:
     """What an elementwise operator gave for rows, in the shape of its operands."""
     highest = next(x for x in operands if x is not None and is_tall(x))
     return shaped(mil, row, sizes(mil, highest))

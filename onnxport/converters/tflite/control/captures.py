@@ -11,13 +11,13 @@ from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value
 
 
-def captured(node: TflNode, tfl: TflBuilder, graphs: Sequence[onnx.Graph]) -> dict[onnx.Value, Value]:
+def find_captures(node: TflNode, tfl: TflBuilder, graphs: Sequence[onnx.Graph]) -> dict[onnx.Value, Value]:
     """The values from around `node` that its graphs use, each constant or with a tensor.
 
     Initializers are left out: every block makes its own constants of them.
     """
     found: dict[onnx.Value, Value] = {}
-    for value in dict.fromkeys(value for graph in graphs for value in _free(graph)):
+    for value in dict.fromkeys(value for graph in graphs for value in _free_values(graph)):
         if value.const_value is not None:
             continue
         ours = tfl.scope.find(value)
@@ -29,7 +29,7 @@ def captured(node: TflNode, tfl: TflBuilder, graphs: Sequence[onnx.Graph]) -> di
     return found
 
 
-def within(value: Value, tensor: Tensor | None) -> Value:
+def nested_value(value: Value, tensor: Tensor | None) -> Value:
     """A captured value as a nested function sees it: a constant, or what stands for its tensor there."""
     copies = {} if tensor is None else {value.order: tensor}
     inner = Value(value.shape, value.dtype, constant=value.constant, copies=copies)
@@ -37,14 +37,14 @@ def within(value: Value, tensor: Tensor | None) -> Value:
     return inner
 
 
-def _free(graph: onnx.Graph) -> Iterator[onnx.Value]:
+def _free_values(graph: onnx.Graph) -> Iterator[onnx.Value]:
     """The values that a graph or one inside it uses and does not define, more than once maybe."""
     own = {*graph.inputs, *graph.initializers.values()}
     for node in graph:
         used = [value for value in node.inputs if value is not None]
         for attribute in node.attributes.values():
             if attribute.type == onnx.AttributeType.GRAPH:
-                used += _free(attribute.as_graph())
+                used += _free_values(attribute.as_graph())
         yield from (value for value in used if value not in own)
         own.update(node.outputs)
     yield from (value for value in graph.outputs if value not in own)

@@ -18,7 +18,7 @@ from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 Step = Callable[[list[Tensor]], list[Tensor]]
 
 
-def branches(
+def emit_branches(
     tfl: TensorBuilder, condition: Tensor, operands: Sequence[Tensor], then: Step, otherwise: Step
 ) -> list[Tensor]:
     """The results of `then` where `condition`, a bool scalar, holds, else those of `otherwise`.
@@ -31,7 +31,7 @@ def branches(
     results = [function.type.results for function in functions]
     operation = ir.Operation.create(
         "tfl.if",
-        results=[_union(*pair) for pair in zip(*results, strict=True)],
+        results=[_union_type(*pair) for pair in zip(*results, strict=True)],
         operands=[condition],
         regions=2,
     )
@@ -40,14 +40,14 @@ def branches(
     return list(operation.results)
 
 
-def _union(one: ir.Type, other: ir.Type) -> ir.Type:
+def _union_type(one: ir.Type, other: ir.Type) -> ir.Type:
     dynamic = ir.ShapedType.get_dynamic_size()
     shapes = zip(ir.RankedTensorType(one).shape, ir.RankedTensorType(other).shape, strict=True)
     dims = [ours if ours == theirs else dynamic for ours, theirs in shapes]
     return ir.RankedTensorType.get(dims, ir.RankedTensorType(one).element_type)
 
 
-def loop(
+def emit_loop(
     tfl: TensorBuilder,
     carried: Sequence[tuple[Tensor, ir.Type]],
     invariant: Sequence[Tensor],

@@ -73,7 +73,7 @@ class Rows(Protocol):
         ...
 
 
-def rows(tfl: TflBuilder, shape: Shape, dtype: np.dtype[np.generic], steps: int | Tensor | None) -> Rows:
+def make_rows(tfl: TflBuilder, shape: Shape, dtype: np.dtype[np.generic], steps: int | Tensor | None) -> Rows:
     """Collects rows of `shape`; `steps` is their number, an int32 scalar if computed, None if the loop decides."""
     if None in shape:
         return _OpenRows(tfl, shape, dtype)
@@ -90,7 +90,7 @@ class _Slots:
         self, tfl: TflBuilder, shape: list[int], dtype: np.dtype[np.generic], steps: int | Tensor
     ) -> None:
         self._tfl, self._shape, self._dtype, self._steps = tfl, shape, dtype, steps
-        self._stored = _stored("dynamic_update_slice", dtype)
+        self._stored = _storage_dtype("dynamic_update_slice", dtype)
 
     def start(self) -> list[Carried]:
         tfl = self._tfl
@@ -100,7 +100,7 @@ class _Slots:
         else:
             # A tensor without elements cannot be carried.
             count = tfl.op("maximum", [tfl.reshape(self._steps, [1]), tfl.int32([1])], [1])
-            sizes, steps = _joined(tfl, [count, tfl.int32(self._shape)]), None
+            sizes, steps = _concatenate(tfl, [count, tfl.int32(self._shape)]), None
         tensor = tfl.op("broadcast_to", [zero, sizes], (steps, *self._shape))
         return [(tensor, tensor.type)]
 
@@ -108,13 +108,13 @@ class _Slots:
         tfl, (slots,) = self._tfl, carried
         update = tfl.cast(tfl.reshape(tfl.tensor(row), [1, *self._shape]), self._stored)
         place = [tfl.reshape(step, [1]), tfl.int32([0] * len(self._shape))]
-        start = _joined(tfl, place) if self._shape else place[0]
+        start = _concatenate(tfl, place) if self._shape else place[0]
         return [tfl.op("dynamic_update_slice", [slots, update, start], tfl.shape_of(slots))]
 
     def finish(self, carried: list[Tensor], steps: Tensor) -> Tensor:
         tfl, (slots,) = self._tfl, carried
         if not isinstance(self._steps, int):
-            sizes = _joined(tfl, [tfl.reshape(steps, [1]), tfl.int32(self._shape)])
+            sizes = _concatenate(tfl, [tfl.reshape(steps, [1]), tfl.int32(self._shape)])
             begin = tfl.int32([0] * (1 + len(self._shape)))
             slots = tfl.op("slice", [slots, begin, sizes], (None, *self._shape))
         return tfl.cast(slots, self._dtype)
@@ -125,7 +125,7 @@ class _GrowingRows:
 
     def __init__(self, tfl: TflBuilder, shape: list[int], dtype: np.dtype[np.generic]) -> None:
         self._tfl, self._shape, self._dtype = tfl, shape, dtype
-        self._stored = _stored("concatenation", dtype)
+        self._stored = _storage_dtype("concatenation", dtype)
 
     def start(self) -> list[Carried]:
         tfl = self._tfl
@@ -146,7 +146,7 @@ class _OpenRows:
 
     def __init__(self, tfl: TflBuilder, shape: Shape, dtype: np.dtype[np.generic]) -> None:
         self._tfl, self._shape, self._dtype = tfl, shape, dtype
-        self._stored = _stored("concatenation", dtype)
+        self._stored = _storage_dtype("concatenation", dtype)
 
     def start(self) -> list[Carried]:
         tfl = self._tfl
@@ -162,11 +162,11 @@ class _OpenRows:
     def finish(self, carried: list[Tensor], steps: Tensor) -> Tensor:
         tfl, (flat, sizes) = self._tfl, carried
         elements = tfl.cast(_without_first(tfl, flat), self._dtype)
-        shape = _joined(tfl, [tfl.reshape(steps, [1]), sizes])
+        shape = _concatenate(tfl, [tfl.reshape(steps, [1]), sizes])
         return tfl.op("reshape", [elements, shape], (None, *self._shape))
 
 
-def _stored(op: str, dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+def _storage_dtype(op: str, dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     """The type in which rows go through `op`, lest it converts all of them at each step.
 
     Raises:
@@ -188,7 +188,7 @@ def _without_first(tfl: TflBuilder, tensor: Tensor) -> Tensor:
     )
 
 
-def _joined(tfl: TflBuilder, parts: list[Tensor]) -> Tensor:
+def _concatenate(tfl: TflBuilder, parts: list[Tensor]) -> Tensor:
     """Sizes of axes, one after another."""
     parts = [part for part in parts if tfl.shape_of(part) != (0,)]
     total = sum(tfl.shape_of(part)[0] or 0 for part in parts)

@@ -9,9 +9,9 @@ import numpy as np
 
 from onnxport.converters.recurrence.cells import Step, advance
 from onnxport.converters.tflite.builder import TflBuilder
-from onnxport.converters.tflite.control.captures import within
+from onnxport.converters.tflite.control.captures import nested_value
 from onnxport.converters.tflite.control.cells import Direction, Outcome, State
-from onnxport.converters.tflite.control.functions import loop
+from onnxport.converters.tflite.control.functions import emit_loop
 from onnxport.converters.tflite.elements import Elements
 from onnxport.converters.tflite.tensors import Tensor
 
@@ -68,7 +68,9 @@ class Steps:
         def body(arguments: list[Tensor]) -> list[Tensor]:
             return self._body(iter(arguments[: len(carried)]), iter(arguments[len(carried) :]))
 
-        results = iter(loop(tfl, [(tensor, tensor.type) for tensor in carried], invariant, goes_on, body)[1:])
+        results = iter(
+            emit_loop(tfl, [(tensor, tensor.type) for tensor in carried], invariant, goes_on, body)[1:]
+        )
         outcomes = []
         for direction in self.directions:
             state = self._taken(direction.initial, results)
@@ -82,7 +84,7 @@ class Steps:
         following = [tfl.op("add", [time, one], ())]
         for direction in self.directions:
             projected = next(invariant)
-            weights = iter([within(value, next(invariant)) for value in direction.cell.computed()])
+            weights = iter([nested_value(value, next(invariant)) for value in direction.cell.computed()])
             cell = direction.cell.with_computed(weights)
             now = time
             if direction.is_backwards:

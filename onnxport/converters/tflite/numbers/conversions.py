@@ -70,12 +70,12 @@ class Conversions(ABC):
         if tensor in self.twins:
             return self.cast(self.twins[tensor], dtype)
         if tensor in self.doubles and target == "float32":
-            return self.constant(narrowed(self.doubles[tensor]))
+            return self.constant(narrow(self.doubles[tensor]))
         if source == "uint64":
             return self._from_uint64(tensor, dtype)
         if target == "uint64":
             return self._to_uint64(tensor)
-        between = _between(source, target)
+        between = _intermediate_type(source, target)
         if between is not None:
             return self.cast(self.cast(tensor, np.dtype(between)), dtype)
         result = self.op("cast", [tensor], self.shape_of(tensor), dtype)
@@ -137,7 +137,7 @@ class Conversions(ABC):
         return self.op("select_v2", [is_large, large, self.cast(bits, np.float32)], shape)
 
 
-def _between(source: str, target: str) -> str | None:
+def _intermediate_type(source: str, target: str) -> str | None:
     """The type through which a conversion has to go."""
     if source in _FLOATS and target in ("int8", "int16", "uint8", "uint16"):
         return "int32"  # ONNX Runtime wraps around what TFLite would clamp
@@ -151,7 +151,7 @@ def _between(source: str, target: str) -> str | None:
     return None
 
 
-def narrowed(array: Array) -> Array:
+def narrow(array: Array) -> Array:
     """A float64 constant in float32.
 
     Raises:

@@ -29,8 +29,8 @@ def divided(tfl: TflBuilder, a: Value, b: Value) -> Value:
         return tfl.converted(divided(tfl, tfl.converted(a, np.int64), tfl.converted(b, np.int64)), a.dtype)
     op = partial(broadcast, tfl)
     divisor = tfl.converted(b, np.float32)
-    first = _rounded(tfl, op("div", tfl.converted(a, np.float32), divisor), np.int64)
-    quotient, rest = _refined(tfl, a, b, divisor, first)
+    first = _round(tfl, op("div", tfl.converted(a, np.float32), divisor), np.int64)
+    quotient, rest = _refine(tfl, a, b, divisor, first)
     # Nearest is one too far from zero where the rest and the dividend differ in sign.
     negative = op("less", a, _ZERO)
     far = op("logical_and", op("not_equal", rest, _ZERO), op("not_equal", op("less", rest, _ZERO), negative))
@@ -42,21 +42,21 @@ def _unsigned_quotient(tfl: TflBuilder, a: Value, b: Value) -> Value:
     op = partial(broadcast, tfl)
     bits, by = reinterpreted(tfl, a, np.int64), reinterpreted(tfl, b, np.int64)
     divisor = _magnitude(tfl, by)
-    first = _rounded(tfl, op("div", _magnitude(tfl, bits), divisor), np.uint64)
-    quotient, rest = _refined(tfl, bits, by, divisor, reinterpreted(tfl, first, np.int64))
+    first = _round(tfl, op("div", _magnitude(tfl, bits), divisor), np.uint64)
+    quotient, rest = _refine(tfl, bits, by, divisor, reinterpreted(tfl, first, np.int64))
     quotient = op("add", quotient, op("select_v2", op("less", rest, _ZERO), _MINUS_ONE, _ZERO))
     # A divisor from 2^63 on goes in once or not at all.
     once = op("select_v2", op("greater_equal", a, b), _ONE, _ZERO)
     return reinterpreted(tfl, op("select_v2", op("less", by, _ZERO), once, quotient), np.uint64)
 
 
-def _refined(tfl: TflBuilder, a: Value, b: Value, divisor: Value, first: Value) -> tuple[Value, Value]:
+def _refine(tfl: TflBuilder, a: Value, b: Value, divisor: Value, first: Value) -> tuple[Value, Value]:
     """The nearest quotient and its rest, from a first estimate; a float32 quotient is right to 22 bits."""
     op = partial(broadcast, tfl)
     quotient = first
     rest = op("sub", a, op("mul", first, b))
     for _ in range(2):
-        step = _rounded(tfl, op("div", tfl.converted(rest, np.float32), divisor), np.int64)
+        step = _round(tfl, op("div", tfl.converted(rest, np.float32), divisor), np.int64)
         quotient = op("add", quotient, step)
         rest = op("sub", rest, op("mul", step, b))
     return quotient, rest
@@ -69,7 +69,7 @@ def _magnitude(tfl: TflBuilder, bits: Value) -> Value:
     return op("add", tfl.converted(bits, np.float32), wrapped)
 
 
-def _rounded(tfl: TflBuilder, x: Value, dtype: type) -> Value:
+def _round(tfl: TflBuilder, x: Value, dtype: type) -> Value:
     order = tfl.common_order(x)
     rounded = tfl.op("round", [tfl.tensor(x, order)], permuted(x.shape, order))
     return tfl.converted(tfl.computed(rounded, order), dtype)
@@ -135,17 +135,17 @@ def shifted(tfl: TflBuilder, x: Value, count: Value, *, left: bool) -> Value:
     width = x.dtype.itemsize * 8
     factors = np.array([*(1 << bit for bit in range(width)), 0], x.dtype)
     if left:
-        return broadcast(tfl, "mul", x, _looked_up(tfl, factors, count))
+        return broadcast(tfl, "mul", x, _look_up(tfl, factors, count))
     last = broadcast(tfl, "minimum", count, scalar(width - 1, x.dtype))
     if x.dtype == np.uint64:
-        result = divided(tfl, x, _looked_up(tfl, factors, last))
+        result = divided(tfl, x, _look_up(tfl, factors, last))
     else:
         result = broadcast(tfl, "right_shift", x, last)
     within = broadcast(tfl, "less", count, scalar(width, x.dtype))
     return broadcast(tfl, "select_v2", within, result, scalar(0, x.dtype))
 
 
-def _looked_up(tfl: TflBuilder, table: Array, index: Value) -> Value:
+def _look_up(tfl: TflBuilder, table: Array, index: Value) -> Value:
     """The table's element at each index, the last one beyond its end."""
     last = len(table) - 1
     if index.constant is not None:

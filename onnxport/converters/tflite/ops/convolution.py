@@ -9,7 +9,7 @@ from onnxport.converters.tflite.ops.windows import from_images, images, pad_inpu
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, with_unit_axis
-from onnxport.converters.windows import Window, window_of
+from onnxport.converters.windows import Window, read_window
 
 
 @lower("Conv")
@@ -22,7 +22,7 @@ def conv(node: TflNode, tfl: TflBuilder) -> None:
         node.unsupported(f"an input of rank {x.rank}; TFLite convolves over one to three axes")
     if None in weights.shape:
         node.unsupported("weights (input 1) of an open size")
-    window = window_of(node, x.shape[2:], [dim or 0 for dim in weights.shape[2:]])
+    window = read_window(node, x.shape[2:], [dim or 0 for dim in weights.shape[2:]])
     if x.rank == 3:
         window = window.with_unit_axis()
     tensor = images(tfl, x)

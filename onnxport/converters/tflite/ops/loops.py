@@ -9,9 +9,9 @@ import onnx_ir as onnx
 
 from onnxport.converters.loop_body import LoopNode
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.control.captures import captured, within
-from onnxport.converters.tflite.control.functions import loop
-from onnxport.converters.tflite.control.loop_state import Rows, State, rows
+from onnxport.converters.tflite.control.captures import find_captures, nested_value
+from onnxport.converters.tflite.control.functions import emit_loop
+from onnxport.converters.tflite.control.loop_state import Rows, State, make_rows
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
@@ -36,12 +36,12 @@ class _Loop(LoopNode[Value]):
         self.tfl = tfl
         constant = None if self.limit is None else self.limit.constant
         tfl.may_not_end |= self.stops or constant is None or constant.max(initial=0) > _MANY
-        self.captured = captured(node, tfl, [self.body])
+        self.captured = find_captures(node, tfl, [self.body])
         self.carried_states = [
             State(tfl, value, self.shape(each)) for value, each in zip(self.initial, self.states, strict=True)
         ]
         self.collectors: list[Rows] = [
-            rows(tfl, self.shape(each), self.dtype(each), self.steps) for each in self.rows
+            make_rows(tfl, self.shape(each), self.dtype(each), self.steps) for each in self.rows
         ]
 
     def is_true(self, value: onnx.Value) -> bool:
@@ -81,7 +81,7 @@ class _Loop(LoopNode[Value]):
         carried += [each for start in starts for each in start]
         invariant = [] if self.limit_tensor is None else [self.limit_tensor]
         invariant += [v.copies[v.order] for v in self.captured.values() if v.constant is None]
-        results = loop(tfl, carried, invariant, self._continues, self._step)
+        results = emit_loop(tfl, carried, invariant, self._continues, self._step)
         counter, states, collected, _ = self._parts(results)
         values = [state.value(tensor) for state, tensor in zip(self.carried_states, states, strict=True)]
         steps = tfl.cast(counter, np.int32)
@@ -136,7 +136,7 @@ class _Loop(LoopNode[Value]):
         number, goes_on, *inputs = self.body.inputs
         tensors = iter(invariant if self.limit_tensor is None else invariant[1:])
         visible = {
-            key: within(value, None if value.constant is not None else next(tensors))
+            key: nested_value(value, None if value.constant is not None else next(tensors))
             for key, value in self.captured.items()
         }
         visible[number] = self.tfl.computed(counter)

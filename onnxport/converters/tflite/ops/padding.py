@@ -8,7 +8,7 @@ import numpy as np
 from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.broadcasting import broadcast
-from onnxport.converters.tflite.builder import TflBuilder, TflNode, constant_of, optional_constant
+from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant, require_constant
 from onnxport.converters.tflite.layout import normalized, permuted
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
@@ -22,29 +22,29 @@ def pad(node: TflNode, tfl: TflBuilder) -> None:
     x, mode = node.x, node.attribute("mode", "constant")
     axes = node.optional(3)
     if node.input(1).constant is None or (axes is not None and axes.constant is None):
-        node.emit(_padded_at_run_time(node, tfl, mode))
+        node.emit(_pad_at_run_time(node, tfl, mode))
         return
-    amounts = constant_of(node, 1, "the amounts of padding").reshape(2, -1)
+    amounts = require_constant(node, 1, "the amounts of padding").reshape(2, -1)
     targets = _targets(node)
     before, after = [0] * x.rank, [0] * x.rank
     for column, axis in enumerate(targets):
         before[axis], after[axis] = int(amounts[0, column]), int(amounts[1, column])
-    x = _cropped(tfl, x, before, after)
+    x = _crop(tfl, x, before, after)
     before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
     if mode == "constant":
         fill = tfl.tensor(node.input(2)) if node.has_input(2) else None
-        node.emit(_filled(tfl, x, before, after, fill))
+        node.emit(_fill(tfl, x, before, after, fill))
         return
     node.optional(2)  # a value for the constant mode only
     if mode == "reflect" and _reflects_once(x, before, after):
-        node.emit(_mirrored(tfl, x, before, after))
+        node.emit(_mirror(tfl, x, before, after))
     elif mode in _SOURCE:
-        node.emit(_copied(node, tfl, x, before, after, mode))
+        node.emit(_copy_elements(node, tfl, x, before, after, mode))
     else:
         node.unsupported(f"mode {mode!r}")
 
 
-def _cropped(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
+def _crop(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
     """What negative amounts of padding cut off is cut off."""
     if min(*before, *after, 0) >= 0:
         return x
@@ -65,7 +65,7 @@ def _cropped(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[i
     return tfl.computed(result, order)
 
 
-def _filled(
+def _fill(
     tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int], fill: Tensor | None
 ) -> Value:
     order = tfl.common_order(x)
@@ -81,7 +81,7 @@ def _reflects_once(x: Value, before: Sequence[int], after: Sequence[int]) -> boo
     return all(dim is None or max(b, a) < dim for dim, b, a in zip(x.shape, before, after, strict=True))
 
 
-def _mirrored(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
+def _mirror(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
     order = tfl.common_order(x)
     first, last = [before[axis] for axis in order], [after[axis] for axis in order]
     tensor = tfl.tensor(x, order)
@@ -97,7 +97,7 @@ def _mirrored(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[
 # ---- by the axis's own elements
 
 
-def _reflected(positions: Array, size: int) -> Array:
+def _reflect(positions: Array, size: int) -> Array:
     period = max(2 * (size - 1), 1)
     return np.asarray((size - 1) - np.abs((positions % period) - (size - 1)))
 
@@ -105,12 +105,12 @@ def _reflected(positions: Array, size: int) -> Array:
 # Pad mode -> the element of an axis of `size` that stands at each of `positions`, which may lie outside.
 _SOURCE: dict[str, Callable[[Array, int], Array]] = {
     "edge": lambda positions, size: np.clip(positions, 0, size - 1),
-    "reflect": _reflected,
+    "reflect": _reflect,
     "wrap": lambda positions, size: positions % size,
 }
 
 
-def _copied(
+def _copy_elements(
     node: TflNode, tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int], mode: str
 ) -> Value:
     """Each padded axis gathered from its own elements."""
@@ -127,11 +127,11 @@ def _copied(
             indices = _own_elements(tfl, mode, tfl.size(tensor, place), *bounds)
         else:
             indices = tfl.int32(_SOURCE[mode](np.arange(-before[axis], size + after[axis]), size))
-        tensor = _gathered(tfl, tensor, place, indices)
+        tensor = _gather(tfl, tensor, place, indices)
     return tfl.computed(tensor, order)
 
 
-def _gathered(tfl: TflBuilder, tensor: Tensor, place: int, indices: Tensor) -> Tensor:
+def _gather(tfl: TflBuilder, tensor: Tensor, place: int, indices: Tensor) -> Tensor:
     shape = list(tfl.shape_of(tensor))
     shape[place] = tfl.shape_of(indices)[0]
     return tfl.op("gather", [tensor, indices], shape, axis=place, batch_dims=0)
@@ -140,14 +140,14 @@ def _gathered(tfl: TflBuilder, tensor: Tensor, place: int, indices: Tensor) -> T
 # ---- by amounts computed at run time, int32 [1] per axis
 
 
-def _padded_at_run_time(node: TflNode, tfl: TflBuilder, mode: str) -> Value:
+def _pad_at_run_time(node: TflNode, tfl: TflBuilder, mode: str) -> Value:
     x = node.x
     before, after = _amounts_per_axis(node, tfl)
     touched = range(x.rank) if node.has_input(3) and node.input(3).constant is None else _targets(node)
     shape = tuple(None if axis in touched else dim for axis, dim in enumerate(x.shape))
     if mode == "constant":
         fill = tfl.reshape(tfl.tensor(node.input(2)), ()) if node.has_input(2) else tfl.constant(0, x.dtype)
-        return _filled_at_run_time(tfl, x, before, after, fill, shape)
+        return _fill_at_run_time(tfl, x, before, after, fill, shape)
     node.optional(2)  # a value for the constant mode only
     if mode not in _SOURCE:
         node.unsupported(f"mode {mode!r}")
@@ -155,7 +155,7 @@ def _padded_at_run_time(node: TflNode, tfl: TflBuilder, mode: str) -> Value:
     for axis in touched:
         amounts = [tfl.slice(each, [axis], [1]) for each in (before, after)]
         indices = _own_elements(tfl, mode, tfl.size(tensor, axis), *amounts)
-        tensor = _gathered(tfl, tensor, axis, indices)
+        tensor = _gather(tfl, tensor, axis, indices)
     return tfl.computed(tensor)
 
 
@@ -187,7 +187,7 @@ def _amounts_per_axis(node: TflNode, tfl: TflBuilder) -> tuple[Tensor, Tensor]:
     return before, after
 
 
-def _filled_at_run_time(
+def _fill_at_run_time(
     tfl: TflBuilder, x: Value, before: Tensor, after: Tensor, fill: Tensor, shape: Sequence[int | None]
 ) -> Value:
     """What negative amounts cut off is cut off, then the rest filled up: TFLite refuses negative ones when run."""

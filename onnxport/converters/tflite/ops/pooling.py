@@ -16,7 +16,7 @@ from onnxport.converters.tflite.ops.windows import from_images, images, pad_inpu
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import scalar
-from onnxport.converters.windows import Pool, Window, pool_of
+from onnxport.converters.windows import Pool, Window, read_pool
 from onnxport.optimizers.rewrites.registry import REASON
 
 
@@ -26,11 +26,11 @@ def max_pool(node: TflNode, tfl: TflBuilder) -> None:
     node.ignore("storage_order")  # concerns the indices output only
     if node.wants_output(1):
         node.unsupported(node.node.metadata_props.get(REASON, "its indices output is used"))
-    pool = _pool_of(node)
+    pool = _read_pool(node)
     x = tfl.float32(node.x)  # also holds all int8 and uint8, for which TFLite wants scales
     tensor, window, padding = images(tfl, x), pool.window, tflite_padding(pool.window)
     if padding is None or not _is_native(pool.window):
-        tensor, window, padding = pad_input(tfl, tensor, window, -np.inf), _padded(node, pool), "VALID"
+        tensor, window, padding = pad_input(tfl, tensor, window, -np.inf), _padded_window(node, pool), "VALID"
     if _is_native(pool.window):
         result = _slide(tfl, "max_pool_2d", tensor, window, padding)
     else:
@@ -46,16 +46,16 @@ def average_pool(node: TflNode, tfl: TflBuilder) -> None:
     divides by something else, the sum over the window is divided by the number of elements that count.
     """
     counts_pads = bool(node.attribute("count_include_pad", 0))
-    pool = _pool_of(node)
+    pool = _read_pool(node)
     x = tfl.float32(node.x)
     tensor, window, padding = images(tfl, x), pool.window, tflite_padding(pool.window)
     same = padding == "SAME" and not counts_pads and pool.declared == window.after
     if _is_native(pool.window) and (padding == "VALID" or same):
         result = _slide(tfl, "average_pool_2d", tensor, window, padding or "VALID")
     else:
-        padded, slid = pad_input(tfl, tensor, window), _padded(node, pool)
+        padded, slid = pad_input(tfl, tensor, window), _padded_window(node, pool)
         result = _mean(node, tfl, padded, slid)
-        result = _recounted(node, tfl, result, tensor, pool, counts_pads)
+        result = _rescale_mean(node, tfl, result, tensor, pool, counts_pads)
     node.emit(tfl.converted(from_images(tfl, result, x.rank), node.x.dtype))
 
 
@@ -63,11 +63,11 @@ def average_pool(node: TflNode, tfl: TflBuilder) -> None:
 def lp_pool(node: TflNode, tfl: TflBuilder) -> None:
     """The p-norm over a window (ONNX LpPool-22): the root of the window's area times the mean of |x|^p."""
     p = node.attribute("p", 2)
-    pool = _pool_of(node)
+    pool = _read_pool(node)
     x = tfl.float32(node.x)
     tensor = images(tfl, x)
     powers = _power(tfl, tfl.op("abs", [tensor], tfl.shape_of(tensor)), p)
-    mean = _mean(node, tfl, pad_input(tfl, powers, pool.window), _padded(node, pool))
+    mean = _mean(node, tfl, pad_input(tfl, powers, pool.window), _padded_window(node, pool))
     area = tfl.constant(prod(pool.window.kernel), np.float32)
     total = tfl.op("mul", [mean, area], tfl.shape_of(mean))
     node.emit(tfl.converted(from_images(tfl, _power(tfl, total, 1 / p), x.rank), node.x.dtype))
@@ -93,12 +93,12 @@ def _power(tfl: TflBuilder, tensor: Tensor, exponent: float) -> Tensor:
 # ---- windows
 
 
-def _pool_of(node: TflNode) -> Pool:
+def _read_pool(node: TflNode) -> Pool:
     """The node's window, over one axis as one over two."""
     x = node.x
     if x.rank not in (3, 4, 5):
         node.unsupported(f"an input of rank {x.rank}; TFLite pools over one to three axes")
-    pool = pool_of(node, x.shape[2:])
+    pool = read_pool(node, x.shape[2:])
     return Pool(pool.window.with_unit_axis(), (0, *pool.declared)) if x.rank == 3 else pool
 
 
@@ -107,7 +107,7 @@ def _is_native(window: Window) -> bool:
     return len(window.kernel) == 2 and all(d == 1 for d in window.dilations)
 
 
-def _padded(node: TflNode, pool: Pool) -> Window:
+def _padded_window(node: TflNode, pool: Pool) -> Window:
     if pool.window.same and None in pool.window.input and any(s != 1 for s in pool.window.strides):
         node.unsupported("auto_pad with a stride over an open size; fix the size with --shape NAME=...")
     return pool.window.padded()
@@ -150,14 +150,14 @@ def _combine_shifted(node: TflNode, tfl: TflBuilder, name: str, tensor: Tensor, 
     for axis, count in enumerate(window.output, start=1):
         stride, dilation = window.strides[axis - 1], window.dilations[axis - 1]
         shifted = [
-            _every(tfl, tensor, axis, offset * dilation, stride, count, window.extent[axis - 1])
+            _strided_elements(tfl, tensor, axis, offset * dilation, stride, count, window.extent[axis - 1])
             for offset in range(window.kernel[axis - 1])
         ]
         tensor = reduce(lambda a, b: tfl.op(name, [a, b], tfl.shape_of(a)), shifted)
     return tensor
 
 
-def _every(
+def _strided_elements(
     tfl: TflBuilder, tensor: Tensor, axis: int, start: int, stride: int, count: int | None, extent: int
 ) -> Tensor:
     """The element at `start` in each of `count` windows along an axis."""
@@ -173,7 +173,7 @@ def _every(
 # ---- counting
 
 
-def _recounted(
+def _rescale_mean(
     node: TflNode, tfl: TflBuilder, mean: Tensor, tensor: Tensor, pool: Pool, counts_pads: bool
 ) -> Tensor:
     """Means over whole windows turned into means over the elements that count."""

@@ -121,8 +121,8 @@ class _Recurrent(RecurrentLowering[Value, Cell, Elements, Tensor]):
         self.node.emit(self.tfl.converted(value, self.node.x.dtype), index)
 
 
-def _recurrent(node: TflNode, tfl: TflBuilder) -> None:
+def _lower_recurrent(node: TflNode, tfl: TflBuilder) -> None:
     _Recurrent(node, tfl).run()
 
 
-REGISTRY.table(dict.fromkeys(KINDS, _recurrent))
+REGISTRY.table(dict.fromkeys(KINDS, _lower_recurrent))

@@ -37,11 +37,11 @@ def reshaped(tfl: TflBuilder, x: Value, shape: Shape) -> Value:
         order, source = _order_in_place(x, before, after)
         if order is not None:
             return tfl.computed(tfl.reshape(tfl.tensor(x, source), permuted(shape, order)), order)
-        flattened = _flattened(tfl, x, before, shape)
+        flattened = _flatten(tfl, x, before, shape)
         if flattened is not None:
             return flattened
         # Only images stay permuted behind it; matrices and sequences are wanted in ONNX's order next.
-        source = (_gathered(x, before, after) if len(after) >= 4 else None) or x.order
+        source = (_gather(x, before, after) if len(after) >= 4 else None) or x.order
         order = reshape_in_place(before, after, source)
         if order is not None:
             return tfl.computed(tfl.reshape(tfl.tensor(x, source), permuted(shape, order)), order)
@@ -68,7 +68,7 @@ def _order_in_place(
     return None, x.order
 
 
-def _gathered(x: Value, before: Sequence[int], after: Sequence[int]) -> Permutation | None:
+def _gather(x: Value, before: Sequence[int], after: Sequence[int]) -> Permutation | None:
     """The order nearest to x's own in which every reshape group lies together: one small transpose away.
 
     A channel shuffle swaps two axes inside the channels-last tensor, which needs no trip to channels first.
@@ -83,7 +83,7 @@ def _gathered(x: Value, before: Sequence[int], after: Sequence[int]) -> Permutat
     return tuple(axis for ins, _ in sorted(groups, key=lambda group: position(group[0])) for axis in ins)
 
 
-def _flattened(tfl: TflBuilder, x: Value, before: Sequence[int], shape: Shape) -> Value | None:
+def _flatten(tfl: TflBuilder, x: Value, before: Sequence[int], shape: Shape) -> Value | None:
     """[N, C, spatial...] flattened to [N, K] while it lies in another order: see builder.Scrambled."""
     order = x.order
     if len(shape) != 2 or order[0] != 0 or before[0] != (shape[0] or _OPEN) or shape[1] is None:
@@ -168,7 +168,7 @@ def squeeze(node: TflNode, tfl: TflBuilder) -> None:
     if axes is None:
         gone = squeezed_axes(node, x.shape)
     elif axes.constant is None:
-        node.emit(_without_axes_at_run_time(node, tfl, axes))
+        node.emit(_squeeze_at_run_time(node, tfl, axes))
         return
     else:
         gone = [normalized(int(axis), x.rank) for axis in axes.constant.reshape(-1)]
@@ -184,7 +184,7 @@ def squeeze(node: TflNode, tfl: TflBuilder) -> None:
     node.emit(tfl.computed(tensor, tuple(left.index(a) for a in order if a not in gone)))
 
 
-def _without_axes_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value:
+def _squeeze_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value:
     rank, count = node.x.rank, run_time_axes(node, axes.shape)
     kept = Integers(tfl, tfl.int32(1)) - axis_table(tfl, axes, rank).summed(1)
     table = squeeze_table(kept, rank - count)
@@ -197,7 +197,7 @@ def unsqueeze(node: TflNode, tfl: TflBuilder) -> None:
     """Puts axes of size 1 in (ONNX Unsqueeze-21), beside the axis that each follows."""
     x, named = node.x, node.input(1)
     if named.constant is None:
-        node.emit(_with_axes_at_run_time(node, tfl, named))
+        node.emit(_unsqueeze_at_run_time(node, tfl, named))
         return
     axes = named.constant.reshape(-1)
     rank = x.rank + len(axes)
@@ -220,7 +220,7 @@ def unsqueeze(node: TflNode, tfl: TflBuilder) -> None:
     node.emit(tfl.computed(tensor, tuple(order)))
 
 
-def _with_axes_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value:
+def _unsqueeze_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value:
     rank = node.x.rank + run_time_axes(node, axes.shape)
     new = axis_table(tfl, axes, rank).summed(1)
     places = (Integers(tfl, tfl.int32(np.arange(1, rank + 1))) - new.running_sum() - 1).maximum(0)

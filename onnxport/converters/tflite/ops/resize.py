@@ -18,8 +18,8 @@ from onnxport.converters.resize.sampling import (
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import Permutation, axis_last, permuted
 from onnxport.converters.tflite.registry import lower
-from onnxport.converters.tflite.resize.fixed import gathered, native_resize
-from onnxport.converters.tflite.resize.native import NATIVE, Native, samples_alike
+from onnxport.converters.tflite.resize.fixed import gather_axis, resize_natively
+from onnxport.converters.tflite.resize.native import NATIVE, Native, samples_as
 from onnxport.converters.tflite.resize.open import resize_at_run_time
 from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array
@@ -45,15 +45,15 @@ def resize(node: TflNode, tfl: TflBuilder) -> None:
     native = _native_for(sampling, axes) if is_image else None
     if native is not None:
         sizes = tfl.int32([dim or 0 for dim in shape[2:]])
-        node.emit(native_resize(tfl, x, sampling.mode, native, sizes, shape))
+        node.emit(resize_natively(tfl, x, sampling.mode, native, sizes, shape))
         return
     result = x
     for axis, description in axes.items():
         if sampling.mode == "nearest":
-            result = gathered(tfl, result, axis, tfl.int32(nearest_indices(sampling, description)))
+            result = gather_axis(tfl, result, axis, tfl.int32(nearest_indices(sampling, description)))
         else:
-            result = _weighted(tfl, result, axis, weight_matrix(sampling, description))
-    node.emit(_extrapolated(tfl, result, axes, sampling))
+            result = _apply_weights(tfl, result, axis, weight_matrix(sampling, description))
+    node.emit(_extrapolate(tfl, result, axes, sampling))
 
 
 def _native_for(sampling: Sampling, axes: dict[int, Axis]) -> Native | None:
@@ -61,13 +61,13 @@ def _native_for(sampling: Sampling, axes: dict[int, Axis]) -> Native | None:
     if sampling.coordinates == "tf_crop_and_resize":
         return None
     each = axes.values()
-    return next((n for n in NATIVE if all(samples_alike(sampling, n, axis) for axis in each)), None)
+    return next((n for n in NATIVE if all(samples_as(sampling, n, axis) for axis in each)), None)
 
 
 # ---- any sampling
 
 
-def _weighted(tfl: TflBuilder, x: Value, axis: int, matrix: Array) -> Value:
+def _apply_weights(tfl: TflBuilder, x: Value, axis: int, matrix: Array) -> Value:
     """The axis multiplied by a matrix [after, before], as a fully connected layer over it."""
     order: Permutation = axis_last(x.rank, axis)
     *leading, _ = permuted(x.shape, order)
@@ -81,7 +81,7 @@ def _weighted(tfl: TflBuilder, x: Value, axis: int, matrix: Array) -> Value:
     return tfl.computed(result, order)
 
 
-def _extrapolated(tfl: TflBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
+def _extrapolate(tfl: TflBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
     """The extrapolation value put where a sample lies outside the input along any axis."""
     lies_outside = outside_mask(sampling, axes, result.rank)
     if not lies_outside.any():

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from onnxport.converters.shape_arithmetic import LIMIT, clamp_bounds, even_parts, refuse_disputed_end
-from onnxport.converters.tflite.builder import TflBuilder, TflNode, constant_of, optional_constant
+from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant, require_constant
 from onnxport.converters.tflite.layout import Shape, normalized, permuted
 from onnxport.converters.tflite.numbers.integers import Integers, axis_table, integers
 from onnxport.converters.tflite.registry import lower
@@ -32,17 +32,17 @@ def slice_(node: TflNode, tfl: TflBuilder) -> None:
         node.unsupported("the number of its axes is known only at run time")
     operands = [node.optional(index) for index in range(1, 5)]
     if any(operand is not None and operand.constant is None for operand in operands):
-        node.emit(_sliced_at_run_time(node, tfl))
+        node.emit(_slice_at_run_time(node, tfl))
         return
-    starts, ends = (constant_of(node, i, name).tolist() for i, name in ((1, "starts"), (2, "ends")))
+    starts, ends = (require_constant(node, i, name).tolist() for i, name in ((1, "starts"), (2, "ends")))
     bounds: dict[int, Bounds] = dict.fromkeys(range(x.rank), _WHOLE)
     cuts = list(zip(_targets(node), starts, ends, _strides(node), strict=True))
     if any(x.shape[axis] is None and step < 0 and first < -1 for axis, first, _, step in cuts):
-        node.emit(_sliced_at_run_time(node, tfl))  # where it begins depends on the size
+        node.emit(_slice_at_run_time(node, tfl))  # where it begins depends on the size
         return
     for axis, first, last, step in cuts:
         bounds[axis] = (*_bounds(node, first, last, step, x.shape[axis]), step)
-    node.emit(_sliced(node, tfl, bounds))
+    node.emit(_slice_natively(node, tfl, bounds))
 
 
 def _targets(node: TflNode) -> list[int]:
@@ -74,7 +74,7 @@ def _bounds(node: TflNode, first: int, last: int, step: int, size: int | None) -
     return begin, None if end < 0 else end
 
 
-def _sliced(node: TflNode, tfl: TflBuilder, bounds: dict[int, Bounds]) -> Value:
+def _slice_natively(node: TflNode, tfl: TflBuilder, bounds: dict[int, Bounds]) -> Value:
     x, shape = node.x, node.output_shape()
     if 0 in shape:
         if None in shape:
@@ -82,17 +82,21 @@ def _sliced(node: TflNode, tfl: TflBuilder, bounds: dict[int, Bounds]) -> Value:
         # Known to be empty; the compiler's own SLICE counts wrong there.
         return Value(shape, x.dtype, constant=np.zeros([dim or 0 for dim in shape], x.dtype))
     order = tfl.common_order(x)
-    result = _strided(tfl, tfl.tensor(x, order), [bounds[axis] for axis in order], permuted(shape, order))
+    result = _strided_slice(
+        tfl, tfl.tensor(x, order), [bounds[axis] for axis in order], permuted(shape, order)
+    )
     return tfl.computed(result, order)
 
 
-def _strided(tfl: TflBuilder, tensor: Tensor, bounds: Sequence[Bounds], shape: Shape) -> Tensor:
+def _strided_slice(tfl: TflBuilder, tensor: Tensor, bounds: Sequence[Bounds], shape: Shape) -> Tensor:
     sizes = tfl.shape_of(tensor)
-    if len(sizes) > _MOST_AXES and (groups := _merged(sizes, bounds)) is not None:
+    if len(sizes) > _MOST_AXES and (groups := _merge_axes(sizes, bounds)) is not None:
         # Axes that stay whole are one to the kernel.
         joined = [_product([sizes[axis] for axis in group]) for group in groups]
         cut = [_product([shape[axis] for axis in group]) for group in groups]
-        part = _strided(tfl, tfl.reshape(tensor, joined), [bounds[group[0]] for group in groups], tuple(cut))
+        part = _strided_slice(
+            tfl, tfl.reshape(tensor, joined), [bounds[group[0]] for group in groups], tuple(cut)
+        )
         return tfl.reshape(part, shape)
     # On an open axis the compiler makes a SLICE of a constant end, which then may lie beyond the last element.
     ends: Tensor | None = None
@@ -109,7 +113,7 @@ def _strided(tfl: TflBuilder, tensor: Tensor, bounds: Sequence[Bounds], shape: S
     )
 
 
-def _merged(sizes: Shape, bounds: Sequence[Bounds]) -> list[list[int]] | None:
+def _merge_axes(sizes: Shape, bounds: Sequence[Bounds]) -> list[list[int]] | None:
     """Group neighbouring axes that stay whole; None if that saves none, or sizes are too open to reshape."""
     groups: list[list[int]] = []
     for axis, bound in enumerate(bounds):
@@ -128,7 +132,7 @@ def _product(sizes: Sequence[int | None]) -> int | None:
 # ---- bounds computed at run time
 
 
-def _sliced_at_run_time(node: TflNode, tfl: TflBuilder) -> Value:
+def _slice_at_run_time(node: TflNode, tfl: TflBuilder) -> Value:
     """Slice with computed starts, ends, axes or steps, all bounds clamped before.
 
     STRIDED_SLICE clamps forwards as ONNX does, but gives nothing where ONNX starts backwards at the first element.
@@ -142,7 +146,7 @@ def _sliced_at_run_time(node: TflNode, tfl: TflBuilder) -> Value:
     else:
         untouched = 0
         steps = spread(integers(tfl, node.input(4)), 1) if node.has_input(4) else spread.ones()
-        starts, ends = _clamped(Integers(tfl, tfl.run_time_shape(x)), starts, ends, steps, spread.is_cut())
+        starts, ends = _clamp(Integers(tfl, tfl.run_time_shape(x)), starts, ends, steps, spread.is_cut())
     result = tfl.op(
         "strided_slice",
         [tfl.tensor(x), starts.tensor, ends.tensor, steps.tensor],
@@ -209,7 +213,7 @@ class _Spread:
         return tuple(d if at is None else None for d, at in zip(self.x.shape, self.positions, strict=True))
 
 
-def _clamped(
+def _clamp(
     sizes: Integers, starts: Integers, ends: Integers, steps: Integers, is_cut: Integers
 ) -> tuple[Integers, Integers]:
     starts, ends = clamp_bounds(sizes, starts, ends, steps < 0, is_cut)

@@ -14,7 +14,7 @@ from onnxport.converters.tflite.ops.windows import from_images, images, spatial_
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, with_unit_axis
-from onnxport.converters.windows import Transposed, transposed_window
+from onnxport.converters.windows import Transposed, read_transposed_window
 
 
 @lower("ConvTranspose")
@@ -29,35 +29,35 @@ def conv_transpose(node: TflNode, tfl: TflBuilder) -> None:
         node.unsupported(f"an input of rank {x.rank}; TFLite convolves over one to three axes")
     if None in weights.shape or x.shape[1] is None:
         node.unsupported("weights or channels of an open size")
-    shape = transposed_window(node, tuple(dim or 0 for dim in weights.shape[2:]))
-    weights = _dilated(tfl, weights, shape.window.dilations)
+    shape = read_transposed_window(node, tuple(dim or 0 for dim in weights.shape[2:]))
+    weights = _dilate(tfl, weights, shape.window.dilations)
     if x.rank == 3:
         shape, weights = shape.with_unit_axis(), _two_dimensional(tfl, weights)
     bias = tfl.tensor(node.input(2)) if node.has_input(2) else None
     # The 3-D op's verifier wants as many biases as there are channels in.
     fused = groups == 1 and not any(shape.beyond) and x.rank < 5
     parts = [
-        _full(tfl, image, part, shape, bias if fused else None)
+        _full_result(tfl, image, part, shape, bias if fused else None)
         for image, part in zip(
             _channel_groups(tfl, images(tfl, x), groups),
             _weight_groups(tfl, weights, groups),
             strict=True,
         )
     ]
-    result = parts[0] if groups == 1 else _joined(tfl, parts)
-    result = _cut(tfl, result, shape)
+    result = parts[0] if groups == 1 else _concatenate(tfl, parts)
+    result = _crop(tfl, result, shape)
     if bias is not None and not fused:
         result = tfl.op("add", [result, bias], tfl.shape_of(result))
     node.emit(from_images(tfl, result, x.rank))
 
 
-def _dilated(tfl: TflBuilder, weights: Value, dilations: Sequence[int]) -> Value:
+def _dilate(tfl: TflBuilder, weights: Value, dilations: Sequence[int]) -> Value:
     """The weights with zeros between their elements: TFLite's transposed convolution has no dilations."""
     if all(d == 1 for d in dilations):
         return weights
     if weights.constant is None:
         for axis, dilation in enumerate(dilations, start=2):
-            weights = _spread(tfl, weights, axis, dilation)
+            weights = _dilate_axis(tfl, weights, axis, dilation)
         return weights
     spread = [(k - 1) * d + 1 for k, d in zip(weights.constant.shape[2:], dilations, strict=True)]
     wide = np.zeros((*weights.constant.shape[:2], *spread), weights.dtype)
@@ -66,7 +66,7 @@ def _dilated(tfl: TflBuilder, weights: Value, dilations: Sequence[int]) -> Value
     return Value(wide.shape, wide.dtype, constant=wide)
 
 
-def _spread(tfl: TflBuilder, weights: Value, axis: int, dilation: int) -> Value:
+def _dilate_axis(tfl: TflBuilder, weights: Value, axis: int, dilation: int) -> Value:
     """The elements of an axis of run-time weights with `dilation` - 1 zeros between them."""
     sizes = [dim or 0 for dim in weights.shape]
     before, size, behind = prod(sizes[:axis]), sizes[axis], prod(sizes[axis + 1 :])
@@ -105,7 +105,9 @@ def _weight_groups(tfl: TflBuilder, weights: Value, groups: int) -> list[Tensor]
     return [tfl.constant(np.transpose(part, order)) for part in parts]
 
 
-def _full(tfl: TflBuilder, tensor: Tensor, filters: Tensor, shape: Transposed, bias: Tensor | None) -> Tensor:
+def _full_result(
+    tfl: TflBuilder, tensor: Tensor, filters: Tensor, shape: Transposed, bias: Tensor | None
+) -> Tensor:
     """The transposed convolution without any padding."""
     spatial = len(shape.window.kernel)
     channels = tfl.shape_of(filters)[0 if spatial == 2 else 3]
@@ -138,13 +140,13 @@ def _run_time_shape(
     return tfl.op("concatenation", parts, [rank], axis=0)
 
 
-def _joined(tfl: TflBuilder, parts: Sequence[Tensor]) -> Tensor:
+def _concatenate(tfl: TflBuilder, parts: Sequence[Tensor]) -> Tensor:
     *leading, channels = tfl.shape_of(parts[0])
     shape = [*leading, (channels or 0) * len(parts)]
     return tfl.op("concatenation", list(parts), shape, axis=len(leading))
 
 
-def _cut(tfl: TflBuilder, result: Tensor, shape: Transposed) -> Tensor:
+def _crop(tfl: TflBuilder, result: Tensor, shape: Transposed) -> Tensor:
     """ONNX's pads off the full result and its output_padding on."""
     result = tfl.pad(result, (0, *(0 for _ in shape.beyond), 0), (0, *shape.beyond, 0))
     before, excess = shape.window.before, shape.excess

@@ -9,7 +9,7 @@ from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value
 
 
-def native_resize(
+def resize_natively(
     tfl: TflBuilder, x: Value, mode: str, native: Native, sizes: Tensor, shape: tuple[int | None, ...]
 ) -> Value:
     """The last two of four axes resized to `sizes` by TFLite's own op."""
@@ -24,7 +24,7 @@ def native_resize(
     return tfl.computed(result, order)
 
 
-def gathered(tfl: TflBuilder, x: Value, axis: int, indices: Tensor) -> Value:
+def gather_axis(tfl: TflBuilder, x: Value, axis: int, indices: Tensor) -> Value:
     """The elements at `indices` of a logical axis."""
     order = tfl.common_order(x)
     place = order.index(axis)

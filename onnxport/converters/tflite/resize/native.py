@@ -35,7 +35,7 @@ def native_positions(native: Native, before: int, after: int) -> Array:
     return (y + HALF) * scale - HALF if native[1] else y * scale
 
 
-def samples_alike(sampling: Sampling, native: Native, axis: Axis) -> bool:
+def samples_as(sampling: Sampling, native: Native, axis: Axis) -> bool:
     """Whether TFLite's op samples the axis as the node does, to float32 noise in a position."""
     if sampling.mode == "nearest":
         ours = native_indices(native, axis.before, axis.after)

@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from onnxport.converters.resize.open import OpenAxis, OpenResize, goes_by_ratio, repeats_at_any_size
+from onnxport.converters.resize.open import OpenAxis, OpenResize, is_by_ratio, is_repetition
 from onnxport.converters.resize.sampling import HALFWAY, REACH, Sampling, refuse_rounding
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.elements import Elements
 from onnxport.converters.tflite.layout import axis_last, channels_last, identity
 from onnxport.converters.tflite.ops.matmul import batch_matmul
-from onnxport.converters.tflite.resize.fixed import gathered, native_resize
+from onnxport.converters.tflite.resize.fixed import gather_axis, resize_natively
 from onnxport.converters.tflite.resize.native import Native
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
@@ -41,20 +41,20 @@ def resize_at_run_time(node: TflNode, tfl: TflBuilder, sampling: Sampling) -> Va
     native = _native_at_any_size(sampling, axes)
     if native is not None and x.rank == 4 and x.dtype.kind == "f" and [each.axis for each in axes] == [2, 3]:
         sizes = tfl.op("concatenation", [each.after for each in axes], [2], axis=0)
-        return native_resize(tfl, x, sampling.mode, native, sizes, shape)
+        return resize_natively(tfl, x, sampling.mode, native, sizes, shape)
     if sampling.mode != "nearest" and x.dtype.kind != "f":
         refuse_rounding(node, sampling)
     outside = []
     for each in axes:
         positions = _positions(tfl, sampling, each)
         if sampling.mode == "nearest":
-            x = gathered(tfl, x, each.axis, _indices(tfl, _rounded(positions, sampling.rounding), each))
+            x = gather_axis(tfl, x, each.axis, _indices(tfl, _round(positions, sampling.rounding), each))
         elif sampling.mode == "linear" and not sampling.antialias:
-            x = _interpolated(tfl, x, each, positions)
+            x = _interpolate(tfl, x, each, positions)
         else:
-            x = _weighted(resize, x, each, positions)
+            x = _apply_weights(resize, x, each, positions)
         if each.region is not None:
-            outside.append(_outside(tfl, each, positions, x.rank))
+            outside.append(_is_outside(tfl, each, positions, x.rank))
     fill = scalar(sampling.extrapolation, x.dtype)
     for condition in outside:
         x = broadcast(tfl, "select_v2", condition, fill, x)
@@ -109,8 +109,8 @@ def _native_at_any_size(sampling: Sampling, axes: list[_Axis]) -> Native | None:
     if sampling.mode == "cubic" or sampling.antialias:
         return None
     if sampling.mode == "nearest":
-        return (False, False) if repeats_at_any_size(sampling, axes) else None
-    return _LINEAR_AT_ANY_SIZE.get(sampling.coordinates) if goes_by_ratio(sampling, axes) else None
+        return (False, False) if is_repetition(sampling, axes) else None
+    return _LINEAR_AT_ANY_SIZE.get(sampling.coordinates) if is_by_ratio(sampling, axes) else None
 
 
 # ---- sampling by positions, in the order of operations of sampling.source_positions
@@ -126,7 +126,7 @@ def _positions(tfl: TflBuilder, sampling: Sampling, axis: _Axis) -> Elements:
     one = before.minimum(1.0)
     scale = after / before if axis.scale is None else one * axis.scale
     if axis.region is not None:
-        return _in_region(y, before, after, *axis.region)
+        return _region_positions(y, before, after, *axis.region)
     match sampling.coordinates:
         case "asymmetric":
             return y / scale
@@ -144,7 +144,9 @@ def _positions(tfl: TflBuilder, sampling: Sampling, axis: _Axis) -> Elements:
             return (y + 0.5) / scale - 0.5
 
 
-def _in_region(y: Elements, before: Elements, after: Elements, start: Elements, end: Elements) -> Elements:
+def _region_positions(
+    y: Elements, before: Elements, after: Elements, start: Elements, end: Elements
+) -> Elements:
     """tf_crop_and_resize: from the region's start to its end, or at its centre if there is one element only."""
     last = before - 1.0
     steps = (after - 1.0).maximum(1.0)
@@ -154,7 +156,7 @@ def _in_region(y: Elements, before: Elements, after: Elements, start: Elements, 
     return after.where_at_least(1.5, spread, centre)
 
 
-def _rounded(positions: Elements, rounding: str) -> Elements:
+def _round(positions: Elements, rounding: str) -> Elements:
     match rounding:
         case "floor" | "ceil":
             return positions.call(rounding)
@@ -173,18 +175,18 @@ def _indices(tfl: TflBuilder, positions: Elements, axis: _Axis) -> Tensor:
     return tfl.op("minimum", [above, last], [None])
 
 
-def _interpolated(tfl: TflBuilder, x: Value, axis: _Axis, positions: Elements) -> Value:
+def _interpolate(tfl: TflBuilder, x: Value, axis: _Axis, positions: Elements) -> Value:
     """Interpolate each output element between its two neighbours."""
     lower = positions.call("floor")
     share = tfl.reshape((positions - lower).tensor, [None if a == axis.axis else 1 for a in range(x.rank)])
-    near, far = (gathered(tfl, x, axis.axis, _indices(tfl, each, axis)) for each in (lower, lower + 1.0))
+    near, far = (gather_axis(tfl, x, axis.axis, _indices(tfl, each, axis)) for each in (lower, lower + 1.0))
     step = broadcast(
         tfl, "mul", broadcast(tfl, "sub", far, near), tfl.converted(tfl.computed(share), x.dtype)
     )
     return broadcast(tfl, "add", near, step)
 
 
-def _outside(tfl: TflBuilder, axis: _Axis, positions: Elements, rank: int) -> Value:
+def _is_outside(tfl: TflBuilder, axis: _Axis, positions: Elements, rank: int) -> Value:
     """Return the samples outside the input, as a condition that broadcasts along the axis."""
     last = _number(tfl, axis.before) - 1.0
     low = tfl.op("less", [positions.tensor, tfl.constant(0, np.float32)], [None], bool)
@@ -196,7 +198,7 @@ def _outside(tfl: TflBuilder, axis: _Axis, positions: Elements, rank: int) -> Va
 # ---- sampling by the weights of sampling.weight_matrix
 
 
-def _weighted(resize: _Resize, x: Value, axis: _Axis, positions: Elements) -> Value:
+def _apply_weights(resize: _Resize, x: Value, axis: _Axis, positions: Elements) -> Value:
     """Multiply the axis, with its edge elements repeated as far as the weights reach, by a matrix of weights."""
     tfl, sampling = resize.tfl, resize.sampling
     stretch = _stretch(tfl, axis, sampling)
@@ -208,7 +210,7 @@ def _weighted(resize: _Resize, x: Value, axis: _Axis, positions: Elements) -> Va
     ]
     whole = Elements(tfl, tfl.cast(tfl.op("range", [*bounds, tfl.int32(1)], [None], np.int32), np.float32))
     matrix = _weights(resize, whole, positions, stretch, axis)
-    repeated = gathered(tfl, x, axis.axis, _indices(tfl, whole, axis))
+    repeated = gather_axis(tfl, x, axis.axis, _indices(tfl, whole, axis))
     order = axis_last(x.rank, axis.axis)
     rows = tfl.computed(tfl.tensor(tfl.float32(repeated), order))
     result = batch_matmul(tfl, rows, tfl.computed(matrix))
