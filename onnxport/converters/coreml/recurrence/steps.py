@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.control.blocks import block_input, block_result, declare_open, emit_variable
-from onnxport.converters.coreml.control.loop_outputs import Rows
+from onnxport.converters.coreml.control.loop_outputs import Rows, make_rows
 from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.recurrence.cells import Direction, Outcome, State
