@@ -1,7 +1,7 @@
-"""The registry of lowerings that every target shares: one function per ONNX op, nothing left unread.
+"""The registry of lowerings: one function per ONNX op.
 
-A lowering takes its node as a `NodeView`, which records each attribute and input that was looked at. What a
-lowering leaves unread it did not honour, so that is an error found here, not by a wrong answer on a phone.
+A lowering takes its node as a `NodeView`, which records the attributes and inputs that are read. One that stays
+unread was not honoured: the registry refuses the node.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REQUIRED: Any = object()
 
 
 class UnsupportedOp(Exception):
-    """A node that the target cannot hold; the driver collects them all before it reports."""
+    """A refused node; the driver collects all of them."""
 
     def __init__(self, op: str, node: str, why: str) -> None:
         super().__init__(f"{op} {node!r}: {why}")
@@ -32,7 +32,7 @@ class UnsupportedOp(Exception):
 
 
 class NodeView(Generic[_V]):
-    """One ONNX node as a lowering sees it: attributes, operands as target values, results to emit.
+    """One ONNX node for a lowering: attributes, operands as target values, results to emit.
 
     Attributes:
         op: the op type; names in other domains than ONNX's own are prefixed "domain::".
@@ -49,10 +49,10 @@ class NodeView(Generic[_V]):
         self._read_inputs: set[int] = set()
         self._read_attributes: set[str] = set()
 
-    # ---- what the node has
+    # ---- inputs and attributes
 
     def attribute(self, name: str, default: _D = _REQUIRED) -> Any | _D:
-        """The attribute's Python value (int, float, str, tuple, ndarray, ir.Graph), or `default` if absent."""
+        """Return an attribute as int, float, str, tuple, ndarray or ir.Graph; `default` if it is absent."""
         self._read_attributes.add(name)
         attribute = self.node.attributes.get(name)
         if attribute is None:
@@ -65,14 +65,14 @@ class NodeView(Generic[_V]):
         return tuple(value) if isinstance(value, list) else value
 
     def ignore(self, *attributes: str) -> None:
-        """Declares attributes that change nothing at inference; the caller says why in a comment."""
+        """Mark attributes that change nothing at inference; give the reason in a comment."""
         self._read_attributes.update(attributes)
 
     def has_input(self, index: int) -> bool:
         return index < len(self._operands) and self.node.inputs[index] is not None
 
     def input(self, index: int) -> _V:
-        """The operand at `index`; refuses the node where the file leaves it out."""
+        """Return the operand at `index`; refuses the node where the file leaves it out."""
         value = self.optional(index)
         if value is None:
             self.unsupported(f"lacks its required input {index}")
@@ -88,24 +88,24 @@ class NodeView(Generic[_V]):
         return self.input(0)
 
     def rest(self, start: int = 0) -> list[_V]:
-        """All operands from `start` on, for variadic ops."""
+        """Return all operands from `start` on, for variadic ops."""
         return [self.input(index) for index in range(start, len(self._operands))]
 
-    # ---- what the node gives
+    # ---- outputs
 
     @property
     def output_count(self) -> int:
         return len(self.node.outputs)
 
     def wants_output(self, index: int) -> bool:
-        """Whether output `index` exists and anything uses it."""
+        """Tell if output `index` exists and anything uses it."""
         if index >= len(self.node.outputs):
             return False
         value = self.node.outputs[index]
         return bool(value.name) and (bool(value.uses()) or value.is_graph_output())
 
     def output_shape(self, index: int = 0) -> tuple[int | None, ...]:
-        """The inferred shape of an output, None where a dimension is open; refuses an unknown rank."""
+        """Return the inferred shape of an output, None where a dimension is open; refuses an unknown rank."""
         value = self.node.outputs[index]
         if value.shape is None:
             self.unsupported("the rank of its result is known only at run time")
@@ -118,15 +118,19 @@ class NodeView(Generic[_V]):
         return np.dtype(dtype.numpy())
 
     def emit(self, value: _V, index: int = 0) -> None:
-        """Binds `value` to output `index`."""
+        """Bind `value` to output `index`."""
         self.results[index] = value
 
     def unsupported(self, why: str) -> NoReturn:
-        """Refuses this node: `why` continues "<op> '<name>' ..." and says what would help."""
+        """Refuse this node.
+
+        Args:
+            why: continues "<op> '<name>' ..." and names a way out.
+        """
         raise UnsupportedOp(self.op, self.name, why)
 
     def check_consumed(self) -> None:
-        """Refuses the node if its lowering left an attribute or an input unread, or a wanted output unbound."""
+        """Refuse the node if its lowering left an attribute or an input unread, or a wanted output unbound."""
         attributes = set(self.node.attributes) - self._read_attributes
         inputs = {i for i, value in enumerate(self.node.inputs) if value is not None} - self._read_inputs
         outputs = {i for i in range(self.output_count) if self.wants_output(i)} - set(self.results)
@@ -151,7 +155,7 @@ class Registry(Generic[_V, _B]):
         self._lowerings: dict[str, Lowering[_V, _B]] = {}
 
     def lower(self, *ops: str) -> Callable[[Lowering[_V, _B]], Lowering[_V, _B]]:
-        """Registers the decorated function for `ops`; other domains are written "domain::Op"."""
+        """Register the decorated function for `ops`; other domains are written "domain::Op"."""
 
         def register(function: Lowering[_V, _B]) -> Lowering[_V, _B]:
             for op in ops:
@@ -163,7 +167,7 @@ class Registry(Generic[_V, _B]):
         return register
 
     def table(self, ops: Mapping[str, Lowering[_V, _B]]) -> None:
-        """Registers a table of ops that differ in a name only."""
+        """Register a table of ops that differ in a name only."""
         for op, function in ops.items():
             self.lower(op)(function)
 
@@ -172,7 +176,7 @@ class Registry(Generic[_V, _B]):
         return frozenset(self._lowerings)
 
     def run(self, node: NodeView[_V], builder: _B) -> None:
-        """Lowers one node and checks that nothing of it was left unread (UnsupportedOp)."""
+        """Lower one node and checks that nothing of it was left unread (UnsupportedOp)."""
         lowering = self._lowerings.get(node.op)
         if lowering is None:
             node.unsupported(
@@ -195,5 +199,5 @@ def qualified_op(node: ir.Node) -> str:
 
 
 def node_name(node: ir.Node) -> str:
-    """The node's name as Netron shows it; its first output's name where the file gives none."""
+    """Return the node's name as Netron shows it; its first output's name where the file gives none."""
     return node.name or next((value.name for value in node.outputs if value.name), "") or "unnamed"

@@ -1,4 +1,4 @@
-"""coremltools' MIL builder behind a thin face: types chosen, constants rounded, refusals in one exception.
+"""A thin layer over coremltools' MIL builder: it chooses types, rounds constants and has one exception.
 
 A lowering writes `mil.conv(x=node.x, weight=node.input(1), strides=[1, 1])`: every MIL operator is a method that takes
 and gives `Value`s. Python floats, float arrays and float Values become the element type that the node computes in.
@@ -29,7 +29,7 @@ _FAMILY = {"fp16": np.float32, "fp32": np.float32, "bool": np.bool_}
 
 
 class NoMil(Exception):
-    """What MIL or its builder refuses: operand types, ranks or values, in words for the user."""
+    """A refusal by MIL or its builder (operand types, ranks or values), in words for the user."""
 
 
 class MilBuilder:
@@ -48,11 +48,11 @@ class MilBuilder:
         self._count = 0
 
     def at_least(self, target: str) -> bool:
-        """Whether the target is `target` ("iOS17") or newer."""
+        """Tell if the target is `target` ("iOS17") or newer."""
         return int(self.target.name.removeprefix("iOS")) >= int(target.removeprefix("iOS"))
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
-        """The MIL operator `op`, which takes its parameters by MIL's own names.
+        """Return the MIL operator `op`, which takes its parameters by MIL's own names.
 
         Returns:
             A Value; a list of Values for operators with several results (split, topk, lstm ...).
@@ -69,7 +69,7 @@ class MilBuilder:
         return emit
 
     def emit(self, op: str, **parameters: Any) -> Any:
-        """As `mil.<op>(...)`."""
+        """Emit `mil.<op>(...)`; see __getattr__."""
         if not hasattr(mb, op):
             raise NoMil(f"needs {op!r}, which MIL does not have")
         given = {name: self.argument(each) for name, each in parameters.items() if each is not None}
@@ -122,7 +122,7 @@ class MilBuilder:
         return made
 
     def _shape_of(self, given: Any) -> tuple[Any, ...]:
-        """Sizes and symbols."""
+        """Return sizes and symbols."""
         return tuple(self.var(given).shape) if isinstance(given, Value) else np.shape(given)
 
     def inner_name(self, op: str) -> str:
@@ -132,7 +132,7 @@ class MilBuilder:
     # ---- operands
 
     def argument(self, given: Any) -> Any:
-        """A parameter as the builder wants it."""
+        """Convert a parameter to the form that coremltools' builder takes."""
         if isinstance(given, Value):
             return self.var(given)
         if callable(given) or isinstance(given, Var | str | bool | np.generic):
@@ -152,7 +152,7 @@ class MilBuilder:
         raise TypeError(f"no MIL parameter: {given!r}")
 
     def var(self, value: Value, type_: MilType | None = None) -> Var:
-        """The MIL variable of `value`, cast if it is held in another type.
+        """Return the MIL variable of `value`, cast if it is held in another type.
 
         Args:
             type_: the MIL type wanted; that in which the node computes unless given.
@@ -176,7 +176,7 @@ class MilBuilder:
         return made
 
     def mil_type(self, dtype: np.dtype[Any]) -> MilType:
-        """How a value of ONNX's `dtype` is held where the current node computes."""
+        """Return the MIL type of a value of ONNX's `dtype` in the current node."""
         if dtype.kind == "b":
             return "bool"
         if dtype.kind in "iu" or dtype.name in ("int4", "uint4", "int2", "uint2"):
@@ -184,15 +184,15 @@ class MilBuilder:
         return self.compute
 
     def constant(self, array: Array, dtype: np.dtype[Any] | None = None) -> Value:
-        """A Value that is known now."""
+        """Return a Value that is known now."""
         return Value(array.shape, dtype or array.dtype, constant=array)
 
     def raw(self, array: Array) -> Var:
-        """A constant of the element type that it has."""
+        """Return a constant of the element type that it has."""
         return mb.const(val=array if array.ndim else array[()], name=self.inner_name("const"))
 
     def _weights(self, value: Value, type_: MilType) -> Var:
-        """A constant; one that the model has quantized stays so in the file where MIL can."""
+        """Return a constant; one that the model has quantized stays so in the file where MIL can."""
         assert value.constant is not None
         if value.quantized is not None and type_ in ("fp16", "fp32"):
             ios = int(self.target.name.removeprefix("iOS"))
@@ -220,7 +220,7 @@ class MilBuilder:
 
 
 def covers(shapes: Sequence[tuple[Any, ...]], other: tuple[Any, ...]) -> bool:
-    """Whether `shapes`, broadcast together, surely have all the axes and sizes that `other` would bring."""
+    """Tell if `shapes`, broadcast together, surely have all the axes and sizes that `other` would bring."""
     rank = max(map(len, shapes))
     aligned = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
     brought = (1,) * (rank - len(other)) + tuple(other)
@@ -230,7 +230,7 @@ def covers(shapes: Sequence[tuple[Any, ...]], other: tuple[Any, ...]) -> bool:
 
 
 def _as_typed_constant(var: Var) -> Var:
-    """A float16 result without axes that is known now, as a constant of its own type.
+    """Return a float16 result without axes that is known now, as a constant of its own type.
 
     coremltools' const_elimination makes float32 of it, and the program invalid.
     """
@@ -242,7 +242,7 @@ def _as_typed_constant(var: Var) -> Var:
 
 
 def wrap(var: Var) -> Value:
-    """A Value of what an operator gave; binding it to an ONNX value sets its ONNX type."""
+    """Return a Value of what an operator gave; binding it to an ONNX value sets its ONNX type."""
     if types.is_list(var.sym_type) or types.is_state(var.sym_type):
         return Value((), np.dtype(object), copies={"list": var})
     name = types.builtin_to_string(var.dtype)
@@ -251,7 +251,7 @@ def wrap(var: Var) -> Value:
 
 
 def _integers(array: Array) -> Array:
-    """As int32, which is what MIL has; NoMil for a number beyond it."""
+    """Convert to int32, MIL's integers; NoMil for a number beyond it."""
     if array.size and (array.min() < _INT32.min or array.max() > _INT32.max):
         beyond = array.min() if array.min() < _INT32.min else array.max()
         raise NoMil(f"has the constant {beyond}, and Core ML's integers are of 32 bits")

@@ -1,4 +1,4 @@
-"""The registry that every file of `ops/` adds its lowerings to, and what no lowering can ever hold."""
+"""The registry of the lowerings in `ops/`, and the ops that can have none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _STRINGS = "Core ML has no string operators; cut the model around it and do this
 _SEQUENCES = "Core ML's programs have tensors only, no sequences or optional values"
 _RANDOM = "draws random numbers, which no two runtimes draw alike; feed them to the model as an input"
 
-# ONNX op -> why MIL cannot say it.
+# ONNX op -> why MIL cannot express it.
 _IMPOSSIBLE = {
     **dict.fromkeys("RegexFullMatch StringConcat StringNormalizer StringSplit".split(), _STRINGS),
     **dict.fromkeys(

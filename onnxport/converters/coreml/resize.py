@@ -201,7 +201,7 @@ def _range(mil: MilBuilder, start: Value, end: Value) -> Value:
 
 
 def _region_positions(y: Term, before: Term, after: Term, start: Term, end: Term) -> Term:
-    """tf_crop_and_resize: from the region's start to its end, or at its centre if there is one element only."""
+    """Return tf_crop_and_resize's positions: from the region's start to its end; its centre for one element."""
     last = before - 1.0
     spread = last * start + y * (end - start) * last / (after - 1.0).maximum(1.0)
     centre = y + last * ((start + end) * 0.5)

@@ -1,4 +1,4 @@
-"""What an ONNX value became in MIL."""
+"""ONNX values in MIL."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Value:
         return None not in self.shape
 
     def turned(self) -> Value:
-        """A constant matrix with its axes exchanged, stored as this one is."""
+        """Return a constant matrix with its axes exchanged, stored as this one is."""
         assert self.constant is not None
         kept = None if self.quantized is None else self.quantized.transposed((1, 0))
         matrix = np.ascontiguousarray(self.constant.T)
@@ -78,7 +78,7 @@ class Value:
 
 
 def nothing(shape: tuple[int | None, ...], dtype: np.dtype[Any]) -> Value:
-    """A tensor without elements: Core ML holds none, but a Concat, say, just leaves it out."""
+    """Return a tensor without elements: Core ML holds none, but a Concat, say, just leaves it out."""
     return Value(shape, dtype, constant=np.zeros([dim or 0 for dim in shape], dtype))
 
 

@@ -1,4 +1,4 @@
-"""Ops on operands that broadcast to one shape, in whatever axis order they have and at any rank."""
+"""Ops on operands that broadcast to one shape, in any axis order and at any rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPARISONS = frozenset("equal greater greater_equal less less_equal not_equal".
 
 
 def broadcast(tfl: TflBuilder, name: str, *values: Value) -> Value:
-    """Emits `tfl.<name>` on operands that broadcast as NumPy's do.
+    """Emit `tfl.<name>` on operands that broadcast as NumPy's do.
 
     Raises:
         NoKernel: on the operands' type, or on a broadcast over more axes than the kernel walks.
@@ -51,7 +51,7 @@ def _broadcast_dim(sizes: set[int | None]) -> int | None:
 def _on_fewer_axes(
     tfl: TflBuilder, name: str, operands: Sequence[Tensor], result: Shape, dtype: np.dtype[np.generic]
 ) -> Tensor:
-    """The op with neighbouring axes merged that every operand either has in full or lacks."""
+    """Return the op with neighbouring axes merged that every operand either has in full or lacks."""
     rank = len(result)
     shapes = [(1,) * (rank - len(s)) + tuple(s) for s in map(tfl.shape_of, operands)]
     groups = _merge_groups(shapes, result)
@@ -79,7 +79,7 @@ def _on_fewer_axes(
 
 
 def _is_plain(shapes: Sequence[Shape], result: Shape) -> bool:
-    """Whether it is known of every operand which of the result's axes it has."""
+    """Tell if it is known of every operand which of the result's axes it has."""
     for axis, size in enumerate(result):
         own = [shape[axis] for shape in shapes]
         if None in own and (size is not None or own.count(None) > 1 or any(s not in (1, None) for s in own)):

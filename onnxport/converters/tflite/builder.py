@@ -1,4 +1,4 @@
-"""Builds a module out of values: the tensor that holds one in the wanted axis order and element type."""
+"""A builder that takes ONNX values and makes their tensors in the wanted axis order and element type."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TflBuilder(TensorBuilder):
     may_not_end = False
 
     def tensor(self, value: Value, perm: Permutation | None = None) -> Tensor:
-        """The value's physical tensor in axis order `perm` (ONNX's own by default), made when first asked for."""
+        """Return the value's physical tensor in axis order `perm`, ONNX's own by default; made once."""
         perm = identity(value.rank) if perm is None else perm
         if perm not in value.copies:
             value.copies[perm] = self._arranged(value, perm)
@@ -47,14 +47,14 @@ class TflBuilder(TensorBuilder):
         return self.transpose(value.copies[order], transpose_between(order, perm))
 
     def computed(self, tensor: Tensor, order: Permutation | None = None) -> Value:
-        """The value whose physical tensor in axis order `order` is `tensor`; shape and type are the tensor's."""
+        """Return a value with `tensor` as its physical tensor in axis order `order`."""
         physical = self.shape_of(tensor)
         order = identity(len(physical)) if order is None else order
         shape = permuted(physical, transpose_between(order, identity(len(order))))
         return Value(shape, self.dtype_of(tensor), copies={order: tensor})
 
     def run_time_shape(self, value: Value, dtype: np.dtype[Any] | type = np.int32) -> Tensor:
-        """The value's dimensions in ONNX's order, [rank] of int32 or int64; moves none of its data."""
+        """Return the value's dimensions in ONNX's order, [rank] of int32 or int64; moves none of its data."""
         order = value.order if value.copies else identity(value.rank)
         attributes = {} if np.dtype(dtype) == np.int32 else {"out_type": self.type_attribute(dtype)}
         shape = self.op("shape", [self.tensor(value, order)], [value.rank], dtype, **attributes)
@@ -64,7 +64,7 @@ class TflBuilder(TensorBuilder):
         return self.op("gather", [shape, places], [value.rank], dtype, axis=0, batch_dims=0)
 
     def converted(self, value: Value, dtype: np.dtype[Any] | type) -> Value:
-        """The value's elements in another type."""
+        """Return the value's elements in another type."""
         if value.dtype == np.dtype(dtype):
             return value
         if value.constant is not None:
@@ -77,11 +77,11 @@ class TflBuilder(TensorBuilder):
         return converted
 
     def float32(self, value: Value) -> Value:
-        """The value in float32, in which everything is computed that is no integer."""
+        """Return the value in float32, in which everything is computed that is no integer."""
         return self.converted(value, np.float32)
 
     def aligned(self, value: Value, order: Permutation, *, shrinks: bool = True) -> Tensor:
-        """The value as an operand of an op that broadcasts to a result of axis order `order`.
+        """Return the value as an operand of an op that broadcasts to a result of axis order `order`.
 
         A constant of one element becomes a scalar if it `shrinks`, which it must not where no other operand
         gives the result its rank.
@@ -106,7 +106,7 @@ class TflBuilder(TensorBuilder):
         return self.transpose(self.reshape(self.tensor(value), [*[1] * missing, *value.shape]), order)
 
     def common_order(self, *values: Value) -> Permutation:
-        """The order for an op that does not care: that of its largest operand, one in channels-last first."""
+        """Return the order for an op that works in any: its largest operand's, channels last preferred."""
         rank = max(value.rank for value in values)
         full = [value for value in values if value.constant is None and value.rank == rank]
         if not full:
@@ -119,7 +119,7 @@ TflNode = NodeView[Value]
 
 
 def require_constant(node: TflNode, index: int, what: str) -> Array:
-    """The constant operand at `index`; refuses the node where it is computed at run time."""
+    """Return the constant operand at `index`; refuses the node where it is computed at run time."""
     value = node.input(index)
     if value.constant is None:
         node.unsupported(

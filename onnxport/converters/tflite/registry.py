@@ -1,4 +1,4 @@
-"""The registry that every file of `ops/` adds its lowerings to, and what no lowering can ever hold."""
+"""The registry of the lowerings in `ops/`, and the ops that can have none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onnxport.converters.tflite.values import Value
 _STRINGS = "TFLite has no string operators; cut the model around it and do this step outside"
 _SEQUENCES = "TFLite has tensors only, no sequences or optional values"
 
-# ONNX op -> why TFLite's builtin operators cannot say it.
+# ONNX op -> why TFLite's builtin operators cannot express it.
 _IMPOSSIBLE = {
     **dict.fromkeys("RegexFullMatch StringConcat StringNormalizer StringSplit".split(), _STRINGS),
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Builds the ops of a module of the `tfl` MLIR dialect: typed tensors in whatever axis order they lie."""
+"""A builder of ops of the `tfl` MLIR dialect on physical tensors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TensorBuilder(Conversions):
 
     @contextlib.contextmanager
     def emitting_into(self, block: ir.Block) -> Iterator[None]:
-        """Emits into `block` within; constants are shared in one block only."""
+        """Emit into `block` within; constants are shared in one block only."""
         outer = self._block, self._shared
         self._block, self._shared = block, {}
         try:
@@ -72,7 +72,7 @@ class TensorBuilder(Conversions):
         return ir.RankedTensorType.get(dims, self.element_type(dtype))
 
     def dtype_of(self, tensor: Tensor) -> np.dtype[Any]:
-        """The element type; that of the absent operand (no_value) is void."""
+        """Return the element type; void for the absent operand (no_value)."""
         if not isinstance(tensor.type, ir.RankedTensorType):
             return np.dtype(np.void)
         element = tensor.type.element_type
@@ -100,7 +100,7 @@ class TensorBuilder(Conversions):
         /,
         **attributes: object,
     ) -> Tensor:
-        """Emits `tfl.<name>` with one result of `shape` and `dtype`, that of its data by default."""
+        """Emit `tfl.<name>` with one result of `shape` and `dtype`, that of its data by default."""
         if dtype is None:
             dtype = self.dtype_of(operands[KERNELS[name].data_operands(len(operands))[0]])
         return self.ops(name, operands, [(shape, np.dtype(dtype))], **attributes)[0]
@@ -112,7 +112,7 @@ class TensorBuilder(Conversions):
         results: Sequence[tuple[Sequence[int | None], np.dtype[Any]]],
         **attributes: object,
     ) -> list[Tensor]:
-        """Emits `tfl.<name>`, with its data carried in a wider type where the kernel has none for theirs.
+        """Emit `tfl.<name>`, with its data carried in a wider type where the kernel has none for theirs.
 
         Raises:
             NoKernel: no type that the kernel computes on holds the data.
@@ -143,7 +143,7 @@ class TensorBuilder(Conversions):
         return isinstance(operand.type, ir.RankedTensorType)
 
     def _has_twins(self, operands: Sequence[Tensor]) -> bool:
-        """Whether operands of float64 are there in float32, with constants among them."""
+        """Tell if float64 operands have float32 twins, constants aside."""
         known = [operand in self.twins for operand in operands]
         return any(known) and all(
             twin or operand in self.doubles for twin, operand in zip(known, operands, strict=True)
@@ -211,7 +211,7 @@ class TensorBuilder(Conversions):
     def constant(
         self, array: Array | np.generic | float | Sequence[int], dtype: np.dtype[Any] | type | None = None
     ) -> Tensor:
-        """A constant tensor; small ones are shared. Keeps rank 0 (np.ascontiguousarray would not)."""
+        """Return a constant tensor; small ones are shared. Keeps rank 0, as np.ascontiguousarray would not."""
         data = np.asarray(array, dtype).copy(order="C")
         if data.dtype.name in HOLDERS:
             data = data.astype(HOLDERS[data.dtype.name])
@@ -240,7 +240,7 @@ class TensorBuilder(Conversions):
         return self.constant(np.asarray(values, np.int32))
 
     def no_value(self) -> Tensor:
-        """TFLite's absent optional operand."""
+        """Return TFLite's absent optional operand."""
         operation = ir.Operation.create(
             "tfl.no_value", results=[ir.NoneType.get()], attributes={"value": ir.UnitAttr.get()}
         )
@@ -248,14 +248,14 @@ class TensorBuilder(Conversions):
         return tensor
 
     def reshape(self, tensor: Tensor, shape: Sequence[int | None]) -> Tensor:
-        """A reshape to dimensions of which at most one is open."""
+        """Reshape to dimensions of which at most one is open."""
         if tuple(shape) == self.shape_of(tensor) and None not in shape:
             return tensor
         wanted = self.int32([-1 if dim is None else dim for dim in shape])
         return self.op("reshape", [tensor, wanted], shape)
 
     def with_unit_axis(self, tensor: Tensor, axis: int) -> Tensor:
-        """An axis of size 1 put in before physical axis `axis`."""
+        """Insert an axis of size 1 before physical axis `axis`."""
         shape = self.shape_of(tensor)
         result = (*shape[:axis], 1, *shape[axis:])
         if result.count(None) <= 1:
@@ -263,7 +263,7 @@ class TensorBuilder(Conversions):
         return self.op("expand_dims", [tensor, self.int32(axis)], result)
 
     def without_unit_axis(self, tensor: Tensor, axis: int) -> Tensor:
-        """Physical axis `axis`, which must be of size 1, taken out."""
+        """Remove physical axis `axis`, which must be of size 1."""
         shape = self.shape_of(tensor)
         result = (*shape[:axis], *shape[axis + 1 :])
         if result.count(None) <= 1:
@@ -271,7 +271,7 @@ class TensorBuilder(Conversions):
         return self.op("squeeze", [tensor], result, squeeze_dims=(axis,))
 
     def transpose(self, tensor: Tensor, perm: Permutation) -> Tensor:
-        """A transpose, or the reshape that does the same when only axes of size 1 move."""
+        """Transpose; reshape where only axes of size 1 move."""
         if perm == identity(len(perm)):
             return tensor
         shape = self.shape_of(tensor)
@@ -287,7 +287,7 @@ class TensorBuilder(Conversions):
         after: Sequence[int],
         fill: float | Tensor | None = None,
     ) -> Tensor:
-        """Pads every physical axis with `fill`, 0 if None."""
+        """Pad every physical axis with `fill`, 0 if None."""
         if not any(before) and not any(after):
             return tensor
         shape = self.shape_of(tensor)
@@ -307,7 +307,7 @@ class TensorBuilder(Conversions):
         return self.op("slice", [tensor, self.int32(begin), sizes], size)
 
     def size(self, tensor: Tensor, axis: int) -> Tensor:
-        """The size of a physical axis at run time, as int32 [1]."""
+        """Return the size of a physical axis at run time, as int32 [1]."""
         return self.slice(self.op("shape", [tensor], [len(self.shape_of(tensor))], np.int32), [axis], [1])
 
     def strided_slice(
@@ -320,7 +320,7 @@ class TensorBuilder(Conversions):
         shape: Sequence[int | None],
         run_time_end: Tensor | None = None,
     ) -> Tensor:
-        """Every `strides`-th element from `begin` up to `end`, as NumPy counts; None runs through the last one.
+        """Return every `strides`-th element from `begin` up to `end`, as NumPy counts; None runs through the last one.
 
         `run_time_end` replaces the ends that are not None.
         """

@@ -1,4 +1,4 @@
-"""What a loop collects: a tensor at each step, which lie one after another along a new first axis."""
+"""Rows that a loop collects: a tensor of each step, stacked along a new first axis."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Rows(Protocol):
     def add(self, carried: Var, row: Value, step: Var) -> Var: ...
 
     def finish(self, carried: Var, steps: Var, *, may_stop: bool) -> Value:
-        """`steps` is how many there were; `may_stop` whether that may be fewer than there is room for."""
+        """Return the rows; `may_stop` if `steps`, their number, may be below the number of slots."""
         ...
 
 
 def make_rows(
     mil: MilBuilder, shape: tuple[int | None, ...], dtype: np.dtype[Any], steps: Var | int | None
 ) -> Rows:
-    """Collects rows of `shape`; `steps` is how many there are at most, as far as that is known.
+    """Return a collector for rows of `shape`; `steps` is the largest number of rows, if known.
 
     Raises:
         NoMil: rows with so many axes that MIL has no tensor of them.
@@ -46,7 +46,7 @@ def make_rows(
 
 
 class _Slots:
-    """Room for all rows, each written in its place."""
+    """Slots for all rows."""
 
     def __init__(
         self, mil: MilBuilder, shape: list[int], dtype: np.dtype[Any], type_: MilType, steps: Var | int
@@ -87,7 +87,7 @@ class _Slots:
 
 
 class _List:
-    """Rows whose number or size is known at run time only, in one of MIL's lists."""
+    """Rows of a number or size known at run time only, in a MIL list."""
 
     def __init__(
         self, mil: MilBuilder, shape: tuple[int | None, ...], dtype: np.dtype[Any], type_: MilType
@@ -123,7 +123,7 @@ class _List:
 
 
 def _cast(mil: MilBuilder, value: Value, type_: MilType) -> Value:
-    """A row as its slots hold it: bools go as integers, which MIL's scatter takes."""
+    """Return a row as its slots hold it: bools go as integers, which MIL's scatter takes."""
     made = wrap(mil.var(value, type_))
     made.dtype = np.dtype(np.int32) if type_ == "int32" else value.dtype
     return made

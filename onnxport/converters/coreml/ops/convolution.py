@@ -41,7 +41,7 @@ def conv(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 def _dilate_weights(mil: MilBuilder, weights: Value, dilations: tuple[int, ...]) -> Value:
-    """Weights computed at run time with zeros between them, which MIL does for constant ones only."""
+    """Dilate weights computed at run time, as MIL does for constant ones only."""
     shape = [dim or 0 for dim in weights.shape]
     for axis, dilation in enumerate(dilations, start=2):
         if dilation == 1:
@@ -65,7 +65,7 @@ def _constant_bias(node: NodeView[Value]) -> Value | None:
 
 
 def _add_computed_bias(node: NodeView[Value], mil: MilBuilder, result: Value) -> Value:
-    """The result plus a bias that is not known now."""
+    """Add a bias that is computed at run time."""
     bias = node.optional(2)
     if bias is None or bias.constant is not None:
         return result
@@ -74,7 +74,7 @@ def _add_computed_bias(node: NodeView[Value], mil: MilBuilder, result: Value) ->
 
 @lower("ConvTranspose")
 def conv_transpose(node: NodeView[Value], mil: MilBuilder) -> None:
-    """The gradient of a convolution (ONNX ConvTranspose-22)."""
+    """Transposed, grouped, dilated convolution (ONNX ConvTranspose-22)."""
     x, weights = node.input(0), node.input(1)
     if x.rank not in (3, 4, 5):
         node.unsupported(f"has an input of rank {x.rank}; Core ML convolves over one to three axes")

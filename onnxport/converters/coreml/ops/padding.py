@@ -1,4 +1,4 @@
-"""Pad: by a constant, by reflection, by the edge or by going round; by amounts known at run time as well."""
+"""Pad, with constant or run-time amounts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}
 
 @lower("Pad")
 def pad(node: Node, mil: MilBuilder) -> None:
-    """Extends axes by a constant, by reflection, by the edge or by going round (ONNX Pad-21)."""
+    """Extend axes by a constant, by reflection, by the edge or by wrapping (ONNX Pad-21)."""
     x, mode = node.x, node.attribute("mode", "constant")
     if mode not in (*_MODES, "wrap"):
         node.unsupported(f"mode {mode!r}")
@@ -42,7 +42,7 @@ def pad(node: Node, mil: MilBuilder) -> None:
 
 
 def _amounts_per_axis(node: Node, mil: MilBuilder) -> tuple[list[Integers], list[Integers]]:
-    """How much is put before and after every axis, scalars; ONNX lists all starts, then all ends."""
+    """Return the padding before and after every axis, scalars; ONNX lists all starts, then all ends."""
     rank, amounts, axes = node.x.rank, integers(mil, node.input(1)), node.optional(3)
     count = rank if axes is None else axes.shape[0]
     if count is None:
@@ -61,9 +61,9 @@ def _amounts_per_axis(node: Node, mil: MilBuilder) -> tuple[list[Integers], list
 
 
 def _is_native(x: Value, amounts: Sequence[int], mode: str, fill: Value) -> bool:
-    """Whether MIL's pad says it: of floats, nothing cut off, one fill.
+    """Tell if MIL's pad does it: floats, no cropping, one fill.
 
-    Reflection and edges only along the last two axes, which is where Core ML is known to have them.
+    Reflection and edges only along the last two axes, as Core ML documents.
 
     Args:
         amounts: before and after each axis in turn.
@@ -96,7 +96,7 @@ def _pad_natively(mil: MilBuilder, x: Value, amounts: Sequence[int], mode: str, 
 def _extend(
     mil: MilBuilder, x: Value, axis: int, before: Integers, after: Integers, mode: str, fill: Value
 ) -> Value:
-    """One axis gathered from its own elements, of which negative amounts cut some off."""
+    """Gather an axis from its own elements; negative amounts crop it."""
     start, end = before.negated().maximum(0), after.negated().maximum(0)
     length = size_of(mil, x, axis) - start - end
     first = before.maximum(0)
@@ -112,7 +112,7 @@ def _extend(
 
 
 def _source(places: Integers, length: Integers, mode: str) -> Integers:
-    """The element of an axis of `length` that stands at each place, which may lie outside."""
+    """Return the element of an axis of `length` that stands at each place, which may lie outside."""
     final = length - 1
     if mode == "wrap":
         return places % length
@@ -123,7 +123,7 @@ def _source(places: Integers, length: Integers, mode: str) -> Integers:
 
 
 def _scalar(mil: MilBuilder, fill: Value) -> Value:
-    """The fill as a scalar, of a type that is picked and chosen from: a bool as an integer."""
+    """Return the fill as a scalar; a bool as an integer, which MIL's select and gather take."""
     fill = movable(mil, fill)
     if fill.constant is not None:
         return mil.constant(fill.constant.reshape(()))

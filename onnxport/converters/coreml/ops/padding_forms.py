@@ -1,4 +1,4 @@
-"""How MIL writes padding: a pair per axis, or a scheme."""
+"""MIL's forms of padding: a pair per axis, or a scheme."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def interleave_pads(before: Sequence[int], after: Sequence[int]) -> list[int]:
 
 
 def window_pads(window: Window) -> dict[str, Any]:
-    """The padding parameters of conv and of the pools."""
+    """Return the padding parameters of conv and of the pools."""
     if (
         (window.same or window.same_lower)
         and None in window.input

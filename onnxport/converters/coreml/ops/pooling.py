@@ -135,7 +135,7 @@ def _pad_zeros(mil: MilBuilder, x: Value, before: Sequence[int], after: Sequence
 
 
 def _combine_shifted(mil: MilBuilder, combine: Combine, x: Value, window: Window) -> Value:
-    """A window's maximum or sum: the padded input's shifted, strided selves combined along each axis."""
+    """Return each window's maximum or sum: shifted, strided slices combined along each axis."""
     for axis, count in enumerate(window.output, start=2):
         stride, dilation = window.strides[axis - 2], window.dilations[axis - 2]
         extent = window.extent[axis - 2]
@@ -152,7 +152,7 @@ def _combine_shifted(mil: MilBuilder, combine: Combine, x: Value, window: Window
 def _strided_elements(
     mil: MilBuilder, x: Value, axis: int, start: int, stride: int, count: int | None, extent: int
 ) -> Value:
-    """The element at `start` in each of `count` windows along an axis."""
+    """Return the element at `start` in each of `count` windows along an axis."""
     begin, end, strides = [0] * x.rank, [0] * x.rank, [1] * x.rank
     masks = [True] * x.rank
     begin[axis], strides[axis] = start, stride
@@ -166,7 +166,7 @@ def _strided_elements(
 
 
 def _dilated_mean(node: NodeView[Value], mil: MilBuilder, x: Value, pool: Pool, counts_pads: bool) -> Value:
-    """The mean over a window with holes."""
+    """Return the mean over a window with holes."""
     window = pool.window
     padded = _pad_windows(node, mil, x, window, 0.0)
     total = _combine_shifted(mil, lambda a, b: mil.add(x=a, y=b), padded, window.padded())
@@ -181,7 +181,7 @@ def _dilated_mean(node: NodeView[Value], mil: MilBuilder, x: Value, pool: Pool, 
 
 
 def _element_counts(mil: MilBuilder, x: Value, pool: Pool, counts_pads: bool) -> Value:
-    """How many elements count in each window: the sums over an input of ones."""
+    """Return the number of elements that count in each window: sums over an input of ones."""
     window = pool.window
     sizes = [size_of(mil, x, axis) for axis in range(2, x.rank)]
     ones = mil.fill(shape=as_shape(mil, [1, 1, *sizes]), value=1.0)

@@ -1,4 +1,4 @@
-"""Ops that give the same elements other dimensions: Identity, Reshape, Flatten, Squeeze, Unsqueeze, Transpose."""
+"""Identity, Reshape, Flatten, Squeeze, Unsqueeze and Transpose."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Node = NodeView[Value]
 
 @lower("Identity")
 def identity(node: Node, mil: MilBuilder) -> None:
-    """The operand (ONNX Identity-21)."""
+    """Copy the operand (ONNX Identity-21)."""
     node.emit(node.x)
 
 
 @lower("Dropout")
 def dropout(node: Node, mil: MilBuilder) -> None:
-    """The operand: nothing is dropped at inference (ONNX Dropout-22)."""
+    """Copy the operand: inference drops nothing (ONNX Dropout-22)."""
     node.ignore("seed")  # of what is dropped in training
     ratio, training = node.optional(1), node.optional(2)
     is_kept = ratio is not None and ratio.constant is not None and not ratio.constant.any()
@@ -43,7 +43,7 @@ def dropout(node: Node, mil: MilBuilder) -> None:
 
 @lower("Reshape")
 def reshape(node: Node, mil: MilBuilder) -> None:
-    """New dimensions for the same elements (ONNX Reshape-21)."""
+    """Change the dimensions (ONNX Reshape-21)."""
     x, wanted = node.input(0), node.input(1)
     shape = node.output_shape()
     keeps_zeros = bool(node.attribute("allowzero", 0))
@@ -56,7 +56,7 @@ def reshape(node: Node, mil: MilBuilder) -> None:
 
 
 def _sizes(node: Node, mil: MilBuilder, wanted: Value, keeps_zeros: bool) -> Sequence[high_rank.Size]:
-    """One by one, for more axes than MIL has."""
+    """Return the sizes one by one, for more axes than MIL has."""
     shape = node.output_shape()
     if shape.count(None) < 2:
         return shape
@@ -70,7 +70,7 @@ def _sizes(node: Node, mil: MilBuilder, wanted: Value, keeps_zeros: bool) -> Seq
 
 
 def _target(node: Node, mil: MilBuilder, wanted: Integers, keeps_zeros: bool) -> Integers:
-    """The sizes wanted, a 0 replaced by the operand's own: MIL counts its axes from the last one there."""
+    """Return the wanted sizes, 0 replaced by the operand's own: MIL counts its axes from the last one there."""
     shape, own = node.output_shape(), sizes_of(mil, node.x)
     if keeps_zeros and wanted.known is not None and (wanted.known == 0).any():
         node.unsupported("allowzero with a size of 0, which Core ML does not hold")
@@ -109,7 +109,7 @@ def with_sizes(mil: MilBuilder, x: Value, sizes: Integers) -> Value:
 
 @lower("Flatten")
 def flatten(node: Node, mil: MilBuilder) -> None:
-    """A matrix of the axes before `axis` and those from it on (ONNX Flatten-21)."""
+    """Flatten to a matrix: the axes before `axis` become rows, the others columns (ONNX Flatten-21)."""
     x = node.x
     axis = normalized(node.attribute("axis", 1), x.rank, last=True)
     if high_rank.is_tall(x):
@@ -127,7 +127,7 @@ def flatten(node: Node, mil: MilBuilder) -> None:
 
 @lower("Squeeze")
 def squeeze(node: Node, mil: MilBuilder) -> None:
-    """Takes axes of size 1 out (ONNX Squeeze-21)."""
+    """Remove axes of size 1 (ONNX Squeeze-21)."""
     x, axes = node.x, node.optional(1)
     if axes is not None and axes.constant is None:
         node.emit(_squeeze_at_run_time(node, mil, axes))
@@ -166,7 +166,7 @@ def _squeeze_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
 
 @lower("Unsqueeze")
 def unsqueeze(node: Node, mil: MilBuilder) -> None:
-    """Puts axes of size 1 in (ONNX Unsqueeze-21)."""
+    """Insert axes of size 1 (ONNX Unsqueeze-21)."""
     x, axes = node.x, node.input(1)
     if axes.constant is None:
         node.emit(_unsqueeze_at_run_time(node, mil, axes))
@@ -199,14 +199,14 @@ def _unsqueeze_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
 
 @lower("Transpose")
 def transpose(node: Node, mil: MilBuilder) -> None:
-    """Axis perm[i] becomes axis i (ONNX Transpose-21)."""
+    """Make axis perm[i] axis i (ONNX Transpose-21)."""
     x = node.x
     perm = [int(axis) for axis in node.attribute("perm", tuple(reversed(range(x.rank))))]
     node.emit(transposed(mil, x, perm))
 
 
 def transposed(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
-    """`x` with its axis perm[i] as axis i."""
+    """Make axis perm[i] of `x` axis i."""
     if list(perm) == list(range(x.rank)):
         return x
     if x.constant is not None:

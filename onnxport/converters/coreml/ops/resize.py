@@ -59,7 +59,7 @@ def resize(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 def _resize_natively(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[int, Axis]) -> Value | None:
-    """The last two axes by the operator that samples both the same as the node, if there is such."""
+    """Resize the last two axes by an operator that samples both as the node does, if there is one."""
     if (
         x.rank < 3
         or not x.is_float
@@ -91,7 +91,7 @@ def _unchanged_axis(x: Value, axis: int) -> Axis:
 
 
 def _is_repetition(sampling: Sampling, axis: Axis) -> bool:
-    """Whether every element is copied as often as any other."""
+    """Tell if every element is copied equally often."""
     if axis.after % axis.before:
         return False
     repeated = np.repeat(np.arange(axis.before), axis.after // axis.before)
@@ -99,7 +99,7 @@ def _is_repetition(sampling: Sampling, axis: Axis) -> bool:
 
 
 def _is_alike(sampling: Sampling, mode: str, axis: Axis) -> bool:
-    """Whether MIL samples the axis as the node does, to float32 noise in a position."""
+    """Tell if MIL samples the axis as the node does, to float32 noise in a position."""
     if axis.before == axis.after and axis.scale == 1:
         return axis.after > 1 or mode == "UNALIGN_CORNERS"
     if axis.after == 1 and mode != "UNALIGN_CORNERS":
@@ -111,7 +111,7 @@ def _is_alike(sampling: Sampling, mode: str, axis: Axis) -> bool:
 
 
 def _apply_weights(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value:
-    """The axis multiplied by a matrix [after, before]."""
+    """Multiply the axis by a matrix [after, before]."""
     weights = mil.constant(matrix.astype(np.float32))
     if x.rank > 1 and axis == x.rank - 2:
         return mil.matmul(x=weights, y=x)  # type: ignore[no-any-return]
@@ -127,7 +127,7 @@ def _apply_weights(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value
 
 
 def _extrapolate(mil: MilBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
-    """The extrapolation value put where a sample lies outside the input along any axis."""
+    """Replace the samples outside the input by the extrapolation value."""
     lies_outside = outside_mask(sampling, axes, result.rank)
     if not lies_outside.any():
         return result

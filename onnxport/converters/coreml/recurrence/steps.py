@@ -118,7 +118,7 @@ class _Loop:
         return following
 
     def _state(self, variables: Iterator[Var]) -> State:
-        """The next variables as a state of the direction's parts."""
+        """Return the next variables as a state of the direction's parts."""
         return State(
             *(Term(self.mil, block_input(next(variables), _FLOAT)) for _ in self.direction.initial.parts)
         )

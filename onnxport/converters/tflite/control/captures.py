@@ -1,4 +1,4 @@
-"""What the graphs that a node holds (the branches of If, the body of Loop) use of the graph around them."""
+"""Values that nested graphs (the branches of If, the body of Loop) read from the graph around them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxport.converters.tflite.values import Value
 
 
 def find_captures(node: TflNode, tfl: TflBuilder, graphs: Sequence[onnx.Graph]) -> dict[onnx.Value, Value]:
-    """The values from around `node` that its graphs use, each constant or with a tensor.
+    """Return the values around `node` that its graphs read, each constant or with a tensor.
 
     Initializers are left out: every block makes its own constants of them.
     """
@@ -30,7 +30,7 @@ def find_captures(node: TflNode, tfl: TflBuilder, graphs: Sequence[onnx.Graph]) 
 
 
 def nested_value(value: Value, tensor: Tensor | None) -> Value:
-    """A captured value as a nested function sees it: a constant, or what stands for its tensor there."""
+    """Return a captured value for a nested function: a constant, or the function's argument for its tensor."""
     copies = {} if tensor is None else {value.order: tensor}
     inner = Value(value.shape, value.dtype, constant=value.constant, copies=copies)
     inner.is_size, inner.is_natural = value.is_size, value.is_natural
@@ -38,7 +38,7 @@ def nested_value(value: Value, tensor: Tensor | None) -> Value:
 
 
 def _free_values(graph: onnx.Graph) -> Iterator[onnx.Value]:
-    """The values that a graph or one inside it uses and does not define, more than once maybe."""
+    """Yield the values that a graph or one inside it reads and does not define; some more than once."""
     own = {*graph.inputs, *graph.initializers.values()}
     for node in graph:
         used = [value for value in node.inputs if value is not None]

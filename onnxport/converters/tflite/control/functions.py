@@ -1,4 +1,4 @@
-"""Branches and loops in the module, in the form that the compiler and its exporter take.
+"""Branches and loops of a module, in the form that the compiler and its exporter take.
 
 Both are functions that the op's regions call. The exporter cannot write a loop's regions as they are, and out of a
 branch's region the compiler moves all constants, which then are operands of the IF: weights that no delegate takes as
@@ -21,7 +21,7 @@ Step = Callable[[list[Tensor]], list[Tensor]]
 def emit_branches(
     tfl: TensorBuilder, condition: Tensor, operands: Sequence[Tensor], then: Step, otherwise: Step
 ) -> list[Tensor]:
-    """The results of `then` where `condition`, a bool scalar, holds, else those of `otherwise`.
+    """Return the results of `then` if `condition`, a bool scalar, holds, else those of `otherwise`.
 
     Both get the operands, and give tensors of the same ranks and element types; dimensions in which they differ are
     open in the results.
@@ -54,7 +54,7 @@ def emit_loop(
     condition: Step,
     body: Step,
 ) -> list[Tensor]:
-    """The carried tensors after `body` ran on them for as long as `condition` gives a true bool scalar.
+    """Return the carried tensors after `body` ran on them while `condition` gave a true bool scalar.
 
     Args:
         carried: each tensor before the first step with its type in all steps, in which dimensions that change are
@@ -79,7 +79,7 @@ def emit_loop(
 
 
 def _call(block: ir.Block, function: func.FuncOp, operands: Sequence[Tensor]) -> None:
-    """Lets a region do what a function does."""
+    """Emit a region that calls a function."""
     with ir.InsertionPoint(block):
         results = func.CallOp(function, list(operands)).operation.results
         ir.Operation.create("tfl.yield", operands=list(results))

@@ -1,8 +1,8 @@
-"""What a loop carries from step to step: state, and the rows that it collects.
+"""The tensors that a loop carries from step to step: state, and collected rows.
 
-TFLite's WHILE takes tensors that grow, but none without elements, and allocates its body anew at each step when any
-tensor in it changes its size. So what starts empty gets an element that is cut off again, and rows go into slots
-made beforehand where their number is known then.
+TFLite's WHILE carries tensors that grow, but none without elements, and allocates its body anew at each step when a
+tensor in it changes its size. So empty state gets an element that is cut off again, and rows of a known number go
+into slots made beforehand.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class State:
         return tensor, self._tfl.tensor_type(shape, self._tfl.dtype_of(tensor))
 
     def value(self, carried: Tensor) -> Value:
-        """The state that a step starts from, or that the last one left."""
+        """Return the state before a step, or after the last one."""
         if not any(self._extra):
             return self._tfl.computed(carried)
         shape = [None if extra else dim for dim, extra in zip(self._shape, self._extra, strict=True)]
@@ -52,7 +52,7 @@ class State:
         return self._tfl.computed(cut)
 
     def carried(self, value: Value) -> Tensor:
-        """What a step hands to the next."""
+        """Return the tensor that a step hands to the next."""
         return self._padded(self._tfl.tensor(value))
 
     def _padded(self, tensor: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ class Rows(Protocol):
 
 
 def make_rows(tfl: TflBuilder, shape: Shape, dtype: np.dtype[np.generic], steps: int | Tensor | None) -> Rows:
-    """Collects rows of `shape`; `steps` is their number, an int32 scalar if computed, None if the loop decides."""
+    """Return a collector for rows of `shape`; `steps` is their number, an int32 scalar if computed, None if unknown."""
     if None in shape:
         return _OpenRows(tfl, shape, dtype)
     sizes = [dim or 0 for dim in shape]
@@ -84,7 +84,7 @@ def make_rows(tfl: TflBuilder, shape: Shape, dtype: np.dtype[np.generic], steps:
 
 
 class _Slots:
-    """Rows of a known number, each written in its place."""
+    """Slots for a known number of rows."""
 
     def __init__(
         self, tfl: TflBuilder, shape: list[int], dtype: np.dtype[np.generic], steps: int | Tensor
@@ -121,7 +121,7 @@ class _Slots:
 
 
 class _GrowingRows:
-    """Rows of one size, put behind those before."""
+    """Rows of one size, appended to those before."""
 
     def __init__(self, tfl: TflBuilder, shape: list[int], dtype: np.dtype[np.generic]) -> None:
         self._tfl, self._shape, self._dtype = tfl, shape, dtype
@@ -142,7 +142,7 @@ class _GrowingRows:
 
 
 class _OpenRows:
-    """Rows of a size known only from the first on: their elements in one row, and the size."""
+    """Rows of a size known at run time only: all elements in one vector, and the size."""
 
     def __init__(self, tfl: TflBuilder, shape: Shape, dtype: np.dtype[np.generic]) -> None:
         self._tfl, self._shape, self._dtype = tfl, shape, dtype
@@ -167,10 +167,10 @@ class _OpenRows:
 
 
 def _storage_dtype(op: str, dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
-    """The type in which rows go through `op`, lest it converts all of them at each step.
+    """Return the type of rows in `op`, so that it does not convert all of them at each step.
 
     Raises:
-        NoKernel: a type that goes through as bits only.
+        NoKernel: a type that `op` carries as bits only.
     """
     if dtype == np.float64:
         return np.dtype(np.float32)  # in which it is computed
@@ -189,7 +189,7 @@ def _without_first(tfl: TflBuilder, tensor: Tensor) -> Tensor:
 
 
 def _concatenate(tfl: TflBuilder, parts: list[Tensor]) -> Tensor:
-    """Sizes of axes, one after another."""
+    """Concatenate sizes of axes."""
     parts = [part for part in parts if tfl.shape_of(part) != (0,)]
     total = sum(tfl.shape_of(part)[0] or 0 for part in parts)
     return parts[0] if len(parts) == 1 else tfl.op("concatenation", parts, [total], axis=0)

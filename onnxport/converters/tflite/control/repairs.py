@@ -20,7 +20,7 @@ from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 
 
 def separate_results(tfl: TensorBuilder, module: ir.Module) -> None:
-    """Gives each result of a branch or of a step a tensor of its own, or its own argument."""
+    """Give each result of a branch or of a step a tensor of its own, or its own argument."""
     for function in list(module.body.operations):
         if ir.StringAttr(function.attributes["sym_name"]).value == "main":
             continue
@@ -59,7 +59,7 @@ def mend_branches(module: ir.Module, path: Path) -> None:
 
 
 def _branches(module: ir.Module) -> Iterator[tuple[str, list[dict[int, int]]]]:
-    """Each function's name, and for each of its branches operand -> number of the function's argument it is."""
+    """Return, by function, a map for each branch: operand -> number of the function's argument."""
     for function in module.body.operations:
         name = ir.StringAttr(function.attributes["sym_name"]).value
         block = function.operation.regions[0].blocks[0]

@@ -102,7 +102,7 @@ class Steps:
         return following
 
     def _taken(self, like: State, tensors: Iterator[Tensor]) -> State:
-        """The next tensors as a state of the same parts."""
+        """Return the next tensors as a state of the same parts."""
         return State(*(Elements(self.tfl, next(tensors)) for _ in like.parts))
 
     def _steps(self) -> Tensor:

@@ -110,7 +110,7 @@ class Conversions(ABC):
         return self.cast(self._unsigned_float(bits), dtype)
 
     def _unsigned_float(self, bits: ir.Value) -> ir.Value:
-        """The unsigned numbers of the bits, rounded to float32; from 2^63 on its neighbours are 2^40 apart."""
+        """Return the unsigned numbers of the bits, rounded to float32; from 2^63 on its neighbours are 2^40 apart."""
         shape = self.shape_of(bits)
 
         def op(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
@@ -138,7 +138,7 @@ class Conversions(ABC):
 
 
 def _intermediate_type(source: str, target: str) -> str | None:
-    """The type through which a conversion has to go."""
+    """Return the type through which a conversion has to go."""
     if source in _FLOATS and target in ("int8", "int16", "uint8", "uint16"):
         return "int32"  # ONNX Runtime wraps around what TFLite would clamp
     if source in _FLOATS and target == "uint32":
@@ -152,7 +152,7 @@ def _intermediate_type(source: str, target: str) -> str | None:
 
 
 def narrow(array: Array) -> Array:
-    """A float64 constant in float32.
+    """Return a float64 constant in float32.
 
     Raises:
         NoKernel: a value beyond float32's range, or an integer that it would round, on which the model may count.

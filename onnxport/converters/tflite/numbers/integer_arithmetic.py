@@ -1,4 +1,4 @@
-"""Integer arithmetic that TFLite has no kernels for: whole division of 64 bits, bitwise logic, shifts, powers.
+"""Integer arithmetic without TFLite kernels: 64-bit division, bitwise logic, shifts, powers.
 
 Everything wraps around as the type does, and operands broadcast.
 """
@@ -22,7 +22,7 @@ _ZERO, _ONE, _MINUS_ONE = (scalar(number, np.int64) for number in (0, 1, -1))
 
 
 def divided(tfl: TflBuilder, a: Value, b: Value) -> Value:
-    """a / b, truncated toward zero: float32 estimates the quotient, integers correct it."""
+    """Return a / b, truncated toward zero: float32 estimates the quotient, integers correct it."""
     if a.dtype == np.uint64:
         return _unsigned_quotient(tfl, a, b)
     if a.dtype != np.int64:
@@ -51,7 +51,7 @@ def _unsigned_quotient(tfl: TflBuilder, a: Value, b: Value) -> Value:
 
 
 def _refine(tfl: TflBuilder, a: Value, b: Value, divisor: Value, first: Value) -> tuple[Value, Value]:
-    """The nearest quotient and its rest, from a first estimate; a float32 quotient is right to 22 bits."""
+    """Return the nearest quotient and its remainder from a first estimate; a float32 quotient is right to 22 bits."""
     op = partial(broadcast, tfl)
     quotient = first
     rest = op("sub", a, op("mul", first, b))
@@ -63,7 +63,7 @@ def _refine(tfl: TflBuilder, a: Value, b: Value, divisor: Value, first: Value) -
 
 
 def _magnitude(tfl: TflBuilder, bits: Value) -> Value:
-    """About the unsigned number of the bits, in float32."""
+    """Return an estimate of the unsigned number of the bits, float32."""
     op = partial(broadcast, tfl)
     wrapped = op("select_v2", op("less", bits, _ZERO), scalar(2.0**64, np.float32), scalar(0, np.float32))
     return op("add", tfl.converted(bits, np.float32), wrapped)
@@ -76,7 +76,7 @@ def _round(tfl: TflBuilder, x: Value, dtype: type) -> Value:
 
 
 def remainder(tfl: TflBuilder, a: Value, b: Value) -> Value:
-    """a mod b of unsigned numbers of 64 bits."""
+    """Return a mod b of unsigned 64-bit numbers."""
     return broadcast(tfl, "sub", a, broadcast(tfl, "mul", divided(tfl, a, b), b))
 
 
@@ -84,7 +84,7 @@ def remainder(tfl: TflBuilder, a: Value, b: Value) -> Value:
 
 
 def reinterpreted(tfl: TflBuilder, value: Value, dtype: np.dtype[np.generic] | type) -> Value:
-    """The elements' bits read as another type of the same width."""
+    """Read the elements' bits as another type of the same width."""
     if value.constant is not None:
         constant = np.ascontiguousarray(value.constant).view(dtype).reshape(value.constant.shape)
         return Value(value.shape, dtype, constant=constant)
@@ -93,7 +93,7 @@ def reinterpreted(tfl: TflBuilder, value: Value, dtype: np.dtype[np.generic] | t
 
 
 def bitwise(tfl: TflBuilder, name: str, a: Value, b: Value) -> Value:
-    """The "and", "or" or "xor" of two operands, bit by bit."""
+    """Return the bitwise "and", "or" or "xor" of two operands."""
     if a.dtype.itemsize == 8:
         joined = bitwise(tfl, name, _halves(tfl, a), _halves(tfl, b))
         shape = joined.shape[:-1]
@@ -112,7 +112,7 @@ def bitwise(tfl: TflBuilder, name: str, a: Value, b: Value) -> Value:
 
 
 def _both(tfl: TflBuilder, a: Value, b: Value, different: Value) -> Value:
-    """a & b of int32: a + b is twice that plus a ^ b, but for the sign bit."""
+    """Return a & b of int32: a + b = 2 (a & b) + (a ^ b), the sign bit apart."""
     op = partial(broadcast, tfl)
     twice = op("sub", op("add", a, b), different)
     low = op("right_shift", reinterpreted(tfl, twice, np.uint32), scalar(1, np.uint32))
@@ -122,7 +122,7 @@ def _both(tfl: TflBuilder, a: Value, b: Value, different: Value) -> Value:
 
 
 def _halves(tfl: TflBuilder, value: Value) -> Value:
-    """Numbers of 64 bits as two of 32 each, along a last axis."""
+    """Return 64-bit numbers as two of 32 bits along a last axis."""
     shape = (*value.shape, 2)
     if value.constant is not None:
         constant = np.ascontiguousarray(value.constant).view(np.int32).reshape((*value.constant.shape, 2))
@@ -131,7 +131,7 @@ def _halves(tfl: TflBuilder, value: Value) -> Value:
 
 
 def shifted(tfl: TflBuilder, x: Value, count: Value, *, left: bool) -> Value:
-    """Unsigned numbers shifted by so many bits; nothing is left of them after all of their bits."""
+    """Shift unsigned numbers; a shift by all their bits gives 0."""
     width = x.dtype.itemsize * 8
     factors = np.array([*(1 << bit for bit in range(width)), 0], x.dtype)
     if left:
@@ -146,7 +146,7 @@ def shifted(tfl: TflBuilder, x: Value, count: Value, *, left: bool) -> Value:
 
 
 def _look_up(tfl: TflBuilder, table: Array, index: Value) -> Value:
-    """The table's element at each index, the last one beyond its end."""
+    """Look up a table; indices beyond its end give the last element."""
     last = len(table) - 1
     if index.constant is not None:
         return Value(
@@ -164,7 +164,7 @@ def _look_up(tfl: TflBuilder, table: Array, index: Value) -> Value:
 
 
 def power(tfl: TflBuilder, base: Value, exponent: Value) -> Value:
-    """Whole powers by repeated squaring; of a negative exponent only 1 and -1 leave more than 0."""
+    """Return whole powers by repeated squaring; with a negative exponent only 1 and -1 do not give 0."""
     if exponent.constant is not None and exponent.constant.size == 1 and exponent.rank <= base.rank:
         fixed = int(exponent.constant.item())
         if 0 < fixed < 64:
@@ -186,7 +186,7 @@ def power(tfl: TflBuilder, base: Value, exponent: Value) -> Value:
 
 
 def _six_bits(tfl: TflBuilder, exponent: Value) -> Value:
-    """The exponent without its sign as int32 below 64, odd or even as it is: what is larger overflows anyway."""
+    """Return the exponent's absolute value as int32 below 64, with its parity: larger ones overflow anyway."""
     op = partial(broadcast, tfl)
     size = op("maximum", exponent, op("sub", _ZERO, exponent))
     largest = op("add", op("floor_mod", size, scalar(2, np.int64)), scalar(62, np.int64))

@@ -1,4 +1,4 @@
-"""If: both branches as functions of one TFLite op, of which the condition picks one at run time."""
+"""If: one TFLite op with both branches as functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnxport.converters.tflite.values import Value
 
 @lower("If")
 def if_(node: TflNode, tfl: TflBuilder) -> None:
-    """The outputs of one of two graphs, which may differ in their sizes (ONNX If-21)."""
+    """Run one of two graphs, whose results may differ in their sizes (ONNX If-21)."""
     _If(node, tfl).run()
 
 
@@ -41,7 +41,7 @@ class _If:
             self.node.emit(result, index)
 
     def _resized(self, tensor: Tensor) -> Tensor:
-        """A tensor of open size as one whose size TFLite knows only when the branch runs.
+        """Return a tensor of open size whose size TFLite knows only when the branch runs.
 
         Otherwise it prepares both branches for the sizes at hand, which may suit one of them only.
         """

@@ -41,7 +41,7 @@ def _bias(node: TflNode, tfl: TflBuilder, channels: int | None) -> Tensor:
 
 
 def as_weights(value: Value, channels: int) -> Value:
-    """The weights of a convolution, quantized where its kernels take them so: by output channel, axis `channels`."""
+    """Return a convolution's weights, quantized if the kernels take them so: by output channel, axis `channels`."""
     quantized = value.quantized
     if quantized is None or (quantized.is_weights and quantized.grid.axis in (None, channels)):
         return value
@@ -49,7 +49,7 @@ def as_weights(value: Value, channels: int) -> Value:
 
 
 def _filters(tfl: TflBuilder, weights: Value, order: tuple[int, ...]) -> Tensor:
-    """The weights with their axes in `order`, counted as if 1-D ones had a height of 1 at axis 2."""
+    """Return the weights with their axes in `order`, counted as if 1-D ones had a height of 1 at axis 2."""
     if weights.rank == 3 and len(order) == 4:
         if weights.constant is not None:
             return tfl.tensor(with_unit_axis(weights, 2), order)

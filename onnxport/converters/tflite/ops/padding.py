@@ -1,4 +1,4 @@
-"""Pad: by a constant, by reflection, by the edge or by going round; by amounts known at run time as well."""
+"""Pad, with constant or run-time amounts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onnxport.core.arrays import Array
 
 @lower("Pad")
 def pad(node: TflNode, tfl: TflBuilder) -> None:
-    """Extends axes by a constant, by reflection, by the edge or by going round (ONNX Pad-21)."""
+    """Extend axes by a constant, by reflection, by the edge or by wrapping (ONNX Pad-21)."""
     x, mode = node.x, node.attribute("mode", "constant")
     axes = node.optional(3)
     if node.input(1).constant is None or (axes is not None and axes.constant is None):
@@ -45,7 +45,7 @@ def pad(node: TflNode, tfl: TflBuilder) -> None:
 
 
 def _crop(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
-    """What negative amounts of padding cut off is cut off."""
+    """Crop by the negative amounts of padding."""
     if min(*before, *after, 0) >= 0:
         return x
     order = tfl.common_order(x)
@@ -113,7 +113,7 @@ _SOURCE: dict[str, Callable[[Array, int], Array]] = {
 def _copy_elements(
     node: TflNode, tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int], mode: str
 ) -> Value:
-    """Each padded axis gathered from its own elements."""
+    """Gather each padded axis from its own elements."""
     order = tfl.common_order(x)
     tensor = tfl.tensor(x, order)
     for place, axis in enumerate(order):
@@ -160,14 +160,14 @@ def _pad_at_run_time(node: TflNode, tfl: TflBuilder, mode: str) -> Value:
 
 
 def _targets(node: TflNode) -> Sequence[int]:
-    """The axes that the amounts are for, which must be constant."""
+    """Return the axes that the amounts are for, which must be constant."""
     axes = optional_constant(node, 3, "axes")
     rank = node.x.rank
     return range(rank) if axes is None else [normalized(int(axis), rank) for axis in axes]
 
 
 def _amounts_per_axis(node: TflNode, tfl: TflBuilder) -> tuple[Tensor, Tensor]:
-    """How much is put before and after every axis, int32 [rank] each; ONNX lists all starts, then all ends."""
+    """Return the padding before and after every axis, int32 [rank]; ONNX lists all starts, then all ends."""
     rank, amounts, axes = node.x.rank, node.input(1), node.optional(3)
     count = rank if axes is None else axes.shape[0]
     if count is None:
@@ -190,7 +190,7 @@ def _amounts_per_axis(node: TflNode, tfl: TflBuilder) -> tuple[Tensor, Tensor]:
 def _fill_at_run_time(
     tfl: TflBuilder, x: Value, before: Tensor, after: Tensor, fill: Tensor, shape: Sequence[int | None]
 ) -> Value:
-    """What negative amounts cut off is cut off, then the rest filled up: TFLite refuses negative ones when run."""
+    """Crop by negative amounts, then fill: TFLite refuses negative amounts at run time."""
     rank, zero = x.rank, tfl.int32(0)
     cut, added = [], []
     for amounts in (before, after):
@@ -204,7 +204,7 @@ def _fill_at_run_time(
 
 
 def _own_elements(tfl: TflBuilder, mode: str, size: Tensor, before: Tensor, after: Tensor) -> Tensor:
-    """The element that stands at each place of the padded axis, int32 [open]; see _SOURCE."""
+    """Return the element that stands at each place of the padded axis, int32 [open]; see _SOURCE."""
     zero = tfl.int32([0])
 
     def op(name: str, *operands: Tensor) -> Tensor:

@@ -94,7 +94,7 @@ def _power(tfl: TflBuilder, tensor: Tensor, exponent: float) -> Tensor:
 
 
 def _read_pool(node: TflNode) -> Pool:
-    """The node's window, over one axis as one over two."""
+    """Return the node's window, over one axis as one over two."""
     x = node.x
     if x.rank not in (3, 4, 5):
         node.unsupported(f"an input of rank {x.rank}; TFLite pools over one to three axes")
@@ -103,7 +103,7 @@ def _read_pool(node: TflNode) -> Pool:
 
 
 def _is_native(window: Window) -> bool:
-    """Whether TFLite's pooling ops can slide it: two axes, no dilation."""
+    """Tell if TFLite's pooling ops can slide it: two axes, no dilation."""
     return len(window.kernel) == 2 and all(d == 1 for d in window.dilations)
 
 
@@ -137,7 +137,7 @@ def _slide(tfl: TflBuilder, name: str, tensor: Tensor, window: Window, padding: 
 
 
 def _mean(node: TflNode, tfl: TflBuilder, tensor: Tensor, window: Window) -> Tensor:
-    """The mean over whole windows of a padded tensor."""
+    """Return the mean over whole windows of a padded tensor."""
     if len(window.kernel) == 2 and all(d == 1 for d in window.dilations):
         return _slide(tfl, "average_pool_2d", tensor, window, "VALID")
     total = _combine_shifted(node, tfl, "add", tensor, window)
@@ -146,7 +146,7 @@ def _mean(node: TflNode, tfl: TflBuilder, tensor: Tensor, window: Window) -> Ten
 
 
 def _combine_shifted(node: TflNode, tfl: TflBuilder, name: str, tensor: Tensor, window: Window) -> Tensor:
-    """A window's maximum or sum, one axis after another: `tfl.<name>` of the tensor's shifted, strided selves."""
+    """Return each window's maximum or sum: `tfl.<name>` of shifted, strided slices, one axis after another."""
     for axis, count in enumerate(window.output, start=1):
         stride, dilation = window.strides[axis - 1], window.dilations[axis - 1]
         shifted = [
@@ -160,7 +160,7 @@ def _combine_shifted(node: TflNode, tfl: TflBuilder, name: str, tensor: Tensor, 
 def _strided_elements(
     tfl: TflBuilder, tensor: Tensor, axis: int, start: int, stride: int, count: int | None, extent: int
 ) -> Tensor:
-    """The element at `start` in each of `count` windows along an axis."""
+    """Return the element at `start` in each of `count` windows along an axis."""
     shape = list(tfl.shape_of(tensor))
     begin, end, strides = [0] * len(shape), [None] * len(shape), [1] * len(shape)
     begin[axis], strides[axis], shape[axis] = start, stride, count
@@ -176,7 +176,7 @@ def _strided_elements(
 def _rescale_mean(
     node: TflNode, tfl: TflBuilder, mean: Tensor, tensor: Tensor, pool: Pool, counts_pads: bool
 ) -> Tensor:
-    """Means over whole windows turned into means over the elements that count."""
+    """Turn means over whole windows into means over the elements that count."""
     window = pool.window
     if counts_pads and pool.declared == window.after:
         return mean
@@ -198,7 +198,7 @@ def _rescale_mean(
 
 
 def _image_shape(tfl: TflBuilder, tensor: Tensor) -> Tensor:
-    """[1, spatial..., 1] at run time."""
+    """Return [1, spatial..., 1] at run time."""
     rank = len(tfl.shape_of(tensor))
     spatial = tfl.int32([0, *(1 for _ in range(rank - 2)), 0])
     sizes = tfl.op("mul", [tfl.op("shape", [tensor], [rank], np.int32), spatial], [rank])

@@ -1,4 +1,4 @@
-"""Ops that give the same elements other dimensions: Reshape, Flatten, Squeeze, Unsqueeze, Transpose."""
+"""Reshape, Flatten, Squeeze, Unsqueeze and Transpose."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def reshaped(tfl: TflBuilder, x: Value, shape: Shape) -> Value:
 
 
 def _closed(before: Shape, after: Shape) -> tuple[Sequence[int] | None, Sequence[int] | None]:
-    """Both shapes with an open dimension that stays itself replaced by _OPEN; None where one does not."""
+    """Return both shapes with _OPEN for an open dimension that stays; None where it does not stay."""
     if 0 in before or 0 in after or before.count(None) != after.count(None) or before.count(None) > 1:
         return None, None
     if prod(d for d in before if d is not None) != prod(d for d in after if d is not None):
@@ -60,7 +60,7 @@ def _closed(before: Shape, after: Shape) -> tuple[Sequence[int] | None, Sequence
 def _order_in_place(
     x: Value, before: Sequence[int], after: Sequence[int]
 ) -> tuple[Permutation | None, Permutation]:
-    """The result's axis order and the copy of x that can be reshaped as it lies; None if there is none."""
+    """Return the result's axis order and that of a copy of x that reshapes without a transpose, if any."""
     for source in x.copies:
         order = reshape_in_place(before, after, source)
         if order is not None:
@@ -69,7 +69,7 @@ def _order_in_place(
 
 
 def _gather(x: Value, before: Sequence[int], after: Sequence[int]) -> Permutation | None:
-    """The order nearest to x's own in which every reshape group lies together: one small transpose away.
+    """Return the order nearest to x's own in which every reshape group lies together.
 
     A channel shuffle swaps two axes inside the channels-last tensor, which needs no trip to channels first.
     """
@@ -84,7 +84,7 @@ def _gather(x: Value, before: Sequence[int], after: Sequence[int]) -> Permutatio
 
 
 def _flatten(tfl: TflBuilder, x: Value, before: Sequence[int], shape: Shape) -> Value | None:
-    """[N, C, spatial...] flattened to [N, K] while it lies in another order: see builder.Scrambled."""
+    """Return [N, C, spatial...] flattened to [N, K] while it lies in another order: see builder.Scrambled."""
     order = x.order
     if len(shape) != 2 or order[0] != 0 or before[0] != (shape[0] or _OPEN) or shape[1] is None:
         return None
@@ -101,7 +101,7 @@ def _flatten(tfl: TflBuilder, x: Value, before: Sequence[int], shape: Shape) -> 
 
 @lower("Reshape")
 def reshape(node: TflNode, tfl: TflBuilder) -> None:
-    """New dimensions for the same elements (ONNX Reshape-21)."""
+    """Change the dimensions (ONNX Reshape-21)."""
     x, wanted = node.input(0), node.input(1)
     keeps_zeros = bool(node.attribute("allowzero", 0))
     shape = node.output_shape()
@@ -116,7 +116,7 @@ def reshape(node: TflNode, tfl: TflBuilder) -> None:
 
 
 def _constant_target(node: TflNode, tfl: TflBuilder, wanted: list[int], keeps_zeros: bool) -> Tensor:
-    """The target with a 0 replaced by the input's own size, read at run time."""
+    """Return the target with a 0 replaced by the input's own size, read at run time."""
     x = node.x
     if keeps_zeros and 0 in wanted:
         node.unsupported("allowzero with a size of 0 and open dimensions")
@@ -131,7 +131,7 @@ def _constant_target(node: TflNode, tfl: TflBuilder, wanted: list[int], keeps_ze
 
 
 def _run_time_target(tfl: TflBuilder, x: Value, wanted: Value, keeps_zeros: bool) -> Tensor:
-    """The target as int32, a 0 in it replaced by the input's own size."""
+    """Return the target as int32, a 0 in it replaced by the input's own size."""
     target = tfl.tensor(tfl.converted(wanted, np.int32))
     rank = wanted.shape[0]
     if keeps_zeros or rank is None:
@@ -145,7 +145,7 @@ def _run_time_target(tfl: TflBuilder, x: Value, wanted: Value, keeps_zeros: bool
 
 @lower("Flatten")
 def flatten(node: TflNode, tfl: TflBuilder) -> None:
-    """To a matrix: the axes before `axis` become rows, the others columns (ONNX Flatten-21)."""
+    """Flatten to a matrix: the axes before `axis` become rows, the others columns (ONNX Flatten-21)."""
     x, shape = node.x, node.output_shape()
     axis = normalized(node.attribute("axis", 1), x.rank)
     if shape.count(None) < 2:
@@ -163,7 +163,7 @@ def _product(tfl: TflBuilder, sizes: Tensor) -> Tensor:
 
 @lower("Squeeze")
 def squeeze(node: TflNode, tfl: TflBuilder) -> None:
-    """Takes axes of size 1 out (ONNX Squeeze-21)."""
+    """Remove axes of size 1 (ONNX Squeeze-21)."""
     x, axes = node.x, node.optional(1)
     if axes is None:
         gone = squeezed_axes(node, x.shape)
@@ -194,7 +194,7 @@ def _squeeze_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value:
 
 @lower("Unsqueeze")
 def unsqueeze(node: TflNode, tfl: TflBuilder) -> None:
-    """Puts axes of size 1 in (ONNX Unsqueeze-21), beside the axis that each follows."""
+    """Insert axes of size 1 (ONNX Unsqueeze-21), beside the axis that each follows."""
     x, named = node.x, node.input(1)
     if named.constant is None:
         node.emit(_unsqueeze_at_run_time(node, tfl, named))
@@ -232,13 +232,13 @@ def _unsqueeze_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value
 
 @lower("Transpose")
 def transpose(node: TflNode, tfl: TflBuilder) -> None:
-    """Renames the axes; no data moves until an op asks for another order (ONNX Transpose-21)."""
+    """Rename the axes; no data moves until an op asks for another order (ONNX Transpose-21)."""
     perm = tuple(node.attribute("perm", tuple(reversed(range(node.x.rank)))))
     node.emit(transposed(tfl, node.x, perm))
 
 
 def transposed(tfl: TflBuilder, x: Value, perm: Permutation) -> Value:
-    """`x` with its axis perm[i] as axis i."""
+    """Make axis perm[i] of `x` axis i."""
     shape = permuted(x.shape, perm)
     if x.constant is not None:
         return Value(shape, x.dtype, constant=np.transpose(x.constant, perm))

@@ -57,7 +57,7 @@ def resize(node: TflNode, tfl: TflBuilder) -> None:
 
 
 def _native_for(sampling: Sampling, axes: dict[int, Axis]) -> Native | None:
-    """The TFLite op's parameters that sample every axis the same, if there are such."""
+    """Return the TFLite op's parameters that sample every axis as the node does, if there are any."""
     if sampling.coordinates == "tf_crop_and_resize":
         return None
     each = axes.values()
@@ -68,7 +68,7 @@ def _native_for(sampling: Sampling, axes: dict[int, Axis]) -> Native | None:
 
 
 def _apply_weights(tfl: TflBuilder, x: Value, axis: int, matrix: Array) -> Value:
-    """The axis multiplied by a matrix [after, before], as a fully connected layer over it."""
+    """Multiply the axis by a matrix [after, before], as a fully connected layer."""
     order: Permutation = axis_last(x.rank, axis)
     *leading, _ = permuted(x.shape, order)
     result = tfl.op(
@@ -82,7 +82,7 @@ def _apply_weights(tfl: TflBuilder, x: Value, axis: int, matrix: Array) -> Value
 
 
 def _extrapolate(tfl: TflBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
-    """The extrapolation value put where a sample lies outside the input along any axis."""
+    """Replace the samples outside the input by the extrapolation value."""
     lies_outside = outside_mask(sampling, axes, result.rank)
     if not lies_outside.any():
         return result

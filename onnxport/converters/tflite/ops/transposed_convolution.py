@@ -1,4 +1,4 @@
-"""ConvTranspose: the full result by TFLite, then ONNX's pads cut off it."""
+"""ConvTranspose: TFLite's full result, cropped by ONNX's pads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def conv_transpose(node: TflNode, tfl: TflBuilder) -> None:
 
 
 def _dilate(tfl: TflBuilder, weights: Value, dilations: Sequence[int]) -> Value:
-    """The weights with zeros between their elements: TFLite's transposed convolution has no dilations."""
+    """Insert zeros between the weights' elements: TFLite's transposed convolution has no dilations."""
     if all(d == 1 for d in dilations):
         return weights
     if weights.constant is None:
@@ -67,7 +67,7 @@ def _dilate(tfl: TflBuilder, weights: Value, dilations: Sequence[int]) -> Value:
 
 
 def _dilate_axis(tfl: TflBuilder, weights: Value, axis: int, dilation: int) -> Value:
-    """The elements of an axis of run-time weights with `dilation` - 1 zeros between them."""
+    """Return the elements of an axis of run-time weights with `dilation` - 1 zeros between them."""
     sizes = [dim or 0 for dim in weights.shape]
     before, size, behind = prod(sizes[:axis]), sizes[axis], prod(sizes[axis + 1 :])
     apart = tfl.reshape(tfl.tensor(weights), (before, size, 1, behind))
@@ -95,7 +95,7 @@ def _channel_groups(tfl: TflBuilder, tensor: Tensor, groups: int) -> list[Tensor
 
 
 def _weight_groups(tfl: TflBuilder, weights: Value, groups: int) -> list[Tensor]:
-    """Each group's filters as TFLite wants them: [H, W, out, in] behind the axis of outputs, or [D, H, W, out, in]."""
+    """Return each group's filters in TFLite's order: [out, H, W, in] or [D, H, W, out, in]."""
     order = (1, 2, 3, 0) if weights.rank == 4 else (2, 3, 4, 1, 0)
     if groups == 1:
         return [tfl.tensor(weights, order)]
@@ -108,7 +108,7 @@ def _weight_groups(tfl: TflBuilder, weights: Value, groups: int) -> list[Tensor]
 def _full_result(
     tfl: TflBuilder, tensor: Tensor, filters: Tensor, shape: Transposed, bias: Tensor | None
 ) -> Tensor:
-    """The transposed convolution without any padding."""
+    """Return the transposed convolution without any padding."""
     spatial = len(shape.window.kernel)
     channels = tfl.shape_of(filters)[0 if spatial == 2 else 3]
     result = (tfl.shape_of(tensor)[0], *shape.full, channels)
@@ -128,7 +128,7 @@ def _full_result(
 def _run_time_shape(
     tfl: TflBuilder, tensor: Tensor, shape: Transposed, result: Sequence[int | None]
 ) -> Tensor:
-    """The output shape operand; open sizes are computed from the input's at run time."""
+    """Return the output shape operand; open sizes are computed from the input's at run time."""
     if None not in result:
         return tfl.int32([dim or 0 for dim in result])
     rank, window = len(result), shape.window
@@ -147,7 +147,7 @@ def _concatenate(tfl: TflBuilder, parts: Sequence[Tensor]) -> Tensor:
 
 
 def _crop(tfl: TflBuilder, result: Tensor, shape: Transposed) -> Tensor:
-    """ONNX's pads off the full result and its output_padding on."""
+    """Crop the full result by ONNX's pads, and extend it by output_padding."""
     result = tfl.pad(result, (0, *(0 for _ in shape.beyond), 0), (0, *shape.beyond, 0))
     before, excess = shape.window.before, shape.excess
     if not any(before) and not any(excess):

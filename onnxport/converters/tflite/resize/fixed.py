@@ -1,4 +1,4 @@
-"""Resizing on tensors: TFLite's own ops, and gathering by index."""
+"""Resizing of tensors: TFLite's own ops, and gathers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxport.converters.tflite.values import Value
 def resize_natively(
     tfl: TflBuilder, x: Value, mode: str, native: Native, sizes: Tensor, shape: tuple[int | None, ...]
 ) -> Value:
-    """The last two of four axes resized to `sizes` by TFLite's own op."""
+    """Resize the last two of four axes to `sizes` by TFLite's own op."""
     order = channels_last(4)
     result = tfl.op(
         {"linear": "resize_bilinear", "nearest": "resize_nearest_neighbor"}[mode],
@@ -25,7 +25,7 @@ def resize_natively(
 
 
 def gather_axis(tfl: TflBuilder, x: Value, axis: int, indices: Tensor) -> Value:
-    """The elements at `indices` of a logical axis."""
+    """Return the elements at `indices` of a logical axis."""
     order = tfl.common_order(x)
     place = order.index(axis)
     shape = list(permuted(x.shape, order))

@@ -1,4 +1,4 @@
-"""What TFLite's own resizing ops sample."""
+"""The sampling of TFLite's own resizing ops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def native_scale(native: Native, before: int, after: int) -> np.float32:
 
 
 def native_indices(native: Native, before: int, after: int) -> Array:
-    """The element that RESIZE_NEAREST_NEIGHBOR copies (kernels/internal/reference/resize_nearest_neighbor.h)."""
+    """Return the element that RESIZE_NEAREST_NEIGHBOR copies (kernels/internal/reference/resize_nearest_neighbor.h)."""
     align_corners, half_pixel = native
     x = (np.arange(after, dtype=np.float32) + (HALF if half_pixel else 0)) * native_scale(
         native, before, after
@@ -30,13 +30,13 @@ def native_indices(native: Native, before: int, after: int) -> Array:
 
 
 def native_positions(native: Native, before: int, after: int) -> Array:
-    """Where RESIZE_BILINEAR samples (kernels/internal/reference/resize_bilinear.h)."""
+    """Return the positions that RESIZE_BILINEAR samples (kernels/internal/reference/resize_bilinear.h)."""
     y, scale = np.arange(after, dtype=np.float32), native_scale(native, before, after)
     return (y + HALF) * scale - HALF if native[1] else y * scale
 
 
 def samples_as(sampling: Sampling, native: Native, axis: Axis) -> bool:
-    """Whether TFLite's op samples the axis as the node does, to float32 noise in a position."""
+    """Tell if TFLite's op samples the axis as the node does, to float32 noise in a position."""
     if sampling.mode == "nearest":
         ours = native_indices(native, axis.before, axis.after)
         return bool(np.array_equal(ours, nearest_indices(sampling, axis)))

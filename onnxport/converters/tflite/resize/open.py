@@ -147,7 +147,7 @@ def _positions(tfl: TflBuilder, sampling: Sampling, axis: _Axis) -> Elements:
 def _region_positions(
     y: Elements, before: Elements, after: Elements, start: Elements, end: Elements
 ) -> Elements:
-    """tf_crop_and_resize: from the region's start to its end, or at its centre if there is one element only."""
+    """Return tf_crop_and_resize's positions: from the region's start to its end; its centre for one element."""
     last = before - 1.0
     steps = (after - 1.0).maximum(1.0)
     # y * (before - 1), without a factor that may be folded to 0 (see TflBuilder._times_zero).
