@@ -171,7 +171,7 @@ class Driver(ABC, Generic[V, B]):
 
 
 def check_rank(view: NodeView[V], index: int, rank: int) -> None:
-    """Refuse a result that has not the rank of its ONNX value, as ONNX's own definition of Celu gives a scalar."""
+    """Refuse a result without the rank of its ONNX value: ONNX's own definition of Celu gives a scalar an axis."""
     known = view.node.outputs[index].shape
     if known is not None and len(known) != rank:
         view.unsupported(f"gives {rank} dimensions where ONNX says {len(known)}")

@@ -140,6 +140,21 @@ def read_window(
     )
 
 
+def check_axes(node: NodeView[Any], action: str) -> None:
+    """Refuse an input without one to three spatial axes; `action` is "TFLite convolves"."""
+    rank = node.x.rank
+    if rank not in (3, 4, 5):
+        node.unsupported(f"has an input of rank {rank}; {action} over one to three axes")
+
+
+def known_kernel(node: NodeView[Any], weights: tuple[int | None, ...]) -> tuple[int, ...]:
+    """Return the spatial sizes of a convolution's weights; refuses open ones."""
+    node.attribute("kernel_shape", None)  # the weights decide
+    if None in weights:
+        node.unsupported("has weights (input 1) of an open size; fix it with --shape NAME=...")
+    return tuple(size or 0 for size in weights[2:])
+
+
 # ---- pooling
 
 
@@ -246,7 +261,6 @@ class Transposed:
 
 def read_transposed_window(node: NodeView[Any], kernel: tuple[int, ...]) -> Transposed:
     """Return the node's window, with auto_pad and output_shape resolved into pads."""
-    node.attribute("kernel_shape", None)  # the weights say it
     spatial, sizes = len(kernel), tuple(node.x.shape[2:])
     none = (0,) * spatial
     extra = tuple(node.attribute("output_padding", none))

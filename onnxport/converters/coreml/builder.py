@@ -24,7 +24,7 @@ Compute = Literal["fp16", "fp32"]
 MilType = Literal["fp16", "fp32", "int32", "bool", "int8", "uint8", "int16", "uint16", "int4", "uint4"]
 
 _INT32 = np.iinfo(np.int32)
-# MIL's element type to the ONNX one that a result has unless its node says otherwise.
+# MIL's element type -> the ONNX one of a result whose node declares none.
 _FAMILY = {"fp16": np.float32, "fp32": np.float32, "bool": np.bool_}
 
 

@@ -30,7 +30,7 @@ class Row:
 
 @dataclass
 class Value:
-    """One ONNX value: a constant of the model, or a MIL variable that stands for it.
+    """One ONNX value: a constant of the model, or a MIL variable.
 
     MIL has fewer types than ONNX: integers of every width are int32 in it, float64 is float32, and with
     `--precision fp16` floats are fp16. `dtype` stays ONNX's own.
@@ -78,7 +78,7 @@ class Value:
 
 
 def nothing(shape: tuple[int | None, ...], dtype: np.dtype[Any]) -> Value:
-    """Return a tensor without elements: Core ML holds none, but a Concat, say, just leaves it out."""
+    """Return a tensor without elements: Core ML holds none, but Concat, for one, ignores it."""
     return Value(shape, dtype, constant=np.zeros([dim or 0 for dim in shape], dtype))
 
 

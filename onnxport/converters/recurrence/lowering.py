@@ -43,7 +43,7 @@ class RecurrentLowering(ABC, Generic[V, C, F, T]):
         if size is None:
             node.unsupported("computes its number of hidden units at run time")
         self.size = size
-        node.attribute("hidden_size", size)  # the weights say it
+        node.attribute("hidden_size", size)  # the weights decide
 
     # ---- a target's operations
 

@@ -195,7 +195,7 @@ def read_axes(node: NodeView[Any], sampling: Sampling) -> dict[int, Axis]:
         common = min(each) if policy == "not_larger" else max(each)
         ratios = dict.fromkeys(targets, common)
     if sampling.coordinates != "tf_crop_and_resize" and x.shape == shape:
-        return {}  # ONNX Runtime copies what keeps all its sizes, whatever the scales
+        return {}  # ONNX Runtime copies an input of the same sizes, whatever the scales
     axes = {}
     for place, axis in enumerate(targets):
         region = (0.0, 1.0)

@@ -35,7 +35,7 @@ import_lowerings(ops)
 
 SIGNATURE = "serving_default"
 
-# Ops between an input and the first op that wants channels last, which work in any axis order.
+# Ops that work in any axis order, between an input and the first op that needs channels last.
 _LAYOUT_AGNOSTIC = frozenset(
     (
         "Add BatchNormalization Cast Clip DequantizeLinear Div Dropout Identity LeakyRelu Mul Neg Pad PRelu "

@@ -14,7 +14,7 @@ def emit_variable(mil: MilBuilder, op: str, **parameters: Any) -> Var:
     """Emit `op` and return its variable, whose number MIL must not know."""
     value: Value = mil.emit(op, **parameters)
     (var,) = value.copies.values()
-    if var.op is not None and var.op.op_type == "const":  # the builder settles what it knows
+    if var.op is not None and var.op.op_type == "const":  # the builder folds constants
         var = mb.identity(x=var, name=mil.inner_name("identity"))
     var._sym_val = None
     return var
@@ -51,7 +51,7 @@ def declare_open(var: Var, shape: tuple[int | None, ...]) -> None:
 
 
 def check_carried(node: NodeView[Value], value: Value, name: str | None) -> None:
-    """Refuse what no block of MIL's gives back."""
+    """Refuse a result that no MIL block returns."""
     if 0 in value.shape:
         node.unsupported(f"gives back {name!r} without elements, which Core ML does not hold")
 

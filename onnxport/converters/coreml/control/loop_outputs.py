@@ -12,7 +12,7 @@ from onnxport.converters.coreml.library import Var, mb
 from onnxport.converters.coreml.values import Value
 
 _LARGEST_RANK = 5
-# Slots made beforehand for steps that may not be taken.
+# Most slots to make for steps that may not happen.
 _MANY = 10_000
 
 

@@ -74,7 +74,7 @@ def power(a: Term, exponent: Term, dtype: np.dtype[np.generic]) -> Term:
     known = exponent.value.constant
     if known is not None and known.size == 1 and 0 < known.item() < 64 and known.ndim <= a.value.rank:
         return _fixed_power(a, int(known.item()), dtype)
-    # From 32 on everything but -1, 0 and 1 has left int32: odd or even is what counts.
+    # From 32 on only -1, 0 and 1 stay in int32: the parity decides.
     size = exponent.maximum(-exponent)
     bits = size.minimum(size % 2 + 30)
     square, result = a, None

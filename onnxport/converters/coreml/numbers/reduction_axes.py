@@ -79,7 +79,7 @@ class RunTimeAxes(Axes):
         found = kept.call("slice_by_size", begin=[0] * rank, size=sizes.value)
         if self._keep:
             return found
-        # The size of what is left in each place: that of the axis before which so many others are left.
+        # The size of each axis that is left: that of the axis before which as many others are left.
         stays = 1 - self._gone
         before = stays.call("cumsum", axis=0) - 1
         places = self._mil.constant(np.arange(self._left, dtype=np.int32).reshape(-1, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from onnxport.converters.coreml.shapes.axes import named_axes
 from onnxport.converters.coreml.shapes.integers import Integers, axis_table, counted, integers, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
+from onnxport.converters.windows import Window
 
 Node = NodeView[Value]
 
@@ -112,7 +114,7 @@ def _extend(
 
 
 def _source(places: Integers, length: Integers, mode: str) -> Integers:
-    """Return the element of an axis of `length` that stands at each place, which may lie outside."""
+    """Return the element of an axis of `length` that lies at each place, which may be outside."""
     final = length - 1
     if mode == "wrap":
         return places % length
@@ -129,3 +131,24 @@ def _scalar(mil: MilBuilder, fill: Value) -> Value:
         return mil.constant(fill.constant.reshape(()))
     result: Value = mil.squeeze(x=fill) if fill.rank else fill
     return result
+
+
+# ---- MIL's forms of padding
+
+
+def interleave_pads(before: Sequence[int], after: Sequence[int]) -> list[int]:
+    """MIL's order: before and after of axis 0, then of axis 1 ..."""
+    return [pad for pair in zip(before, after, strict=True) for pad in pair]
+
+
+def window_pads(window: Window) -> dict[str, Any]:
+    """Return the padding parameters of conv and of the pools."""
+    if (
+        (window.same or window.same_lower)
+        and None in window.input
+        and any(stride != 1 for stride in window.strides)
+    ):
+        return {"pad_type": "same" if window.same else "same_lower"}
+    if not any(window.before) and not any(window.after):
+        return {"pad_type": "valid"}
+    return {"pad_type": "custom", "pad": interleave_pads(window.before, window.after)}

@@ -9,12 +9,12 @@ from math import prod
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.ops.padding_forms import interleave_pads, window_pads
+from onnxport.converters.coreml.ops.padding import interleave_pads, window_pads
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.dims import as_shape, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
-from onnxport.converters.windows import Pool, Window, read_pool
+from onnxport.converters.windows import Pool, Window, check_axes, read_pool
 from onnxport.optimizers.rewrites.registry import REASON
 
 Combine = Callable[[Value, Value], Value]
@@ -48,7 +48,7 @@ def _as_float(mil: MilBuilder, x: Value) -> Value:
 
 @lower("AveragePool")
 def average_pool(node: NodeView[Value], mil: MilBuilder) -> None:
-    """Mean over a window (ONNX AveragePool-22); count_include_pad says whether padding counts as elements."""
+    """Mean over a window (ONNX AveragePool-22); with count_include_pad, padding counts as elements."""
     counts_pads = bool(node.attribute("count_include_pad", 0))
     pool = _pool(node, mil)
     x, window, declared = node.x, pool.window, pool.declared
@@ -56,7 +56,7 @@ def average_pool(node: NodeView[Value], mil: MilBuilder) -> None:
         node.emit(_dilated_mean(node, mil, x, pool, counts_pads))
         return
     if counts_pads and declared != window.after:
-        # What ceil_mode adds never counts: the declared padding becomes elements.
+        # Padding of ceil_mode never counts: write the declared padding as elements.
         written = tuple(min(a, b) for a, b in zip(declared, window.after, strict=True))
         x = _pad_zeros(mil, x, window.before, written)
         window = window.with_padding_written(written)
@@ -104,8 +104,7 @@ def _power(mil: MilBuilder, x: Value, exponent: float) -> Value:
 
 
 def _pool(node: NodeView[Value], mil: MilBuilder) -> Pool:
-    if node.x.rank not in (3, 4, 5):
-        node.unsupported(f"has an input of rank {node.x.rank}; Core ML pools over one to three axes")
+    check_axes(node, "Core ML pools")
     return read_pool(node, node.x.shape[2:], has_same_lower=mil.at_least("iOS16"))
 
 

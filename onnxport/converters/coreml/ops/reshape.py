@@ -27,7 +27,7 @@ def identity(node: Node, mil: MilBuilder) -> None:
 @lower("Dropout")
 def dropout(node: Node, mil: MilBuilder) -> None:
     """Copy the operand: inference drops nothing (ONNX Dropout-22)."""
-    node.ignore("seed")  # of what is dropped in training
+    node.ignore("seed")  # of training
     ratio, training = node.optional(1), node.optional(2)
     is_kept = ratio is not None and ratio.constant is not None and not ratio.constant.any()
     if not is_kept and training is not None and (training.constant is None or training.constant.any()):
@@ -63,7 +63,7 @@ def _sizes(node: Node, mil: MilBuilder, wanted: Value, keeps_zeros: bool) -> Seq
     target = _target(node, mil, integers(mil, wanted), keeps_zeros)
     if target.known is not None:
         return [None if size < 0 else int(size) for size in target.known]
-    # The product is negative where a -1 stands for the rest.
+    # A -1 for the rest makes the product negative.
     rest = sizes_of(mil, node.x).product() // target.product().negated()
     target = (target < 0).where(rest, target)
     return [target.element(axis) if size is None else size for axis, size in enumerate(shape)]
@@ -84,7 +84,7 @@ def _target(node: Node, mil: MilBuilder, wanted: Integers, keeps_zeros: bool) ->
         wanted = wanted.equals(0).where(padded, wanted)
     if all(size is None for size in shape):
         return wanted
-    # Sizes that ONNX knows are told to MIL as well.
+    # Give MIL the sizes that ONNX knows.
     return joined(mil, [wanted.element(i) if size is None else size for i, size in enumerate(shape)])
 
 

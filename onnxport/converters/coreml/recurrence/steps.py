@@ -59,7 +59,7 @@ class _Loop:
     def __init__(self, steps: Steps, direction: Direction) -> None:
         self.steps, self.direction, self.mil = steps, direction, steps.mil
         cell = direction.cell
-        # What a block made of them would not be seen outside of it, nor in the block made next.
+        # Variables made of them inside a block would not be visible outside it, nor in the next block.
         for value in (cell.recurrence, cell.candidate_bias, cell.peepholes, direction.projected):
             if value is not None:
                 self.mil.var(value)

@@ -1,4 +1,4 @@
-"""Puts right what the exporter and the runtime get wrong about control flow, once the compiler is done.
+"""Repairs of the exporter's and the runtime's errors about control flow.
 
 1. TFLite copies a loop's results onto its arguments one after another, which loses one of two that change places, and
    fills one only of two results that are the same tensor. The compiler merges equal values, so this comes last.

@@ -120,7 +120,7 @@ class Conversions(ABC):
         def whole(number: int) -> ir.Value:
             return self.constant(number, np.int64)
 
-        above = op("sub", bits, whole(_SIGN_BIT))  # what a large number has above 2^63
+        above = op("sub", bits, whole(_SIGN_BIT))  # the excess over 2^63
         rest = op("floor_mod", above, whole(2**40))
         steps = op("sub", above, rest)
         odd = op("not_equal", op("floor_mod", steps, whole(2**41)), whole(0))
@@ -140,7 +140,7 @@ class Conversions(ABC):
 def _intermediate_type(source: str, target: str) -> str | None:
     """Return the type through which a conversion has to go."""
     if source in _FLOATS and target in ("int8", "int16", "uint8", "uint16"):
-        return "int32"  # ONNX Runtime wraps around what TFLite would clamp
+        return "int32"  # ONNX Runtime wraps, TFLite would clamp
     if source in _FLOATS and target == "uint32":
         return "int64"
     halves = {source, target} & _HALVES

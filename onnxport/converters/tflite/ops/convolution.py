@@ -9,20 +9,16 @@ from onnxport.converters.tflite.ops.windows import from_images, images, pad_inpu
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, with_unit_axis
-from onnxport.converters.windows import Window, read_window
+from onnxport.converters.windows import Window, check_axes, known_kernel, read_window
 
 
 @lower("Conv")
 def conv(node: TflNode, tfl: TflBuilder) -> None:
     """Grouped, dilated, padded 1-D to 3-D convolution (ONNX Conv-22)."""
     x, weights = node.input(0), as_weights(node.input(1), 0)
+    check_axes(node, "TFLite convolves")
     groups = node.attribute("group", 1)
-    node.attribute("kernel_shape", None)  # the weights say it
-    if x.rank not in (3, 4, 5):
-        node.unsupported(f"an input of rank {x.rank}; TFLite convolves over one to three axes")
-    if None in weights.shape:
-        node.unsupported("weights (input 1) of an open size")
-    window = read_window(node, x.shape[2:], [dim or 0 for dim in weights.shape[2:]])
+    window = read_window(node, x.shape[2:], known_kernel(node, weights.shape))
     if x.rank == 3:
         window = window.with_unit_axis()
     tensor = images(tfl, x)

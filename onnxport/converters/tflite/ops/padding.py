@@ -102,7 +102,7 @@ def _reflect(positions: Array, size: int) -> Array:
     return np.asarray((size - 1) - np.abs((positions % period) - (size - 1)))
 
 
-# Pad mode -> the element of an axis of `size` that stands at each of `positions`, which may lie outside.
+# Pad mode -> the element of an axis of `size` that lies at each of `positions`, which may be outside.
 _SOURCE: dict[str, Callable[[Array, int], Array]] = {
     "edge": lambda positions, size: np.clip(positions, 0, size - 1),
     "reflect": _reflect,
@@ -204,7 +204,7 @@ def _fill_at_run_time(
 
 
 def _own_elements(tfl: TflBuilder, mode: str, size: Tensor, before: Tensor, after: Tensor) -> Tensor:
-    """Return the element that stands at each place of the padded axis, int32 [open]; see _SOURCE."""
+    """Return the element that lies at each place of the padded axis, int32 [open]; see _SOURCE."""
     zero = tfl.int32([0])
 
     def op(name: str, *operands: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from onnxport.converters.tflite.ops.windows import from_images, images, pad_inpu
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import scalar
-from onnxport.converters.windows import Pool, Window, read_pool
+from onnxport.converters.windows import Pool, Window, check_axes, read_pool
 from onnxport.optimizers.rewrites.registry import REASON
 
 
@@ -25,9 +25,9 @@ def max_pool(node: TflNode, tfl: TflBuilder) -> None:
     """Maximum over a window; padding never wins (ONNX MaxPool-22)."""
     node.ignore("storage_order")  # concerns the indices output only
     if node.wants_output(1):
-        node.unsupported(node.node.metadata_props.get(REASON, "its indices output is used"))
+        node.unsupported(node.node.metadata_props.get(REASON, "has its indices output used"))
     pool = _read_pool(node)
-    x = tfl.float32(node.x)  # also holds all int8 and uint8, for which TFLite wants scales
+    x = tfl.float32(node.x)  # also holds all int8 and uint8, for which TFLite needs scales
     tensor, window, padding = images(tfl, x), pool.window, tflite_padding(pool.window)
     if padding is None or not _is_native(pool.window):
         tensor, window, padding = pad_input(tfl, tensor, window, -np.inf), _padded_window(node, pool), "VALID"
@@ -40,7 +40,7 @@ def max_pool(node: TflNode, tfl: TflBuilder) -> None:
 
 @lower("AveragePool")
 def average_pool(node: TflNode, tfl: TflBuilder) -> None:
-    """Mean over a window (ONNX AveragePool-22); count_include_pad says whether padding counts as elements.
+    """Mean over a window (ONNX AveragePool-22); with count_include_pad, padding counts as elements.
 
     TFLite divides by the elements inside the input for SAME and by the whole window for VALID. Where ONNX
     divides by something else, the sum over the window is divided by the number of elements that count.
@@ -96,8 +96,7 @@ def _power(tfl: TflBuilder, tensor: Tensor, exponent: float) -> Tensor:
 def _read_pool(node: TflNode) -> Pool:
     """Return the node's window, over one axis as one over two."""
     x = node.x
-    if x.rank not in (3, 4, 5):
-        node.unsupported(f"an input of rank {x.rank}; TFLite pools over one to three axes")
+    check_axes(node, "TFLite pools")
     pool = read_pool(node, x.shape[2:])
     return Pool(pool.window.with_unit_axis(), (0, *pool.declared)) if x.rank == 3 else pool
 
@@ -109,7 +108,7 @@ def _is_native(window: Window) -> bool:
 
 def _padded_window(node: TflNode, pool: Pool) -> Window:
     if pool.window.same and None in pool.window.input and any(s != 1 for s in pool.window.strides):
-        node.unsupported("auto_pad with a stride over an open size; fix the size with --shape NAME=...")
+        node.unsupported("has auto_pad with a stride over an open size; fix the size with --shape NAME=...")
     return pool.window.padded()
 
 

@@ -232,7 +232,7 @@ def _unsqueeze_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value
 
 @lower("Transpose")
 def transpose(node: TflNode, tfl: TflBuilder) -> None:
-    """Rename the axes; no data moves until an op asks for another order (ONNX Transpose-21)."""
+    """Rename the axes; no data moves until an op needs another order (ONNX Transpose-21)."""
     perm = tuple(node.attribute("perm", tuple(reversed(range(node.x.rank)))))
     node.emit(transposed(tfl, node.x, perm))
 

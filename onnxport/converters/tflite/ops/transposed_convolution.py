@@ -14,27 +14,24 @@ from onnxport.converters.tflite.ops.windows import from_images, images, spatial_
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, with_unit_axis
-from onnxport.converters.windows import Transposed, read_transposed_window
+from onnxport.converters.windows import Transposed, check_axes, known_kernel, read_transposed_window
 
 
 @lower("ConvTranspose")
 def conv_transpose(node: TflNode, tfl: TflBuilder) -> None:
     """Transposed, grouped, dilated convolution over one to three axes (ONNX ConvTranspose-22)."""
-    x, weights = (
-        node.input(0),
-        as_weights(node.input(1), 1),
-    )  # weights [channels in, channels out / groups, spatial...]
+    x = node.input(0)
+    weights = as_weights(node.input(1), 1)  # [channels in, channels out / groups, spatial...]
+    check_axes(node, "TFLite convolves")
     groups = node.attribute("group", 1)
-    if x.rank not in (3, 4, 5):
-        node.unsupported(f"an input of rank {x.rank}; TFLite convolves over one to three axes")
-    if None in weights.shape or x.shape[1] is None:
-        node.unsupported("weights or channels of an open size")
-    shape = read_transposed_window(node, tuple(dim or 0 for dim in weights.shape[2:]))
+    if x.shape[1] is None:
+        node.unsupported("has an open number of channels; fix it with --shape NAME=...")
+    shape = read_transposed_window(node, known_kernel(node, weights.shape))
     weights = _dilate(tfl, weights, shape.window.dilations)
     if x.rank == 3:
         shape, weights = shape.with_unit_axis(), _two_dimensional(tfl, weights)
     bias = tfl.tensor(node.input(2)) if node.has_input(2) else None
-    # The 3-D op's verifier wants as many biases as there are channels in.
+    # The 3-D op's verifier demands as many biases as input channels.
     fused = groups == 1 and not any(shape.beyond) and x.rank < 5
     parts = [
         _full_result(tfl, image, part, shape, bias if fused else None)
