@@ -13,14 +13,12 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.numbers.formulas import Term
-from onnxport.converters.coreml.recurrence.cells import ACTIVATIONS, Cell, Outcome, State, part
-from onnxport.converters.coreml.recurrence.steps import Steps
+from onnxport.converters.coreml.recurrence import ACTIVATIONS, Cell, Outcome, State, Steps, part
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.shapes.dims import as_shape, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
-from onnxport.converters.recurrence.lowering import RecurrentLowering
-from onnxport.converters.recurrence.nodes import KINDS
+from onnxport.converters.recurrence.lowering import KINDS, RecurrentLowering
 from onnxport.core.arrays import Array
 
 # Some twenty operators a step: more make the program long.

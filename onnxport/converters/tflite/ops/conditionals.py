@@ -8,8 +8,7 @@ import numpy as np
 import onnx_ir as onnx
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.control.captures import find_captures, nested_value
-from onnxport.converters.tflite.control.functions import emit_branches
+from onnxport.converters.tflite.control.functions import emit_branches, find_captures, nested_value
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value

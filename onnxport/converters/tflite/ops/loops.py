@@ -9,8 +9,7 @@ import onnx_ir as onnx
 
 from onnxport.converters.loop_body import LoopNode
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.control.captures import find_captures, nested_value
-from onnxport.converters.tflite.control.functions import emit_loop
+from onnxport.converters.tflite.control.functions import emit_loop, find_captures, nested_value
 from onnxport.converters.tflite.control.loop_state import Rows, State, make_rows
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor

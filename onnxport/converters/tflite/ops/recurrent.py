@@ -9,11 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxport.converters.recurrence.lowering import RecurrentLowering
-from onnxport.converters.recurrence.nodes import KINDS
+from onnxport.converters.recurrence.lowering import KINDS, RecurrentLowering
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.control.cells import ACTIVATIONS, Cell, part, times_transposed
-from onnxport.converters.tflite.control.steps import Steps
+from onnxport.converters.tflite.control.recurrence import ACTIVATIONS, Cell, Steps, part, times_transposed
 from onnxport.converters.tflite.elements import Elements
 from onnxport.converters.tflite.ops.reshape import transposed
 from onnxport.converters.tflite.registry import REGISTRY

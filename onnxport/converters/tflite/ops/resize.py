@@ -18,8 +18,7 @@ from onnxport.converters.resize.sampling import (
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import Permutation, axis_last, permuted
 from onnxport.converters.tflite.registry import lower
-from onnxport.converters.tflite.resize.fixed import gather_axis, resize_natively
-from onnxport.converters.tflite.resize.native import NATIVE, Native, samples_as
+from onnxport.converters.tflite.resize.native import NATIVE, Native, gather_axis, resize_natively, samples_as
 from onnxport.converters.tflite.resize.open import resize_at_run_time
 from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array

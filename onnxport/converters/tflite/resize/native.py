@@ -1,10 +1,14 @@
-"""The sampling of TFLite's own resizing ops."""
+"""TFLite's own resizing ops and their sampling, and gathers."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from onnxport.converters.resize.sampling import HALF, Axis, Sampling, is_alike, nearest_indices
+from onnxport.converters.tflite.builder import TflBuilder
+from onnxport.converters.tflite.layout import channels_last, permuted
+from onnxport.converters.tflite.tensors import Tensor
+from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array
 
 # (align_corners, half_pixel_centers) of RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
@@ -43,3 +47,28 @@ def samples_as(sampling: Sampling, native: Native, axis: Axis) -> bool:
     if sampling.mode == "cubic" or (sampling.antialias and axis.scale < 1):
         return False
     return is_alike(sampling, axis, native_positions(native, axis.before, axis.after))
+
+
+def resize_natively(
+    tfl: TflBuilder, x: Value, mode: str, native: Native, sizes: Tensor, shape: tuple[int | None, ...]
+) -> Value:
+    """Resize the last two of four axes to `sizes` by TFLite's own op."""
+    order = channels_last(4)
+    result = tfl.op(
+        {"linear": "resize_bilinear", "nearest": "resize_nearest_neighbor"}[mode],
+        [tfl.tensor(x, order), sizes],
+        permuted(shape, order),
+        align_corners=native[0],
+        half_pixel_centers=native[1],
+    )
+    return tfl.computed(result, order)
+
+
+def gather_axis(tfl: TflBuilder, x: Value, axis: int, indices: Tensor) -> Value:
+    """Return the elements at `indices` of a logical axis."""
+    order = tfl.common_order(x)
+    place = order.index(axis)
+    shape = list(permuted(x.shape, order))
+    shape[place] = tfl.shape_of(indices)[0]
+    result = tfl.op("gather", [tfl.tensor(x, order), indices], shape, axis=place, batch_dims=0)
+    return tfl.computed(result, order)

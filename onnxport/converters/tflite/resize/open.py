@@ -15,8 +15,7 @@ from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.elements import Elements
 from onnxport.converters.tflite.layout import axis_last, channels_last, identity
 from onnxport.converters.tflite.ops.matmul import batch_matmul
-from onnxport.converters.tflite.resize.fixed import gather_axis, resize_natively
-from onnxport.converters.tflite.resize.native import Native
+from onnxport.converters.tflite.resize.native import Native, gather_axis, resize_natively
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
 

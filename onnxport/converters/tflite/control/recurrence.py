@@ -1,19 +1,90 @@
-"""The steps of recurrent cells over time: one after another in the graph, or a loop with one step as its body."""
+"""Recurrent cells (converters/recurrence) in TFLite: their operations, and their steps, unrolled or as a loop."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
+from onnxport.converters.recurrence import cells
 from onnxport.converters.recurrence.cells import Step, advance
 from onnxport.converters.tflite.builder import TflBuilder
-from onnxport.converters.tflite.control.captures import nested_value
-from onnxport.converters.tflite.control.cells import Direction, Outcome, State
-from onnxport.converters.tflite.control.functions import emit_loop
+from onnxport.converters.tflite.control.functions import emit_loop, nested_value
 from onnxport.converters.tflite.elements import Elements
+from onnxport.converters.tflite.ops.matmul import batch_matmul, product
 from onnxport.converters.tflite.tensors import Tensor
+from onnxport.converters.tflite.values import Value
+
+State: TypeAlias = cells.State[Elements]
+
+
+class Cell(cells.Cell[Elements, Value]):
+    """Its weights are float32."""
+
+    def computed(self) -> list[Value]:
+        """Return the weights that are no constants."""
+        weights = (self.recurrence, self.candidate_bias, self.peepholes)
+        return [value for value in weights if value is not None and value.constant is None]
+
+    def with_computed(self, values: Iterator[Value]) -> Cell:
+        """Return the cell with other values in place of `computed()`."""
+
+        def other(value: Value | None) -> Value | None:
+            return value if value is None or value.constant is not None else next(values)
+
+        recurrence = other(self.recurrence)
+        assert recurrence is not None
+        bias, peepholes = other(self.candidate_bias), other(self.peepholes)
+        return Cell(self.size, recurrence, bias, peepholes, self.activations, self.clip, self.couples_gates)
+
+    def recurrent(self, hidden: Elements, first: int, count: int) -> Elements:
+        tfl = hidden.tfl
+        matrix = part(tfl, self.recurrence, first * self.size, count * self.size)
+        return times_transposed(tfl, tfl.computed(hidden.tensor), matrix)
+
+    def gates(self, total: Elements, count: int) -> list[Elements]:
+        tfl = total.tfl
+        batch, _ = tfl.shape_of(total.tensor)
+        parts = [tfl.slice(total.tensor, [0, i * self.size], [batch, self.size]) for i in range(count)]
+        return [Elements(tfl, each) for each in parts]
+
+    def weights(self, beside: Elements, value: Value, place: int | None = None) -> Elements:
+        tfl = beside.tfl
+        chosen = value if place is None else part(tfl, value, place * self.size, self.size)
+        return Elements(tfl, tfl.tensor(chosen))
+
+
+Direction: TypeAlias = cells.Direction[Cell, Elements, Tensor]
+Outcome: TypeAlias = cells.Outcome[Elements, Tensor]
+
+
+def part(tfl: TflBuilder, value: Value, start: int, size: int) -> Value:
+    """Return `size` entries from `start` along the first axis."""
+    if value.constant is not None:
+        constant = np.ascontiguousarray(value.constant[start : start + size])
+        return Value(constant.shape, value.dtype, constant=constant)
+    if (start, size) == (0, value.shape[0]):
+        return value
+    rest = value.shape[1:]
+    return tfl.computed(tfl.slice(tfl.tensor(value), [start, *(0 for _ in rest)], [size, *rest]))
+
+
+def times_transposed(tfl: TflBuilder, left: Value, matrix: Value) -> Elements:
+    """Return `left` times the transposed matrix."""
+    if matrix.constant is None:
+        return Elements(tfl, batch_matmul(tfl, left, matrix, adjoint_b=True))
+    factor = np.ascontiguousarray(matrix.constant.T)
+    return Elements(tfl, tfl.tensor(product(tfl, left, Value(factor.shape, np.float32, constant=factor))))
+
+
+# See recurrence/activations.py.
+ACTIVATIONS: dict[str, Callable[..., Elements]] = {
+    "elu": lambda x, alpha: x.maximum(0.0) + x.minimum(0.0).call("elu") * alpha,
+    "sigmoid": lambda x: x.call("logistic"),
+    "softplus": lambda x: x.maximum(0.0) + (-x.call("abs")).call("exp").log1p_of_fraction(),
+}
 
 
 @dataclass(frozen=True)
