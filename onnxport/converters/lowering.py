@@ -142,6 +142,27 @@ class NodeView(Generic[_V]):
 Lowering = Callable[[NodeView[_V], _B], None]
 
 
+# Ops on values that only ONNX has.
+_STRINGS = "RegexFullMatch StringConcat StringNormalizer StringSplit".split()
+_SEQUENCES = (
+    "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct SequenceEmpty "
+    "SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence"
+).split()
+_RANDOM = "Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
+RANDOM = "draws random numbers, which no two runtimes draw alike; feed them to the model as an input"
+
+
+def impossible_ops(target: str) -> dict[str, str]:
+    """Return the ops that no target can hold, and why."""
+    strings = f"{target} has no string operators; cut the model around it and do this step outside"
+    sequences = f"{target} has tensors only, no sequences or optional values"
+    return (
+        dict.fromkeys(_STRINGS, strings)
+        | dict.fromkeys(_SEQUENCES, sequences)
+        | dict.fromkeys(_RANDOM, RANDOM)
+    )
+
+
 class Registry(Generic[_V, _B]):
     """Op type to lowering; an op registered twice is an error.
 
