@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.ops.windows import from_images, images, pad_input, tflite_padding
+from onnxport.converters.tflite.ops.windows import (
+    from_images,
+    images,
+    output_sizes,
+    pad_input,
+    split_channels,
+    tflite_padding,
+)
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, with_unit_axis
@@ -26,7 +33,7 @@ def conv(node: TflNode, tfl: TflBuilder) -> None:
     if padding is None:
         tensor, window, padding = pad_input(tfl, tensor, window), window.padded(), "VALID"
     make = _conv_3d if x.rank == 5 else _conv_2d
-    result = make(node, tfl, tensor, weights, _bias(node, tfl, weights.shape[0]), window, padding, groups)
+    result = make(tfl, tensor, weights, _bias(node, tfl, weights.shape[0]), window, padding, groups)
     node.emit(from_images(tfl, result, x.rank))
 
 
@@ -54,30 +61,11 @@ def _filters(tfl: TflBuilder, weights: Value, order: tuple[int, ...]) -> Tensor:
     return tfl.tensor(weights, order)
 
 
-def _output_shape(
-    tfl: TflBuilder, tensor: Tensor, window: Window, padding: str, channels: int | None
-) -> list[int | None]:
-    sizes = window.output
-    if padding == "SAME":
-        sizes = tuple(
-            None if size is None else -(-size // stride)
-            for size, stride in zip(window.input, window.strides, strict=True)
-        )
-    return [tfl.shape_of(tensor)[0], *sizes, channels]
-
-
 def _conv_2d(
-    node: TflNode,
-    tfl: TflBuilder,
-    tensor: Tensor,
-    weights: Value,
-    bias: Tensor,
-    window: Window,
-    padding: str,
-    groups: int,
+    tfl: TflBuilder, tensor: Tensor, weights: Value, bias: Tensor, window: Window, padding: str, groups: int
 ) -> Tensor:
     channels = weights.shape[0] or 0
-    shape = _output_shape(tfl, tensor, window, padding, channels)
+    shape = [tfl.shape_of(tensor)[0], *output_sizes(window, padding), channels]
     attributes = {
         "padding": padding,
         "stride_h": window.strides[0],
@@ -94,16 +82,10 @@ def _conv_2d(
 
 
 def _conv_3d(
-    node: TflNode,
-    tfl: TflBuilder,
-    tensor: Tensor,
-    weights: Value,
-    bias: Tensor,
-    window: Window,
-    padding: str,
-    groups: int,
+    tfl: TflBuilder, tensor: Tensor, weights: Value, bias: Tensor, window: Window, padding: str, groups: int
 ) -> Tensor:
-    shape = _output_shape(tfl, tensor, window, padding, weights.shape[0])
+    channels = weights.shape[0] or 0
+    shape = [tfl.shape_of(tensor)[0], *output_sizes(window, padding), channels // groups]
     sizes = {
         f"{kind}{axis}{suffix}": values[i]
         for kind, suffix, values in (
@@ -112,21 +94,10 @@ def _conv_3d(
         )
         for i, axis in enumerate("dhw")
     }
-    filters = _filters(tfl, weights, (2, 3, 4, 1, 0))
-    if groups == 1:
-        return tfl.op("conv_3d", [tensor, filters, bias], shape, padding=padding, **sizes)
+    operands = (tensor, _filters(tfl, weights, (2, 3, 4, 1, 0)), bias)
     # TFLite's has no groups.
-    shape[4] = (weights.shape[0] or 0) // groups
     parts = [
-        tfl.op("conv_3d", list(operands), shape, padding=padding, **sizes)
-        for operands in zip(
-            *(_split_last(tfl, each, groups) for each in (tensor, filters, bias)), strict=True
-        )
+        tfl.op("conv_3d", list(each), shape, padding=padding, **sizes)
+        for each in zip(*(split_channels(tfl, operand, groups) for operand in operands), strict=True)
     ]
-    return tfl.op("concatenation", parts, [*shape[:4], weights.shape[0]], axis=4)
-
-
-def _split_last(tfl: TflBuilder, tensor: Tensor, parts: int) -> list[Tensor]:
-    *leading, size = tfl.shape_of(tensor)
-    each = (size or 0) // parts
-    return [tfl.slice(tensor, [*(0 for _ in leading), i * each], [*leading, each]) for i in range(parts)]
+    return parts[0] if groups == 1 else tfl.op("concatenation", parts, [*shape[:4], channels], axis=4)

@@ -12,7 +12,13 @@ from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.kernels import BROADCAST_RANK
 from onnxport.converters.tflite.ops.reduction import reduce_axes
-from onnxport.converters.tflite.ops.windows import from_images, images, pad_input, tflite_padding
+from onnxport.converters.tflite.ops.windows import (
+    from_images,
+    images,
+    output_sizes,
+    pad_input,
+    tflite_padding,
+)
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import scalar
@@ -34,7 +40,7 @@ def max_pool(node: TflNode, tfl: TflBuilder) -> None:
     if _is_native(pool.window):
         result = _slide(tfl, "max_pool_2d", tensor, window, padding)
     else:
-        result = _combine_shifted(node, tfl, "maximum", tensor, window)
+        result = _combine_shifted(tfl, "maximum", tensor, window)
     node.emit(tfl.converted(from_images(tfl, result, x.rank), node.x.dtype))
 
 
@@ -54,8 +60,8 @@ def average_pool(node: TflNode, tfl: TflBuilder) -> None:
         result = _slide(tfl, "average_pool_2d", tensor, window, padding or "VALID")
     else:
         padded, slid = pad_input(tfl, tensor, window), _padded_window(node, pool)
-        result = _mean(node, tfl, padded, slid)
-        result = _rescale_mean(node, tfl, result, tensor, pool, counts_pads)
+        result = _mean(tfl, padded, slid)
+        result = _rescale_mean(tfl, result, tensor, pool, counts_pads)
     node.emit(tfl.converted(from_images(tfl, result, x.rank), node.x.dtype))
 
 
@@ -67,7 +73,7 @@ def lp_pool(node: TflNode, tfl: TflBuilder) -> None:
     x = tfl.float32(node.x)
     tensor = images(tfl, x)
     powers = _power(tfl, tfl.op("abs", [tensor], tfl.shape_of(tensor)), p)
-    mean = _mean(node, tfl, pad_input(tfl, powers, pool.window), _padded_window(node, pool))
+    mean = _mean(tfl, pad_input(tfl, powers, pool.window), _padded_window(node, pool))
     area = tfl.constant(prod(pool.window.kernel), np.float32)
     total = tfl.op("mul", [mean, area], tfl.shape_of(mean))
     node.emit(tfl.converted(from_images(tfl, _power(tfl, total, 1 / p), x.rank), node.x.dtype))
@@ -117,16 +123,10 @@ def _padded_window(node: TflNode, pool: Pool) -> Window:
 
 def _slide(tfl: TflBuilder, name: str, tensor: Tensor, window: Window, padding: str) -> Tensor:
     batch, *_, channels = tfl.shape_of(tensor)
-    sizes = window.output
-    if padding == "SAME":
-        sizes = tuple(
-            None if size is None else -(-size // stride)
-            for size, stride in zip(window.input, window.strides, strict=True)
-        )
     return tfl.op(
         name,
         [tensor],
-        (batch, *sizes, channels),
+        (batch, *output_sizes(window, padding), channels),
         padding=padding,
         stride_h=window.strides[0],
         stride_w=window.strides[1],
@@ -135,16 +135,16 @@ def _slide(tfl: TflBuilder, name: str, tensor: Tensor, window: Window, padding: 
     )
 
 
-def _mean(node: TflNode, tfl: TflBuilder, tensor: Tensor, window: Window) -> Tensor:
+def _mean(tfl: TflBuilder, tensor: Tensor, window: Window) -> Tensor:
     """Return the mean over whole windows of a padded tensor."""
-    if len(window.kernel) == 2 and all(d == 1 for d in window.dilations):
+    if _is_native(window):
         return _slide(tfl, "average_pool_2d", tensor, window, "VALID")
-    total = _combine_shifted(node, tfl, "add", tensor, window)
+    total = _combine_shifted(tfl, "add", tensor, window)
     share = tfl.constant(1 / prod(window.kernel), np.float32)
     return tfl.op("mul", [total, share], tfl.shape_of(total))
 
 
-def _combine_shifted(node: TflNode, tfl: TflBuilder, name: str, tensor: Tensor, window: Window) -> Tensor:
+def _combine_shifted(tfl: TflBuilder, name: str, tensor: Tensor, window: Window) -> Tensor:
     """Return each window's maximum or sum: `tfl.<name>` of shifted, strided slices, one axis after another."""
     for axis, count in enumerate(window.output, start=1):
         stride, dilation = window.strides[axis - 1], window.dilations[axis - 1]
@@ -172,9 +172,7 @@ def _strided_elements(
 # ---- counting
 
 
-def _rescale_mean(
-    node: TflNode, tfl: TflBuilder, mean: Tensor, tensor: Tensor, pool: Pool, counts_pads: bool
-) -> Tensor:
+def _rescale_mean(tfl: TflBuilder, mean: Tensor, tensor: Tensor, pool: Pool, counts_pads: bool) -> Tensor:
     """Turn means over whole windows into means over the elements that count."""
     window = pool.window
     if counts_pads and pool.declared == window.after:
@@ -192,7 +190,7 @@ def _rescale_mean(
         ones = tfl.pad(ones, (0, *(0 for _ in added), 0), (0, *added, 0))
     else:
         ones = pad_input(tfl, ones, window)
-    share = _mean(node, tfl, ones, window.padded())
+    share = _mean(tfl, ones, window.padded())
     return tfl.op("div", [mean, share], tfl.shape_of(mean))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.ops.convolution import as_weights
-from onnxport.converters.tflite.ops.windows import from_images, images, spatial_sizes
+from onnxport.converters.tflite.ops.windows import from_images, images, spatial_sizes, split_channels
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, with_unit_axis
@@ -36,7 +36,7 @@ def conv_transpose(node: TflNode, tfl: TflBuilder) -> None:
     parts = [
         _full_result(tfl, image, part, shape, bias if fused else None)
         for image, part in zip(
-            _channel_groups(tfl, images(tfl, x), groups),
+            split_channels(tfl, images(tfl, x), groups),
             _weight_groups(tfl, weights, groups),
             strict=True,
         )
@@ -82,22 +82,13 @@ def _two_dimensional(tfl: TflBuilder, weights: Value) -> Value:
     return tfl.computed(tfl.with_unit_axis(tfl.tensor(weights), 2))
 
 
-def _channel_groups(tfl: TflBuilder, tensor: Tensor, groups: int) -> list[Tensor]:
-    if groups == 1:
-        return [tensor]
-    *leading, channels = tfl.shape_of(tensor)
-    each = (channels or 0) // groups
-    none = [0] * len(leading)
-    return [tfl.slice(tensor, [*none, i * each], [*leading, each]) for i in range(groups)]
-
-
 def _weight_groups(tfl: TflBuilder, weights: Value, groups: int) -> list[Tensor]:
     """Return each group's filters in TFLite's order: [out, H, W, in] or [D, H, W, out, in]."""
     order = (1, 2, 3, 0) if weights.rank == 4 else (2, 3, 4, 1, 0)
     if groups == 1:
         return [tfl.tensor(weights, order)]
     if weights.constant is None:
-        return _channel_groups(tfl, tfl.tensor(weights, order), groups)
+        return split_channels(tfl, tfl.tensor(weights, order), groups)
     parts = np.split(weights.constant, groups)
     return [tfl.constant(np.transpose(part, order)) for part in parts]
 

@@ -40,6 +40,26 @@ def from_images(tfl: TflBuilder, tensor: Tensor, rank: int) -> Value:
     return tfl.computed(tensor, channels_last(rank))
 
 
+def output_sizes(window: Window, padding: str) -> tuple[int | None, ...]:
+    """Return the spatial sizes of the result under a TFLite padding scheme."""
+    if padding != "SAME":
+        return window.output
+    return tuple(
+        None if size is None else -(-size // stride)
+        for size, stride in zip(window.input, window.strides, strict=True)
+    )
+
+
+def split_channels(tfl: TflBuilder, tensor: Tensor, groups: int) -> list[Tensor]:
+    """Split the last axis into `groups` equal parts."""
+    if groups == 1:
+        return [tensor]
+    *leading, channels = tfl.shape_of(tensor)
+    each = (channels or 0) // groups
+    first = [0] * len(leading)
+    return [tfl.slice(tensor, [*first, i * each], [*leading, each]) for i in range(groups)]
+
+
 def spatial_sizes(tfl: TflBuilder, tensor: Tensor) -> Tensor:
     """Return the sizes of a channels-last tensor's spatial axes at run time, int32."""
     rank = len(tfl.shape_of(tensor))
