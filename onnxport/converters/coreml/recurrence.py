@@ -16,7 +16,7 @@ from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.recurrence import cells
-from onnxport.converters.recurrence.cells import Step, advance
+from onnxport.converters.recurrence.cells import Step, advance, unroll
 
 State: TypeAlias = cells.State[Term]
 
@@ -83,21 +83,21 @@ class Steps:
     lengths: Term | None
     collects: bool
 
-    def unrolled(self, direction: Direction, count: int) -> Outcome:
-        mil, state, given = self.mil, direction.initial, {}
+    def unroll(self, direction: Direction, count: int) -> Outcome:
+        mil = self.mil
         parts = (
             mil.split(x=direction.projected, num_splits=count, axis=0) if count > 1 else [direction.projected]
         )
-        for time in reversed(range(count)) if direction.is_backwards else range(count):
-            row = Term(mil, mil.squeeze(x=parts[time], axes=[0]))
-            left = None if self.lengths is None else self.lengths - float(time)
-            state, given[time] = advance(self.step, direction.cell, row, state, left)
+
+        def row(time: int) -> Term:
+            return Term(mil, mil.squeeze(x=parts[time], axes=[0]))
+
+        state, outputs = unroll(self.step, direction, count, row, self.lengths)
         if not self.collects:
             return Outcome(None, state)
-        values = [given[time].value for time in range(count)]
-        return Outcome(mil.stack(values=values, axis=0), state)
+        return Outcome(mil.stack(values=[each.value for each in outputs], axis=0), state)
 
-    def looped(self, direction: Direction) -> Outcome:
+    def loop(self, direction: Direction) -> Outcome:
         return _Loop(self, direction).run()
 
 

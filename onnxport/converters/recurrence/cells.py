@@ -153,3 +153,20 @@ def advance(step: Step, cell: Cell[F, Any], row: F, state: State[F], left: F | N
         memory = left.where_at_least(0.5, after.cell, state.cell)
     hidden = left.where_at_least(0.5, after.hidden, state.hidden)
     return State(hidden, memory), left.where_at_least(0.5, after.hidden, 0.0)
+
+
+def unroll(
+    step: Step, direction: Direction[Any, F, Any], count: int, row: Callable[[int], F], lengths: F | None
+) -> tuple[State[F], list[F]]:
+    """Return the last state and the outputs of `count` steps.
+
+    Args:
+        row: returns the projected input of a step.
+        lengths: [batch, 1], the number of steps of each sequence; None if all have `count`.
+    """
+    state, outputs = direction.initial, {}
+    for time in reversed(range(count)) if direction.is_backwards else range(count):
+        projected = row(time)
+        left = None if lengths is None else lengths - float(time)
+        state, outputs[time] = advance(step, direction.cell, projected, state, left)
+    return state, [outputs[time] for time in range(count)]

@@ -326,17 +326,20 @@ class TensorBuilder(Conversions):
         """
         mask = sum(1 << axis for axis, last in enumerate(end) if last is None)
         ends = self.int32([last or 0 for last in end]) if run_time_end is None else run_time_end
-        return self.op(
-            "strided_slice",
-            [tensor, self.int32(begin), ends, self.int32(strides)],
-            shape,
-            begin_mask=0,
-            end_mask=mask,
-            ellipsis_mask=0,
-            new_axis_mask=0,
-            shrink_axis_mask=0,
-            offset=False,
-        )
+        operands = [tensor, self.int32(begin), ends, self.int32(strides)]
+        return self.strided_slice_at_run_time(operands, shape, end_mask=mask)
+
+    def strided_slice_at_run_time(
+        self,
+        operands: Sequence[Tensor],
+        shape: Sequence[int | None],
+        *,
+        begin_mask: int = 0,
+        end_mask: int = 0,
+    ) -> Tensor:
+        """Slice by tensors; axes in a mask begin at their first or end at their last element."""
+        masks = {"ellipsis_mask": 0, "new_axis_mask": 0, "shrink_axis_mask": 0, "offset": False}
+        return self.op("strided_slice", operands, shape, begin_mask=begin_mask, end_mask=end_mask, **masks)
 
 
 def _attribute(value: object) -> ir.Attribute:

@@ -164,9 +164,7 @@ class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
         steps = Steps(mil, self.attributes.kind.step, self.x.shape[1], lengths, self.node.wants_output(0))
         count = self.x.shape[0]
         unrolls = count is not None and count <= _UNROLLED_STEPS
-        return [
-            steps.unrolled(each, count or 0) if unrolls else steps.looped(each) for each in self.directions()
-        ]
+        return [steps.unroll(each, count or 0) if unrolls else steps.loop(each) for each in self.directions()]
 
     def project(self, number: int, bias: Value | None) -> Value:
         mil, weights = self.mil, self.operand(1, number)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from onnxport.converters.recurrence import cells
-from onnxport.converters.recurrence.cells import Step, advance
+from onnxport.converters.recurrence.cells import Step, advance, unroll
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.control.functions import emit_loop, nested_value
 from onnxport.converters.tflite.elements import Elements
@@ -102,26 +102,29 @@ class Steps:
     lengths: Tensor | None
     collects: bool
 
-    def unrolled(self, count: int) -> list[Outcome]:
-        return [self._unrolled(direction, count) for direction in self.directions]
+    def unroll(self, count: int) -> list[Outcome]:
+        return [self._unroll(direction, count) for direction in self.directions]
 
-    def _unrolled(self, direction: Direction, count: int) -> Outcome:
-        tfl, state, rows = self.tfl, direction.initial, {}
+    def _unroll(self, direction: Direction, count: int) -> Outcome:
+        tfl = self.tfl
         _, batch, width = tfl.shape_of(direction.projected)
-        for time in reversed(range(count)) if direction.is_backwards else range(count):
-            row = tfl.without_unit_axis(tfl.slice(direction.projected, [time, 0, 0], [1, batch, width]), 0)
-            left = None if self.lengths is None else Elements(tfl, self.lengths) - float(time)
-            state, rows[time] = advance(self.step, direction.cell, Elements(tfl, row), state, left)
+
+        def row(time: int) -> Elements:
+            one = tfl.slice(direction.projected, [time, 0, 0], [1, batch, width])
+            return Elements(tfl, tfl.without_unit_axis(one, 0))
+
+        lengths = None if self.lengths is None else Elements(tfl, self.lengths)
+        state, outputs = unroll(self.step, direction, count, row, lengths)
         if not self.collects:
             return Outcome(None, state)
-        tensors = [tfl.with_unit_axis(rows[time].tensor, 0) for time in range(count)]
+        tensors = [tfl.with_unit_axis(each.tensor, 0) for each in outputs]
         shape = (count, *tfl.shape_of(tensors[0])[1:])
         together = tensors[0] if count == 1 else tfl.op("concatenation", tensors, shape, axis=0)
         return Outcome(together, state)
 
     # ---- a loop
 
-    def looped(self, count: int | None) -> list[Outcome]:
+    def loop(self, count: int | None) -> list[Outcome]:
         """`count` is None where it is computed. No tensor of a step changes its size: TFLite would allocate anew."""
         tfl = self.tfl
         steps = tfl.int32(count) if count is not None else self._steps()

@@ -46,9 +46,9 @@ class _Recurrent(RecurrentLowering[Value, Cell, Elements, Tensor]):
         steps = Steps(self.tfl, step, directions, self.lengths, collects)
         if self.unrolls:
             assert self.steps is not None
-            self.emit(steps.unrolled(self.steps))
+            self.emit(steps.unroll(self.steps))
         else:
-            self.emit(steps.looped(self.steps))
+            self.emit(steps.loop(self.steps))
 
     # ---- operands
 

@@ -147,18 +147,11 @@ def _slice_at_run_time(node: TflNode, tfl: TflBuilder) -> Value:
         untouched = 0
         steps = spread(integers(tfl, node.input(4)), 1) if node.has_input(4) else spread.ones()
         starts, ends = _clamp(Integers(tfl, tfl.run_time_shape(x)), starts, ends, steps, spread.is_cut())
-    result = tfl.op(
-        "strided_slice",
-        [tfl.tensor(x), starts.tensor, ends.tensor, steps.tensor],
-        spread.shape(),
-        begin_mask=untouched,
-        end_mask=untouched,
-        ellipsis_mask=0,
-        new_axis_mask=0,
-        shrink_axis_mask=0,
-        offset=False,
+    operands = [tfl.tensor(x), starts.tensor, ends.tensor, steps.tensor]
+    shape = spread.shape()
+    return tfl.computed(
+        tfl.strided_slice_at_run_time(operands, shape, begin_mask=untouched, end_mask=untouched)
     )
-    return tfl.computed(result)
 
 
 class _Spread:
