@@ -97,11 +97,11 @@ class MilBuilder:
         more elements, something of its shape that changes nothing is added to b.
         """
         if not covers([self._shape_of(each) for each in (a, b)], self._shape_of(cond)):
-            b = self._spread(b, cond)
+            b = self._broadcast_like(b, cond)
         made: Value = self.emit("select", cond=cond, a=a, b=b)
         return made
 
-    def _spread(self, given: Any, like: Value) -> Value:
+    def _broadcast_like(self, given: Any, like: Value) -> Value:
         """`given`, broadcast with the condition `like`."""
         flags = self.emit("cast", x=like, dtype="int32")
         if isinstance(given, Value) and given.dtype.kind == "b":
@@ -138,7 +138,7 @@ class MilBuilder:
         if callable(given) or isinstance(given, Var | str | bool | np.generic):
             return given
         if isinstance(given, float):
-            return self._rounded(np.asarray(given, np.float32))[()]
+            return self._round(np.asarray(given, np.float32))[()]
         if isinstance(given, int):
             return np.int32(given)
         if isinstance(given, np.ndarray):
@@ -212,10 +212,10 @@ class MilBuilder:
 
     def _array(self, array: Array) -> Array:
         if array.dtype.kind == "f":
-            return self._rounded(array.astype(np.float32))
+            return self._round(array.astype(np.float32))
         return _integers(array) if array.dtype.kind in "iu" else array
 
-    def _rounded(self, array: Array) -> Array:
+    def _round(self, array: Array) -> Array:
         return to_half(array) if self.compute == "fp16" else array
 
 

@@ -31,10 +31,10 @@ class TflBuilder(TensorBuilder):
         """Return the value's physical tensor in axis order `perm`, ONNX's own by default; made once."""
         perm = identity(value.rank) if perm is None else perm
         if perm not in value.copies:
-            value.copies[perm] = self._arranged(value, perm)
+            value.copies[perm] = self._make_copy(value, perm)
         return value.copies[perm]
 
-    def _arranged(self, value: Value, perm: Permutation) -> Tensor:
+    def _make_copy(self, value: Value, perm: Permutation) -> Tensor:
         if value.quantized is not None:
             return self.quantized.constant(value.quantized.transposed(perm))
         if value.constant is not None:

@@ -126,7 +126,7 @@ class TensorBuilder(Conversions):
         if wider is None:
             return self._emit(name, operands, results, attributes)
         carried = [
-            self._carried(operand, wider) if i in present else operand for i, operand in enumerate(operands)
+            self._carry(operand, wider) if i in present else operand for i, operand in enumerate(operands)
         ]
         own = [dtype == dtypes[0] for _, dtype in results]
         wide = [
@@ -135,7 +135,7 @@ class TensorBuilder(Conversions):
         ]
         outcome = self._emit(name, carried, wide, attributes)
         return [
-            self._restored(tensor, wider, dtypes[0]) if o else tensor
+            self._restore(tensor, wider, dtypes[0]) if o else tensor
             for o, tensor in zip(own, outcome, strict=True)
         ]
 
@@ -149,18 +149,18 @@ class TensorBuilder(Conversions):
             twin or operand in self.doubles for twin, operand in zip(known, operands, strict=True)
         )
 
-    def _carried(self, tensor: Tensor, wider: Carrier) -> Tensor:
+    def _carry(self, tensor: Tensor, wider: Carrier) -> Tensor:
         if wider.how == "value":
             return self.cast(tensor, np.dtype(wider.dtype))
         bits = self.bitcast(tensor, np.dtype(wider.dtype))
-        return bits if wider.how == "bits" else self._sign_flipped(bits)
+        return bits if wider.how == "bits" else self._flip_sign(bits)
 
-    def _restored(self, tensor: Tensor, wider: Carrier, dtype: np.dtype[Any]) -> Tensor:
+    def _restore(self, tensor: Tensor, wider: Carrier, dtype: np.dtype[Any]) -> Tensor:
         if wider.how == "value":
             return self.cast(tensor, dtype)
-        return self.bitcast(tensor if wider.how == "bits" else self._sign_flipped(tensor), dtype)
+        return self.bitcast(tensor if wider.how == "bits" else self._flip_sign(tensor), dtype)
 
-    def _sign_flipped(self, bits: Tensor) -> Tensor:
+    def _flip_sign(self, bits: Tensor) -> Tensor:
         """Signed integers in the order of the unsigned ones that have the same bits, and back."""
         lowest = self.constant(np.iinfo(self.dtype_of(bits)).min, self.dtype_of(bits))
         return self.op("add", [bits, lowest], self.shape_of(bits))
