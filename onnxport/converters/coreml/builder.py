@@ -91,7 +91,7 @@ class MilBuilder:
         return values if isinstance(result, list | tuple) else values[0]
 
     def select(self, cond: Any, a: Any, b: Any) -> Value:
-        """`a` where `cond` holds, `b` elsewhere, the three broadcast.
+        """Return `a` where `cond` holds, `b` elsewhere, the three broadcast.
 
         MIL documents that, but coremltools declares a result of the shape of a and b alone: where the condition has
         more elements, something of its shape that changes nothing is added to b.
@@ -102,7 +102,7 @@ class MilBuilder:
         return made
 
     def _broadcast_like(self, given: Any, like: Value) -> Value:
-        """`given`, broadcast with the condition `like`."""
+        """Broadcast `given` with the condition `like`."""
         flags = self.emit("cast", x=like, dtype="int32")
         if isinstance(given, Value) and given.dtype.kind == "b":
             nothing = self.emit("less", x=flags, y=0)

@@ -70,12 +70,12 @@ class Step(Protocol):
 
 
 def rnn_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
-    """h = f(x W + h R + b) (ONNX RNN-22)."""
+    """Return h = f(x W + h R + b) (ONNX RNN-22)."""
     return State(cell.activated(0, _plus(projected, _past(cell, state.hidden, 0, 1))))
 
 
 def gru_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
-    """Gates z, r, then the candidate; h = (1 - z) n + z h (ONNX GRU-22)."""
+    """Return h from the gates z, r and the candidate n: h = (1 - z) n + z h (ONNX GRU-22)."""
     hidden = state.hidden
     update, reset, candidate = cell.gates(projected, 3)
     past = _past(cell, hidden, 0, 2)
@@ -92,7 +92,7 @@ def gru_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
 
 
 def lstm_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
-    """Gates i, o, f, c; c' = f c + i g, h = o tanh(c') (ONNX LSTM-22)."""
+    """Return h and c from the gates i, o, f, c: c' = f c + i g, h = o tanh(c') (ONNX LSTM-22)."""
     i, o, f, g = cell.gates(_plus(projected, _past(cell, state.hidden, 0, 4)), 4)
     peepholes = [] if cell.peepholes is None else [cell.weights(i, cell.peepholes, k) for k in range(3)]
     if peepholes and state.cell is not None:

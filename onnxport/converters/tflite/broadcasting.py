@@ -35,7 +35,7 @@ def broadcast(tfl: TflBuilder, name: str, *values: Value) -> Value:
 
 
 def broadcast_shape(*shapes: Shape) -> Shape:
-    """NumPy's broadcast of shapes in which None is open; an open one against 1 stays open."""
+    """Broadcast shapes as NumPy does; None is open, and stays so against 1."""
     rank = max(len(shape) for shape in shapes)
     columns = zip(*[(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes], strict=True)
     return tuple(_broadcast_dim(set(column)) for column in columns)
@@ -88,7 +88,7 @@ def _is_plain(shapes: Sequence[Shape], result: Shape) -> bool:
 
 
 def _merge_groups(shapes: Sequence[Shape], result: Shape) -> list[list[int]]:
-    """Runs of axes in which each operand has either the result's size throughout or 1 throughout."""
+    """Group neighbouring axes in which each operand has the result's sizes throughout or 1 throughout."""
     groups: list[list[int]] = []
     last: tuple[bool, ...] | None = None  # None while the group holds only axes of size 1
     for axis, size in enumerate(result):

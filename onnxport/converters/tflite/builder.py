@@ -130,5 +130,5 @@ def require_constant(node: TflNode, index: int, what: str) -> Array:
 
 
 def optional_constant(node: TflNode, index: int, what: str) -> Array | None:
-    """constant_of for an input that may be absent."""
+    """Return the constant operand at `index`, None if it is absent."""
     return require_constant(node, index, what) if node.has_input(index) else None

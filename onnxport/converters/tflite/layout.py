@@ -56,7 +56,7 @@ Group = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def reshape_groups(before: Sequence[int], after: Sequence[int]) -> list[Group] | None:
-    """Pairs of (axes before, axes after) that hold the same elements, in order; None if sizes disagree.
+    """Pair (axes before, axes after) that hold the same elements, in order; None if sizes disagree.
 
     [2, 3, 4, 5] -> [6, 20] gives [((0, 1), (0,)), ((2, 3), (1,))]: each group can be reshaped on its own,
     wherever its axes lie, as long as they lie together and in order.

@@ -161,7 +161,7 @@ class TensorBuilder(Conversions):
         return self.bitcast(tensor if wider.how == "bits" else self._flip_sign(tensor), dtype)
 
     def _flip_sign(self, bits: Tensor) -> Tensor:
-        """Signed integers in the order of the unsigned ones that have the same bits, and back."""
+        """Map the bits of unsigned integers to signed integers in the same order, and back."""
         lowest = self.constant(np.iinfo(self.dtype_of(bits)).min, self.dtype_of(bits))
         return self.op("add", [bits, lowest], self.shape_of(bits))
 
@@ -197,7 +197,7 @@ class TensorBuilder(Conversions):
     def _times_zero(
         self, tensor: Tensor, zeros: Tensor, shape: Sequence[int | None], dtype: np.dtype[Any]
     ) -> Tensor:
-        """Zeros in the broadcast shape of both, and NaN where the tensor is infinite: x - x + 0."""
+        """Return zeros in the broadcast shape of both, NaN where the tensor is infinite: x - x + 0."""
         nothing = self.op("sub", [tensor, tensor], self.shape_of(tensor), dtype)
         return self.op("add", [nothing, zeros], shape, dtype)
 
@@ -302,7 +302,7 @@ class TensorBuilder(Conversions):
         return self.op("padv2", [tensor, amounts, fill], result)
 
     def slice(self, tensor: Tensor, begin: Sequence[int], size: Sequence[int | None]) -> Tensor:
-        """`size` elements from `begin` on each axis; an open size runs to the end."""
+        """Return `size` elements from `begin` on each axis; an open size runs to the end."""
         sizes = self.int32([-1 if dim is None else dim for dim in size])
         return self.op("slice", [tensor, self.int32(begin), sizes], size)
 

@@ -40,7 +40,7 @@ class Term(Arithmetic["Operand"]):
         return self.draft.op("Cast", self, dtype=dtype, to=to)
 
     def where(self, then: Operand, otherwise: Operand, dtype: np.dtype[Any] | type = np.float32) -> Term:
-        """`then` where this condition holds, `otherwise` elsewhere."""
+        """Return `then` where this condition holds, `otherwise` elsewhere."""
         kind = next((o.dtype for o in (then, otherwise) if isinstance(o, Term)), np.dtype(dtype))
         return self.draft.op(
             "Where", self, self.draft.term(then, kind), self.draft.term(otherwise, kind), dtype=kind

@@ -137,7 +137,7 @@ def _scalar(mil: MilBuilder, fill: Value) -> Value:
 
 
 def interleave_pads(before: Sequence[int], after: Sequence[int]) -> list[int]:
-    """MIL's order: before and after of axis 0, then of axis 1 ..."""
+    """Return pads in MIL's order: before and after axis 0, then axis 1 ..."""
     return [pad for pair in zip(before, after, strict=True) for pad in pair]
 
 

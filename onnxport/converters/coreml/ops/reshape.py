@@ -89,7 +89,7 @@ def _target(node: Node, mil: MilBuilder, wanted: Integers, keeps_zeros: bool) ->
 
 
 def reshaped(mil: MilBuilder, x: Value, shape: Sequence[int | None]) -> Value:
-    """`x` with other dimensions, at most one of them open."""
+    """Reshape `x`; at most one dimension is open."""
     if x.constant is not None:
         return mil.constant(x.constant.reshape([-1 if dim is None else dim for dim in shape]), x.dtype)
     var = mil.var(x)
@@ -100,7 +100,7 @@ def reshaped(mil: MilBuilder, x: Value, shape: Sequence[int | None]) -> Value:
 
 
 def with_sizes(mil: MilBuilder, x: Value, sizes: Integers) -> Value:
-    """`x` with dimensions that may be computed at run time."""
+    """Reshape `x` to sizes that may be computed at run time."""
     if sizes.known is not None:
         return reshaped(mil, x, [None if size < 0 else int(size) for size in sizes.known])
     result: Value = mil.reshape(x=x, shape=sizes.value)
@@ -137,7 +137,7 @@ def squeeze(node: Node, mil: MilBuilder) -> None:
 
 
 def without_axes(mil: MilBuilder, x: Value, gone: Sequence[int]) -> Value:
-    """`x` without axes of size 1."""
+    """Remove axes of size 1."""
     left = [axis for axis in range(x.rank) if axis not in gone]
     if high_rank.is_tall(x):
         own = high_rank.sizes(mil, x)
@@ -175,7 +175,7 @@ def unsqueeze(node: Node, mil: MilBuilder) -> None:
 
 
 def with_axes(mil: MilBuilder, x: Value, axes: Sequence[int]) -> Value:
-    """`x` with axes of size 1 at `axes` of the result."""
+    """Insert axes of size 1 at `axes` of the result."""
     if not axes:
         return x
     if x.constant is not None:

@@ -65,11 +65,11 @@ class Rows(Protocol):
     def start(self) -> list[Carried]: ...
 
     def add(self, carried: list[Tensor], row: Value, step: Tensor) -> list[Tensor]:
-        """`step` is the step's number, an int32 scalar."""
+        """Add a row; `step` is the step's number, an int32 scalar."""
         ...
 
     def finish(self, carried: list[Tensor], steps: Tensor) -> Tensor:
-        """`steps` is how many there were, an int32 scalar."""
+        """Return the rows; `steps` is their number, an int32 scalar."""
         ...
 
 

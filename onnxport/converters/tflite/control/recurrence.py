@@ -125,7 +125,7 @@ class Steps:
     # ---- a loop
 
     def loop(self, count: int | None) -> list[Outcome]:
-        """`count` is None where it is computed. No tensor of a step changes its size: TFLite would allocate anew."""
+        """Emit a loop of `count` steps, None if computed. No tensor changes its size: TFLite would allocate anew."""
         tfl = self.tfl
         steps = tfl.int32(count) if count is not None else self._steps()
         carried = [tfl.int32(0)]

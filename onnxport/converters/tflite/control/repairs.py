@@ -41,7 +41,7 @@ def _copy(tfl: TensorBuilder, tensor: Tensor) -> Tensor:
 
 
 def mend_branches(module: ir.Module, path: Path) -> None:
-    """Corrects the operands of the IF operators in the file at `path`, which was exported from `module`."""
+    """Correct the operands of the IF operators in the file at `path`, which was exported from `module`."""
     wrong = {name: branches for name, branches in _branches(module) if any(branches)}
     if not wrong:
         return

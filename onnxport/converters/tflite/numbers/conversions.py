@@ -90,7 +90,7 @@ class Conversions(ABC):
         return self.op("bitcast", [tensor], self.shape_of(tensor), dtype)
 
     def _to_uint64(self, tensor: ir.Value) -> ir.Value:
-        """Integers keep their value modulo 2^64; floats from 2^63 on are more than int64 holds."""
+        """Convert integers modulo 2^64, and floats in two ranges: int64 ends at 2^63."""
         if self.dtype_of(tensor).name not in _FLOATS:
             return self.bitcast(self.cast(tensor, np.int64), np.uint64)
         x, shape = self.cast(tensor, np.float32), self.shape_of(tensor)

@@ -29,7 +29,7 @@ _OPEN = 1_000_003
 
 
 def reshaped(tfl: TflBuilder, x: Value, shape: Shape) -> Value:
-    """`x` with other dimensions, at most one of them open, in whatever axis order needs no transpose."""
+    """Reshape `x` in an axis order that needs no transpose; at most one dimension is open."""
     if x.constant is not None:
         return Value(shape, x.dtype, constant=x.constant.reshape([-1 if d is None else d for d in shape]))
     before, after = _closed(x.shape, shape)
