@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +79,3 @@ class Value:
 def nothing(shape: tuple[int | None, ...], dtype: np.dtype[Any]) -> Value:
     """Return a tensor without elements: Core ML holds none, but Concat, for one, ignores it."""
     return Value(shape, dtype, constant=np.zeros([dim or 0 for dim in shape], dtype))
-
-
-Lookup = Mapping[str, Value]

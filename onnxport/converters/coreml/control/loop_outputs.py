@@ -17,7 +17,7 @@ _MANY = 10_000
 
 
 class Rows(Protocol):
-    """Collects a tensor at each step in one carried variable."""
+    """A collector of one tensor per step in one carried variable."""
 
     def start(self) -> list[Var]: ...
 

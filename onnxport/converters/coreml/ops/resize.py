@@ -33,7 +33,7 @@ _POSITIONS = {
 
 @lower("Resize")
 def resize(node: NodeView[Value], mil: MilBuilder) -> None:
-    """Samples axes at another density (ONNX Resize-19)."""
+    """Resample axes (ONNX Resize-19)."""
     x, shape, sampling = node.x, node.output_shape(), read_sampling(node)
     if sampling.mode != "nearest" and not x.is_float:
         refuse_rounding(node, sampling)

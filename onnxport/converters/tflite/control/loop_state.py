@@ -60,7 +60,7 @@ class State:
 
 
 class Rows(Protocol):
-    """Collects a tensor at each step; the steps' tensors lie one after another along a new first axis."""
+    """A collector of one tensor per step, stacked along a new first axis."""
 
     def start(self) -> list[Carried]: ...
 

@@ -15,7 +15,6 @@ from onnxport.converters.tflite.layout import identity, permuted
 from onnxport.converters.tflite.values import Value, scalar
 from onnxport.core.arrays import Array
 
-_LOWEST = scalar(np.iinfo(np.int64).min, np.int64)
 _ZERO, _ONE, _MINUS_ONE = (scalar(number, np.int64) for number in (0, 1, -1))
 
 # ---- division

@@ -26,7 +26,7 @@ from onnxport.core.arrays import Array
 
 @lower("Resize")
 def resize(node: TflNode, tfl: TflBuilder) -> None:
-    """Samples axes at another density (ONNX Resize-19)."""
+    """Resample axes (ONNX Resize-19)."""
     x, shape, sampling = node.x, node.output_shape(), read_sampling(node)
     if None in x.shape or None in shape or is_open(node, sampling):
         node.emit(resize_at_run_time(node, tfl, sampling))

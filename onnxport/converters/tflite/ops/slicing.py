@@ -155,7 +155,7 @@ def _slice_at_run_time(node: TflNode, tfl: TflBuilder) -> Value:
 
 
 class _Spread:
-    """Spreads operands with an element per cut axis to an element per axis of x."""
+    """A map of operands with an element per cut axis to an element per axis of x."""
 
     def __init__(self, node: TflNode, tfl: TflBuilder) -> None:
         self.tfl, self.rank, self.x = tfl, node.x.rank, node.x
