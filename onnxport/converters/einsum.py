@@ -6,23 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_letters
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from onnxport.converters.lowering import NodeView
+from onnxport.converters.lowering import NodeView, TargetValue
 from onnxport.core.arrays import Array
 
-
-class _Shaped(Protocol):
-    @property
-    def shape(self) -> tuple[int | None, ...]: ...
-
-    @property
-    def rank(self) -> int: ...
-
-
-V = TypeVar("V", bound=_Shaped)  # a target's value
+V = TypeVar("V", bound=TargetValue)  # a target's value
 S = TypeVar("S")  # a target's size
 
 

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import onnx_ir as onnx
 
 from onnxport.converters.driver import Scope
-from onnxport.converters.lowering import NodeView, known_shape
-from onnxport.core.arrays import Array
+from onnxport.converters.lowering import NodeView, TargetValue, known_shape
 
-
-class _Value(Protocol):
-    @property
-    def constant(self) -> Array | None: ...
-
-    @property
-    def rank(self) -> int: ...
-
-
-V = TypeVar("V", bound=_Value)  # a target's value
+V = TypeVar("V", bound=TargetValue)  # a target's value
 
 
 class LoopNode(Generic[V]):

@@ -7,11 +7,12 @@ unread was not honoured: the registry refuses the node.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.core.arrays import Array
 from onnxport.core.errors import Refusal
 from onnxport.formats.model import dims_of
 from onnxport.optimizers.rewrites.registry import REASON
@@ -29,6 +30,19 @@ class UnsupportedOp(Exception):
     def __init__(self, op: str, node: str, why: str) -> None:
         super().__init__(f"{op} {node!r}: {why}")
         self.refusal = Refusal(op, node, why)
+
+
+class TargetValue(Protocol):
+    """A target's value, as far as the lowerings of all targets read it; see tflite.values and coreml.values."""
+
+    @property
+    def shape(self) -> tuple[int | None, ...]: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def constant(self) -> Array | None: ...
 
 
 class NodeView(Generic[_V]):

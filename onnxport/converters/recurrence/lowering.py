@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from onnxport.converters.formulas import Formula
-from onnxport.converters.lowering import NodeView
+from onnxport.converters.lowering import NodeView, TargetValue
 from onnxport.converters.recurrence.activations import activations
 from onnxport.converters.recurrence.cells import (
     Cell,
@@ -24,13 +24,7 @@ from onnxport.converters.recurrence.cells import (
 )
 from onnxport.core.arrays import Array
 
-
-class _Shaped(Protocol):
-    @property
-    def shape(self) -> tuple[int | None, ...]: ...
-
-
-V = TypeVar("V", bound=_Shaped)  # a target's value
+V = TypeVar("V", bound=TargetValue)  # a target's value
 C = TypeVar("C", bound=Cell[Any, Any])
 F = TypeVar("F", bound=Formula)
 T = TypeVar("T")  # a target's form of a sequence

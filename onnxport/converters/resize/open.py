@@ -5,30 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from onnxport.converters.formulas import Formula
-from onnxport.converters.lowering import NodeView
+from onnxport.converters.lowering import NodeView, TargetValue
 from onnxport.converters.resize.sampling import Sampling
-from onnxport.core.arrays import Array
 from onnxport.formats.model import dims_of
 
 F = TypeVar("F", bound=Formula)
 S = TypeVar("S")  # a target's size
-V = TypeVar("V", bound="_Value")  # a target's value
-
-
-class _Value(Protocol):
-    @property
-    def constant(self) -> Array | None: ...
-
-    @property
-    def shape(self) -> tuple[int | None, ...]: ...
-
-    @property
-    def rank(self) -> int: ...
+V = TypeVar("V", bound=TargetValue)  # a target's value
 
 
 _CENTERED = frozenset(("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"))
