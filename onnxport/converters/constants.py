@@ -1,4 +1,4 @@
-"""ONNX's Constant nodes, which every target reads alike."""
+"""ONNX's Constant nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxport.converters.lowering import NodeView
 
-# The type of a Constant's number or list; a tensor has its own.
+# Attribute of a Constant -> the type of its elements; a tensor has its own.
 _TYPES = {
     "value": None,
     "value_float": np.float32,
@@ -19,7 +19,7 @@ _TYPES = {
 
 
 def constant_of(node: NodeView[Any]) -> np.ndarray[Any, np.dtype[Any]]:
-    """What a Constant node holds (ONNX Constant-21)."""
+    """Return the elements of a Constant node (ONNX Constant-21)."""
     (name,) = node.node.attributes
     if name not in _TYPES:
         node.unsupported(f"a constant given as {name}")

@@ -1,34 +1,89 @@
-"""What a Loop's body says of itself, whatever the target."""
+"""The reading of a Loop node, whatever the target."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import onnx_ir as onnx
 
-from onnxport.converters.lowering import NodeView
-from onnxport.formats.model import dims_of
+from onnxport.converters.driver import Scope
+from onnxport.converters.lowering import NodeView, TargetValue, known_shape
+
+V = TypeVar("V", bound=TargetValue)  # a target's value
 
 
-def shape_in_body(node: NodeView[Any], value: onnx.Value) -> tuple[int | None, ...]:
-    """The shape of an input or output of a Loop's body, None where a dimension is open."""
-    if value.shape is None:
-        node.unsupported(
-            f"the number of dimensions of {value.name!r} in its body is not known, or changes from step to step"
-        )
-    return tuple(dim if isinstance(dim, int) else None for dim in dims_of(value))
+class LoopNode(Generic[V]):
+    """A Loop: its body, its trip count and condition, and the state before the first step.
+
+    Attributes:
+        limit: the trip count.
+        target: the format's name, for refusals.
+    """
+
+    target: str
+
+    def __init__(self, node: NodeView[V]) -> None:
+        self.node = node
+        self.body: onnx.Graph = node.attribute("body")
+        self.limit, self.condition = node.optional(0), node.optional(1)
+        if self.limit is None and not self.stops:
+            node.unsupported("has no end: neither a trip count nor a condition")
+        self.initial = node.rest(2)
+
+    @cached_property
+    def stops(self) -> bool:
+        """Tell if the condition may ever be false."""
+        known = None if self.condition is None else self.condition.constant
+        if self.condition is not None and (known is None or not known.all()):
+            return True
+        value = _uncopied(self.body.outputs[0])
+        return value is not self.body.inputs[1] and not self.is_true(value)
+
+    def is_true(self, value: onnx.Value) -> bool:
+        """Tell if a condition in the body is a constant that holds."""
+        return value.const_value is not None and bool(value.const_value.numpy().all())
+
+    @property
+    def states(self) -> list[onnx.Value]:
+        """The state at the start of a step, in the body."""
+        return list(self.body.inputs[2:])
+
+    @property
+    def rows(self) -> list[onnx.Value]:
+        """The body's results that the loop collects."""
+        return list(self.body.outputs[1 + len(self.initial) :])
+
+    def shape(self, value: onnx.Value) -> tuple[int | None, ...]:
+        """Return the shape of an input or output of the body, None where a dimension is open."""
+        if value.shape is None:
+            self.node.unsupported(
+                f"the number of dimensions of {value.name!r} in its body is not known, "
+                "or changes from step to step"
+            )
+        return known_shape(value)
+
+    def dtype(self, value: onnx.Value) -> np.dtype[Any]:
+        if value.dtype is None or value.dtype == onnx.DataType.STRING:
+            self.node.unsupported(f"{value.name!r} in its body has no type that {self.target} carries")
+        return np.dtype(value.dtype.numpy())
+
+    def lower_body(self, scope: Scope[V], visible: Mapping[onnx.Value, V]) -> tuple[V, list[V], list[V]]:
+        """Lower a step; returns its condition, the next state and the rows."""
+        results = [value for value in scope.lower(self.body, visible) if value is not None]
+        if len(results) < len(self.body.outputs):
+            self.node.unsupported("its body has nodes that are refused, or results that are no tensors")
+        count = 1 + len(self.initial)
+        for value, before in zip(results[1:count], self.states, strict=True):
+            if value.rank != len(self.shape(before)):
+                self.node.unsupported(f"{before.name!r} in its body changes its number of dimensions")
+        return results[0], results[1:count], results[count:]
 
 
-def dtype_in_body(node: NodeView[Any], value: onnx.Value, target: str) -> np.dtype[Any]:
-    """Its element type; `target` is the format's name, for refusals."""
-    if value.dtype is None or value.dtype == onnx.DataType.STRING:
-        node.unsupported(f"{value.name!r} in its body has no type that {target} carries")
-    return np.dtype(value.dtype.numpy())
-
-
-def unchanged(value: onnx.Value) -> onnx.Value:
-    """The value that it is a copy of, or itself."""
+def _uncopied(value: onnx.Value) -> onnx.Value:
+    """Return the value that a chain of Identity copies."""
     while (producer := value.producer()) is not None and producer.op_type == "Identity":
         assert producer.inputs[0] is not None
         value = producer.inputs[0]

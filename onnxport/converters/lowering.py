@@ -1,19 +1,19 @@
-"""The registry of lowerings that every target shares: one function per ONNX op, nothing left unread.
+"""The registry of lowerings: one function per ONNX op.
 
-A lowering takes its node as a `NodeView`, which records each attribute and input that was looked at. What a
-lowering leaves unread it did not honour, so that is an error found here, not by a wrong answer on a phone.
+A lowering takes its node as a `NodeView`, which records the attributes and inputs that are read. One that stays
+unread was not honoured: the registry refuses the node.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from typing import Any, Generic, NoReturn, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.core.arrays import Array
+from onnxport.core.errors import Refusal
 from onnxport.formats.model import dims_of
 from onnxport.optimizers.rewrites.registry import REASON
 
@@ -21,20 +21,32 @@ _V = TypeVar("_V")  # a target's value
 _B = TypeVar("_B")  # a target's builder
 _D = TypeVar("_D")
 
-_WORTH_FREEING = 2**20  # bytes
 _REQUIRED: Any = object()
 
 
 class UnsupportedOp(Exception):
-    """A node that the target cannot hold; the driver collects them all before it reports."""
+    """A refused node; the driver collects all of them."""
 
     def __init__(self, op: str, node: str, why: str) -> None:
         super().__init__(f"{op} {node!r}: {why}")
         self.refusal = Refusal(op, node, why)
 
 
+class TargetValue(Protocol):
+    """A target's value, as far as the lowerings of all targets read it; see tflite.values and coreml.values."""
+
+    @property
+    def shape(self) -> tuple[int | None, ...]: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def constant(self) -> Array | None: ...
+
+
 class NodeView(Generic[_V]):
-    """One ONNX node as a lowering sees it: attributes, operands as target values, results to emit.
+    """One ONNX node for a lowering: attributes, operands as target values, results to emit.
 
     Attributes:
         op: the op type; names in other domains than ONNX's own are prefixed "domain::".
@@ -51,10 +63,10 @@ class NodeView(Generic[_V]):
         self._read_inputs: set[int] = set()
         self._read_attributes: set[str] = set()
 
-    # ---- what the node has
+    # ---- inputs and attributes
 
     def attribute(self, name: str, default: _D = _REQUIRED) -> Any | _D:
-        """The attribute's Python value (int, float, str, tuple, ndarray, ir.Graph), or `default` if absent."""
+        """Return an attribute as int, float, str, tuple, ndarray or ir.Graph; `default` if it is absent."""
         self._read_attributes.add(name)
         attribute = self.node.attributes.get(name)
         if attribute is None:
@@ -67,14 +79,14 @@ class NodeView(Generic[_V]):
         return tuple(value) if isinstance(value, list) else value
 
     def ignore(self, *attributes: str) -> None:
-        """Declares attributes that change nothing at inference; the caller says why in a comment."""
+        """Mark attributes that change nothing at inference; give the reason in a comment."""
         self._read_attributes.update(attributes)
 
     def has_input(self, index: int) -> bool:
         return index < len(self._operands) and self.node.inputs[index] is not None
 
     def input(self, index: int) -> _V:
-        """The operand at `index`; refuses the node where the file leaves it out."""
+        """Return the operand at `index`; refuses the node where the file leaves it out."""
         value = self.optional(index)
         if value is None:
             self.unsupported(f"lacks its required input {index}")
@@ -90,28 +102,28 @@ class NodeView(Generic[_V]):
         return self.input(0)
 
     def rest(self, start: int = 0) -> list[_V]:
-        """All operands from `start` on, for variadic ops."""
+        """Return all operands from `start` on, for variadic ops."""
         return [self.input(index) for index in range(start, len(self._operands))]
 
-    # ---- what the node gives
+    # ---- outputs
 
     @property
     def output_count(self) -> int:
         return len(self.node.outputs)
 
     def wants_output(self, index: int) -> bool:
-        """Whether output `index` exists and anything uses it."""
+        """Tell if output `index` exists and anything uses it."""
         if index >= len(self.node.outputs):
             return False
         value = self.node.outputs[index]
         return bool(value.name) and (bool(value.uses()) or value.is_graph_output())
 
     def output_shape(self, index: int = 0) -> tuple[int | None, ...]:
-        """The inferred shape of an output, None where a dimension is open; refuses an unknown rank."""
+        """Return the inferred shape of an output, None where a dimension is open; refuses an unknown rank."""
         value = self.node.outputs[index]
         if value.shape is None:
             self.unsupported("the rank of its result is known only at run time")
-        return tuple(dim if isinstance(dim, int) else None for dim in dims_of(value))
+        return known_shape(value)
 
     def output_dtype(self, index: int = 0) -> np.dtype[Any]:
         dtype = self.node.outputs[index].dtype
@@ -120,15 +132,19 @@ class NodeView(Generic[_V]):
         return np.dtype(dtype.numpy())
 
     def emit(self, value: _V, index: int = 0) -> None:
-        """Binds `value` to output `index`."""
+        """Bind `value` to output `index`."""
         self.results[index] = value
 
     def unsupported(self, why: str) -> NoReturn:
-        """Refuses this node: `why` continues "<op> '<name>' ..." and says what would help."""
+        """Refuse this node.
+
+        Args:
+            why: continues "<op> '<name>' ..." and names a way out.
+        """
         raise UnsupportedOp(self.op, self.name, why)
 
     def check_consumed(self) -> None:
-        """Refuses the node if its lowering left an attribute or an input unread, or a wanted output unbound."""
+        """Refuse the node if its lowering left an attribute or an input unread, or a wanted output unbound."""
         attributes = set(self.node.attributes) - self._read_attributes
         inputs = {i for i, value in enumerate(self.node.inputs) if value is not None} - self._read_inputs
         outputs = {i for i in range(self.output_count) if self.wants_output(i)} - set(self.results)
@@ -138,6 +154,27 @@ class NodeView(Generic[_V]):
 
 
 Lowering = Callable[[NodeView[_V], _B], None]
+
+
+# Ops on values that only ONNX has.
+_STRINGS = "RegexFullMatch StringConcat StringNormalizer StringSplit".split()
+_SEQUENCES = (
+    "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct SequenceEmpty "
+    "SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence"
+).split()
+_RANDOM = "Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
+RANDOM = "draws random numbers, which no two runtimes draw alike; feed them to the model as an input"
+
+
+def impossible_ops(target: str) -> dict[str, str]:
+    """Return the ops that no target can hold, and why."""
+    strings = f"{target} has no string operators; cut the model around it and do this step outside"
+    sequences = f"{target} has tensors only, no sequences or optional values"
+    return (
+        dict.fromkeys(_STRINGS, strings)
+        | dict.fromkeys(_SEQUENCES, sequences)
+        | dict.fromkeys(_RANDOM, RANDOM)
+    )
 
 
 class Registry(Generic[_V, _B]):
@@ -153,7 +190,7 @@ class Registry(Generic[_V, _B]):
         self._lowerings: dict[str, Lowering[_V, _B]] = {}
 
     def lower(self, *ops: str) -> Callable[[Lowering[_V, _B]], Lowering[_V, _B]]:
-        """Registers the decorated function for `ops`; other domains are written "domain::Op"."""
+        """Register the decorated function for `ops`; other domains are written "domain::Op"."""
 
         def register(function: Lowering[_V, _B]) -> Lowering[_V, _B]:
             for op in ops:
@@ -165,7 +202,7 @@ class Registry(Generic[_V, _B]):
         return register
 
     def table(self, ops: Mapping[str, Lowering[_V, _B]]) -> None:
-        """Registers a table of ops that differ in a name only."""
+        """Register a table of ops that differ in a name only."""
         for op, function in ops.items():
             self.lower(op)(function)
 
@@ -174,7 +211,7 @@ class Registry(Generic[_V, _B]):
         return frozenset(self._lowerings)
 
     def run(self, node: NodeView[_V], builder: _B) -> None:
-        """Lowers one node and checks that nothing of it was left unread (UnsupportedOp)."""
+        """Lower one node and checks that nothing of it was left unread (UnsupportedOp)."""
         lowering = self._lowerings.get(node.op)
         if lowering is None:
             node.unsupported(
@@ -187,45 +224,9 @@ class Registry(Generic[_V, _B]):
         node.check_consumed()
 
 
-class Reads(Generic[_V]):
-    """Lets go of large constants when the last node that reads them is lowered: the target has its own copies.
-
-    Args:
-        values: what each ONNX value became so far.
-    """
-
-    def __init__(self, values: MutableMapping[ir.Value, _V]) -> None:
-        self._values = values
-        self._reads: Counter[ir.Value] = Counter()
-
-    def done(self, node: ir.Node) -> None:
-        """Counts the reads of a node of the main graph that is lowered."""
-        for value in node.inputs:
-            if value is None or value.const_value is None or value.dtype == ir.DataType.STRING:
-                continue
-            if value.const_value.nbytes < _WORTH_FREEING:
-                continue
-            self._reads[value] += 1
-            if self._reads[value] == len(value.uses()) and not value.is_graph_output():
-                self._values.pop(value, None)
-                value.const_value = None
-
-
-def refused(graph: ir.Graph, refusals: Sequence[Refusal], target: str, *, carried: str) -> CannotConvertError:
-    """The error that lists all `refusals`.
-
-    Args:
-        carried: what of a port it is that the target does not carry ("a type").
-    """
-    ports = sum(refusal.op in ("input", "output") for refusal in refusals)
-    nodes = len(refusals) - ports
-    has = "has" if nodes == 1 else "have"
-    total = sum(1 for _ in graph.all_nodes())
-    said = [f"{nodes} of {total} nodes {has} no equivalent in {target}"] if nodes else []
-    if ports:
-        some = "input or output has" if ports == 1 else "inputs or outputs have"
-        said.append(f"{ports} {some} {carried} that it does not carry")
-    return CannotConvertError(" and ".join(said), refusals=refusals)
+def known_shape(value: ir.Value) -> tuple[int | None, ...]:
+    """Return the inferred shape of an ONNX value of known rank, None where a dimension is open."""
+    return tuple(dim if isinstance(dim, int) else None for dim in dims_of(value))
 
 
 def qualified_op(node: ir.Node) -> str:
@@ -233,5 +234,5 @@ def qualified_op(node: ir.Node) -> str:
 
 
 def node_name(node: ir.Node) -> str:
-    """The node's name as Netron shows it; its first output's name where the file gives none."""
+    """Return the node's name as Netron shows it; its first output's name where the file gives none."""
     return node.name or next((value.name for value in node.outputs if value.name), "") or "unnamed"

@@ -1,4 +1,4 @@
-"""The arithmetic of sliding windows that convolution and pooling share, whatever the target: padding, output sizes."""
+"""Sliding windows of convolution and pooling, whatever the target: padding and output sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Sizes = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class Window:
-    """A window sliding over spatial axes, in ONNX's terms; every field has one entry per spatial axis.
+    """A window that slides over spatial axes; every field has one entry per axis.
 
     Attributes:
         input: the input's spatial sizes, None where open.
@@ -45,7 +45,7 @@ class Window:
 
     @property
     def output(self) -> Sizes:
-        """Spatial sizes of the result, floor rounding."""
+        """The spatial sizes of the result, rounded down."""
         return tuple(
             None if size is None else (size + b + a - extent) // stride + 1
             for size, b, a, extent, stride in zip(
@@ -54,14 +54,14 @@ class Window:
         )
 
     def is_tensorflows_same(self) -> bool:
-        """Whether it pads as TensorFlow: the output is ceil(input / stride), the odd element at the end."""
+        """Tell if it pads as TensorFlow: output ceil(input / stride), the odd element at the end."""
         return self.same or all(
             (self.before[axis], self.after[axis]) == same_padding(size, self.extent[axis], self.strides[axis])
             for axis, size in enumerate(self.input)
         )
 
     def padded(self) -> Window:
-        """The same window once the padding has been written into the input."""
+        """Return the window after its padding is written into the input."""
         sizes = tuple(
             None if size is None else size + b + a
             for size, b, a in zip(self.input, self.before, self.after, strict=True)
@@ -70,7 +70,7 @@ class Window:
         return replace(self, input=sizes, before=none, after=none, same=False, same_lower=False)
 
     def with_padding_written(self, after: Sequence[int]) -> Window:
-        """The same window once all padding before, and `after` of that behind, has been written into the input."""
+        """Return the window after all padding before, and `after` of the padding behind, is written into the input."""
         sizes = tuple(
             None if size is None else size + b + a
             for size, b, a in zip(self.input, self.before, after, strict=True)
@@ -79,7 +79,7 @@ class Window:
         return replace(self, input=sizes, before=(0,) * len(rest), after=rest)
 
     def with_unit_axis(self) -> Window:
-        """A 1-D window as a 2-D one over height 1."""
+        """Return a 1-D window as a 2-D one of height 1."""
         return Window(
             (1, *self.input),
             (1, *self.kernel),
@@ -101,10 +101,10 @@ def same_padding(size: int | None, extent: int, stride: int) -> tuple[int, int] 
     return None if total is None else (total // 2, total - total // 2)
 
 
-def window_of(
+def read_window(
     node: NodeView[Any], sizes: Sizes, kernel: Sequence[int], *, has_same_lower: bool = False
 ) -> Window:
-    """The node's window over spatial `sizes` with its strides, dilations, pads and auto_pad resolved.
+    """Return the node's window over spatial `sizes` with its strides, dilations, pads and auto_pad resolved.
 
     Args:
         has_same_lower: whether the target pads as SAME_LOWER whatever the size.
@@ -140,23 +140,38 @@ def window_of(
     )
 
 
+def check_axes(node: NodeView[Any], action: str) -> None:
+    """Refuse an input without one to three spatial axes; `action` is "TFLite convolves"."""
+    rank = node.x.rank
+    if rank not in (3, 4, 5):
+        node.unsupported(f"has an input of rank {rank}; {action} over one to three axes")
+
+
+def known_kernel(node: NodeView[Any], weights: tuple[int | None, ...]) -> tuple[int, ...]:
+    """Return the spatial sizes of a convolution's weights; refuses open ones."""
+    node.attribute("kernel_shape", None)  # the weights decide
+    if None in weights:
+        node.unsupported("has weights (input 1) of an open size; fix it with --shape NAME=...")
+    return tuple(size or 0 for size in weights[2:])
+
+
 # ---- pooling
 
 
 @dataclass(frozen=True)
 class Pool:
-    """A pooling window with what ceil_mode added to its end.
+    """A pooling window, padded at its end for ceil_mode.
 
     Attributes:
-        window: as it is to slide.
-        declared: the end padding that the node declares; what ceil_mode adds beyond never counts as elements.
+        window: with the padding of ceil_mode.
+        declared: the node's own end padding; padding of ceil_mode never counts as elements.
     """
 
     window: Window
     declared: tuple[int, ...]
 
     def counted(self, counts_pads: bool) -> Array:
-        """How many elements count in each window, as [spatial...], all sizes being known."""
+        """Return the number of elements that count in each window, [spatial...]; all sizes are known."""
         window, counted = self.window, []
         for axis, count in enumerate(window.output):
             size, before, dilation = window.input[axis] or 0, window.before[axis], window.dilations[axis]
@@ -167,19 +182,19 @@ class Pool:
         return np.asarray(reduce(np.multiply.outer, counted))
 
 
-def pool_of(node: NodeView[Any], sizes: Sizes, *, has_same_lower: bool = False) -> Pool:
-    """The node's pooling window over spatial `sizes`."""
-    window = window_of(node, sizes, tuple(node.attribute("kernel_shape")), has_same_lower=has_same_lower)
+def read_pool(node: NodeView[Any], sizes: Sizes, *, has_same_lower: bool = False) -> Pool:
+    """Return the node's pooling window over spatial `sizes`."""
+    window = read_window(node, sizes, tuple(node.attribute("kernel_shape")), has_same_lower=has_same_lower)
     declared, auto_pad = window.after, node.attribute("auto_pad", "NOTSET")
     if auto_pad.startswith("SAME"):
         _refuse_disputed(node, window)
     if node.attribute("ceil_mode", 0) and auto_pad == "NOTSET":
-        window = _with_ceil(node, window)
+        window = _apply_ceil_mode(node, window)
     return Pool(window, declared)
 
 
 def _refuse_disputed(node: NodeView[Any], window: Window) -> None:
-    """Refuses what ONNX Runtime does not pad as ONNX says: it forgets dilations, and crops under large strides."""
+    """Refuse auto_pad that ONNX Runtime pads differently: it ignores dilations, and crops under large strides."""
     dilated = any(d != 1 for d in window.dilations)
     if dilated or any(stride > kernel for stride, kernel in zip(window.strides, window.kernel, strict=True)):
         node.unsupported(
@@ -188,8 +203,8 @@ def _refuse_disputed(node: NodeView[Any], window: Window) -> None:
         )
 
 
-def _with_ceil(node: NodeView[Any], window: Window) -> Window:
-    """Enlarges the end padding so that floor rounding gives what ceil_mode asks for.
+def _apply_ceil_mode(node: NodeView[Any], window: Window) -> Window:
+    """Enlarge the end padding so that rounding down gives the sizes of ceil_mode.
 
     A last window that would start in the end padding is dropped, as ONNX Runtime and PyTorch do.
     """
@@ -216,7 +231,7 @@ def _with_ceil(node: NodeView[Any], window: Window) -> Window:
 
 @dataclass(frozen=True)
 class Transposed:
-    """A transposed window: `window.before` and `after` are cut off the full result, `extra` is added to its end."""
+    """A transposed window: `window.before` and `after` crop the full result, `extra` extends its end."""
 
     window: Window
     extra: tuple[int, ...]
@@ -244,9 +259,8 @@ class Transposed:
         return Transposed(self.window.with_unit_axis(), (0, *self.extra))
 
 
-def transposed_window(node: NodeView[Any], kernel: tuple[int, ...]) -> Transposed:
-    """The node's window, with auto_pad and output_shape resolved into pads."""
-    node.attribute("kernel_shape", None)  # the weights say it
+def read_transposed_window(node: NodeView[Any], kernel: tuple[int, ...]) -> Transposed:
+    """Return the node's window, with auto_pad and output_shape resolved into pads."""
     spatial, sizes = len(kernel), tuple(node.x.shape[2:])
     none = (0,) * spatial
     extra = tuple(node.attribute("output_padding", none))

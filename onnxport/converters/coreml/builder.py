@@ -1,4 +1,4 @@
-"""coremltools' MIL builder behind a thin face: types chosen, constants rounded, refusals in one exception.
+"""A thin layer over coremltools' MIL builder: it chooses types, rounds constants and has one exception.
 
 A lowering writes `mil.conv(x=node.x, weight=node.input(1), strides=[1, 1])`: every MIL operator is a method that takes
 and gives `Value`s. Python floats, float arrays and float Values become the element type that the node computes in.
@@ -6,16 +6,16 @@ and gives `Value`s. Python floats, float arrays and float Values become the elem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
-import onnx_ir as onnx
 
 from onnxport.converters.coreml.library import Var, mb, types
 from onnxport.converters.coreml.names import INNER
 from onnxport.converters.coreml.quantized import stored
 from onnxport.converters.coreml.values import LARGEST_RANK, Value
+from onnxport.converters.driver import Scope
 from onnxport.converters.lowering import UnsupportedOp
 from onnxport.core.arrays import Array
 from onnxport.optimizers.float16.constants import to_half
@@ -24,31 +24,12 @@ Compute = Literal["fp16", "fp32"]
 MilType = Literal["fp16", "fp32", "int32", "bool", "int8", "uint8", "int16", "uint16", "int4", "uint4"]
 
 _INT32 = np.iinfo(np.int32)
-# MIL's element type to the ONNX one that a result has unless its node says otherwise.
+# MIL's element type -> the ONNX one of a result whose node declares none.
 _FAMILY = {"fp16": np.float32, "fp32": np.float32, "bool": np.bool_}
 
 
 class NoMil(Exception):
-    """What MIL or its builder refuses: operand types, ranks or values, in words for the user."""
-
-
-class Scope(Protocol):
-    """The graph being lowered, for lowerings that hold graphs themselves (If, Loop)."""
-
-    def find(self, value: onnx.Value) -> Value | None:
-        """What a value of this graph or of one around it became."""
-        ...
-
-    def lower(self, graph: onnx.Graph, inputs: Mapping[onnx.Value, Value]) -> list[Value | None]:
-        """Lowers a nested graph into the MIL block that is open now; values around it are visible to it.
-
-        Args:
-            inputs: what the nested graph's own inputs are.
-
-        Returns:
-            Its outputs; None for one whose node was refused.
-        """
-        ...
+    """A refusal by MIL or its builder (operand types, ranks or values), in words for the user."""
 
 
 class MilBuilder:
@@ -60,18 +41,18 @@ class MilBuilder:
         scope: the graph being lowered.
     """
 
-    scope: Scope
+    scope: Scope[Value]
 
     def __init__(self, target: Any, compute: Compute = "fp32") -> None:
         self.target, self.compute = target, compute
         self._count = 0
 
     def at_least(self, target: str) -> bool:
-        """Whether the target is `target` ("iOS17") or newer."""
+        """Tell if the target is `target` ("iOS17") or newer."""
         return int(self.target.name.removeprefix("iOS")) >= int(target.removeprefix("iOS"))
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
-        """The MIL operator `op`, which takes its parameters by MIL's own names.
+        """Return the MIL operator `op`, which takes its parameters by MIL's own names.
 
         Returns:
             A Value; a list of Values for operators with several results (split, topk, lstm ...).
@@ -88,7 +69,7 @@ class MilBuilder:
         return emit
 
     def emit(self, op: str, **parameters: Any) -> Any:
-        """As `mil.<op>(...)`."""
+        """Emit `mil.<op>(...)`; see __getattr__."""
         if not hasattr(mb, op):
             raise NoMil(f"needs {op!r}, which MIL does not have")
         given = {name: self.argument(each) for name, each in parameters.items() if each is not None}
@@ -99,8 +80,10 @@ class MilBuilder:
         except (
             Exception
         ) as error:  # the builder raises whatever its checks do: ValueError, TypeError, KeyError ...
-            raise NoMil(_words(op, error)) from error
-        settled = [_settled(var) for var in (result if isinstance(result, list | tuple) else [result])]
+            raise NoMil(_error_message(op, error)) from error
+        settled = [
+            _as_typed_constant(var) for var in (result if isinstance(result, list | tuple) else [result])
+        ]
         values = [wrap(var) for var in settled]
         highest = max(value.rank for value in values)
         if highest > LARGEST_RANK:
@@ -108,18 +91,18 @@ class MilBuilder:
         return values if isinstance(result, list | tuple) else values[0]
 
     def select(self, cond: Any, a: Any, b: Any) -> Value:
-        """`a` where `cond` holds, `b` elsewhere, the three broadcast.
+        """Return `a` where `cond` holds, `b` elsewhere, the three broadcast.
 
         MIL documents that, but coremltools declares a result of the shape of a and b alone: where the condition has
         more elements, something of its shape that changes nothing is added to b.
         """
         if not covers([self._shape_of(each) for each in (a, b)], self._shape_of(cond)):
-            b = self._spread(b, cond)
+            b = self._broadcast_like(b, cond)
         made: Value = self.emit("select", cond=cond, a=a, b=b)
         return made
 
-    def _spread(self, given: Any, like: Value) -> Value:
-        """`given`, broadcast with the condition `like`."""
+    def _broadcast_like(self, given: Any, like: Value) -> Value:
+        """Broadcast `given` with the condition `like`."""
         flags = self.emit("cast", x=like, dtype="int32")
         if isinstance(given, Value) and given.dtype.kind == "b":
             nothing = self.emit("less", x=flags, y=0)
@@ -139,7 +122,7 @@ class MilBuilder:
         return made
 
     def _shape_of(self, given: Any) -> tuple[Any, ...]:
-        """Sizes and symbols."""
+        """Return sizes and symbols."""
         return tuple(self.var(given).shape) if isinstance(given, Value) else np.shape(given)
 
     def inner_name(self, op: str) -> str:
@@ -149,13 +132,13 @@ class MilBuilder:
     # ---- operands
 
     def argument(self, given: Any) -> Any:
-        """A parameter as the builder wants it."""
+        """Convert a parameter to the form that coremltools' builder takes."""
         if isinstance(given, Value):
             return self.var(given)
         if callable(given) or isinstance(given, Var | str | bool | np.generic):
             return given
         if isinstance(given, float):
-            return self._rounded(np.asarray(given, np.float32))[()]
+            return self._round(np.asarray(given, np.float32))[()]
         if isinstance(given, int):
             return np.int32(given)
         if isinstance(given, np.ndarray):
@@ -169,7 +152,7 @@ class MilBuilder:
         raise TypeError(f"no MIL parameter: {given!r}")
 
     def var(self, value: Value, type_: MilType | None = None) -> Var:
-        """The MIL variable of `value`, cast if it is held in another type.
+        """Return the MIL variable of `value`, cast if it is held in another type.
 
         Args:
             type_: the MIL type wanted; that in which the node computes unless given.
@@ -193,7 +176,7 @@ class MilBuilder:
         return made
 
     def mil_type(self, dtype: np.dtype[Any]) -> MilType:
-        """How a value of ONNX's `dtype` is held where the current node computes."""
+        """Return the MIL type of a value of ONNX's `dtype` in the current node."""
         if dtype.kind == "b":
             return "bool"
         if dtype.kind in "iu" or dtype.name in ("int4", "uint4", "int2", "uint2"):
@@ -201,15 +184,15 @@ class MilBuilder:
         return self.compute
 
     def constant(self, array: Array, dtype: np.dtype[Any] | None = None) -> Value:
-        """A Value that is known now."""
+        """Return a Value that is known now."""
         return Value(array.shape, dtype or array.dtype, constant=array)
 
     def raw(self, array: Array) -> Var:
-        """A constant of the element type that it has."""
+        """Return a constant of the element type that it has."""
         return mb.const(val=array if array.ndim else array[()], name=self.inner_name("const"))
 
     def _weights(self, value: Value, type_: MilType) -> Var:
-        """A constant; one that the model has quantized stays so in the file where MIL can."""
+        """Return a constant; one that the model has quantized stays so in the file where MIL can."""
         assert value.constant is not None
         if value.quantized is not None and type_ in ("fp16", "fp32"):
             ios = int(self.target.name.removeprefix("iOS"))
@@ -229,15 +212,15 @@ class MilBuilder:
 
     def _array(self, array: Array) -> Array:
         if array.dtype.kind == "f":
-            return self._rounded(array.astype(np.float32))
+            return self._round(array.astype(np.float32))
         return _integers(array) if array.dtype.kind in "iu" else array
 
-    def _rounded(self, array: Array) -> Array:
+    def _round(self, array: Array) -> Array:
         return to_half(array) if self.compute == "fp16" else array
 
 
 def covers(shapes: Sequence[tuple[Any, ...]], other: tuple[Any, ...]) -> bool:
-    """Whether `shapes`, broadcast together, surely have all the axes and sizes that `other` would bring."""
+    """Tell if `shapes`, broadcast together, surely have all the axes and sizes that `other` would bring."""
     rank = max(map(len, shapes))
     aligned = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
     brought = (1,) * (rank - len(other)) + tuple(other)
@@ -246,8 +229,8 @@ def covers(shapes: Sequence[tuple[Any, ...]], other: tuple[Any, ...]) -> bool:
     )
 
 
-def _settled(var: Var) -> Var:
-    """A float16 result without axes that is known now, as a constant of its own type.
+def _as_typed_constant(var: Var) -> Var:
+    """Return a float16 result without axes that is known now, as a constant of its own type.
 
     coremltools' const_elimination makes float32 of it, and the program invalid.
     """
@@ -259,7 +242,7 @@ def _settled(var: Var) -> Var:
 
 
 def wrap(var: Var) -> Value:
-    """A Value of what an operator gave; binding it to an ONNX value sets its ONNX type."""
+    """Return a Value of what an operator gave; binding it to an ONNX value sets its ONNX type."""
     if types.is_list(var.sym_type) or types.is_state(var.sym_type):
         return Value((), np.dtype(object), copies={"list": var})
     name = types.builtin_to_string(var.dtype)
@@ -268,13 +251,13 @@ def wrap(var: Var) -> Value:
 
 
 def _integers(array: Array) -> Array:
-    """As int32, which is what MIL has; NoMil for a number beyond it."""
+    """Convert to int32, MIL's integers; NoMil for a number beyond it."""
     if array.size and (array.min() < _INT32.min or array.max() > _INT32.max):
         beyond = array.min() if array.min() < _INT32.min else array.max()
         raise NoMil(f"has the constant {beyond}, and Core ML's integers are of 32 bits")
     return np.asarray(array.astype(np.int32))
 
 
-def _words(op: str, error: Exception) -> str:
+def _error_message(op: str, error: Exception) -> str:
     text = " ".join(str(error).split())[:300]
     return f"MIL's {op} refuses it: {text or type(error).__name__}"

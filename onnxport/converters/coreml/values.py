@@ -1,8 +1,7 @@
-"""What an ONNX value became in MIL."""
+"""ONNX values in MIL."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +29,7 @@ class Row:
 
 @dataclass
 class Value:
-    """One ONNX value: a constant of the model, or a MIL variable that stands for it.
+    """One ONNX value: a constant of the model, or a MIL variable.
 
     MIL has fewer types than ONNX: integers of every width are int32 in it, float64 is float32, and with
     `--precision fp16` floats are fp16. `dtype` stays ONNX's own.
@@ -70,7 +69,7 @@ class Value:
         return None not in self.shape
 
     def turned(self) -> Value:
-        """A constant matrix with its axes exchanged, stored as this one is."""
+        """Return a constant matrix with its axes exchanged, stored as this one is."""
         assert self.constant is not None
         kept = None if self.quantized is None else self.quantized.transposed((1, 0))
         matrix = np.ascontiguousarray(self.constant.T)
@@ -78,8 +77,5 @@ class Value:
 
 
 def nothing(shape: tuple[int | None, ...], dtype: np.dtype[Any]) -> Value:
-    """A tensor without elements: Core ML holds none, but a Concat, say, just leaves it out."""
+    """Return a tensor without elements: Core ML holds none, but Concat, for one, ignores it."""
     return Value(shape, dtype, constant=np.zeros([dim or 0 for dim in shape], dtype))
-
-
-Lookup = Mapping[str, Value]

@@ -1,1 +1,1 @@
-"""Recurrent layers, whatever the target: what their nodes say, and what one step of them computes."""
+"""RNN, GRU and LSTM, whatever the target."""

@@ -26,7 +26,7 @@ _DEFAULTS: dict[str, tuple[float, ...]] = {
     "tanh": (),
     "thresholdedrelu": (0.0,),
 }
-# The function of x and those parameters; what is not here each target has its own operators for.
+# Functions of x and those parameters; the others are operators of each target.
 _FORMULAS: dict[str, Callable[..., Any]] = {
     "affine": lambda x, alpha, beta: x * alpha + beta,
     "hardsigmoid": lambda x, alpha, beta: (x * alpha + beta).maximum(0.0).minimum(1.0),
@@ -47,10 +47,10 @@ def activations(
     betas: Sequence[float],
     own: Mapping[str, Callable[..., F]],
 ) -> list[Callable[[F], F]]:
-    """The functions of these names, which take their parameters from the lists in turn.
+    """Return the functions of these names, which take their parameters from the lists in turn.
 
     Args:
-        own: what the target says in operators of its own: elu, sigmoid and softplus.
+        own: the target's elu, sigmoid and softplus.
 
     Raises:
         KeyError: an unknown name.

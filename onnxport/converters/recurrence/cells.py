@@ -1,4 +1,4 @@
-"""One step of RNN, GRU and LSTM as formulas; how the steps follow each other is steps.py."""
+"""Steps of RNN, GRU and LSTM as formulas."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from onnxport.converters.formulas import Formula
 
 F = TypeVar("F", bound=Formula)
 V = TypeVar("V")  # a target's value
+C = TypeVar("C", bound="Cell[Any, Any]")
+T = TypeVar("T")  # a target's form of a sequence
 
 
 @dataclass(frozen=True)
 class State(Generic[F]):
-    """What one step hands to the next, [batch, hidden] each; None stands for zeros at the start."""
+    """The state after a step, [batch, hidden] each; None for the zeros before the first."""
 
     hidden: F | None
     cell: F | None = None
@@ -27,12 +29,12 @@ class State(Generic[F]):
 
 @dataclass(frozen=True)
 class Cell(ABC, Generic[F, V]):
-    """What a step of one direction computes with; its weights are constant or computed before the first step.
+    """The parameters of one direction's steps; its weights are constant or computed before the first step.
 
     Attributes:
         recurrence: [gates * hidden, hidden].
-        candidate_bias: what GRU adds to the candidate's recurrent part before the reset gate; None elsewhere,
-            where all biases are in what the input was projected to.
+        candidate_bias: GRU's with linear_before_reset, added to the candidate's recurrent part before the reset
+            gate; None elsewhere: all biases are in the projected input.
         peepholes: [3 * hidden] for i, o, f.
     """
 
@@ -45,22 +47,22 @@ class Cell(ABC, Generic[F, V]):
     couples_gates: bool = False
 
     def activated(self, index: int, total: F) -> F:
-        """A gate through activation `index`, its sum clipped before."""
+        """Clip a gate's sum and apply activation `index`."""
         if self.clip is not None:
             total = total.maximum(-self.clip).minimum(self.clip)
         return self.activations[index](total)
 
     @abstractmethod
     def recurrent(self, hidden: F, first: int, count: int) -> F:
-        """hidden times the recurrence of `count` gates from the `first` on."""
+        """Multiply by the recurrence of `count` gates from the `first` on."""
 
     @abstractmethod
     def gates(self, total: F, count: int) -> list[F]:
-        """[batch, count * hidden] cut into its gates."""
+        """Split [batch, count * hidden] into its gates."""
 
     @abstractmethod
     def weights(self, beside: F, value: V, place: int | None = None) -> F:
-        """Weights in a formula `beside` others; at `place`, only these [hidden] of them."""
+        """Return weights as a formula like `beside`; at `place`, only that [hidden] of them."""
 
 
 class Step(Protocol):
@@ -68,12 +70,12 @@ class Step(Protocol):
 
 
 def rnn_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
-    """h = f(x W + h R + b) (ONNX RNN-22)."""
+    """Return h = f(x W + h R + b) (ONNX RNN-22)."""
     return State(cell.activated(0, _plus(projected, _past(cell, state.hidden, 0, 1))))
 
 
 def gru_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
-    """z, r, then the candidate; h = (1 - z) n + z h (ONNX GRU-22)."""
+    """Return h from the gates z, r and the candidate n: h = (1 - z) n + z h (ONNX GRU-22)."""
     hidden = state.hidden
     update, reset, candidate = cell.gates(projected, 3)
     past = _past(cell, hidden, 0, 2)
@@ -90,7 +92,7 @@ def gru_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
 
 
 def lstm_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
-    """Gates i, o, f, c; c' = f c + i g, h = o tanh(c') (ONNX LSTM-22)."""
+    """Return h and c from the gates i, o, f, c: c' = f c + i g, h = o tanh(c') (ONNX LSTM-22)."""
     i, o, f, g = cell.gates(_plus(projected, _past(cell, state.hidden, 0, 4)), 4)
     peepholes = [] if cell.peepholes is None else [cell.weights(i, cell.peepholes, k) for k in range(3)]
     if peepholes and state.cell is not None:
@@ -111,3 +113,60 @@ def _past(cell: Cell[F, Any], hidden: F | None, first: int, count: int) -> F | N
 
 def _plus(a: F, b: F | None) -> F:
     return a if b is None else a + b
+
+
+@dataclass(frozen=True)
+class Direction(Generic[C, F, T]):
+    """One direction through time.
+
+    Attributes:
+        projected: x W + b, [time, batch, gates * hidden]; each step reads its row.
+    """
+
+    cell: C
+    is_backwards: bool
+    projected: T
+    initial: State[F]
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[F, T]):
+    """The results of one direction: [time, batch, hidden] of all steps if wanted, and the last state."""
+
+    sequence: T | None
+    final: State[F]
+
+
+def advance(step: Step, cell: Cell[F, Any], row: F, state: State[F], left: F | None) -> tuple[State[F], F]:
+    """Return the state after a step and the step's output; past a sequence's end the state stays, the output is 0.
+
+    Args:
+        left: [batch, 1], 1 or more for the sequences that have the step; None if all have it.
+    """
+    after = step(cell, row, state)
+    assert after.hidden is not None
+    if left is None:
+        return after, after.hidden
+    assert state.hidden is not None
+    memory = None
+    if state.cell is not None and after.cell is not None:
+        memory = left.where_at_least(0.5, after.cell, state.cell)
+    hidden = left.where_at_least(0.5, after.hidden, state.hidden)
+    return State(hidden, memory), left.where_at_least(0.5, after.hidden, 0.0)
+
+
+def unroll(
+    step: Step, direction: Direction[Any, F, Any], count: int, row: Callable[[int], F], lengths: F | None
+) -> tuple[State[F], list[F]]:
+    """Return the last state and the outputs of `count` steps.
+
+    Args:
+        row: returns the projected input of a step.
+        lengths: [batch, 1], the number of steps of each sequence; None if all have `count`.
+    """
+    state, outputs = direction.initial, {}
+    for time in reversed(range(count)) if direction.is_backwards else range(count):
+        projected = row(time)
+        left = None if lengths is None else lengths - float(time)
+        state, outputs[time] = advance(step, direction.cell, projected, state, left)
+    return state, [outputs[time] for time in range(count)]

@@ -1,1 +1,1 @@
-"""Resizing, whatever the target: what a node says, and how its samples lie."""
+"""Resize, whatever the target: its node and its sampling."""

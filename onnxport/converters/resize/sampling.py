@@ -1,7 +1,7 @@
-"""How ONNX Resize samples one axis: as indices (nearest) or as a matrix of weights (linear, cubic, antialiased).
+"""The sampling of one axis by ONNX Resize: indices (nearest) or a matrix of weights (linear, cubic, antialiased).
 
 Resize is separable, so each axis is described on its own. Coordinates are computed in float32 and in the order of
-operations of ONNX Runtime, because a nearest neighbour halfway between two elements hangs on the last bit.
+operations of ONNX Runtime: the last bit decides a nearest neighbour halfway between two elements.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isclose
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from onnxport.converters.lowering import NodeView
 from onnxport.core.arrays import Array
 
-# ONNX Runtime takes for halfway what is so near to it (upsamplebase.h), as divisions leave it.
+# ONNX Runtime's tolerance for "halfway" after a division (upsamplebase.h).
 HALFWAY = np.float32(1e-6)
-# How far a sample reaches for elements on either side, at scale 1.
+# Elements on either side of a sample that have weights, at scale 1.
 REACH = {"linear": 1, "cubic": 2}
 _ONE = np.float32(1)
 HALF = np.float32(0.5)
@@ -34,7 +34,7 @@ _ROUNDING: dict[str, Callable[[Array], Array]] = {
 
 @dataclass(frozen=True)
 class Sampling:
-    """The attributes of a Resize node that say how an axis is sampled (ONNX Resize-19)."""
+    """The attributes of a Resize node that decide how an axis is sampled (ONNX Resize-19)."""
 
     mode: str
     coordinates: str
@@ -56,7 +56,7 @@ class Axis:
 
 
 def source_positions(sampling: Sampling, axis: Axis) -> Array:
-    """The position in the input, as a float32, of every output element."""
+    """Return the position in the input of every output element, float32."""
     y = np.arange(axis.after, dtype=np.float32)
     size, scale = np.float32(axis.before), axis.scale
     match sampling.coordinates:
@@ -81,30 +81,32 @@ def source_positions(sampling: Sampling, axis: Axis) -> Array:
 
 
 def nearest_indices(sampling: Sampling, axis: Axis) -> Array:
-    """The input element that each output element copies."""
+    """Return the input element that each output element copies."""
     x = source_positions(sampling, axis)
     rounded: Array = _ROUNDING[sampling.rounding](x)
     return np.asarray(np.clip(rounded.astype(np.int64), 0, axis.before - 1))
 
 
-def outside(sampling: Sampling, axis: Axis) -> Array:
-    """Which output elements lie outside the input and take the extrapolation value."""
+def is_outside(sampling: Sampling, axis: Axis) -> Array:
+    """Return the output elements outside the input, which take the extrapolation value."""
     x = source_positions(sampling, axis)
     if sampling.coordinates != "tf_crop_and_resize":
         return np.zeros(x.shape, bool)
     return (x < 0) | (x > axis.before - 1)
 
 
-def lie_outside(sampling: Sampling, axes: Mapping[int, Axis], rank: int) -> Array:
-    """Which elements of the result lie outside along any axis, to be broadcast."""
+def outside_mask(sampling: Sampling, axes: Mapping[int, Axis], rank: int) -> Array:
+    """Return the elements of the result outside along any axis, to be broadcast."""
     found = np.zeros((1,) * rank, bool)
     for axis, description in axes.items():
-        found = found | outside(sampling, description).reshape([-1 if a == axis else 1 for a in range(rank)])
+        found = found | is_outside(sampling, description).reshape(
+            [-1 if a == axis else 1 for a in range(rank)]
+        )
     return found
 
 
-def lies_alike(sampling: Sampling, axis: Axis, positions: Array) -> bool:
-    """Whether a target that samples at `positions` does as the node, to float32 noise in a position."""
+def is_alike(sampling: Sampling, axis: Axis, positions: Array) -> bool:
+    """Tell if sampling at `positions` does as the node, to float32 noise in a position."""
     # Past the ends both repeat the last element.
     ours, theirs = (np.clip(x, 0, axis.before - 1) for x in (positions, source_positions(sampling, axis)))
     noise = max(1e-5, 4 * float(np.finfo(np.float32).eps) * axis.before)
@@ -112,7 +114,7 @@ def lies_alike(sampling: Sampling, axis: Axis, positions: Array) -> bool:
 
 
 def weight_matrix(sampling: Sampling, axis: Axis) -> Array:
-    """[after, before]: the weight of every input element in every output element."""
+    """Return [after, before]: the weight of every input element in every output element."""
     x = source_positions(sampling, axis).astype(np.float64)
     stretch = min(float(axis.scale), 1.0) if sampling.antialias else 1.0
     radius = int(np.ceil(REACH[sampling.mode] / stretch)) + 1
@@ -138,10 +140,10 @@ def _cubic(x: Array, a: float) -> Array:
     return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
 
 
-# ---- what a Resize node says
+# ---- reading a Resize node
 
 
-def sampling_of(node: NodeView[Any]) -> Sampling:
+def read_sampling(node: NodeView[Any]) -> Sampling:
     return Sampling(
         mode=node.attribute("mode", "nearest"),
         coordinates=node.attribute("coordinate_transformation_mode", "half_pixel"),
@@ -153,8 +155,13 @@ def sampling_of(node: NodeView[Any]) -> Sampling:
     )
 
 
+def refuse_rounding(node: NodeView[Any], sampling: Sampling) -> NoReturn:
+    """Refuse to interpolate integers."""
+    node.unsupported(f"samples {node.x.dtype} elements by {sampling.mode}, whose rounding ONNX leaves open")
+
+
 def is_open(node: NodeView[Any], sampling: Sampling) -> bool:
-    """Whether what a node says beside sizes is computed: a region, a scale, or what is to keep its aspect ratio."""
+    """Tell if a region, scales, or sizes that keep the aspect ratio are computed at run time."""
     matters = {
         1: sampling.coordinates == "tf_crop_and_resize",
         2: True,
@@ -164,8 +171,8 @@ def is_open(node: NodeView[Any], sampling: Sampling) -> bool:
     return any(o is not None and o.constant is None and o.shape != (0,) for o in operands)
 
 
-def axes_of(node: NodeView[Any], sampling: Sampling) -> dict[int, Axis]:
-    """The axes that change, by number, from the node's roi, scales, sizes and axes, all shapes being known."""
+def read_axes(node: NodeView[Any], sampling: Sampling) -> dict[int, Axis]:
+    """Return the axes that change, by number; all shapes are known."""
     x, shape = node.x, node.output_shape()
     targets = [axis % x.rank for axis in node.attribute("axes", range(x.rank))]
     roi = (
@@ -188,7 +195,7 @@ def axes_of(node: NodeView[Any], sampling: Sampling) -> dict[int, Axis]:
         common = min(each) if policy == "not_larger" else max(each)
         ratios = dict.fromkeys(targets, common)
     if sampling.coordinates != "tf_crop_and_resize" and x.shape == shape:
-        return {}  # ONNX Runtime copies what keeps all its sizes, whatever the scales
+        return {}  # ONNX Runtime copies an input of the same sizes, whatever the scales
     axes = {}
     for place, axis in enumerate(targets):
         region = (0.0, 1.0)
@@ -204,7 +211,7 @@ def axes_of(node: NodeView[Any], sampling: Sampling) -> dict[int, Axis]:
 
 
 def _refuse_disputed(node: NodeView[Any], scales: Mapping[int, np.float32]) -> None:
-    """Refuses sizes that ONNX Runtime, which rounds 5 * 1.4 to 7, and ONNX's shape inference disagree about."""
+    """Refuse sizes on which ONNX Runtime, which rounds 5 * 1.4 to 7, and ONNX's shape inference disagree."""
     for axis, scale in scales.items():
         if int(np.floor(np.float32(node.x.shape[axis]) * scale)) != node.output_shape()[axis]:
             node.unsupported(
@@ -214,7 +221,7 @@ def _refuse_disputed(node: NodeView[Any], scales: Mapping[int, np.float32]) -> N
 
 
 def _constant(node: NodeView[Any], index: int, what: str) -> Array | None:
-    """What an operand holds that must be known now, None if it is absent."""
+    """Return an operand that must be constant, None if it is absent."""
     if not node.has_input(index):
         return None
     constant: Array | None = node.input(index).constant

@@ -1,4 +1,4 @@
-"""Ops on operands that broadcast to one shape, in whatever axis order they have and at any rank."""
+"""Ops on operands that broadcast to one shape, in any axis order and at any rank."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from onnxport.converters.tflite.layout import Shape, permuted
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value
 
-_COMPARISONS = frozenset("equal greater greater_equal less less_equal not_equal".split())
+COMPARISONS = frozenset("equal greater greater_equal less less_equal not_equal".split())
 
 
 def broadcast(tfl: TflBuilder, name: str, *values: Value) -> Value:
-    """Emits `tfl.<name>` on operands that broadcast as NumPy's do.
+    """Emit `tfl.<name>` on operands that broadcast as NumPy's do.
 
     Raises:
         NoKernel: on the operands' type, or on a broadcast over more axes than the kernel walks.
@@ -28,14 +28,14 @@ def broadcast(tfl: TflBuilder, name: str, *values: Value) -> Value:
     ranked = any(v.rank == rank and (v.constant is None or v.constant.size > 1) for v in values)
     operands = [tfl.aligned(value, order, shrinks=ranked) for value in values]
     result = permuted(shape, order)
-    dtype = np.dtype(bool) if name in _COMPARISONS else values[-1].dtype
+    dtype = np.dtype(bool) if name in COMPARISONS else values[-1].dtype
     if rank > BROADCAST_RANK[name] and any(tfl.shape_of(operand) != result for operand in operands):
         return tfl.computed(_on_fewer_axes(tfl, name, operands, result, dtype), order)
     return tfl.computed(tfl.op(name, operands, result, dtype), order)
 
 
 def broadcast_shape(*shapes: Shape) -> Shape:
-    """NumPy's broadcast of shapes in which None is open; an open one against 1 stays open."""
+    """Broadcast shapes as NumPy does; None is open, and stays so against 1."""
     rank = max(len(shape) for shape in shapes)
     columns = zip(*[(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes], strict=True)
     return tuple(_broadcast_dim(set(column)) for column in columns)
@@ -51,10 +51,10 @@ def _broadcast_dim(sizes: set[int | None]) -> int | None:
 def _on_fewer_axes(
     tfl: TflBuilder, name: str, operands: Sequence[Tensor], result: Shape, dtype: np.dtype[np.generic]
 ) -> Tensor:
-    """The op with neighbouring axes merged that every operand either has in full or lacks."""
+    """Return the op with neighbouring axes merged that every operand either has in full or lacks."""
     rank = len(result)
     shapes = [(1,) * (rank - len(s)) + tuple(s) for s in map(tfl.shape_of, operands)]
-    groups = _mergeable(shapes, result)
+    groups = _merge_groups(shapes, result)
     whole = next((o for o, s in zip(operands, shapes, strict=True) if s == result), None)
     if (
         len(groups) > BROADCAST_RANK[name]
@@ -79,7 +79,7 @@ def _on_fewer_axes(
 
 
 def _is_plain(shapes: Sequence[Shape], result: Shape) -> bool:
-    """Whether it is known of every operand which of the result's axes it has."""
+    """Tell if it is known of every operand which of the result's axes it has."""
     for axis, size in enumerate(result):
         own = [shape[axis] for shape in shapes]
         if None in own and (size is not None or own.count(None) > 1 or any(s not in (1, None) for s in own)):
@@ -87,8 +87,8 @@ def _is_plain(shapes: Sequence[Shape], result: Shape) -> bool:
     return True
 
 
-def _mergeable(shapes: Sequence[Shape], result: Shape) -> list[list[int]]:
-    """Runs of axes in which each operand has either the result's size throughout or 1 throughout."""
+def _merge_groups(shapes: Sequence[Shape], result: Shape) -> list[list[int]]:
+    """Group neighbouring axes in which each operand has the result's sizes throughout or 1 throughout."""
     groups: list[list[int]] = []
     last: tuple[bool, ...] | None = None  # None while the group holds only axes of size 1
     for axis, size in enumerate(result):

@@ -1,35 +1,19 @@
-"""Builds a module out of values: the tensor that holds one in the wanted axis order and element type."""
+"""A builder that takes ONNX values and makes their tensors in the wanted axis order and element type."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import onnx_ir as onnx
 
+from onnxport.converters.driver import Scope
 from onnxport.converters.lowering import NodeView
-from onnxport.converters.tflite.layout import Permutation, between, identity, permuted
-from onnxport.converters.tflite.numbers.conversions import narrowed
+from onnxport.converters.tflite.layout import Permutation, identity, permuted, transpose_between
+from onnxport.converters.tflite.numbers.conversions import narrow
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array
-
-
-class Scope(Protocol):
-    """The ONNX values that nodes can see, and the way into the graphs that nodes hold."""
-
-    def find(self, value: onnx.Value) -> Value | None:
-        """What a visible ONNX value became; None behind a refused node."""
-        ...
-
-    def lower(self, graph: onnx.Graph, visible: Mapping[onnx.Value, Value]) -> list[Value | None]:
-        """Lowers a nested graph into the block under construction; its nodes see constants and `visible` only.
-
-        Returns its outputs, None for one behind a refused node.
-        """
-        ...
 
 
 class TflBuilder(TensorBuilder):
@@ -40,17 +24,17 @@ class TflBuilder(TensorBuilder):
         may_not_end: whether some input might keep a loop running.
     """
 
-    scope: Scope
+    scope: Scope[Value]
     may_not_end = False
 
     def tensor(self, value: Value, perm: Permutation | None = None) -> Tensor:
-        """The value's physical tensor in axis order `perm` (ONNX's own by default), made when first asked for."""
+        """Return the value's physical tensor in axis order `perm`, ONNX's own by default; made once."""
         perm = identity(value.rank) if perm is None else perm
         if perm not in value.copies:
-            value.copies[perm] = self._arranged(value, perm)
+            value.copies[perm] = self._make_copy(value, perm)
         return value.copies[perm]
 
-    def _arranged(self, value: Value, perm: Permutation) -> Tensor:
+    def _make_copy(self, value: Value, perm: Permutation) -> Tensor:
         if value.quantized is not None:
             return self.quantized.constant(value.quantized.transposed(perm))
         if value.constant is not None:
@@ -60,32 +44,32 @@ class TflBuilder(TensorBuilder):
             value.copies[identity(value.rank)] = value.make()
             return self.tensor(value, perm)
         order = value.order
-        return self.transpose(value.copies[order], between(order, perm))
+        return self.transpose(value.copies[order], transpose_between(order, perm))
 
     def computed(self, tensor: Tensor, order: Permutation | None = None) -> Value:
-        """The value whose physical tensor in axis order `order` is `tensor`; shape and type are the tensor's."""
+        """Return a value with `tensor` as its physical tensor in axis order `order`."""
         physical = self.shape_of(tensor)
         order = identity(len(physical)) if order is None else order
-        shape = permuted(physical, between(order, identity(len(order))))
+        shape = permuted(physical, transpose_between(order, identity(len(order))))
         return Value(shape, self.dtype_of(tensor), copies={order: tensor})
 
     def run_time_shape(self, value: Value, dtype: np.dtype[Any] | type = np.int32) -> Tensor:
-        """The value's dimensions in ONNX's order, [rank] of int32 or int64; moves none of its data."""
+        """Return the value's dimensions in ONNX's order, [rank] of int32 or int64; moves none of its data."""
         order = value.order if value.copies else identity(value.rank)
         attributes = {} if np.dtype(dtype) == np.int32 else {"out_type": self.type_attribute(dtype)}
         shape = self.op("shape", [self.tensor(value, order)], [value.rank], dtype, **attributes)
         if order == identity(value.rank):
             return shape
-        places = self.int32(between(order, identity(value.rank)))
+        places = self.int32(transpose_between(order, identity(value.rank)))
         return self.op("gather", [shape, places], [value.rank], dtype, axis=0, batch_dims=0)
 
     def converted(self, value: Value, dtype: np.dtype[Any] | type) -> Value:
-        """The value's elements in another type."""
+        """Return the value's elements in another type."""
         if value.dtype == np.dtype(dtype):
             return value
         if value.constant is not None:
             narrows = value.dtype == np.float64 and np.dtype(dtype) == np.float32
-            constant = narrowed(value.constant) if narrows else value.constant.astype(dtype)
+            constant = narrow(value.constant) if narrows else value.constant.astype(dtype)
             return Value(value.shape, dtype, constant=constant)
         order = self.common_order(value)
         converted = self.computed(self.cast(self.tensor(value, order), dtype), order)
@@ -93,11 +77,11 @@ class TflBuilder(TensorBuilder):
         return converted
 
     def float32(self, value: Value) -> Value:
-        """The value in float32, in which everything is computed that is no integer."""
+        """Return the value in float32, in which everything is computed that is no integer."""
         return self.converted(value, np.float32)
 
     def aligned(self, value: Value, order: Permutation, *, shrinks: bool = True) -> Tensor:
-        """The value as an operand of an op that broadcasts to a result of axis order `order`.
+        """Return the value as an operand of an op that broadcasts to a result of axis order `order`.
 
         A constant of one element becomes a scalar if it `shrinks`, which it must not where no other operand
         gives the result its rank.
@@ -122,7 +106,7 @@ class TflBuilder(TensorBuilder):
         return self.transpose(self.reshape(self.tensor(value), [*[1] * missing, *value.shape]), order)
 
     def common_order(self, *values: Value) -> Permutation:
-        """The order for an op that does not care: that of its largest operand, one in channels-last first."""
+        """Return the order for an op that works in any: its largest operand's, channels last preferred."""
         rank = max(value.rank for value in values)
         full = [value for value in values if value.constant is None and value.rank == rank]
         if not full:
@@ -134,8 +118,8 @@ class TflBuilder(TensorBuilder):
 TflNode = NodeView[Value]
 
 
-def constant_of(node: TflNode, index: int, what: str) -> Array:
-    """The constant operand at `index`; refuses the node where it is computed at run time."""
+def require_constant(node: TflNode, index: int, what: str) -> Array:
+    """Return the constant operand at `index`; refuses the node where it is computed at run time."""
     value = node.input(index)
     if value.constant is None:
         node.unsupported(
@@ -146,5 +130,5 @@ def constant_of(node: TflNode, index: int, what: str) -> Array:
 
 
 def optional_constant(node: TflNode, index: int, what: str) -> Array | None:
-    """constant_of for an input that may be absent."""
-    return constant_of(node, index, what) if node.has_input(index) else None
+    """Return the constant operand at `index`, None if it is absent."""
+    return require_constant(node, index, what) if node.has_input(index) else None

@@ -1,4 +1,4 @@
-"""Axis orders: how a value's physical (TFLite) axes are arranged against its logical (ONNX) ones.
+"""Axis orders: the order of a value's logical (ONNX) axes in its physical (TFLite) tensor.
 
 A permutation is a tuple where physical axis i is logical axis perm[i]. ONNX keeps channels at axis 1, TFLite's
 convolutions want them last. Values carry the order they are in, Transpose becomes a relabelling, and a
@@ -19,7 +19,7 @@ def identity(rank: int) -> Permutation:
 
 
 def channels_last(rank: int) -> Permutation:
-    """The order in which ONNX's N, C, spatial... lies as N, spatial..., C."""
+    """Return the order in which ONNX's N, C, spatial... lies as N, spatial..., C."""
     return (0, *range(2, rank), 1)
 
 
@@ -28,22 +28,22 @@ def axis_last(rank: int, axis: int) -> Permutation:
 
 
 def permuted(shape: Sequence[int | None], perm: Permutation) -> Shape:
-    """The physical shape of a value with logical `shape`."""
+    """Return the physical shape of a value with logical `shape`."""
     return tuple(shape[axis] for axis in perm)
 
 
-def between(source: Permutation, target: Permutation) -> Permutation:
-    """The transpose that takes a tensor in physical order `source` to physical order `target`."""
+def transpose_between(source: Permutation, target: Permutation) -> Permutation:
+    """Return the transpose that takes a tensor in physical order `source` to physical order `target`."""
     return tuple(source.index(axis) for axis in target)
 
 
 def after_transpose(physical: Permutation, transpose: Permutation) -> Permutation:
-    """The order of an untouched tensor once ONNX's Transpose(perm=transpose) has renamed its logical axes."""
+    """Return the order of a tensor after ONNX's Transpose(perm=transpose) has renamed its logical axes."""
     return tuple(transpose.index(axis) for axis in physical)
 
 
 def moves_no_data(shape: Sequence[int | None], transpose: Sequence[int]) -> bool:
-    """Whether transposing a tensor of `shape` only moves axes of size 1, so that a reshape does."""
+    """Tell if a transpose of a tensor of `shape` moves axes of size 1 only: a reshape does the same."""
     moved = [axis for axis in transpose if shape[axis] != 1]
     return moved == sorted(moved)
 
@@ -56,7 +56,7 @@ Group = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def reshape_groups(before: Sequence[int], after: Sequence[int]) -> list[Group] | None:
-    """Pairs of (axes before, axes after) that hold the same elements, in order; None if sizes disagree.
+    """Pair (axes before, axes after) that hold the same elements, in order; None if sizes disagree.
 
     [2, 3, 4, 5] -> [6, 20] gives [((0, 1), (0,)), ((2, 3), (1,))]: each group can be reshaped on its own,
     wherever its axes lie, as long as they lie together and in order.
@@ -82,7 +82,7 @@ def reshape_groups(before: Sequence[int], after: Sequence[int]) -> list[Group] |
 def reshape_in_place(
     before: Sequence[int], after: Sequence[int], physical: Permutation
 ) -> Permutation | None:
-    """The output's physical order if a tensor in order `physical` can be reshaped without moving data.
+    """Return the output's physical order if a tensor in order `physical` can be reshaped without moving data.
 
     Every group of reshape_groups must lie together and in order; axes of size 1 lie anywhere. None otherwise.
     """

@@ -1,9 +1,9 @@
-"""ONNX graph -> a verified MLIR module of the `tfl` dialect, with every value's place noted by name."""
+"""ONNX graph -> a verified MLIR module of the `tfl` dialect, with a tap for each named value."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,9 +13,10 @@ from litert_converter import converter_api_ext
 from litert_converter.mlir import ir
 from litert_converter.mlir.dialects import func
 
-from onnxport.converters.lowering import NodeView, Reads, UnsupportedOp, node_name, qualified_op, refused
+from onnxport.converters.driver import Driver, check_rank, import_lowerings
+from onnxport.converters.lowering import NodeView, known_shape, node_name, qualified_op
 from onnxport.converters.params import TfliteParams
-from onnxport.converters.tflite import ops  # noqa: F401 - fills the registry
+from onnxport.converters.tflite import ops
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.custom_operators import REFUSAL, is_custom, lower_custom
 from onnxport.converters.tflite.kernels import NoKernel
@@ -24,14 +25,17 @@ from onnxport.converters.tflite.ops.casts import HANDS_ON
 from onnxport.converters.tflite.quantized.integer_ports import IntegerPorts
 from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.converters.tflite.values import Value
+from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.manifest import Port, Tap
-from onnxport.formats.model import Model, dims_of, dtype_name
+from onnxport.formats.model import Model, dtype_name
 from onnxport.formats.tflite.tensor_names import INNER, Keys
+
+import_lowerings(ops)
 
 SIGNATURE = "serving_default"
 
-# Ops through which an input reaches the first op that wants channels last, without caring itself.
+# Ops that work in any axis order, between an input and the first op that needs channels last.
 _LAYOUT_AGNOSTIC = frozenset(
     (
         "Add BatchNormalization Cast Clip DequantizeLinear Div Dropout Identity LeakyRelu Mul Neg Pad PRelu "
@@ -42,14 +46,14 @@ _WANTS_CHANNELS_LAST = frozenset(
     "Conv ConvTranspose MaxPool AveragePool Resize LRN DepthToSpace SpaceToDepth".split()
 )
 
-# Ops that make sizes of sizes: their results fit int32 where all their operands do, as TFLite's sizes must.
+# Ops that compute sizes from sizes: their results fit int32, as TFLite's sizes must, where all their operands do.
 _KEEPS_SIZES = frozenset(
     (
         "Add Cast Concat Div Expand Gather Identity Max Min Mod Mul Reshape Slice Split Squeeze Sub Unsqueeze Where"
     ).split()
 )
 
-# Ops whose results are no negative integers where these operands are none; an index that is none needs no wrapping.
+# Op -> the operands that, if none is negative, make its results so; such an index needs no wrapping.
 _KEEPS_NATURAL: dict[str, slice] = {
     **dict.fromkeys("Add Cast Concat Identity Max Min Mul".split(), slice(None)),
     **dict.fromkeys("Gather Reshape Slice Squeeze Transpose Unsqueeze".split(), slice(1)),
@@ -71,21 +75,28 @@ _FLOAT64 = "float64 is computed in float32, in TFLite the widest type of arithme
 
 @dataclass
 class Lowered:
-    """The module and what the compiled file must say of itself."""
+    """A verified module, and what the compiled file's manifest holds.
+
+    Attributes:
+        types: types of the taps' tensors, by key.
+        sequence: every name's position in the order of computation.
+        notes: sentences for the report.
+        custom: it has custom operators.
+    """
 
     builder: TflBuilder
     module: ir.Module
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
     taps: dict[str, Tap] = field(default_factory=dict)
-    types: dict[str, ir.Type] = field(default_factory=dict)  # of the taps' tensors, by key
-    sequence: dict[str, int] = field(default_factory=dict)  # every name's place in the order of computation
-    notes: tuple[str, ...] = ()  # what the user's report should say
-    custom: bool = False  # whether it holds custom operators
+    types: dict[str, ir.Type] = field(default_factory=dict)
+    sequence: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    custom: bool = False
 
 
 def lower_model(model: Model, params: TfliteParams) -> Lowered:
-    """Lowers a prepared model as `params` ask.
+    """Lower a prepared model.
 
     Raises:
         CannotConvertError: nodes without an equivalent, all of them listed.
@@ -95,22 +106,19 @@ def lower_model(model: Model, params: TfliteParams) -> Lowered:
         return _Lowering(model, params, builder).run()
 
 
-class _Lowering:
-    """One run over the graph; `values` maps each ONNX value to what it became."""
+class _Lowering(Driver[Value, TflBuilder]):
+    target, unported = "TFLite", "a type"
+    errors = (NoKernel, OverflowError, ir.MLIRError)
 
     def __init__(self, model: Model, params: TfliteParams, builder: TflBuilder) -> None:
+        super().__init__(model.graph, REGISTRY)
         self.custom_ops = params.allow_custom_ops
-        self.graph, self.layout, self.tfl = model.graph, params.layout, builder
+        self.layout, self.tfl = params.layout, builder
         self.ports = IntegerPorts(builder, params.io)
-        self.values: dict[onnx.Value, Value] = {}
-        self.refusals: list[Refusal] = []
-        self.taps: dict[str, Tap] = {}
         self.tensor_keys: dict[ir.Value, str] = {}
         self.sequence: dict[str, int] = {}
-        self.reads = Reads(self.values)
         self.keys = Keys()
         self.inputs = [v for v in self.graph.inputs if v.name not in self.graph.initializers]
-        self.is_nested = False
         builder.scope = self
 
     def run(self) -> Lowered:
@@ -121,7 +129,7 @@ class _Lowering:
         orders = [self._input_order(value) for value in inputs]
         keys = self.keys.keys(value.name or "" for value in inputs)
         types = [
-            self.ports.input_type(value, permuted(_shape(value), order), _dtype(value))
+            self.ports.input_type(value, permuted(known_shape(value), order), _dtype(value))
             for value, order in zip(inputs, orders, strict=True)
         ]
         with ir.InsertionPoint(module.body):
@@ -130,16 +138,13 @@ class _Lowering:
         with self.tfl.emitting_into(block):
             for value, order, argument in zip(inputs, orders, block.arguments, strict=True):
                 self.values[value] = Value(
-                    _shape(value), _dtype(value), copies={order: self.ports.input(value, argument)}
+                    known_shape(value), _dtype(value), copies={order: self.ports.input(value, argument)}
                 )
-            for node in self.graph:
-                self._lower_node(node)
-                self.reads.done(node)
+            self.lower_nodes()
             if not self.refusals:
                 results = [self._result(value) for value in self.graph.outputs]
             self.refusals += self.ports.refusals
-            if self.refusals:
-                raise refused(self.graph, self.refusals, "TFLite", carried="a type")
+            self.check_refusals()
             ir.Operation.create("func.return", operands=[tensor for tensor, _, _ in results])
         function.attributes["function_type"] = ir.TypeAttr.get(
             ir.FunctionType.get(types, [tensor.type for tensor, _, _ in results])
@@ -151,7 +156,7 @@ class _Lowering:
             self.tfl,
             module,
             tuple(
-                self._port(value, key, order, _shape(value))
+                self._port(value, key, order, known_shape(value))
                 for value, key, order in zip(inputs, keys, orders, strict=True)
             ),
             tuple(
@@ -167,53 +172,28 @@ class _Lowering:
 
     # ---- nodes
 
-    def find(self, value: onnx.Value) -> Value | None:
-        return self._operand(value)
+    @staticmethod
+    def constant(array: Array) -> Value:
+        return Value(array.shape, array.dtype, constant=array)
 
-    def lower(self, graph: onnx.Graph, visible: Mapping[onnx.Value, Value]) -> list[Value | None]:
-        outer = self.values, self.is_nested
-        self.values, self.is_nested = dict(visible), True
-        try:
-            for node in graph:
-                self._lower_node(node)
-            return [self._operand(value) for value in graph.outputs]
-        finally:
-            self.values, self.is_nested = outer
+    def nested_values(self, visible: Mapping[onnx.Value, Value]) -> dict[onnx.Value, Value]:
+        return dict(visible)  # initializers apart: every block makes its own constants of them
 
-    def _lower_node(self, node: onnx.Node) -> None:
-        operands = [None if value is None else self._operand(value) for value in node.inputs]
-        if qualified_op(node) in REGISTRY.ops and any(
-            o is None and v is not None for o, v in zip(operands, node.inputs, strict=True)
-        ):
-            return  # downstream of a refused node whose result has no known rank
+    def lower_node(self, node: onnx.Node, operands: Sequence[Value | None]) -> None:
         view: NodeView[Value] = NodeView(node, operands)
-        try:
-            with ir.Location.name(self._inner_name(node)):
-                self._lower_view(view)
-        except UnsupportedOp as error:
-            self.refusals.append(error.refusal)
-            self._stand_in(node)
-            return
-        except NoKernel as error:
-            self.refusals.append(Refusal(qualified_op(node), node_name(node), str(error)))
-            self._stand_in(node)
-            return
-        except OverflowError:
-            # NumPy's, of a size or a place that does not fit the int32 in which TFLite holds them.
-            self.refusals.append(Refusal(qualified_op(node), node_name(node), _TOO_LARGE))
-            self._stand_in(node)
-            return
-        except ir.MLIRError as error:
-            # The op verifier's own words: an operand type or shape that TFLite does not take.
-            self.refusals.append(Refusal(qualified_op(node), node_name(node), _verifier_words(error)))
-            self._stand_in(node)
-            return
-        sized = qualified_op(node) in _KEEPS_SIZES and all(o is None or o.is_size for o in operands)
-        natural = _is_natural(qualified_op(node), operands)
+        with ir.Location.name(self._inner_name(node)):
+            self._lower_view(view)
+        is_size = qualified_op(node) in _KEEPS_SIZES and all(o is None or o.is_size for o in operands)
+        is_natural = _is_natural(qualified_op(node), operands)
         for index, result in view.results.items():
-            result.is_size = result.is_size or sized
-            result.is_natural = result.is_natural or (natural and result.dtype.kind in "iu")
+            result.is_size = result.is_size or is_size
+            result.is_natural = result.is_natural or (is_natural and result.dtype.kind in "iu")
             self._bind(node.outputs[index], result)
+
+    def reason(self, error: Exception) -> str:
+        if isinstance(error, OverflowError):  # NumPy's: TFLite holds sizes and indices in int32
+            return _TOO_LARGE
+        return _verifier_message(error) if isinstance(error, ir.MLIRError) else str(error)
 
     def _lower_view(self, view: NodeView[Value]) -> None:
         if not is_custom(view.node):
@@ -223,33 +203,24 @@ class _Lowering:
         else:
             view.unsupported(REFUSAL)
         for index, result in view.results.items():
-            known = view.node.outputs[index].shape
-            if known is not None and len(known) != result.rank:
-                # A definition of ONNX's own that gives a scalar an axis, as Celu's does.
-                view.unsupported(f"gives {result.rank} dimensions where ONNX says {len(known)}")
+            check_rank(view, index, result.rank)
 
     def _inner_name(self, node: onnx.Node) -> str:
-        """What the tensors inside the node's lowering are called: after the node if no other has its name."""
+        """Name the tensors inside the node's lowering: after the node, unless another has its name."""
         names = (Keys.clean(name) + INNER for name in (node_name(node), node.outputs[0].name or ""))
         name = next((name for name in names if name not in self.sequence), INNER)
         self.sequence[name] = len(self.sequence)
         return name
 
-    def _operand(self, value: onnx.Value) -> Value | None:
-        if value not in self.values and value.const_value is not None:
-            array = value.const_value.numpy()
-            self.values[value] = Value(array.shape, array.dtype, constant=array)
-        return self.values.get(value)
-
     def _bind(self, value: onnx.Value, result: Value) -> None:
-        """Names the tensors of a result after its ONNX value, so that it can be found in the artefact."""
+        """Name the tensors of a result after its ONNX value, so that the artefact has a tap for it."""
         self.values[value] = result
         if value.shape is not None:
-            known = _shape(value)
+            known = known_shape(value)
             result.shape = tuple(
                 ours if ours is not None else theirs for ours, theirs in zip(result.shape, known, strict=True)
             )
-        if not value.name or value.name in self.taps or self.is_nested:
+        if not value.name or value.name in self.taps or self.depth:
             return
         for order, copy in result.copies.items():
             tensor = self.tfl.twins.get(copy, copy)
@@ -265,18 +236,16 @@ class _Lowering:
             self.taps[value.name] = Tap(self.tensor_keys[tensor], order)
             return
 
-    def _stand_in(self, node: onnx.Node) -> None:
-        """Gives a refused node results that exist, so that the nodes after it are looked at as well."""
-        for value in node.outputs:
-            if value.shape is None or dtype_name(value.dtype) not in _PORT_DTYPES:
-                continue
-            try:
-                type_ = self.tfl.tensor_type(_shape(value), _dtype(value))
-            except NoKernel:
-                continue  # of a type that no tensor has
-            cast = ir.Operation.create("builtin.unrealized_conversion_cast", results=[type_], operands=[])
-            copies = {identity(len(_shape(value))): cast.results[0]}
-            self.values[value] = Value(_shape(value), _dtype(value), copies=copies)
+    def stand_in(self, value: onnx.Value) -> Value | None:
+        if dtype_name(value.dtype) not in _PORT_DTYPES:
+            return None
+        shape = known_shape(value)
+        try:
+            type_ = self.tfl.tensor_type(shape, _dtype(value))
+        except NoKernel:
+            return None  # of a type that no tensor has
+        cast = ir.Operation.create("builtin.unrealized_conversion_cast", results=[type_], operands=[])
+        return Value(shape, _dtype(value), copies={identity(len(shape)): cast.results[0]})
 
     # ---- inputs and outputs
 
@@ -291,18 +260,18 @@ class _Lowering:
                 if not _fits_a_port(value) and (value.dtype is not None or kind == "input"):
                     why = f"is of type {dtype_name(value.dtype)}, which TFLite's kernels do not carry"
                     self.refusals.append(Refusal(kind, value.name or "", why))
-                elif any((dim or 0) > _LARGEST for dim in _shape(value)):
+                elif any((dim or 0) > _LARGEST for dim in known_shape(value)):
                     self.refusals.append(Refusal(kind, value.name or "", _TOO_LARGE))
 
     def _input_order(self, value: onnx.Value) -> Permutation:
-        rank = len(_shape(value))
+        rank = len(known_shape(value))
         if self.layout == "nhwc" and rank == 4 and _feeds_images(value):
             return channels_last(rank)
         return identity(rank)
 
     def _result(self, value: onnx.Value) -> tuple[ir.Value, Permutation, Shape]:
-        """The tensor to return for an output, its axis order, and its logical shape."""
-        result = self._operand(value)
+        """Return an output's tensor, its axis order and its logical shape."""
+        result = self.find(value)
         assert result is not None, "an output whose node was refused is reported before"
         last = channels_last(result.rank) if result.rank == 4 else None
         order = last if self.layout == "nhwc" and last in result.copies else identity(result.rank)
@@ -319,7 +288,7 @@ class _Lowering:
         )
 
 
-def _is_natural(op: str, operands: list[Value | None]) -> bool:
+def _is_natural(op: str, operands: Sequence[Value | None]) -> bool:
     if op in _KEEPS_NATURAL:
         return all(operand is None or operand.is_natural for operand in operands[_KEEPS_NATURAL[op]])
     return op in _GIVES_NATURAL
@@ -336,7 +305,7 @@ def _computes_float64(node: onnx.Node) -> bool:
 
 
 def _feeds_images(value: onnx.Value) -> bool:
-    """Whether an input reaches an op that works on channels-last images before any that fixes its axes."""
+    """Tell if an input reaches an op on channels-last images before any op that fixes its axes."""
     seen: set[onnx.Value] = set()
     waiting = [value]
     while waiting:
@@ -351,21 +320,21 @@ def _feeds_images(value: onnx.Value) -> bool:
 
 
 def _verify(module: ir.Module) -> None:
-    """Refuses what only the finished module shows to be wrong; the message names the tensor it is about."""
+    """Verify the finished module.
+
+    Raises:
+        CannotConvertError: a combination of operators that is invalid; it names the tensor.
+    """
     try:
         module.operation.verify()
     except ir.MLIRError as error:
         named = re.search(r'error: "([^"]*)"', str(error))
         refusal = Refusal(
-            "model", named.group(1).removesuffix(INNER) if named else "", _verifier_words(error)
+            "model", named.group(1).removesuffix(INNER) if named else "", _verifier_message(error)
         )
         raise CannotConvertError(
             "a combination of operators is invalid in TFLite", refusals=[refusal]
         ) from error
-
-
-def _shape(value: onnx.Value) -> tuple[int | None, ...]:
-    return tuple(dim if isinstance(dim, int) else None for dim in dims_of(value))
 
 
 def _dtype(value: onnx.Value) -> np.dtype[Any]:
@@ -373,7 +342,7 @@ def _dtype(value: onnx.Value) -> np.dtype[Any]:
     return np.dtype(value.dtype.numpy())
 
 
-def _verifier_words(error: Exception) -> str:
-    """What the op verifier says, without the locations around it."""
+def _verifier_message(error: Exception) -> str:
+    """Return the op verifier's message without its locations."""
     lines = [line.strip() for line in str(error).splitlines() if "error:" in line]
     return re.sub(r"^.*error: ", "", lines[0])[:200] if lines else str(error).splitlines()[0][:200]

@@ -1,4 +1,4 @@
-"""Builds the ops of a module of the `tfl` MLIR dialect: typed tensors in whatever axis order they lie."""
+"""A builder of ops of the `tfl` MLIR dialect on physical tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.kernels import HOLDERS, KERNELS, Carrier, NoKernel, carrier
 from onnxport.converters.tflite.layout import Permutation, Shape, identity, moves_no_data, permuted
-from onnxport.converters.tflite.numbers import conversions
+from onnxport.converters.tflite.numbers.conversions import Conversions
 from onnxport.converters.tflite.quantized.quantization import QuantizedTensors
 from onnxport.core.arrays import Array
 
@@ -29,8 +29,8 @@ _FUSES = frozenset("add sub mul div concatenation conv_2d conv_3d depthwise_conv
 _FLOAT_TYPES = {"float16": ir.F16Type, "bfloat16": ir.BF16Type, "float32": ir.F32Type, "float64": ir.F64Type}
 
 
-class TensorBuilder:
-    """The module under construction and the function `main` in it; every method emits at its end."""
+class TensorBuilder(Conversions):
+    """The module under construction; every method emits at the end of the open block."""
 
     def __init__(self) -> None:
         self.context = ir.Context()
@@ -39,13 +39,12 @@ class TensorBuilder:
         self._block: ir.Block | None = None
         self._shared: dict[tuple[bytes, tuple[int, ...], str], Tensor] = {}
         self._zeros: set[Tensor] = set()
-        self.twins: dict[Tensor, Tensor] = {}  # float64 tensors whose values a float32 tensor holds
-        self.doubles: dict[Tensor, Array] = {}  # float64 constants
+        self.twins, self.doubles = {}, {}
         self.quantized = QuantizedTensors()
 
     @contextlib.contextmanager
     def emitting_into(self, block: ir.Block) -> Iterator[None]:
-        """Emits into `block` within; constants are shared in one block only."""
+        """Emit into `block` within; constants are shared in one block only."""
         outer = self._block, self._shared
         self._block, self._shared = block, {}
         try:
@@ -73,7 +72,7 @@ class TensorBuilder:
         return ir.RankedTensorType.get(dims, self.element_type(dtype))
 
     def dtype_of(self, tensor: Tensor) -> np.dtype[Any]:
-        """The element type; that of the absent operand (no_value) is void."""
+        """Return the element type; void for the absent operand (no_value)."""
         if not isinstance(tensor.type, ir.RankedTensorType):
             return np.dtype(np.void)
         element = tensor.type.element_type
@@ -101,7 +100,7 @@ class TensorBuilder:
         /,
         **attributes: object,
     ) -> Tensor:
-        """Emits `tfl.<name>` with one result of `shape` and `dtype`, that of its data by default."""
+        """Emit `tfl.<name>` with one result of `shape` and `dtype`, that of its data by default."""
         if dtype is None:
             dtype = self.dtype_of(operands[KERNELS[name].data_operands(len(operands))[0]])
         return self.ops(name, operands, [(shape, np.dtype(dtype))], **attributes)[0]
@@ -113,7 +112,7 @@ class TensorBuilder:
         results: Sequence[tuple[Sequence[int | None], np.dtype[Any]]],
         **attributes: object,
     ) -> list[Tensor]:
-        """Emits `tfl.<name>`, with its data carried in a wider type where the kernel has none for theirs.
+        """Emit `tfl.<name>`, with its data carried in a wider type where the kernel has none for theirs.
 
         Raises:
             NoKernel: no type that the kernel computes on holds the data.
@@ -127,7 +126,7 @@ class TensorBuilder:
         if wider is None:
             return self._emit(name, operands, results, attributes)
         carried = [
-            self._carried(operand, wider) if i in present else operand for i, operand in enumerate(operands)
+            self._carry(operand, wider) if i in present else operand for i, operand in enumerate(operands)
         ]
         own = [dtype == dtypes[0] for _, dtype in results]
         wide = [
@@ -136,7 +135,7 @@ class TensorBuilder:
         ]
         outcome = self._emit(name, carried, wide, attributes)
         return [
-            self._restored(tensor, wider, dtypes[0]) if o else tensor
+            self._restore(tensor, wider, dtypes[0]) if o else tensor
             for o, tensor in zip(own, outcome, strict=True)
         ]
 
@@ -144,25 +143,25 @@ class TensorBuilder:
         return isinstance(operand.type, ir.RankedTensorType)
 
     def _has_twins(self, operands: Sequence[Tensor]) -> bool:
-        """Whether operands of float64 are there in float32, with constants among them."""
+        """Tell if float64 operands have float32 twins, constants aside."""
         known = [operand in self.twins for operand in operands]
         return any(known) and all(
             twin or operand in self.doubles for twin, operand in zip(known, operands, strict=True)
         )
 
-    def _carried(self, tensor: Tensor, wider: Carrier) -> Tensor:
+    def _carry(self, tensor: Tensor, wider: Carrier) -> Tensor:
         if wider.how == "value":
             return self.cast(tensor, np.dtype(wider.dtype))
         bits = self.bitcast(tensor, np.dtype(wider.dtype))
-        return bits if wider.how == "bits" else self._sign_flipped(bits)
+        return bits if wider.how == "bits" else self._flip_sign(bits)
 
-    def _restored(self, tensor: Tensor, wider: Carrier, dtype: np.dtype[Any]) -> Tensor:
+    def _restore(self, tensor: Tensor, wider: Carrier, dtype: np.dtype[Any]) -> Tensor:
         if wider.how == "value":
             return self.cast(tensor, dtype)
-        return self.bitcast(tensor if wider.how == "bits" else self._sign_flipped(tensor), dtype)
+        return self.bitcast(tensor if wider.how == "bits" else self._flip_sign(tensor), dtype)
 
-    def _sign_flipped(self, bits: Tensor) -> Tensor:
-        """Signed integers in the order of the unsigned ones that have the same bits, and back."""
+    def _flip_sign(self, bits: Tensor) -> Tensor:
+        """Map the bits of unsigned integers to signed integers in the same order, and back."""
         lowest = self.constant(np.iinfo(self.dtype_of(bits)).min, self.dtype_of(bits))
         return self.op("add", [bits, lowest], self.shape_of(bits))
 
@@ -198,29 +197,21 @@ class TensorBuilder:
     def _times_zero(
         self, tensor: Tensor, zeros: Tensor, shape: Sequence[int | None], dtype: np.dtype[Any]
     ) -> Tensor:
-        """Zeros in the broadcast shape of both, and NaN where the tensor is infinite: x - x + 0."""
+        """Return zeros in the broadcast shape of both, NaN where the tensor is infinite: x - x + 0."""
         nothing = self.op("sub", [tensor, tensor], self.shape_of(tensor), dtype)
         return self.op("add", [nothing, zeros], shape, dtype)
 
     def cast(self, tensor: Tensor, dtype: np.dtype[Any] | type) -> Tensor:
-        """The tensor's elements converted to another type."""
-        if self.dtype_of(tensor) == np.dtype(dtype):
-            return tensor
-        result = conversions.cast(self, tensor, np.dtype(dtype))
+        """See Conversions; remembers which tensors are all zeros."""
+        result = super().cast(tensor, dtype)
         if tensor in self._zeros:
             self._zeros.add(result)
         return result
 
-    def bitcast(self, tensor: Tensor, dtype: np.dtype[Any] | type) -> Tensor:
-        """The tensor's elements read as another type of the same width."""
-        if self.dtype_of(tensor) == np.dtype(dtype):
-            return tensor
-        return self.op("bitcast", [tensor], self.shape_of(tensor), dtype)
-
     def constant(
         self, array: Array | np.generic | float | Sequence[int], dtype: np.dtype[Any] | type | None = None
     ) -> Tensor:
-        """A constant tensor; small ones are shared. Keeps rank 0 (np.ascontiguousarray would not)."""
+        """Return a constant tensor; small ones are shared. Keeps rank 0, as np.ascontiguousarray would not."""
         data = np.asarray(array, dtype).copy(order="C")
         if data.dtype.name in HOLDERS:
             data = data.astype(HOLDERS[data.dtype.name])
@@ -249,7 +240,7 @@ class TensorBuilder:
         return self.constant(np.asarray(values, np.int32))
 
     def no_value(self) -> Tensor:
-        """TFLite's absent optional operand."""
+        """Return TFLite's absent optional operand."""
         operation = ir.Operation.create(
             "tfl.no_value", results=[ir.NoneType.get()], attributes={"value": ir.UnitAttr.get()}
         )
@@ -257,14 +248,14 @@ class TensorBuilder:
         return tensor
 
     def reshape(self, tensor: Tensor, shape: Sequence[int | None]) -> Tensor:
-        """A reshape to dimensions of which at most one is open."""
+        """Reshape to dimensions of which at most one is open."""
         if tuple(shape) == self.shape_of(tensor) and None not in shape:
             return tensor
         wanted = self.int32([-1 if dim is None else dim for dim in shape])
         return self.op("reshape", [tensor, wanted], shape)
 
     def with_unit_axis(self, tensor: Tensor, axis: int) -> Tensor:
-        """An axis of size 1 put in before physical axis `axis`."""
+        """Insert an axis of size 1 before physical axis `axis`."""
         shape = self.shape_of(tensor)
         result = (*shape[:axis], 1, *shape[axis:])
         if result.count(None) <= 1:
@@ -272,7 +263,7 @@ class TensorBuilder:
         return self.op("expand_dims", [tensor, self.int32(axis)], result)
 
     def without_unit_axis(self, tensor: Tensor, axis: int) -> Tensor:
-        """Physical axis `axis`, which must be of size 1, taken out."""
+        """Remove physical axis `axis`, which must be of size 1."""
         shape = self.shape_of(tensor)
         result = (*shape[:axis], *shape[axis + 1 :])
         if result.count(None) <= 1:
@@ -280,7 +271,7 @@ class TensorBuilder:
         return self.op("squeeze", [tensor], result, squeeze_dims=(axis,))
 
     def transpose(self, tensor: Tensor, perm: Permutation) -> Tensor:
-        """A transpose, or the reshape that does the same when only axes of size 1 move."""
+        """Transpose; reshape where only axes of size 1 move."""
         if perm == identity(len(perm)):
             return tensor
         shape = self.shape_of(tensor)
@@ -296,7 +287,7 @@ class TensorBuilder:
         after: Sequence[int],
         fill: float | Tensor | None = None,
     ) -> Tensor:
-        """Pads every physical axis with `fill`, 0 if None."""
+        """Pad every physical axis with `fill`, 0 if None."""
         if not any(before) and not any(after):
             return tensor
         shape = self.shape_of(tensor)
@@ -311,12 +302,12 @@ class TensorBuilder:
         return self.op("padv2", [tensor, amounts, fill], result)
 
     def slice(self, tensor: Tensor, begin: Sequence[int], size: Sequence[int | None]) -> Tensor:
-        """`size` elements from `begin` on each axis; an open size runs to the end."""
+        """Return `size` elements from `begin` on each axis; an open size runs to the end."""
         sizes = self.int32([-1 if dim is None else dim for dim in size])
         return self.op("slice", [tensor, self.int32(begin), sizes], size)
 
     def size(self, tensor: Tensor, axis: int) -> Tensor:
-        """The size of a physical axis at run time, as int32 [1]."""
+        """Return the size of a physical axis at run time, as int32 [1]."""
         return self.slice(self.op("shape", [tensor], [len(self.shape_of(tensor))], np.int32), [axis], [1])
 
     def strided_slice(
@@ -329,23 +320,26 @@ class TensorBuilder:
         shape: Sequence[int | None],
         run_time_end: Tensor | None = None,
     ) -> Tensor:
-        """Every `strides`-th element from `begin` up to `end`, as NumPy counts; None runs through the last one.
+        """Return every `strides`-th element from `begin` up to `end`, as NumPy counts; None runs through the last one.
 
         `run_time_end` replaces the ends that are not None.
         """
         mask = sum(1 << axis for axis, last in enumerate(end) if last is None)
         ends = self.int32([last or 0 for last in end]) if run_time_end is None else run_time_end
-        return self.op(
-            "strided_slice",
-            [tensor, self.int32(begin), ends, self.int32(strides)],
-            shape,
-            begin_mask=0,
-            end_mask=mask,
-            ellipsis_mask=0,
-            new_axis_mask=0,
-            shrink_axis_mask=0,
-            offset=False,
-        )
+        operands = [tensor, self.int32(begin), ends, self.int32(strides)]
+        return self.strided_slice_at_run_time(operands, shape, end_mask=mask)
+
+    def strided_slice_at_run_time(
+        self,
+        operands: Sequence[Tensor],
+        shape: Sequence[int | None],
+        *,
+        begin_mask: int = 0,
+        end_mask: int = 0,
+    ) -> Tensor:
+        """Slice by tensors; axes in a mask begin at their first or end at their last element."""
+        masks = {"ellipsis_mask": 0, "new_axis_mask": 0, "shrink_axis_mask": 0, "offset": False}
+        return self.op("strided_slice", operands, shape, begin_mask=begin_mask, end_mask=end_mask, **masks)
 
 
 def _attribute(value: object) -> ir.Attribute:

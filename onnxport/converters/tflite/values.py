@@ -1,4 +1,4 @@
-"""ONNX values during lowering: what they are known to be, and the tensors made of them so far."""
+"""ONNX values during lowering, and the tensors made of them so far."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Value:
         constant: the array in logical order if the value is known at conversion.
         copies: the physical tensors made so far, by axis order; for a value that is not constant at least
             one, unless `make` is given.
-        make: makes the tensor in logical order when someone first asks for it.
+        make: makes the tensor in logical order when it is first used.
         scrambled: see Scrambled.
         dequantized: for a value that goes to DequantizeLinear only, what that makes of it; it has no tensors.
         quantized: for a constant that the model stores quantized, how.
@@ -87,12 +87,12 @@ class Value:
 
 
 def scalar(number: float, dtype: np.dtype[Any] | type) -> Value:
-    """A constant of rank 0."""
+    """Return a constant of rank 0."""
     return Value((), dtype, constant=np.array(number, dtype))
 
 
 def with_unit_axis(value: Value, axis: int) -> Value:
-    """A constant with an axis of size 1 put in before `axis`."""
+    """Insert an axis of size 1 before `axis` of a constant."""
     assert value.constant is not None
     wide = np.expand_dims(value.constant, axis)
     quantized = None if value.quantized is None else value.quantized.with_unit_axis(axis)
@@ -100,7 +100,7 @@ def with_unit_axis(value: Value, axis: int) -> Value:
 
 
 class Scrambled:
-    """A [N, K] tensor whose columns are the wanted ones in another order: column j holds column `index[j]`.
+    """A [N, K] tensor with its columns permuted: column j holds the wanted column `index[j]`.
 
     A channels-last feature map flattened for a fully connected layer is one: permuting the layer's weights
     at conversion is free, transposing the features at run time is not.

@@ -1,4 +1,4 @@
-"""Rewritings as formulas: arithmetic on terms, each operator one ONNX node (see registry.py)."""
+"""Rewrites as formulas: arithmetic on terms, each operator one ONNX node (see registry.py)."""
 
 from __future__ import annotations
 
@@ -8,69 +8,27 @@ from typing import Any, NoReturn
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.core.arithmetic import Arithmetic
 from onnxport.core.arrays import Array
 from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
 
 
-class Term:
-    """A value of the graph under a formula; numbers and arrays beside it become constants of its type."""
+class Term(Arithmetic["Operand"]):
+    """A value of the graph in arithmetic; numbers and arrays beside it become constants of its type."""
 
     def __init__(self, draft: Draft, value: ir.Value, dtype: np.dtype[Any] | type) -> None:
         self.draft, self.value, self.dtype = draft, value, np.dtype(dtype)
 
-    def _with(self, op: str, other: Operand) -> Term:
-        return self.draft.op(op, self, other)
-
-    def _under(self, op: str, other: Operand) -> Term:
-        return self.draft.op(op, self.draft.term(other, self.dtype), self)
-
-    def __add__(self, other: Operand) -> Term:
-        return self._with("Add", other)
-
-    def __radd__(self, other: Operand) -> Term:
-        return self._under("Add", other)
-
-    def __sub__(self, other: Operand) -> Term:
-        return self._with("Sub", other)
-
-    def __rsub__(self, other: Operand) -> Term:
-        return self._under("Sub", other)
-
-    def __mul__(self, other: Operand) -> Term:
-        return self._with("Mul", other)
-
-    def __rmul__(self, other: Operand) -> Term:
-        return self._under("Mul", other)
-
-    def __truediv__(self, other: Operand) -> Term:
-        return self._with("Div", other)
+    def binary(self, op: str, other: Operand, /, *, swapped: bool = False) -> Term:
+        if swapped:
+            return self.draft.op(_ONNX[op], self.draft.term(other, self.dtype), self)
+        return self.draft.op(_ONNX[op], self, other)
 
     def __neg__(self) -> Term:
         return self.draft.op("Neg", self)
 
-    def __and__(self, other: Term) -> Term:
-        return self._with("And", other)
-
-    def __ge__(self, other: Operand) -> Term:
-        return self._with("GreaterOrEqual", other)
-
-    def __gt__(self, other: Operand) -> Term:
-        return self._with("Greater", other)
-
-    def __le__(self, other: Operand) -> Term:
-        return self._with("LessOrEqual", other)
-
-    def __lt__(self, other: Operand) -> Term:
-        return self._with("Less", other)
-
     def is_equal(self, other: Operand) -> Term:
-        return self._with("Equal", other)
-
-    def maximum(self, other: Operand) -> Term:
-        return self._with("Max", other)
-
-    def minimum(self, other: Operand) -> Term:
-        return self._with("Min", other)
+        return self.equals(other)
 
     def call(self, op: str, *others: Operand, **attributes: Any) -> Term:
         return self.draft.op(op, self, *others, **attributes)
@@ -82,7 +40,7 @@ class Term:
         return self.draft.op("Cast", self, dtype=dtype, to=to)
 
     def where(self, then: Operand, otherwise: Operand, dtype: np.dtype[Any] | type = np.float32) -> Term:
-        """`then` where this condition holds, `otherwise` elsewhere."""
+        """Return `then` where this condition holds, `otherwise` elsewhere."""
         kind = next((o.dtype for o in (then, otherwise) if isinstance(o, Term)), np.dtype(dtype))
         return self.draft.op(
             "Where", self, self.draft.term(then, kind), self.draft.term(otherwise, kind), dtype=kind
@@ -91,7 +49,7 @@ class Term:
     # ---- arrangement
 
     def reshape(self, *shape: int | Term) -> Term:
-        """To `shape`, of which one size may be -1 and any may be computed."""
+        """Reshape to `shape`: one size may be -1, any may be computed."""
         return self.draft.op("Reshape", self, self.draft.sizes(shape), allowzero=0)
 
     def transpose(self, *perm: int) -> Term:
@@ -107,7 +65,7 @@ class Term:
         return self.draft.op("Gather", self, self.draft.term(indices, np.int64), axis=axis)
 
     def cut(self, axis: int, start: int | Term, end: int | Term, step: int = 1) -> Term:
-        """The elements from `start` to `end` of an axis, as Slice counts them."""
+        """Return the elements from `start` to `end` of an axis, as Slice counts them."""
         bounds = [self.draft.sizes([bound]) for bound in (start, end)]
         return self.draft.op("Slice", self, *bounds, np.array([axis], np.int64), np.array([step], np.int64))
 
@@ -127,7 +85,7 @@ class Term:
         return len(self.shape)
 
     def size(self, axis: int) -> int | Term:
-        """A dimension: the number if it is known, else int32 of rank 0, computed."""
+        """Return a dimension: the number if it is known, else int32 of rank 0, computed."""
         known = self.shape[axis]
         if known is not None:
             return known
@@ -137,11 +95,26 @@ class Term:
 
 Operand = Term | Array | np.generic | float | int
 
+# Operations of Arithmetic -> ONNX operators.
+_ONNX = {
+    "add": "Add",
+    "sub": "Sub",
+    "mul": "Mul",
+    "div": "Div",
+    "maximum": "Max",
+    "minimum": "Min",
+    "less": "Less",
+    "less_equal": "LessOrEqual",
+    "greater": "Greater",
+    "greater_equal": "GreaterOrEqual",
+    "equal": "Equal",
+    "logical_and": "And",
+}
 _COMPARISONS = frozenset("Equal Greater GreaterOrEqual Less LessOrEqual And Or Not".split())
 
 
 class Draft:
-    """The formula of one node: its operands as terms, and new terms made of them."""
+    """One node under rewriting: its operands as terms, and new terms."""
 
     def __init__(self, node: Rewrite) -> None:
         self.node = node
@@ -158,7 +131,7 @@ class Draft:
         return None if self.node.optional(index) is None else self.input(index)
 
     def constant_input(self, index: int) -> Array | None:
-        """The operand's elements if they are known at conversion."""
+        """Return the operand's elements if they are known at conversion."""
         value = self.node.optional(index)
         return None if value is None or value.const_value is None else value.const_value.numpy()
 
@@ -166,11 +139,11 @@ class Draft:
         return self.node.attribute(name, default)
 
     def ignore(self, *attributes: str) -> None:
-        """Declares attributes that change nothing; the caller says why in a comment."""
+        """Mark attributes that change nothing; give the reason in a comment."""
         self.node.ignore(*attributes)
 
     def wants(self, index: int) -> bool:
-        """Whether anything uses output `index`."""
+        """Tell if anything uses output `index`."""
         return self.node.wants_output(index)
 
     def unsupported(self, why: str) -> NoReturn:
@@ -179,14 +152,14 @@ class Draft:
     # ---- new nodes
 
     def op(self, name: str, *operands: Operand | None, dtype: Any = None, **attributes: Any) -> Term:
-        """One node with one result, of the type of its first operand unless said otherwise."""
+        """Add a node with one result; its type is the first operand's unless `dtype` is given."""
         kind = next(o.dtype for o in operands if isinstance(o, Term))
         terms = [None if o is None else self.term(o, kind) for o in operands]
         value = self.node.op(name, *(None if term is None else term.value for term in terms), **attributes)
         return Term(self, value, np.dtype(bool) if name in _COMPARISONS else np.dtype(dtype or kind))
 
     def term(self, operand: Operand, dtype: np.dtype[Any] | type = np.float32) -> Term:
-        """An operand as a term; arrays keep their own type, numbers take `dtype`."""
+        """Return an operand as a term; arrays keep their own type, numbers take `dtype`."""
         if isinstance(operand, Term):
             return operand
         array = operand if isinstance(operand, np.ndarray) else np.array(operand, dtype)
@@ -196,7 +169,7 @@ class Draft:
         return self._constants[key]
 
     def sizes(self, sizes: Sequence[int | Term]) -> Term:
-        """Sizes side by side, int64 [n]."""
+        """Return sizes as a vector, int64 [n]."""
         if all(isinstance(size, int | np.integer) for size in sizes):
             return self.term(np.array(sizes, np.int64))
         parts = [
@@ -208,23 +181,23 @@ class Draft:
         return self.op("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
 
     def range(self, count: int | Term, dtype: np.dtype[Any] | type = np.int32) -> Term:
-        """0, 1, ... count - 1."""
+        """Return 0, 1, ... count - 1."""
         if isinstance(count, int):
             return self.term(np.arange(count).astype(dtype))
         zero, one = (self.term(number, np.int32) for number in (0, 1))
         return self.op("Range", zero, count.cast(np.int32), one).cast(dtype)
 
     def number(self, size: int | Term) -> float | Term:
-        """A size as float32."""
+        """Return a size as float32."""
         return float(size) if isinstance(size, int) else size.cast(np.float32)
 
 
-# What a formula gives: a term per output, None for one that nothing uses.
+# A formula returns a term per output, None for one that nothing uses.
 Formula = Callable[[Draft], "Sequence[Term | None]"]
 
 
 def formula(op: str, form: Callable[[ir.Node], bool] | None = None) -> Callable[[Formula], Formula]:
-    """Registers the decorated formula for `op`; see rewriting.rewrites for `form`."""
+    """Register the decorated formula for `op`; see rewriting.rewrites for `form`."""
 
     def register(function: Formula) -> Formula:
         @rewrites(op, form=form)

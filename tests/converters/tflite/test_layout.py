@@ -55,7 +55,7 @@ def numbered(shape: Sequence[int]) -> np.ndarray:
 def test_between_takes_one_order_to_the_other(drawn: tuple[list[int], list[Permutation]]) -> None:
     shape, (source, target) = drawn
     x = numbered(shape)
-    moved = x.transpose(source).transpose(layout.between(source, target))
+    moved = x.transpose(source).transpose(layout.transpose_between(source, target))
     assert np.array_equal(moved, x.transpose(target))
     assert layout.permuted(shape, target) == moved.shape
 

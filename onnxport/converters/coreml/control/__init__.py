@@ -1,1 +1,1 @@
-"""What If and Loop share: the borders of MIL blocks, and what a loop collects."""
+"""Parts of If and Loop: inputs and results of MIL blocks, rows that a loop collects."""

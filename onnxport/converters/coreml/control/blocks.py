@@ -1,4 +1,4 @@
-"""What crosses the border of a MIL block: variables of the block's own, of one type whichever way they were made."""
+"""Inputs and results of MIL blocks: own variables, of types that do not depend on known numbers."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 
 
-def emitted(mil: MilBuilder, op: str, **parameters: Any) -> Var:
-    """The variable that the operator `op` gives, of which MIL thinks no number known."""
+def emit_variable(mil: MilBuilder, op: str, **parameters: Any) -> Var:
+    """Emit `op` and return its variable, whose number MIL must not know."""
     value: Value = mil.emit(op, **parameters)
     (var,) = value.copies.values()
-    if var.op is not None and var.op.op_type == "const":  # the builder settles what it knows
+    if var.op is not None and var.op.op_type == "const":  # the builder folds constants
         var = mb.identity(x=var, name=mil.inner_name("identity"))
     var._sym_val = None
     return var
 
 
-def returned(mil: MilBuilder, value: Value, type_: MilType | None = None) -> Var:
-    """`value` as a block gives it back: its own variable, of which MIL thinks no number known.
+def block_result(mil: MilBuilder, value: Value, type_: MilType | None = None) -> Var:
+    """Return `value` as a block's result: an own variable, whose number MIL must not know.
 
     Constants and values from around the block get a copy. MIL compares what it knows of the numbers at both ends of a
     loop, and would take the first step's for those of all.
     """
-    return emitted(mil, "identity", x=mil.var(value, type_))
+    return emit_variable(mil, "identity", x=mil.var(value, type_))
 
 
-def opened(mil: MilBuilder, value: Value, switch: Var) -> Value:
-    """`value` as a tensor whose sizes MIL knows at run time only: branches may differ in them, their types may not.
+def with_open_sizes(mil: MilBuilder, value: Value, switch: Var) -> Value:
+    """Return `value` with sizes that MIL knows at run time only: branches may differ in them, not in types.
 
     Args:
         switch: any run-time bool, so that the sizes are computed.
     """
-    nothing = emitted(mil, "mul", x=emitted(mil, "cast", x=switch, dtype="int32"), y=0)
-    sizes = emitted(mil, "add", x=mil.shape(x=value), y=nothing)
+    nothing = emit_variable(mil, "mul", x=emit_variable(mil, "cast", x=switch, dtype="int32"), y=0)
+    sizes = emit_variable(mil, "add", x=mil.shape(x=value), y=nothing)
     made: Value = mil.reshape(x=value, shape=sizes)
     made.dtype, made.is_natural = value.dtype, value.is_natural
     return made
 
 
-def widened(var: Var, shape: tuple[int | None, ...]) -> None:
-    """Declares a block's input open where `shape` is, and its number unknown."""
+def declare_open(var: Var, shape: tuple[int | None, ...]) -> None:
+    """Declare a block's input open where `shape` is, and its number unknown."""
     var._sym_val = None
     if None in shape:
         dims = [get_new_symbol() if ours is None else dim for ours, dim in zip(shape, var.shape, strict=True)]
@@ -51,13 +51,13 @@ def widened(var: Var, shape: tuple[int | None, ...]) -> None:
 
 
 def check_carried(node: NodeView[Value], value: Value, name: str | None) -> None:
-    """Refuses what no block of MIL's gives back."""
+    """Refuse a result that no MIL block returns."""
     if 0 in value.shape:
         node.unsupported(f"gives back {name!r} without elements, which Core ML does not hold")
 
 
-def entered(var: Var, dtype: Any) -> Value:
-    """A block's input as a Value of ONNX's `dtype`."""
+def block_input(var: Var, dtype: Any) -> Value:
+    """Return a block's input as a Value of ONNX's `dtype`."""
     value = wrap(var)
     value.dtype = dtype
     return value

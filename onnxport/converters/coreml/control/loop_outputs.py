@@ -1,4 +1,4 @@
-"""What a loop collects: a tensor at each step, which lie one after another along a new first axis."""
+"""Rows that a loop collects: a tensor of each step, stacked along a new first axis."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import Any, Protocol
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder, MilType, NoMil, wrap
-from onnxport.converters.coreml.control.blocks import emitted, returned
+from onnxport.converters.coreml.control.blocks import block_result, emit_variable
 from onnxport.converters.coreml.library import Var, mb
 from onnxport.converters.coreml.values import Value
 
 _LARGEST_RANK = 5
-# Slots made beforehand for steps that may not be taken.
+# Most slots to make for steps that may not happen.
 _MANY = 10_000
 
 
 class Rows(Protocol):
-    """Collects a tensor at each step in one carried variable."""
+    """A collector of one tensor per step in one carried variable."""
 
     def start(self) -> list[Var]: ...
 
     def add(self, carried: Var, row: Value, step: Var) -> Var: ...
 
     def finish(self, carried: Var, steps: Var, *, may_stop: bool) -> Value:
-        """`steps` is how many there were; `may_stop` whether that may be fewer than there is room for."""
+        """Return the rows; `may_stop` if `steps`, their number, may be below the number of slots."""
         ...
 
 
-def rows(
+def make_rows(
     mil: MilBuilder, shape: tuple[int | None, ...], dtype: np.dtype[Any], steps: Var | int | None
 ) -> Rows:
-    """Collects rows of `shape`; `steps` is how many there are at most, as far as that is known.
+    """Return a collector for rows of `shape`; `steps` is the largest number of rows, if known.
 
     Raises:
         NoMil: rows with so many axes that MIL has no tensor of them.
@@ -46,7 +46,7 @@ def rows(
 
 
 class _Slots:
-    """Room for all rows, each written in its place."""
+    """Slots for all rows."""
 
     def __init__(
         self, mil: MilBuilder, shape: list[int], dtype: np.dtype[Any], type_: MilType, steps: Var | int
@@ -59,33 +59,35 @@ class _Slots:
         if isinstance(self._steps, int):
             room: Any = np.array([self._steps, *self._shape], np.int32)
         else:
-            count = emitted(mil, "expand_dims", x=self._steps, axes=[0])
+            count = emit_variable(mil, "expand_dims", x=self._steps, axes=[0])
             tail = np.array(self._shape, np.int32)
             room = count if not self._shape else mil.concat(values=[count, tail], axis=0)
-        return [emitted(mil, "fill", shape=room, value=zero)]
+        return [emit_variable(mil, "fill", shape=room, value=zero)]
 
     def add(self, carried: Var, row: Value, step: Var) -> Var:
         mil = self._mil
-        update = emitted(mil, "expand_dims", x=mil.var(_cast(mil, row, self._type)), axes=[0])
-        place = emitted(mil, "expand_dims", x=step, axes=[0])
-        return emitted(mil, "scatter", data=carried, indices=place, updates=update, axis=0, mode="update")
+        update = emit_variable(mil, "expand_dims", x=mil.var(_cast(mil, row, self._type)), axes=[0])
+        place = emit_variable(mil, "expand_dims", x=step, axes=[0])
+        return emit_variable(
+            mil, "scatter", data=carried, indices=place, updates=update, axis=0, mode="update"
+        )
 
     def finish(self, carried: Var, steps: Var, *, may_stop: bool) -> Value:
         mil = self._mil
         slots = wrap(carried)
         slots.dtype = self._dtype
         if may_stop:
-            end = emitted(mil, "expand_dims", x=steps, axes=[0])
+            end = emit_variable(mil, "expand_dims", x=steps, axes=[0])
             if self._shape:
                 end = mil.concat(values=[end, np.array(self._shape, np.int32)], axis=0)
             slots = mil.slice_by_index(x=carried, begin=[0] * (1 + len(self._shape)), end=end)
         if self._dtype.kind == "b":
-            slots = wrap(emitted(mil, "cast", x=mil.var(slots, "int32"), dtype="bool"))
+            slots = wrap(emit_variable(mil, "cast", x=mil.var(slots, "int32"), dtype="bool"))
         return slots
 
 
 class _List:
-    """Rows whose number or size is known at run time only, in one of MIL's lists."""
+    """Rows of a number or size known at run time only, in a MIL list."""
 
     def __init__(
         self, mil: MilBuilder, shape: tuple[int | None, ...], dtype: np.dtype[Any], type_: MilType
@@ -104,15 +106,15 @@ class _List:
 
     def add(self, carried: Var, row: Value, step: Var) -> Var:
         mil = self._mil
-        value = returned(mil, row, self._type)
+        value = block_result(mil, row, self._type)
         if self._is_scalar:
-            value = emitted(mil, "expand_dims", x=value, axes=[0])
-        return emitted(mil, "list_write", ls=carried, index=step, value=value)
+            value = emit_variable(mil, "expand_dims", x=value, axes=[0])
+        return emit_variable(mil, "list_write", ls=carried, index=step, value=value)
 
     def finish(self, carried: Var, steps: Var, *, may_stop: bool) -> Value:
         mil = self._mil
-        places = emitted(mil, "range_1d", start=0, end=steps, step=1)
-        gathered = wrap(emitted(mil, "list_gather", ls=carried, indices=places))
+        places = emit_variable(mil, "range_1d", start=0, end=steps, step=1)
+        gathered = wrap(emit_variable(mil, "list_gather", ls=carried, indices=places))
         gathered.dtype = self._dtype
         if not self._is_scalar:
             return gathered
@@ -121,7 +123,7 @@ class _List:
 
 
 def _cast(mil: MilBuilder, value: Value, type_: MilType) -> Value:
-    """A row as its slots hold it: bools go as integers, which MIL's scatter takes."""
+    """Return a row as its slots hold it: bools go as integers, which MIL's scatter takes."""
     made = wrap(mil.var(value, type_))
     made.dtype = np.dtype(np.int32) if type_ == "int32" else value.dtype
     return made

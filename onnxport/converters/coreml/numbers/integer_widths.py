@@ -1,4 +1,4 @@
-"""Integers of every width in MIL's int32: what wraps around, division, powers, shifts and bits.
+"""Integers of every width in MIL's int32: wrapping, division, powers, shifts and bits.
 
 MIL computes in int32 alone. Integers of 8 and 16 bits are brought back into their range after every operator that can
 leave it. Those of 32 and 64 bits are held as they are: a model's sizes, indices and labels fit, and a feed or a
@@ -21,19 +21,19 @@ _NARROW = frozenset(("int8", "uint8", "int16", "uint16"))
 
 
 def is_narrow(dtype: np.dtype[np.generic]) -> bool:
-    """Whether int32 holds more than the type does, so that results have to be wrapped."""
+    """Tell if int32 holds more than the type, so that results have to be wrapped."""
     return dtype.name in _NARROW
 
 
 def is_natural(value: Value) -> bool:
-    """Whether an integer is surely not negative."""
+    """Tell if an integer is surely not negative."""
     if value.constant is not None:
         return value.is_integer and bool((value.constant >= 0).all())
     return value.is_natural
 
 
 def wrapped(x: Term, dtype: np.dtype[np.generic]) -> Term:
-    """Any int32 as the type wraps it around."""
+    """Wrap an int32 to the type."""
     if not is_narrow(dtype):
         return x
     count = 1 << (8 * dtype.itemsize)
@@ -49,7 +49,7 @@ def product(a: Term, b: Term, dtype: np.dtype[np.generic]) -> Term:
 
 
 def quotient(a: Term, b: Term, dtype: np.dtype[np.generic]) -> Term:
-    """a / b toward zero."""
+    """Return a / b, truncated toward zero."""
     down = a // b
     if dtype.kind == "u":
         return down
@@ -59,7 +59,7 @@ def quotient(a: Term, b: Term, dtype: np.dtype[np.generic]) -> Term:
 
 
 def remainder(a: Term, b: Term, *, like_dividend: bool) -> Term:
-    """a mod b with the divisor's sign, or with the dividend's."""
+    """Return a mod b with the divisor's sign, or with the dividend's."""
     rest = a % b
     if not like_dividend:
         return rest
@@ -70,11 +70,11 @@ def remainder(a: Term, b: Term, *, like_dividend: bool) -> Term:
 
 
 def power(a: Term, exponent: Term, dtype: np.dtype[np.generic]) -> Term:
-    """Whole powers by repeated squaring; of a negative exponent only 1 and -1 leave more than 0."""
+    """Return whole powers by repeated squaring; with a negative exponent only 1 and -1 do not give 0."""
     known = exponent.value.constant
     if known is not None and known.size == 1 and 0 < known.item() < 64 and known.ndim <= a.value.rank:
         return _fixed_power(a, int(known.item()), dtype)
-    # From 32 on everything but -1, 0 and 1 has left int32: odd or even is what counts.
+    # From 32 on only -1, 0 and 1 stay in int32: the parity decides.
     size = exponent.maximum(-exponent)
     bits = size.minimum(size % 2 + 30)
     square, result = a, None
@@ -103,7 +103,7 @@ def _fixed_power(a: Term, exponent: int, dtype: np.dtype[np.generic]) -> Term:
 
 
 def shifted(x: Term, count: Term, dtype: np.dtype[np.generic], *, left: bool) -> Term:
-    """Unsigned numbers shifted by so many bits; nothing is left of them after all of their bits."""
+    """Shift unsigned numbers; a shift by all their bits gives 0."""
     mil, width = x.mil, 8 * dtype.itemsize
     last = min(width, 31)
     factors = np.array([1 << min(bit, 30) for bit in range(last)] + [0 if left else 1], np.int32)
@@ -123,7 +123,7 @@ _MOST_AXES = 5
 
 
 def bitwise(mil: MilBuilder, name: str, a: Value, b: Value, dtype: np.dtype[np.generic]) -> Term:
-    """The "and", "or" or "xor" of two operands, bit by bit along a new last axis, or one by one if there is none."""
+    """Return the bitwise "and", "or" or "xor" of two operands."""
     width, joined = min(8 * dtype.itemsize, 32), _JOINED[name]
     weights = [1 << bit for bit in range(width)]
     if dtype.kind == "i" or width == 32:
@@ -137,7 +137,7 @@ def bitwise(mil: MilBuilder, name: str, a: Value, b: Value, dtype: np.dtype[np.g
 
 
 def _bits(mil: MilBuilder, x: Value, width: int) -> Term:
-    """[..., width]: 0 or 1, the lowest bit first; of negative numbers those of two's complement."""
+    """Return Return [..., width] bits, the lowest first, in two's complement."""
     column = Term(mil, mil.expand_dims(x=x, axes=[-1]))
     powers = np.array([1 << min(bit, 30) for bit in range(width)], np.int32)
     moved = column // mil.constant(powers)

@@ -1,4 +1,4 @@
-"""The axes of a reduction, known when the program is written or computed while it runs."""
+"""The axes of a reduction, constant or computed at run time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Axes(ABC):
 
     @abstractmethod
     def kept(self, op: str, x: Term) -> Term:
-        """Reduced by MIL's `op`, in a shape that broadcasts with `x`."""
+        """Reduce by MIL's `op`, to a shape that broadcasts with `x`."""
         ...
 
     @abstractmethod
     def finished(self, kept: Term) -> Term:
-        """What `kept` gave, in the shape that the node asks for."""
+        """Reshape the result of `kept` for the node's keepdims."""
         ...
 
     def reduced(self, op: str, x: Term) -> Term:
@@ -35,7 +35,7 @@ class Axes(ABC):
 
 
 class KnownAxes(Axes):
-    """Axes that are constants; none of them leaves the elements as they are, reduced one by one."""
+    """Constant axes; without any, each element is reduced alone."""
 
     def __init__(self, axes: list[int], *, keep: bool) -> None:
         self.known: list[int] = axes
@@ -57,7 +57,7 @@ class KnownAxes(Axes):
 
 
 class RunTimeAxes(Axes):
-    """Axes that the model computes: each axis is reduced, and the result taken where it is one that is named."""
+    """Computed axes: each axis is reduced, and the result selected where the axis is named."""
 
     def __init__(self, mil: MilBuilder, x: Value, axes: Value, count: int, *, keep: bool) -> None:
         self._mil, self._keep, self._left = mil, keep, x.rank - count
@@ -79,7 +79,7 @@ class RunTimeAxes(Axes):
         found = kept.call("slice_by_size", begin=[0] * rank, size=sizes.value)
         if self._keep:
             return found
-        # The size of what is left in each place: that of the axis before which so many others are left.
+        # The size of each axis that is left: that of the axis before which as many others are left.
         stays = 1 - self._gone
         before = stays.call("cumsum", axis=0) - 1
         places = self._mil.constant(np.arange(self._left, dtype=np.int32).reshape(-1, 1))

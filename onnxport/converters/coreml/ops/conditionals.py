@@ -1,11 +1,11 @@
-"""If: both branches as blocks of one MIL operator, of which the condition picks one at run time."""
+"""If: one MIL operator with both branches as blocks."""
 
 from __future__ import annotations
 
 import onnx_ir as onnx
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.control.blocks import check_carried, opened, returned
+from onnxport.converters.coreml.control.blocks import block_result, check_carried, with_open_sizes
 from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
@@ -14,7 +14,7 @@ from onnxport.converters.lowering import NodeView
 
 @lower("If")
 def if_(node: NodeView[Value], mil: MilBuilder) -> None:
-    """The outputs of one of two graphs, which may differ in their sizes (ONNX If-21)."""
+    """Run one of two graphs, whose results may differ in their sizes (ONNX If-21)."""
     then, otherwise = node.attribute("then_branch"), node.attribute("else_branch")
     condition = node.x if not node.x.rank else mil.squeeze(x=node.x, axes=list(range(node.x.rank)))
     _If(node, mil, condition, [then, otherwise]).run()
@@ -29,7 +29,7 @@ class _If:
         self.sizes = [self._sizes(index) for index in range(len(graphs[0].outputs))]
 
     def _sizes(self, index: int) -> bool:
-        """Whether the branches may give result `index` in different sizes."""
+        """Tell if the branches may differ in the sizes of result `index`."""
         then, otherwise = (graph.outputs[index] for graph in self.graphs)
         if then.shape is None or otherwise.shape is None:
             return True
@@ -58,5 +58,5 @@ class _If:
             self.node.unsupported("a branch has nodes that are refused, or gives what is no tensor")
         check_carried(self.node, value, self.node.node.outputs[index].name)
         if self.sizes[index] and value.rank:
-            value = opened(self.mil, value, self.switch)
-        return returned(self.mil, value)
+            value = with_open_sizes(self.mil, value, self.switch)
+        return block_result(self.mil, value)

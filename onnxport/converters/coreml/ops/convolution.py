@@ -5,29 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.ops.padding_forms import interleaved, window_pads
+from onnxport.converters.coreml.ops.padding import interleave_pads, window_pads
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
-from onnxport.converters.windows import transposed_window, window_of
+from onnxport.converters.windows import check_axes, known_kernel, read_transposed_window, read_window
 
 
 @lower("Conv")
 def conv(node: NodeView[Value], mil: MilBuilder) -> None:
     """Grouped, dilated, padded 1-D to 3-D convolution (ONNX Conv-22)."""
     x, weights = node.input(0), node.input(1)
-    groups = node.attribute("group", 1)
-    node.attribute("kernel_shape", None)  # the weights say it
-    if x.rank not in (3, 4, 5):
-        node.unsupported(f"has an input of rank {x.rank}; Core ML convolves over one to three axes")
-    if None in weights.shape:
-        node.unsupported("has weights (input 1) of an open size; fix it with --shape NAME=...")
-    window = window_of(
-        node, x.shape[2:], [dim or 0 for dim in weights.shape[2:]], has_same_lower=mil.at_least("iOS16")
-    )
+    check_axes(node, "Core ML convolves")
+    groups, kernel = node.attribute("group", 1), known_kernel(node, weights.shape)
+    window = read_window(node, x.shape[2:], kernel, has_same_lower=mil.at_least("iOS16"))
     dilations = window.dilations
     if weights.constant is None and any(d != 1 for d in dilations):
-        weights, dilations = _spread(mil, weights, dilations), (1,) * len(dilations)
+        weights, dilations = _dilate_weights(mil, weights, dilations), (1,) * len(dilations)
     result = mil.conv(
         x=x,
         weight=weights,
@@ -37,11 +31,11 @@ def conv(node: NodeView[Value], mil: MilBuilder) -> None:
         groups=groups,
         **window_pads(window),
     )
-    node.emit(_with_computed_bias(node, mil, result))
+    node.emit(_add_computed_bias(node, mil, result))
 
 
-def _spread(mil: MilBuilder, weights: Value, dilations: tuple[int, ...]) -> Value:
-    """Weights computed at run time with zeros between them, which MIL does for constant ones only."""
+def _dilate_weights(mil: MilBuilder, weights: Value, dilations: tuple[int, ...]) -> Value:
+    """Dilate weights computed at run time, as MIL does for constant ones only."""
     shape = [dim or 0 for dim in weights.shape]
     for axis, dilation in enumerate(dilations, start=2):
         if dilation == 1:
@@ -64,44 +58,41 @@ def _constant_bias(node: NodeView[Value]) -> Value | None:
     return bias if bias is not None and bias.constant is not None else None
 
 
-def _with_computed_bias(node: NodeView[Value], mil: MilBuilder, result: Value) -> Value:
-    """The result plus a bias that is not known now."""
+def _add_computed_bias(node: NodeView[Value], mil: MilBuilder, result: Value) -> Value:
+    """Add a bias that is computed at run time."""
     bias = node.optional(2)
-    if bias is None or bias.constant is not None:
+    return result if bias is not None and bias.constant is not None else _add_bias(mil, result, bias)
+
+
+def _add_bias(mil: MilBuilder, result: Value, bias: Value | None) -> Value:
+    if bias is None:
         return result
     return mil.add(x=result, y=mil.reshape(x=bias, shape=[1, -1, *(1,) * (result.rank - 2)]))  # type: ignore[no-any-return]
 
 
 @lower("ConvTranspose")
 def conv_transpose(node: NodeView[Value], mil: MilBuilder) -> None:
-    """The gradient of a convolution (ONNX ConvTranspose-22)."""
+    """Transposed, grouped, dilated convolution (ONNX ConvTranspose-22)."""
     x, weights = node.input(0), node.input(1)
-    if x.rank not in (3, 4, 5):
-        node.unsupported(f"has an input of rank {x.rank}; Core ML convolves over one to three axes")
-    if None in weights.shape:
-        node.unsupported("has weights (input 1) of an open size; fix it with --shape NAME=...")
-    ones = (1,) * (x.rank - 2)
+    check_axes(node, "Core ML convolves")
     groups = node.attribute("group", 1)
-    shape = transposed_window(node, tuple(dim or 0 for dim in weights.shape[2:]))
+    shape = read_transposed_window(node, known_kernel(node, weights.shape))
     window = shape.window
-    # What the end is cut by; elements beyond every window hold the bias alone.
+    # Elements beyond every window hold the bias alone.
     cut, beyond = shape.excess, shape.beyond
     result = mil.conv_transpose(
         x=x,
         weight=weights,
         bias=None if any(beyond) else _constant_bias(node),
         pad_type="custom",
-        pad=interleaved(window.before, cut),
+        pad=interleave_pads(window.before, cut),
         strides=list(window.strides),
         dilations=list(window.dilations),
         groups=groups,
     )
     if not any(beyond):
-        node.emit(_with_computed_bias(node, mil, result))
+        node.emit(_add_computed_bias(node, mil, result))
         return
-    pads = interleaved((0, 0, *(0 for _ in beyond)), (0, 0, *beyond))
+    pads = interleave_pads((0, 0, *(0 for _ in beyond)), (0, 0, *beyond))
     result = mil.pad(x=result, pad=pads, mode="constant", constant_val=0.0)
-    bias = node.optional(2)
-    if bias is not None:
-        result = mil.add(x=result, y=mil.reshape(x=bias, shape=[1, -1, *ones]))
-    node.emit(result)
+    node.emit(_add_bias(mil, result, node.optional(2)))

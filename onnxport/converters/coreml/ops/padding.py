@@ -1,8 +1,9 @@
-"""Pad: by a constant, by reflection, by the edge or by going round; by amounts known at run time as well."""
+"""Pad, with constant or run-time amounts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from onnxport.converters.coreml.shapes.axes import named_axes
 from onnxport.converters.coreml.shapes.integers import Integers, axis_table, counted, integers, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
+from onnxport.converters.windows import Window
 
 Node = NodeView[Value]
 
@@ -22,7 +24,7 @@ _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}
 
 @lower("Pad")
 def pad(node: Node, mil: MilBuilder) -> None:
-    """Extends axes by a constant, by reflection, by the edge or by going round (ONNX Pad-21)."""
+    """Extend axes by a constant, by reflection, by the edge or by wrapping (ONNX Pad-21)."""
     x, mode = node.x, node.attribute("mode", "constant")
     if mode not in (*_MODES, "wrap"):
         node.unsupported(f"mode {mode!r}")
@@ -32,17 +34,17 @@ def pad(node: Node, mil: MilBuilder) -> None:
         fill = mil.constant(np.zeros((), x.dtype))
     amounts = [each.number for pair in zip(before, after, strict=True) for each in pair]
     known = [amount for amount in amounts if amount is not None]
-    if len(known) == len(amounts) and _is_mil_s(x, known, mode, fill):
-        node.emit(_padded(mil, x, known, mode, fill))
+    if len(known) == len(amounts) and _is_native(x, known, mode, fill):
+        node.emit(_pad_natively(mil, x, known, mode, fill))
         return
     for axis, (first, last) in enumerate(zip(before, after, strict=True)):
         if (first.number, last.number) != (0, 0):
-            x = _extended(mil, x, axis, first, last, mode, fill)
+            x = _extend(mil, x, axis, first, last, mode, fill)
     node.emit(x)
 
 
 def _amounts_per_axis(node: Node, mil: MilBuilder) -> tuple[list[Integers], list[Integers]]:
-    """How much is put before and after every axis, scalars; ONNX lists all starts, then all ends."""
+    """Return the padding before and after every axis, scalars; ONNX lists all starts, then all ends."""
     rank, amounts, axes = node.x.rank, integers(mil, node.input(1)), node.optional(3)
     count = rank if axes is None else axes.shape[0]
     if count is None:
@@ -60,10 +62,10 @@ def _amounts_per_axis(node: Node, mil: MilBuilder) -> tuple[list[Integers], list
     return before, after
 
 
-def _is_mil_s(x: Value, amounts: Sequence[int], mode: str, fill: Value) -> bool:
-    """Whether MIL's pad says it: of floats, nothing cut off, one fill.
+def _is_native(x: Value, amounts: Sequence[int], mode: str, fill: Value) -> bool:
+    """Tell if MIL's pad does it: floats, no cropping, one fill.
 
-    Reflection and edges only along the last two axes, which is where Core ML is known to have them.
+    Reflection and edges only along the last two axes, as Core ML documents.
 
     Args:
         amounts: before and after each axis in turn.
@@ -81,7 +83,7 @@ def _is_mil_s(x: Value, amounts: Sequence[int], mode: str, fill: Value) -> bool:
     )
 
 
-def _padded(mil: MilBuilder, x: Value, amounts: Sequence[int], mode: str, fill: Value) -> Value:
+def _pad_natively(mil: MilBuilder, x: Value, amounts: Sequence[int], mode: str, fill: Value) -> Value:
     if not any(amounts):
         return x
     extra: dict[str, float] = {}
@@ -93,16 +95,16 @@ def _padded(mil: MilBuilder, x: Value, amounts: Sequence[int], mode: str, fill: 
     return result
 
 
-def _extended(
+def _extend(
     mil: MilBuilder, x: Value, axis: int, before: Integers, after: Integers, mode: str, fill: Value
 ) -> Value:
-    """One axis gathered from its own elements, of which negative amounts cut some off."""
+    """Gather an axis from its own elements; negative amounts crop it."""
     start, end = before.negated().maximum(0), after.negated().maximum(0)
     length = size_of(mil, x, axis) - start - end
     first = before.maximum(0)
     places = counted(mil, first + length + after.maximum(0)) - first
     result = picked(mil, x, axis, _source(places, length, mode) + start)
-    is_own = (places >= 0).and_(places < length)
+    is_own = (places >= 0) & (places < length)
     if mode != "constant" or (is_own.known is not None and is_own.known.all()):
         return result
     column = is_own.reshaped(*(-1 if i == axis else 1 for i in range(x.rank))).value
@@ -112,7 +114,7 @@ def _extended(
 
 
 def _source(places: Integers, length: Integers, mode: str) -> Integers:
-    """The element of an axis of `length` that stands at each place, which may lie outside."""
+    """Return the element of an axis of `length` that lies at each place, which may be outside."""
     final = length - 1
     if mode == "wrap":
         return places % length
@@ -123,9 +125,30 @@ def _source(places: Integers, length: Integers, mode: str) -> Integers:
 
 
 def _scalar(mil: MilBuilder, fill: Value) -> Value:
-    """The fill as a scalar, of a type that is picked and chosen from: a bool as an integer."""
+    """Return the fill as a scalar; a bool as an integer, which MIL's select and gather take."""
     fill = movable(mil, fill)
     if fill.constant is not None:
         return mil.constant(fill.constant.reshape(()))
     result: Value = mil.squeeze(x=fill) if fill.rank else fill
     return result
+
+
+# ---- MIL's forms of padding
+
+
+def interleave_pads(before: Sequence[int], after: Sequence[int]) -> list[int]:
+    """Return pads in MIL's order: before and after axis 0, then axis 1 ..."""
+    return [pad for pair in zip(before, after, strict=True) for pad in pair]
+
+
+def window_pads(window: Window) -> dict[str, Any]:
+    """Return the padding parameters of conv and of the pools."""
+    if (
+        (window.same or window.same_lower)
+        and None in window.input
+        and any(stride != 1 for stride in window.strides)
+    ):
+        return {"pad_type": "same" if window.same else "same_lower"}
+    if not any(window.before) and not any(window.after):
+        return {"pad_type": "valid"}
+    return {"pad_type": "custom", "pad": interleave_pads(window.before, window.after)}

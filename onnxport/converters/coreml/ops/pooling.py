@@ -9,12 +9,12 @@ from math import prod
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.ops.padding_forms import interleaved, window_pads
+from onnxport.converters.coreml.ops.padding import interleave_pads, window_pads
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.dims import as_shape, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
-from onnxport.converters.windows import Pool, Window, pool_of
+from onnxport.converters.windows import Pool, Window, check_axes, read_pool
 from onnxport.optimizers.rewrites.registry import REASON
 
 Combine = Callable[[Value, Value], Value]
@@ -37,8 +37,8 @@ def max_pool(node: NodeView[Value], mil: MilBuilder) -> None:
             x=x, kernel_sizes=list(window.kernel), strides=list(window.strides), **window_pads(window)
         )
     else:
-        padded = _padded(node, mil, x, window, float("-inf"))
-        result = _combined(mil, lambda a, b: mil.maximum(x=a, y=b), padded, window.padded())
+        padded = _pad_windows(node, mil, x, window, float("-inf"))
+        result = _combine_shifted(mil, lambda a, b: mil.maximum(x=a, y=b), padded, window.padded())
     node.emit(mil.cast(x=result, dtype="int32") if node.x.is_integer else result)
 
 
@@ -48,7 +48,7 @@ def _as_float(mil: MilBuilder, x: Value) -> Value:
 
 @lower("AveragePool")
 def average_pool(node: NodeView[Value], mil: MilBuilder) -> None:
-    """Mean over a window (ONNX AveragePool-22); count_include_pad says whether padding counts as elements."""
+    """Mean over a window (ONNX AveragePool-22); with count_include_pad, padding counts as elements."""
     counts_pads = bool(node.attribute("count_include_pad", 0))
     pool = _pool(node, mil)
     x, window, declared = node.x, pool.window, pool.declared
@@ -56,9 +56,9 @@ def average_pool(node: NodeView[Value], mil: MilBuilder) -> None:
         node.emit(_dilated_mean(node, mil, x, pool, counts_pads))
         return
     if counts_pads and declared != window.after:
-        # What ceil_mode adds never counts: the declared padding becomes elements.
+        # Padding of ceil_mode never counts: write the declared padding as elements.
         written = tuple(min(a, b) for a, b in zip(declared, window.after, strict=True))
-        x = _zeros_around(mil, x, window.before, written)
+        x = _pad_zeros(mil, x, window.before, written)
         window = window.with_padding_written(written)
         counts_pads = False
     pads = window_pads(window)
@@ -90,8 +90,8 @@ def lp_pool(node: NodeView[Value], mil: MilBuilder) -> None:
         )
         total = mil.mul(x=mean, y=float(prod(window.kernel)))
     else:
-        padded = _padded(node, mil, powers, window, 0.0)
-        total = _combined(mil, lambda a, b: mil.add(x=a, y=b), padded, window.padded())
+        padded = _pad_windows(node, mil, powers, window, 0.0)
+        total = _combine_shifted(mil, lambda a, b: mil.add(x=a, y=b), padded, window.padded())
     node.emit(_power(mil, total, 1 / p))
 
 
@@ -104,9 +104,8 @@ def _power(mil: MilBuilder, x: Value, exponent: float) -> Value:
 
 
 def _pool(node: NodeView[Value], mil: MilBuilder) -> Pool:
-    if node.x.rank not in (3, 4, 5):
-        node.unsupported(f"has an input of rank {node.x.rank}; Core ML pools over one to three axes")
-    return pool_of(node, node.x.shape[2:], has_same_lower=mil.at_least("iOS16"))
+    check_axes(node, "Core ML pools")
+    return read_pool(node, node.x.shape[2:], has_same_lower=mil.at_least("iOS16"))
 
 
 def _is_native(window: Window) -> bool:
@@ -116,43 +115,43 @@ def _is_native(window: Window) -> bool:
 # ---- windows with holes, one axis after another
 
 
-def _padded(node: NodeView[Value], mil: MilBuilder, x: Value, window: Window, fill: float) -> Value:
+def _pad_windows(node: NodeView[Value], mil: MilBuilder, x: Value, window: Window, fill: float) -> Value:
     if (window.same or window.same_lower) and None in window.input and any(s != 1 for s in window.strides):
         node.unsupported("has auto_pad with a stride over an open size; fix the size with --shape NAME=...")
     if fill == 0:
-        return _zeros_around(mil, x, window.before, window.after)
+        return _pad_zeros(mil, x, window.before, window.after)
     if not any(window.before) and not any(window.after):
         return x
-    pads = interleaved((0, 0, *window.before), (0, 0, *window.after))
+    pads = interleave_pads((0, 0, *window.before), (0, 0, *window.after))
     return mil.pad(x=x, pad=pads, mode="constant", constant_val=fill)  # type: ignore[no-any-return]
 
 
-def _zeros_around(mil: MilBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
+def _pad_zeros(mil: MilBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
     if not any(before) and not any(after):
         return x
-    pads = interleaved((0, 0, *before), (0, 0, *after))
+    pads = interleave_pads((0, 0, *before), (0, 0, *after))
     return mil.pad(x=x, pad=pads, mode="constant", constant_val=0.0)  # type: ignore[no-any-return]
 
 
-def _combined(mil: MilBuilder, combine: Combine, x: Value, window: Window) -> Value:
-    """A window's maximum or sum: the padded input's shifted, strided selves combined along each axis."""
+def _combine_shifted(mil: MilBuilder, combine: Combine, x: Value, window: Window) -> Value:
+    """Return each window's maximum or sum: shifted, strided slices combined along each axis."""
     for axis, count in enumerate(window.output, start=2):
         stride, dilation = window.strides[axis - 2], window.dilations[axis - 2]
         extent = window.extent[axis - 2]
         x = reduce(
             combine,
             [
-                _every(mil, x, axis, offset * dilation, stride, count, extent)
+                _strided_elements(mil, x, axis, offset * dilation, stride, count, extent)
                 for offset in range(window.kernel[axis - 2])
             ],
         )
     return x
 
 
-def _every(
+def _strided_elements(
     mil: MilBuilder, x: Value, axis: int, start: int, stride: int, count: int | None, extent: int
 ) -> Value:
-    """The element at `start` in each of `count` windows along an axis."""
+    """Return the element at `start` in each of `count` windows along an axis."""
     begin, end, strides = [0] * x.rank, [0] * x.rank, [1] * x.rank
     masks = [True] * x.rank
     begin[axis], strides[axis] = start, stride
@@ -166,33 +165,33 @@ def _every(
 
 
 def _dilated_mean(node: NodeView[Value], mil: MilBuilder, x: Value, pool: Pool, counts_pads: bool) -> Value:
-    """The mean over a window with holes."""
+    """Return the mean over a window with holes."""
     window = pool.window
-    padded = _padded(node, mil, x, window, 0.0)
-    total = _combined(mil, lambda a, b: mil.add(x=a, y=b), padded, window.padded())
+    padded = _pad_windows(node, mil, x, window, 0.0)
+    total = _combine_shifted(mil, lambda a, b: mil.add(x=a, y=b), padded, window.padded())
     if counts_pads and pool.declared == window.after:
         return mil.mul(x=total, y=1 / prod(window.kernel))  # type: ignore[no-any-return]
     counted = (
-        _counted_at_run_time(mil, x, pool, counts_pads)
+        _element_counts(mil, x, pool, counts_pads)
         if None in window.input
         else pool.counted(counts_pads)[None, None].astype(np.float32)
     )
     return mil.real_div(x=total, y=counted)  # type: ignore[no-any-return]
 
 
-def _counted_at_run_time(mil: MilBuilder, x: Value, pool: Pool, counts_pads: bool) -> Value:
-    """How many elements count in each window: the sums over an input of ones."""
+def _element_counts(mil: MilBuilder, x: Value, pool: Pool, counts_pads: bool) -> Value:
+    """Return the number of elements that count in each window: sums over an input of ones."""
     window = pool.window
     sizes = [size_of(mil, x, axis) for axis in range(2, x.rank)]
     ones = mil.fill(shape=as_shape(mil, [1, 1, *sizes]), value=1.0)
     before, after = window.before, window.after
     if counts_pads:
         written = tuple(min(a, b) for a, b in zip(pool.declared, after, strict=True))
-        pads = interleaved((0, 0, *before), (0, 0, *written))
+        pads = interleave_pads((0, 0, *before), (0, 0, *written))
         ones = mil.pad(x=ones, pad=pads, mode="constant", constant_val=1.0)
         before, after = (0,) * len(before), tuple(a - b for a, b in zip(after, written, strict=True))
-    padded = _zeros_around(mil, ones, before, after)
-    return _combined(mil, lambda a, b: mil.add(x=a, y=b), padded, window.padded())
+    padded = _pad_zeros(mil, ones, before, after)
+    return _combine_shifted(mil, lambda a, b: mil.add(x=a, y=b), padded, window.padded())
 
 
 # ---- whole feature maps

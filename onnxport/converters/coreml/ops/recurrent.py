@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM: MIL's own layers where its documentation says the very same, else step by step, in float32.
+"""RNN, GRU and LSTM: MIL's own layers where their documentation is unambiguous, else step by step in float32.
 
 MIL has a gru, but its documentation does not say whether the reset gate comes before or after the product with the
 hidden state.
@@ -13,64 +13,49 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.numbers.formulas import Term
-from onnxport.converters.coreml.recurrence.cells import (
-    ACTIVATIONS,
-    Activation,
-    Cell,
-    Direction,
-    Outcome,
-    State,
-    part,
-)
-from onnxport.converters.coreml.recurrence.steps import Steps
+from onnxport.converters.coreml.recurrence import ACTIVATIONS, Cell, Outcome, State, Steps, part
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.shapes.dims import as_shape, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
-from onnxport.converters.recurrence.nodes import KINDS, recurrent_of
+from onnxport.converters.recurrence.lowering import KINDS, RecurrentLowering
 from onnxport.core.arrays import Array
 
 # Some twenty operators a step: more make the program long.
 _UNROLLED_STEPS = 16
-# ONNX's activations whose MIL names mean the same, parameters being out of the question.
+# ONNX's activations without parameters -> MIL's.
 _NATIVE = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh"}
 # ONNX's gates i, o, f, c in MIL's order i, f, o, c.
 _LSTM_GATES = (0, 2, 1, 3)
 
 
-class _Recurrent:
-    """One recurrent node: its operands read, and its results made of each direction's outcome."""
+class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
+    cell_class, functions = Cell, ACTIVATIONS
 
     def __init__(self, node: NodeView[Value], mil: MilBuilder) -> None:
-        self.node, self.mil, self.says = node, mil, recurrent_of(node)
-        self.clip: float | None = node.attribute("clip", None)
-        size = node.input(2).shape[2]
-        if size is None:
-            node.unsupported("computes its number of hidden units at run time")
-        self.size = size
-        node.attribute("hidden_size", size)  # the weights say it
+        super().__init__(node)
+        self.mil = mil
         self.lengths = node.optional(4)
-        self.peepholes = node.optional(7) if self.says.kind.has_cell else None
+        self.peepholes = node.optional(7) if self.attributes.kind.has_cell else None
 
     def run(self) -> None:
-        outcomes = self._native() if self._is_native() else self._stepwise()
-        sequences = [outcome.sequence for outcome in outcomes if outcome.sequence is not None]
-        if self.node.wants_output(0):
-            self._emit_sequence(sequences)
-        for index, parts in enumerate(zip(*(each.final.parts for each in outcomes), strict=True), start=1):
-            if self.node.wants_output(index):
-                self._emit_final([each.value for each in parts], index)
+        self.emit(self._native() if self._is_native() else self._stepwise())
 
     @cached_property
     def x(self) -> Value:
         """[steps, batch, features]."""
         x = self.node.x
-        return self.mil.transpose(x=x, perm=[1, 0, 2]) if self.says.batch_first else x
+        return self.mil.transpose(x=x, perm=[1, 0, 2]) if self.attributes.batch_first else x
 
     # ---- operands of one direction
 
-    def _of_direction(self, index: int, number: int) -> Value | None:
-        """What operand `index` holds for one direction."""
+    def constant(self, array: Array) -> Value:
+        return self.mil.constant(array)
+
+    def part(self, value: Value, start: int, size: int) -> Value:
+        return part(self.mil, value, start, size)
+
+    def operand(self, index: int, number: int) -> Value | None:
         value = self.node.optional(index)
         if value is None:
             return None
@@ -78,8 +63,10 @@ class _Recurrent:
             return self.mil.constant(np.ascontiguousarray(value.constant[number]))
         return self.mil.squeeze(x=part(self.mil, value, number, 1), axes=[0])  # type: ignore[no-any-return]
 
+    def initial(self, index: int, number: int) -> Term:
+        return Term(self.mil, self._initial(index, number))
+
     def _initial(self, index: int, number: int) -> Value:
-        """The state before the first step, [batch, hidden]."""
         mil, value = self.mil, self.node.optional(index)
         if value is None:
             sizes = [size_of(mil, self.x, 1), self.size]
@@ -87,7 +74,7 @@ class _Recurrent:
             if isinstance(shape, list):
                 return mil.constant(np.zeros(shape, np.float32))
             return mil.fill(shape=shape, value=0.0)  # type: ignore[no-any-return]
-        if self.says.batch_first:
+        if self.attributes.batch_first:
             value = self._transposed(value)
         if value.constant is not None:
             return mil.constant(np.ascontiguousarray(value.constant[number]))
@@ -101,26 +88,26 @@ class _Recurrent:
     # ---- MIL's own layers
 
     def _is_native(self) -> bool:
-        """Whether MIL's lstm or rnn does the same by its documentation."""
+        """Tell if MIL's lstm or rnn computes the same, by its documentation."""
         weights = [self.node.optional(index) for index in (1, 2, 3)]
         return (
             self.node.op != "GRU"
             and self.lengths is None
             and self.peepholes is None
             and self.clip is None
-            and not self.says.couples_gates
-            and not any(self.says.parameters)
-            and all(name.lower() in _NATIVE for name in self.says.names)
+            and not self.attributes.couples_gates
+            and not any(self.attributes.parameters)
+            and all(name.lower() in _NATIVE for name in self.attributes.names)
             and all(weight is None or weight.constant is not None for weight in weights)
         )
 
     def _native(self) -> list[Outcome]:
         if not self.mil.at_least("iOS17"):
             self.mil.compute = "fp32"
-        names = self.says.of_directions(self.says.names)
+        names = self.attributes.by_direction(self.attributes.names)
         return [
             self._native_direction(number, is_backwards, names[number])
-            for number, is_backwards in enumerate(self.says.backwards)
+            for number, is_backwards in enumerate(self.attributes.backwards)
         ]
 
     def _native_direction(self, number: int, is_backwards: bool, names: Sequence[str]) -> Outcome:
@@ -128,8 +115,8 @@ class _Recurrent:
         direction = "reverse" if is_backwards else "forward"
         named = [_NATIVE[name.lower()] for name in names]
         weights = {
-            "weight_ih": self._by_mil_gates(self._of_direction(1, number)),
-            "weight_hh": self._by_mil_gates(self._of_direction(2, number)),
+            "weight_ih": self._by_mil_gates(self.operand(1, number)),
+            "weight_hh": self._by_mil_gates(self.operand(2, number)),
             "bias": self._bias(number),
         }
         common = {
@@ -155,15 +142,15 @@ class _Recurrent:
         if value is None or self.node.op != "LSTM":
             return value
         assert value.constant is not None
-        return self.mil.constant(_reordered(value.constant))
+        return self.mil.constant(_reorder_gates(value.constant))
 
     def _bias(self, number: int) -> Value | None:
-        both = self._of_direction(3, number)
+        both = self.operand(3, number)
         if both is None:
             return None
         assert both.constant is not None
         total = both.constant.reshape(2, -1).sum(axis=0)
-        return self.mil.constant(_reordered(total) if self.node.op == "LSTM" else total)
+        return self.mil.constant(_reorder_gates(total) if self.node.op == "LSTM" else total)
 
     # ---- step by step
 
@@ -174,67 +161,37 @@ class _Recurrent:
         if self.lengths is not None:
             floats = mil.cast(x=self.lengths, dtype="fp32")
             lengths = Term(mil, mil.expand_dims(x=floats, axes=[1]))
-        steps = Steps(mil, self.says.kind.step, self.x.shape[1], lengths, self.node.wants_output(0))
+        steps = Steps(mil, self.attributes.kind.step, self.x.shape[1], lengths, self.node.wants_output(0))
         count = self.x.shape[0]
-        outcomes = []
-        for number, (is_backwards, functions) in enumerate(
-            zip(self.says.backwards, self._functions(), strict=True)
-        ):
-            direction = self._direction(number, is_backwards, functions)
-            if count is not None and count <= _UNROLLED_STEPS:
-                outcomes.append(steps.unrolled(direction, count))
-            else:
-                outcomes.append(steps.looped(direction))
-        return outcomes
+        unrolls = count is not None and count <= _UNROLLED_STEPS
+        return [steps.unroll(each, count or 0) if unrolls else steps.loop(each) for each in self.directions()]
 
-    def _functions(self) -> list[tuple[Activation, ...]]:
-        try:
-            return self.says.functions(ACTIVATIONS)
-        except KeyError as error:
-            self.node.unsupported(f"has the activation {error}, which ONNX does not define")
-
-    def _direction(self, number: int, is_backwards: bool, functions: tuple[Activation, ...]) -> Direction:
-        mil, recurrence = self.mil, self._of_direction(2, number)
-        assert recurrence is not None
-        bias = self._of_direction(3, number)
-        inside = None
-        if self.says.linear_before_reset:
-            zeros = mil.constant(np.zeros(self.size, np.float32))
-            inside = zeros if bias is None else part(mil, bias, 5 * self.size, self.size)
-        peepholes = self._of_direction(7, number) if self.says.kind.has_cell else None
-        cell = Cell(self.size, recurrence, inside, peepholes, functions, self.clip, self.says.couples_gates)
-        given = [Term(mil, self._initial(index, number)) for index in self.says.states]
-        return Direction(cell, is_backwards, self._projected(number, bias), State(*given))
-
-    def _projected(self, number: int, bias: Value | None) -> Value:
-        """x W + b for all steps, b being both biases but for what GRU adds inside."""
-        mil, weights = self.mil, self._of_direction(1, number)
+    def project(self, number: int, bias: Value | None) -> Value:
+        mil, weights = self.mil, self.operand(1, number)
         assert weights is not None
         total = mil.matmul(x=self.x, y=weights, transpose_y=True)
         if bias is None:
             return total  # type: ignore[no-any-return]
-        width = self.says.kind.gates * self.size
-        counts = self.says.added_outside(self.size)
+        width = self.attributes.kind.gates * self.size
+        counts = self.attributes.outer_biases(self.size)
         if bias.constant is not None:
             ours, theirs = bias.constant.reshape(2, -1)
             return mil.add(x=total, y=(ours + theirs * counts).astype(np.float32))  # type: ignore[no-any-return]
         first, second = (part(mil, bias, start, width) for start in (0, width))
-        if self.says.linear_before_reset:
+        if self.attributes.linear_before_reset:
             second = mil.mul(x=second, y=counts)
         return mil.add(x=total, y=mil.add(x=first, y=second))  # type: ignore[no-any-return]
 
     # ---- results
 
-    def _emit_sequence(self, outputs: Sequence[Value]) -> None:
-        """[steps, directions, batch, hidden], or batch first."""
-        axis = 2 if self.says.batch_first else 1
-        if self.says.batch_first:
-            outputs = [self._transposed(each) for each in outputs]
-        self.node.emit(self._stacked(outputs, axis), 0)
+    def emit_sequence(self, sequences: Sequence[Value]) -> None:
+        if self.attributes.batch_first:
+            sequences = [self._transposed(each) for each in sequences]
+        self.node.emit(self._stacked(sequences, 2 if self.attributes.batch_first else 1), 0)
 
-    def _emit_final(self, parts: Sequence[Value], index: int) -> None:
-        """[directions, batch, hidden], or batch first."""
-        self.node.emit(self._stacked(parts, 1 if self.says.batch_first else 0), index)
+    def emit_state(self, parts: Sequence[Term], index: int) -> None:
+        axis = 1 if self.attributes.batch_first else 0
+        self.node.emit(self._stacked([each.value for each in parts], axis), index)
 
     def _stacked(self, values: Sequence[Value], axis: int) -> Value:
         if len(values) == 1:
@@ -242,14 +199,14 @@ class _Recurrent:
         return self.mil.stack(values=list(values), axis=axis)  # type: ignore[no-any-return]
 
 
-def _reordered(array: Array) -> Array:
-    """LSTM's gates along the first axis, in MIL's order."""
+def _reorder_gates(array: Array) -> Array:
+    """Reorder LSTM's gates along the first axis for MIL."""
     gates = np.split(array, len(_LSTM_GATES))
     return np.concatenate([gates[place] for place in _LSTM_GATES])
 
 
-def _recurrent(node: NodeView[Value], mil: MilBuilder) -> None:
+def _lower_recurrent(node: NodeView[Value], mil: MilBuilder) -> None:
     _Recurrent(node, mil).run()
 
 
-REGISTRY.table(dict.fromkeys(KINDS, _recurrent))
+REGISTRY.table(dict.fromkeys(KINDS, _lower_recurrent))

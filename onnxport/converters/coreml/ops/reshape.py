@@ -1,4 +1,4 @@
-"""Ops that give the same elements other dimensions: Identity, Reshape, Flatten, Squeeze, Unsqueeze, Transpose."""
+"""Identity, Reshape, Flatten, Squeeze, Unsqueeze and Transpose."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from onnxport.converters.coreml.shapes.axes import named_axes, normalized
 from onnxport.converters.coreml.shapes.integers import Integers, axis_table, integers, joined, sizes_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
+from onnxport.converters.shape_arithmetic import run_time_axes, squeeze_table, squeezed_axes
 
 Node = NodeView[Value]
 
 
 @lower("Identity")
 def identity(node: Node, mil: MilBuilder) -> None:
-    """The operand (ONNX Identity-21)."""
+    """Copy the operand (ONNX Identity-21)."""
     node.emit(node.x)
 
 
 @lower("Dropout")
 def dropout(node: Node, mil: MilBuilder) -> None:
-    """The operand: nothing is dropped at inference (ONNX Dropout-22)."""
-    node.ignore("seed")  # of what is dropped in training
+    """Copy the operand: inference drops nothing (ONNX Dropout-22)."""
+    node.ignore("seed")  # of training
     ratio, training = node.optional(1), node.optional(2)
     is_kept = ratio is not None and ratio.constant is not None and not ratio.constant.any()
     if not is_kept and training is not None and (training.constant is None or training.constant.any()):
@@ -42,7 +43,7 @@ def dropout(node: Node, mil: MilBuilder) -> None:
 
 @lower("Reshape")
 def reshape(node: Node, mil: MilBuilder) -> None:
-    """New dimensions for the same elements (ONNX Reshape-21)."""
+    """Change the dimensions (ONNX Reshape-21)."""
     x, wanted = node.input(0), node.input(1)
     shape = node.output_shape()
     keeps_zeros = bool(node.attribute("allowzero", 0))
@@ -55,21 +56,21 @@ def reshape(node: Node, mil: MilBuilder) -> None:
 
 
 def _sizes(node: Node, mil: MilBuilder, wanted: Value, keeps_zeros: bool) -> Sequence[high_rank.Size]:
-    """One by one, for more axes than MIL has."""
+    """Return the sizes one by one, for more axes than MIL has."""
     shape = node.output_shape()
     if shape.count(None) < 2:
         return shape
     target = _target(node, mil, integers(mil, wanted), keeps_zeros)
     if target.known is not None:
         return [None if size < 0 else int(size) for size in target.known]
-    # The product is negative where a -1 stands for the rest.
+    # A -1 for the rest makes the product negative.
     rest = sizes_of(mil, node.x).product() // target.product().negated()
     target = (target < 0).where(rest, target)
     return [target.element(axis) if size is None else size for axis, size in enumerate(shape)]
 
 
 def _target(node: Node, mil: MilBuilder, wanted: Integers, keeps_zeros: bool) -> Integers:
-    """The sizes wanted, a 0 replaced by the operand's own: MIL counts its axes from the last one there."""
+    """Return the wanted sizes, 0 replaced by the operand's own: MIL counts its axes from the last one there."""
     shape, own = node.output_shape(), sizes_of(mil, node.x)
     if keeps_zeros and wanted.known is not None and (wanted.known == 0).any():
         node.unsupported("allowzero with a size of 0, which Core ML does not hold")
@@ -83,12 +84,12 @@ def _target(node: Node, mil: MilBuilder, wanted: Integers, keeps_zeros: bool) ->
         wanted = wanted.equals(0).where(padded, wanted)
     if all(size is None for size in shape):
         return wanted
-    # Sizes that ONNX knows are told to MIL as well.
+    # Give MIL the sizes that ONNX knows.
     return joined(mil, [wanted.element(i) if size is None else size for i, size in enumerate(shape)])
 
 
 def reshaped(mil: MilBuilder, x: Value, shape: Sequence[int | None]) -> Value:
-    """`x` with other dimensions, at most one of them open."""
+    """Reshape `x`; at most one dimension is open."""
     if x.constant is not None:
         return mil.constant(x.constant.reshape([-1 if dim is None else dim for dim in shape]), x.dtype)
     var = mil.var(x)
@@ -99,7 +100,7 @@ def reshaped(mil: MilBuilder, x: Value, shape: Sequence[int | None]) -> Value:
 
 
 def with_sizes(mil: MilBuilder, x: Value, sizes: Integers) -> Value:
-    """`x` with dimensions that may be computed at run time."""
+    """Reshape `x` to sizes that may be computed at run time."""
     if sizes.known is not None:
         return reshaped(mil, x, [None if size < 0 else int(size) for size in sizes.known])
     result: Value = mil.reshape(x=x, shape=sizes.value)
@@ -108,7 +109,7 @@ def with_sizes(mil: MilBuilder, x: Value, sizes: Integers) -> Value:
 
 @lower("Flatten")
 def flatten(node: Node, mil: MilBuilder) -> None:
-    """A matrix of the axes before `axis` and those from it on (ONNX Flatten-21)."""
+    """Flatten to a matrix: the axes before `axis` become rows, the others columns (ONNX Flatten-21)."""
     x = node.x
     axis = normalized(node.attribute("axis", 1), x.rank, last=True)
     if high_rank.is_tall(x):
@@ -126,22 +127,17 @@ def flatten(node: Node, mil: MilBuilder) -> None:
 
 @lower("Squeeze")
 def squeeze(node: Node, mil: MilBuilder) -> None:
-    """Takes axes of size 1 out (ONNX Squeeze-21)."""
+    """Remove axes of size 1 (ONNX Squeeze-21)."""
     x, axes = node.x, node.optional(1)
     if axes is not None and axes.constant is None:
-        node.emit(_without_axes_at_run_time(node, mil, axes))
+        node.emit(_squeeze_at_run_time(node, mil, axes))
         return
-    if axes is not None:
-        gone = named_axes(axes, x.rank)
-    elif None in x.shape:
-        node.unsupported("takes out all axes of size 1, where others are open; give it axes")
-    else:
-        gone = [axis for axis, dim in enumerate(x.shape) if dim == 1]
+    gone = squeezed_axes(node, x.shape) if axes is None else named_axes(axes, x.rank)
     node.emit(without_axes(mil, x, gone))
 
 
 def without_axes(mil: MilBuilder, x: Value, gone: Sequence[int]) -> Value:
-    """`x` without axes of size 1."""
+    """Remove axes of size 1."""
     left = [axis for axis in range(x.rank) if axis not in gone]
     if high_rank.is_tall(x):
         own = high_rank.sizes(mil, x)
@@ -158,32 +154,28 @@ def without_axes(mil: MilBuilder, x: Value, gone: Sequence[int]) -> Value:
     return with_sizes(mil, x, joined(mil, [x.shape[axis] or sizes.element(axis) for axis in left]))
 
 
-def _without_axes_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
-    rank, count = node.x.rank, axes.shape[0]
-    if count is None:
-        node.unsupported("the number of its axes (input 1) is known only at run time")
+def _squeeze_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
+    rank, count = node.x.rank, run_time_axes(node, axes.shape)
     if rank == count:
         return reshaped(mil, node.x, [])
     kept = Integers(mil, 1) - axis_table(mil, axes, rank).summed(1)
-    places = (kept.running_sum() - 1).reshaped(-1, 1)
-    # Row i of the table holds a 1 at the place in the result that the size of axis i moves to.
-    table = places.equals(np.arange(rank - count)[None, :]).as_numbers() * kept.reshaped(-1, 1)
-    sizes = (sizes_of(mil, node.x).reshaped(-1, 1) * table).summed(0)
+    table = squeeze_table(kept, rank - count)
+    sizes = (sizes_of(mil, node.x).column() * table).summed(0)
     return with_sizes(mil, node.x, sizes)
 
 
 @lower("Unsqueeze")
 def unsqueeze(node: Node, mil: MilBuilder) -> None:
-    """Puts axes of size 1 in (ONNX Unsqueeze-21)."""
+    """Insert axes of size 1 (ONNX Unsqueeze-21)."""
     x, axes = node.x, node.input(1)
     if axes.constant is None:
-        node.emit(_with_axes_at_run_time(node, mil, axes))
+        node.emit(_unsqueeze_at_run_time(node, mil, axes))
         return
     node.emit(with_axes(mil, x, sorted(named_axes(axes, x.rank + axes.constant.size))))
 
 
 def with_axes(mil: MilBuilder, x: Value, axes: Sequence[int]) -> Value:
-    """`x` with axes of size 1 at `axes` of the result."""
+    """Insert axes of size 1 at `axes` of the result."""
     if not axes:
         return x
     if x.constant is not None:
@@ -195,11 +187,9 @@ def with_axes(mil: MilBuilder, x: Value, axes: Sequence[int]) -> Value:
     return result
 
 
-def _with_axes_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
-    x, count = node.x, axes.shape[0]
-    if count is None:
-        node.unsupported("the number of its axes (input 1) is known only at run time")
-    rank = x.rank + count
+def _unsqueeze_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
+    x = node.x
+    rank = x.rank + run_time_axes(node, axes.shape)
     new = axis_table(mil, axes, rank).summed(1)
     places = (Integers(mil, np.arange(1, rank + 1)) - new.running_sum() - 1).maximum(0)
     own = sizes_of(mil, x) if x.rank else Integers(mil, [1])
@@ -209,19 +199,19 @@ def _with_axes_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
 
 @lower("Transpose")
 def transpose(node: Node, mil: MilBuilder) -> None:
-    """Axis perm[i] becomes axis i (ONNX Transpose-21)."""
+    """Make axis perm[i] axis i (ONNX Transpose-21)."""
     x = node.x
     perm = [int(axis) for axis in node.attribute("perm", tuple(reversed(range(x.rank))))]
     node.emit(transposed(mil, x, perm))
 
 
 def transposed(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
-    """`x` with its axis perm[i] as axis i."""
+    """Make axis perm[i] of `x` axis i."""
     if list(perm) == list(range(x.rank)):
         return x
     if x.constant is not None:
         return mil.constant(np.transpose(x.constant, perm), x.dtype)
     if high_rank.is_tall(x):
-        return high_rank.transposed(mil, x, perm)
+        return high_rank.transpose(mil, x, perm)
     result: Value = mil.transpose(x=x, perm=list(perm))
     return result

@@ -6,18 +6,19 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.resize import is_last, resized_at_run_time, sampled_from
+from onnxport.converters.coreml.resize import is_last, resize_at_run_time, resize_linearly
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.resize.sampling import (
     Axis,
     Sampling,
-    axes_of,
+    is_alike,
     is_open,
-    lie_outside,
-    lies_alike,
     nearest_indices,
-    sampling_of,
+    outside_mask,
+    read_axes,
+    read_sampling,
+    refuse_rounding,
     weight_matrix,
 )
 from onnxport.core.arrays import Array
@@ -32,18 +33,18 @@ _POSITIONS = {
 
 @lower("Resize")
 def resize(node: NodeView[Value], mil: MilBuilder) -> None:
-    """Samples axes at another density (ONNX Resize-19)."""
-    x, shape, sampling = node.x, node.output_shape(), sampling_of(node)
+    """Resample axes (ONNX Resize-19)."""
+    x, shape, sampling = node.x, node.output_shape(), read_sampling(node)
     if sampling.mode != "nearest" and not x.is_float:
-        node.unsupported(f"samples {x.dtype} elements by {sampling.mode}, whose rounding ONNX leaves open")
+        refuse_rounding(node, sampling)
     if None in x.shape or None in shape or is_open(node, sampling):
-        node.emit(resized_at_run_time(node, mil, sampling))
+        node.emit(resize_at_run_time(node, mil, sampling))
         return
-    axes = axes_of(node, sampling)
+    axes = read_axes(node, sampling)
     if not axes:
         node.emit(mil.identity(x=x))
         return
-    native = _native(mil, x, sampling, axes)
+    native = _resize_natively(mil, x, sampling, axes)
     if native is not None:
         node.emit(native)
         return
@@ -53,12 +54,12 @@ def resize(node: NodeView[Value], mil: MilBuilder) -> None:
             indices = nearest_indices(sampling, description).astype(np.int32)
             result = mil.gather(x=result, indices=indices, axis=axis)
         else:
-            result = _weighted(mil, result, axis, weight_matrix(sampling, description))
-    node.emit(_extrapolated(mil, result, axes, sampling))
+            result = _apply_weights(mil, result, axis, weight_matrix(sampling, description))
+    node.emit(_extrapolate(mil, result, axes, sampling))
 
 
-def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[int, Axis]) -> Value | None:
-    """The last two axes by the operator that samples both the same as the node, if there is such."""
+def _resize_natively(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[int, Axis]) -> Value | None:
+    """Resize the last two axes by an operator that samples both as the node does, if there is one."""
     if (
         x.rank < 3
         or not x.is_float
@@ -66,9 +67,9 @@ def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[int, Axis]
         or sampling.coordinates == "tf_crop_and_resize"
     ):
         return None
-    height, width = (axes.get(axis) or _kept(x, axis) for axis in (x.rank - 2, x.rank - 1))
+    height, width = (axes.get(axis) or _unchanged_axis(x, axis) for axis in (x.rank - 2, x.rank - 1))
     if sampling.mode == "nearest":
-        if not all(_repeats(sampling, axis) for axis in (height, width)):
+        if not all(_is_repetition(sampling, axis) for axis in (height, width)):
             return None
         return mil.upsample_nearest_neighbor(  # type: ignore[no-any-return]
             x=x,
@@ -79,38 +80,38 @@ def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[int, Axis]
     if sampling.mode == "cubic" or shrinks or sampling.exclude_outside:
         return None
     for mode in _POSITIONS:
-        if all(_samples_alike(sampling, mode, axis) for axis in (height, width)):
-            return sampled_from(mil, x, mode, [height.after, width.after])
+        if all(_is_alike(sampling, mode, axis) for axis in (height, width)):
+            return resize_linearly(mil, x, mode, [height.after, width.after])
     return None
 
 
-def _kept(x: Value, axis: int) -> Axis:
+def _unchanged_axis(x: Value, axis: int) -> Axis:
     size = x.shape[axis] or 0
     return Axis(size, size, np.float32(1))
 
 
-def _repeats(sampling: Sampling, axis: Axis) -> bool:
-    """Whether every element is copied as often as any other."""
+def _is_repetition(sampling: Sampling, axis: Axis) -> bool:
+    """Tell if every element is copied equally often."""
     if axis.after % axis.before:
         return False
     repeated = np.repeat(np.arange(axis.before), axis.after // axis.before)
     return bool(np.array_equal(nearest_indices(sampling, axis), repeated))
 
 
-def _samples_alike(sampling: Sampling, mode: str, axis: Axis) -> bool:
-    """Whether MIL samples the axis as the node does, to float32 noise in a position."""
+def _is_alike(sampling: Sampling, mode: str, axis: Axis) -> bool:
+    """Tell if MIL samples the axis as the node does, to float32 noise in a position."""
     if axis.before == axis.after and axis.scale == 1:
         return axis.after > 1 or mode == "UNALIGN_CORNERS"
     if axis.after == 1 and mode != "UNALIGN_CORNERS":
         return False
-    return lies_alike(sampling, axis, _POSITIONS[mode](axis.before, axis.after))
+    return is_alike(sampling, axis, _POSITIONS[mode](axis.before, axis.after))
 
 
 # ---- any sampling
 
 
-def _weighted(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value:
-    """The axis multiplied by a matrix [after, before]."""
+def _apply_weights(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value:
+    """Multiply the axis by a matrix [after, before]."""
     weights = mil.constant(matrix.astype(np.float32))
     if x.rank > 1 and axis == x.rank - 2:
         return mil.matmul(x=weights, y=x)  # type: ignore[no-any-return]
@@ -125,9 +126,9 @@ def _weighted(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value:
     return result if last else mil.transpose(x=result, perm=np.argsort(order).tolist())  # type: ignore[no-any-return]
 
 
-def _extrapolated(mil: MilBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
-    """The extrapolation value put where a sample lies outside the input along any axis."""
-    lies_outside = lie_outside(sampling, axes, result.rank)
+def _extrapolate(mil: MilBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
+    """Replace the samples outside the input by the extrapolation value."""
+    lies_outside = outside_mask(sampling, axes, result.rank)
     if not lies_outside.any():
         return result
     whole = np.broadcast_to(lies_outside, [dim or 0 for dim in result.shape])

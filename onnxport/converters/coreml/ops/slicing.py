@@ -1,4 +1,4 @@
-"""Ops that cut a value up along its axes: Slice, Split."""
+"""Slice and Split."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
 from onnxport.converters.coreml.shapes.axes import named_axes, normalized
 from onnxport.converters.coreml.shapes.integers import (
-    LIMIT,
     Integers,
     axis_table,
     counted,
@@ -21,6 +20,7 @@ from onnxport.converters.coreml.shapes.integers import (
 )
 from onnxport.converters.coreml.values import Value, nothing
 from onnxport.converters.lowering import NodeView
+from onnxport.converters.shape_arithmetic import LIMIT, clamp_bounds, even_parts, refuse_disputed_end
 
 Node = NodeView[Value]
 
@@ -29,12 +29,12 @@ _WHOLE = (0, LIMIT, 1)  # start, end and step of an axis that stays whole
 
 @lower("Slice")
 def slice_(node: Node, mil: MilBuilder) -> None:
-    """NumPy's slice with steps along some axes (ONNX Slice-13); bounds beyond the end are clamped."""
+    """Slice some axes with steps (ONNX Slice-13); bounds beyond the end are clamped."""
     if node.input(1).shape[0] is None:
         node.unsupported("the number of its axes is known only at run time")
     cuts = _cuts(node, mil)
     if all(cut.is_forward for cut in cuts) and not high_rank.is_tall(node.x):
-        node.emit(_forward(node, mil, cuts))
+        node.emit(_slice_forwards(node, mil, cuts))
         return
     x = node.x
     for axis, cut in enumerate(cuts):
@@ -44,7 +44,7 @@ def slice_(node: Node, mil: MilBuilder) -> None:
 
 
 class _Cut(NamedTuple):
-    """What a slice takes of one axis, scalars."""
+    """A slice of one axis, scalars."""
 
     start: Integers
     end: Integers
@@ -60,7 +60,7 @@ class _Cut(NamedTuple):
 
 
 def _cuts(node: Node, mil: MilBuilder) -> list[_Cut]:
-    """Of every axis of x, also of those that stay whole."""
+    """Return the slice of every axis of x."""
     count, rank = node.input(1).shape[0] or 0, node.x.rank
     axes, steps = node.optional(3), node.optional(4)
     given = [integers(mil, node.input(1)), integers(mil, node.input(2))]
@@ -77,8 +77,8 @@ def _cuts(node: Node, mil: MilBuilder) -> list[_Cut]:
     return cuts
 
 
-def _forward(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
-    """NumPy's slice, which MIL's is as well while it runs forwards."""
+def _slice_forwards(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
+    """Slice forwards, as MIL does."""
     x = node.x
     begins, ends, steps = [], [], [cut.step.number or 1 for cut in cuts]
     for cut, size in zip(cuts, x.shape, strict=True):
@@ -106,21 +106,13 @@ def _forward(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
 
 
 def _positions(node: Node, mil: MilBuilder, axis: int, cut: _Cut) -> Integers:
-    """Which elements of an axis a slice takes, in order, when it may run backwards."""
+    """Return the indices of a slice that may run backwards."""
     start, end, step = cut
     if (step.number or 0) < 0 and end.number == LIMIT:
-        node.unsupported(
-            "steps backwards to the largest integer, which is nothing to ONNX and everything to ONNX Runtime; "
-            "write the smallest integer for the end"
-        )
+        refuse_disputed_end(node)
     size = size_of(mil, node.x, axis)
     backwards = step < 0
-    # ONNX clamps a backward slice's start to the first element, where NumPy gives nothing.
-    highest, lowest = backwards.where(size - 1, size), backwards.where(-1, 0)
-    # ONNX Runtime takes the largest integer for "through the last one" backwards as well.
-    end = end.equals(LIMIT).where(backwards.where(-LIMIT, LIMIT), end)
-    first = start.within(size).maximum(0).minimum(highest)
-    last = end.within(size).maximum(lowest).minimum(highest)
+    first, last = clamp_bounds(size, start, end, backwards)
     count = (last - first + step - backwards.where(-1, 1)) // step
     if count.number is not None and count.number <= 0:
         node.unsupported("gives a tensor without elements, which Core ML does not hold")
@@ -132,20 +124,15 @@ def _positions(node: Node, mil: MilBuilder, axis: int, cut: _Cut) -> Integers:
 
 @lower("Split")
 def split(node: Node, mil: MilBuilder) -> None:
-    """Cuts a value along an axis (ONNX Split-18); sizes default to equal parts, the last one smaller."""
+    """Split an axis (ONNX Split-18); sizes default to equal parts, the last one smaller."""
     x = node.x
     axis = normalized(node.attribute("axis", 0), x.rank)
     sizes = node.optional(1)
     count = node.attribute("num_outputs", node.output_count)
     length = size_of(mil, x, axis)
-    if sizes is not None:
-        parts = integers(mil, sizes)
-    else:
-        part = (length + (count - 1)) // count
-        starts = Integers(mil, range(count)) * part
-        parts = (length - starts).minimum(part).maximum(0)
+    parts = even_parts(length, count) if sizes is None else integers(mil, sizes)
     if parts.known is not None and (parts.known > 0).all() and not high_rank.is_tall(x):
-        _split_now(node, mil, axis, [int(part) for part in parts.known])
+        _split_natively(node, mil, axis, [int(part) for part in parts.known])
         return
     ends = parts.running_sum()
     starts = ends - parts
@@ -160,7 +147,7 @@ def split(node: Node, mil: MilBuilder) -> None:
             node.emit(between(mil, x, axis, begin, end), index)
 
 
-def _split_now(node: Node, mil: MilBuilder, axis: int, parts: Sequence[int]) -> None:
+def _split_natively(node: Node, mil: MilBuilder, axis: int, parts: Sequence[int]) -> None:
     if len(parts) == 1:
         node.emit(node.x)
         return
@@ -169,7 +156,7 @@ def _split_now(node: Node, mil: MilBuilder, axis: int, parts: Sequence[int]) -> 
 
 
 def between(mil: MilBuilder, x: Value, axis: int, begin: Integers, end: Integers) -> Value:
-    """The elements of an axis from `begin` up to `end`."""
+    """Return the elements of an axis from `begin` up to `end`."""
     if high_rank.is_tall(x):
         length = end - begin
 

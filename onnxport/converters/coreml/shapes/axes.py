@@ -1,4 +1,4 @@
-"""Axes as ONNX counts them."""
+"""ONNX's axes, which may count from the end."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from onnxport.converters.coreml.values import Value
 
 
 def normalized(axis: int, rank: int, *, last: bool = False) -> int:
-    """An axis that may count from the end, from 0 on.
+    """Return an axis counted from 0.
 
     Args:
-        last: whether the place behind the last axis is one, too.
+        last: accept the place behind the last axis.
     """
     if not -rank <= axis < rank + last:
         raise NoMil(f"names axis {axis} of a tensor that has {rank}")
@@ -18,6 +18,6 @@ def normalized(axis: int, rank: int, *, last: bool = False) -> int:
 
 
 def named_axes(axes: Value, rank: int) -> list[int]:
-    """Axes given as a constant, from 0 on."""
+    """Return constant axes, counted from 0."""
     assert axes.constant is not None
     return [normalized(int(axis), rank) for axis in axes.constant.reshape(-1)]

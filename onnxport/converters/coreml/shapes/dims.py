@@ -1,4 +1,4 @@
-"""Sizes as MIL's parameters take them: Python's numbers where they are known now, else int32 vectors of one element."""
+"""Sizes as MIL's parameters: Python's numbers where they are known, else int32 vectors of one element."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ Size = int | Value
 
 
 def size_of(mil: MilBuilder, value: Value, axis: int) -> Size:
-    """The size of an axis."""
+    """Return the size of an axis."""
     return _size(integers.size_of(mil, value, axis))
 
 
 def multiplied(mil: MilBuilder, sizes: Sequence[Size]) -> Size:
-    """The product of sizes, 1 for none."""
+    """Return the product of sizes, 1 for none."""
     return _size(_vector(mil, sizes).product())
 
 
 def as_shape(mil: MilBuilder, sizes: Sequence[Size]) -> list[int] | Value:
-    """Sizes as MIL takes a shape: constants if all of them are known."""
+    """Return sizes as MIL takes a shape: constants if all of them are known."""
     vector = _vector(mil, sizes)
     return vector.value if vector.known is None else [int(each) for each in vector.known]
 
 
 def reshaped(mil: MilBuilder, value: Value, sizes: Sequence[Size]) -> Value:
-    """`value` in another shape of as many elements; one open size is inferred, more are computed."""
+    """Reshape `value`; one open size is inferred, more are computed."""
     if value.shape == tuple(sizes):
         return value
     if not sizes:

@@ -1,6 +1,6 @@
-"""Values of more dimensions than MIL holds: their elements lie in one row, and each step sees few axes of them.
+"""Values of more dimensions than MIL holds: their elements lie in one row, and each step merges axes.
 
-A pixel shuffle or a window partition cuts an image into six axes, swaps some and merges them again. Axes that stay
+A pixel shuffle or a window partition splits an image into six axes, swaps some and merges them again. Axes that stay
 together are one axis meanwhile, so that every step has five at most.
 """
 
@@ -19,12 +19,12 @@ Size = int | None | Integers  # None: the one that follows from the others
 
 
 def is_tall(x: Value, *others: int) -> bool:
-    """Whether a value, or one of the ranks that something has, is more than MIL holds."""
+    """Tell if a value, or one of the ranks `others`, is beyond MIL."""
     return x.row is not None or max((x.rank, *others)) > LARGEST_RANK
 
 
 def sizes(mil: MilBuilder, x: Value) -> list[Size]:
-    """Of every axis; None for at most one."""
+    """Return the size of every axis, None for at most one."""
     if x.row is not None:
         return list(x.row.sizes)
     if x.shape.count(None) < 2:
@@ -34,7 +34,7 @@ def sizes(mil: MilBuilder, x: Value) -> list[Size]:
 
 
 def product(mil: MilBuilder, parts: Sequence[Size]) -> Size:
-    """The size of several axes as one."""
+    """Return the size of several axes as one."""
     if any(part is None for part in parts):
         return None
     result: int | Integers = prod(part for part in parts if isinstance(part, int))
@@ -45,7 +45,7 @@ def product(mil: MilBuilder, parts: Sequence[Size]) -> Size:
 
 
 def shaped(mil: MilBuilder, x: Value, wanted: Sequence[Size]) -> Value:
-    """The elements of x in another shape, of whatever rank."""
+    """Reshape to any rank."""
     shape = tuple(size if isinstance(size, int) else None for size in wanted)
     if x.constant is not None and None not in shape:
         return mil.constant(x.constant.reshape(shape), x.dtype)
@@ -69,11 +69,11 @@ def _reshaped(mil: MilBuilder, x: Value, wanted: Sequence[int | Integers]) -> Va
 def along(
     mil: MilBuilder, x: Value, axis: int, change: Callable[[Value], Value], result: Sequence[Size]
 ) -> Value:
-    """`x` changed along one axis.
+    """Change `x` along one axis.
 
     Args:
-        change: what is done to axis 1 of 3.
-        result: the sizes of the axes that stand in place of it afterwards.
+        change: changes axis 1 of 3.
+        result: the sizes of the axes that replace it.
     """
     own = sizes(mil, x)
     before, after = own[:axis], own[axis + 1 :]
@@ -83,13 +83,13 @@ def along(
 
 
 def sides(mil: MilBuilder, x: Value, axis: int) -> Value:
-    """`x` with the axes before `axis`, and those behind it, as one each."""
+    """Merge the axes before `axis`, and those behind it."""
     own = sizes(mil, x)
     return shaped(mil, x, [product(mil, own[:axis]), own[axis], product(mil, own[axis + 1 :])])
 
 
-def transposed(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
-    """`x` with its axis perm[i] as axis i."""
+def transpose(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
+    """Make axis perm[i] of `x` axis i."""
     own = sizes(mil, x)
     left = [axis for axis in range(len(own)) if own[axis] != 1]
     order = [left.index(axis) for axis in perm if own[axis] != 1]
@@ -120,7 +120,7 @@ def _permuted(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
 
 
 def tiled(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
-    """`x` repeated along each axis."""
+    """Repeat `x` along each axis."""
     for axis in range(x.rank):
         times = repeats.element(axis)
         if times.number == 1:
@@ -136,7 +136,7 @@ def tiled(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
 
 
 def flat(mil: MilBuilder, x: Value) -> Value:
-    """The elements of `x` in one row."""
+    """Flatten `x`."""
     if x.row is not None:
         return x.row.held
     if x.constant is not None:
@@ -144,7 +144,7 @@ def flat(mil: MilBuilder, x: Value) -> Value:
     return _reshaped(mil, x, [-1])
 
 
-# ---- operators to which the shape does not matter
+# ---- elementwise operators
 
 _ELEMENTWISE = frozenset(
     (
@@ -155,8 +155,8 @@ _ELEMENTWISE = frozenset(
 )
 
 
-def rows_of(mil: MilBuilder, op: str, operands: Sequence[Value | None]) -> list[Value | None]:
-    """The operands of an elementwise operator in one row each; none if they do not all fit so."""
+def flatten_operands(mil: MilBuilder, op: str, operands: Sequence[Value | None]) -> list[Value | None]:
+    """Flatten the operands of an elementwise operator; returns none if some cannot be."""
     highest = [x for x in operands if x is not None and is_tall(x)]
     if op not in _ELEMENTWISE or not highest:
         return []
@@ -177,12 +177,12 @@ def rows_of(mil: MilBuilder, op: str, operands: Sequence[Value | None]) -> list[
 
 
 def _is_as_long(mil: MilBuilder, x: Value, other: Value) -> bool:
-    """Whether values of one shape, as far as it is known, are sure to have as many elements."""
+    """Tell if values of one shape, as far as it is known, surely have equally many elements."""
     lengths = [mil.var(flat(mil, each)).shape for each in (x, other)]
     return bool(lengths[0] == lengths[1])
 
 
-def raised(mil: MilBuilder, row: Value, operands: Sequence[Value | None]) -> Value:
-    """What an elementwise operator gave for rows, in the shape of its operands."""
+def restore_shape(mil: MilBuilder, row: Value, operands: Sequence[Value | None]) -> Value:
+    """Reshape an elementwise operator's result to the shape of its operands."""
     highest = next(x for x in operands if x is not None and is_tall(x))
     return shaped(mil, row, sizes(mil, highest))

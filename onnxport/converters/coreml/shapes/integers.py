@@ -1,4 +1,4 @@
-"""Arithmetic on small integers, known now or at run time: sizes, bounds, axes and indices that a model computes."""
+"""int32 arithmetic on sizes, bounds, axes and indices, known at conversion or computed at run time."""
 
 from __future__ import annotations
 
@@ -9,22 +9,37 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.values import Value
+from onnxport.converters.formulas import IntegerFormula
+from onnxport.converters.shape_arithmetic import LIMIT
 from onnxport.core.arrays import Array
 
-LIMIT = np.iinfo(np.int32).max
+# Operations of Arithmetic -> NumPy's functions.
+_NUMPY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "floor_div": np.floor_divide,
+    "mod": np.mod,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "less": np.less,
+    "greater_equal": np.greater_equal,
+    "equal": np.equal,
+    "logical_and": np.logical_and,
+}
 
 Operand: TypeAlias = "Integers | int | Sequence[int] | Array"
 
 
 class Element(NamedTuple):
-    """One element of a vector, taken out when it is needed alone."""
+    """One element of a vector, extracted only when it is needed alone."""
 
     vector: Integers
     place: int
 
 
-class Integers:
-    """int32 elements under a formula: NumPy's while they are known, MIL operators from where they are not."""
+class Integers(IntegerFormula):
+    """int32 arithmetic: NumPy's as long as the elements are known, MIL's operators afterwards."""
 
     def __init__(self, mil: MilBuilder, held: Array | Value | int | Sequence[int] | Element) -> None:
         self.mil = mil
@@ -45,12 +60,12 @@ class Integers:
 
     @property
     def known(self) -> Array | None:
-        """The elements, if they are known now."""
+        """The elements if they are known at conversion."""
         return None if self.origin is not None or isinstance(self.held, Value) else self.held
 
     @property
     def number(self) -> int | None:
-        """Of a scalar: the number, if it is known now."""
+        """The number of a scalar that is known at conversion."""
         return None if self.known is None else int(self.known)
 
     @property
@@ -59,7 +74,7 @@ class Integers:
 
     @property
     def length(self) -> int:
-        """Of a vector: how many elements it has."""
+        """The number of elements of a vector."""
         (length,) = self.shape
         assert length is not None, "vectors of sizes, bounds and axes have a known length"
         return length
@@ -71,40 +86,18 @@ class Integers:
             return self.held
         return self.mil.constant(self.held.astype(np.bool_ if self.held.dtype == np.bool_ else np.int32))
 
-    # ---- arithmetic
+    def binary(self, op: str, other: Operand, /, *, swapped: bool = False) -> Integers:
+        pair = (self, self._operand(other))
+        x, y = reversed(pair) if swapped else pair
+        if x.known is not None and y.known is not None:
+            return Integers(self.mil, _NUMPY[op](x.known, y.known))
+        return Integers(self.mil, self.mil.emit(op, x=x.value, y=y.value))
 
-    def __add__(self, other: Operand) -> Integers:
-        return self._with("add", np.add, other)
+    def column(self) -> Integers:
+        return self.reshaped(-1, 1)
 
-    def __sub__(self, other: Operand) -> Integers:
-        return self._with("sub", np.subtract, other)
-
-    def __mul__(self, other: Operand) -> Integers:
-        return self._with("mul", np.multiply, other)
-
-    def __floordiv__(self, other: Operand) -> Integers:
-        return self._with("floor_div", np.floor_divide, other)
-
-    def __mod__(self, other: Operand) -> Integers:
-        return self._with("mod", np.mod, other)
-
-    def __lt__(self, other: Operand) -> Integers:
-        return self._with("less", np.less, other)
-
-    def __ge__(self, other: Operand) -> Integers:
-        return self._with("greater_equal", np.greater_equal, other)
-
-    def equals(self, other: Operand) -> Integers:
-        return self._with("equal", np.equal, other)
-
-    def maximum(self, other: Operand) -> Integers:
-        return self._with("maximum", np.maximum, other)
-
-    def minimum(self, other: Operand) -> Integers:
-        return self._with("minimum", np.minimum, other)
-
-    def and_(self, other: Integers) -> Integers:
-        return self._with("logical_and", np.logical_and, other)
+    def _operand(self, other: Operand) -> Integers:
+        return other if isinstance(other, Integers) else Integers(self.mil, np.asarray(other))
 
     def negated(self) -> Integers:
         return Integers(self.mil, 0) - self
@@ -113,7 +106,6 @@ class Integers:
         return self.maximum(self.negated())
 
     def where(self, then: Operand, otherwise: Operand) -> Integers:
-        """For conditions: `then` where they hold, `otherwise` elsewhere."""
         chosen, rest = self._operand(then), self._operand(otherwise)
         if self.known is not None:
             if self.known.size == 1 or self.known.all() or not self.known.any():
@@ -128,7 +120,6 @@ class Integers:
         return Integers(self.mil, self.mil.select(cond=self.value, a=chosen.value, b=rest.value))
 
     def as_numbers(self) -> Integers:
-        """For conditions: 1 where they hold, 0 elsewhere."""
         if self.known is not None:
             return Integers(self.mil, self.known.astype(np.int32))
         return Integers(self.mil, self.mil.cast(x=self.value, dtype="int32"))
@@ -139,25 +130,18 @@ class Integers:
         return Integers(self.mil, self.mil.reduce_sum(x=self.value, axes=[axis], keep_dims=False))
 
     def product(self) -> Integers:
-        """Of a vector: the product of its elements, a scalar."""
+        """Return the product of a vector's elements, a scalar."""
         if self.known is not None:
             return Integers(self.mil, self.known.prod())
         return Integers(self.mil, self.mil.reduce_prod(x=self.value, axes=[0], keep_dims=False))
 
     def running_sum(self) -> Integers:
-        """Of a vector: the sum of the elements up to each."""
         if self.known is not None:
             return Integers(self.mil, self.known.cumsum())
         return Integers(self.mil, self.mil.cumsum(x=self.value, axis=0))
 
-    def within(self, size: Integers) -> Integers:
-        """Indices with `size` added to the negative ones."""
-        return (self < 0).where(self + size, self)
-
-    # ---- form
-
     def part(self, start: int, stop: int) -> Integers:
-        """Of a vector: the elements from `start` to `stop`."""
+        """Return the elements of a vector from `start` up to `stop`."""
         if self.known is not None:
             return Integers(self.mil, self.known[start:stop])
         if (start, stop) == (0, self.shape[0]):
@@ -165,13 +149,13 @@ class Integers:
         return Integers(self.mil, self.mil.slice_by_index(x=self.value, begin=[start], end=[stop]))
 
     def element(self, index: int) -> Integers:
-        """Of a vector: one element as a scalar."""
+        """Return one element of a vector as a scalar."""
         if self.known is not None:
             return Integers(self.mil, self.known[index])
         return Integers(self.mil, Element(self, index))
 
     def reshaped(self, *shape: int) -> Integers:
-        """With the same elements in another shape, in which one size may be -1."""
+        """Return the elements in another shape, in which one size may be -1."""
         if self.known is not None:
             return Integers(self.mil, self.known.reshape(shape))
         if self.shape == shape:
@@ -182,25 +166,16 @@ class Integers:
             return Integers(self.mil, self.mil.squeeze(x=self.value))
         return Integers(self.mil, self.mil.reshape(x=self.value, shape=list(shape)))
 
-    def _with(self, op: str, function: Callable[[Any, Any], Any], other: Operand) -> Integers:
-        right = self._operand(other)
-        if self.known is not None and right.known is not None:
-            return Integers(self.mil, function(self.known, right.known))
-        return Integers(self.mil, self.mil.emit(op, x=self.value, y=right.value))
-
-    def _operand(self, other: Operand) -> Integers:
-        return other if isinstance(other, Integers) else Integers(self.mil, np.asarray(other))
-
 
 def integers(mil: MilBuilder, value: Value) -> Integers:
-    """An operand's elements; what lies beyond int32 ("to the end") becomes its limit."""
+    """Return an operand as int32; elements beyond its range ("to the end") become its limits."""
     if value.constant is not None:
         return Integers(mil, np.clip(value.constant, -LIMIT, LIMIT).astype(np.int64))
     return Integers(mil, Value(value.shape, np.dtype(np.int32), copies={"int32": mil.var(value, "int32")}))
 
 
 def sizes_of(mil: MilBuilder, x: Value) -> Integers:
-    """The sizes of x's axes; of a scalar, none."""
+    """Return the sizes of x's axes; none for a scalar."""
     if x.is_static:
         return Integers(mil, np.array(x.shape, np.int64))
     if x.row is not None:
@@ -212,13 +187,13 @@ def sizes_of(mil: MilBuilder, x: Value) -> Integers:
 
 
 def size_of(mil: MilBuilder, x: Value, axis: int) -> Integers:
-    """The size of one axis as a scalar."""
+    """Return the size of one axis as a scalar."""
     size = x.shape[axis]
     return sizes_of(mil, x).element(axis) if size is None else Integers(mil, size)
 
 
 def joined(mil: MilBuilder, parts: Sequence[Integers | int]) -> Integers:
-    """Scalars and vectors one after another as a vector."""
+    """Concatenate scalars and vectors to a vector."""
     vectors = [part if isinstance(part, Integers) else Integers(mil, part) for part in parts]
     vectors = [vector.reshaped(1) if vector.shape == () else vector for vector in _runs(vectors)]
     vectors = [vector for vector in vectors if vector.shape != (0,)]
@@ -231,7 +206,7 @@ def joined(mil: MilBuilder, parts: Sequence[Integers | int]) -> Integers:
 
 
 def _runs(parts: Sequence[Integers]) -> list[Integers]:
-    """The same with neighbouring elements of one vector as a part of it."""
+    """Merge neighbouring elements of one vector into slices of it."""
     found: list[Integers] = []
     start = 0
     for index, part in enumerate(parts):
@@ -247,13 +222,13 @@ def _runs(parts: Sequence[Integers]) -> list[Integers]:
 
 
 def counted(mil: MilBuilder, count: Integers) -> Integers:
-    """0, 1, 2 ... below `count`."""
+    """Return 0, 1, 2 ... below `count`."""
     if count.number is not None:
         return Integers(mil, np.arange(count.number))
     return Integers(mil, mil.range_1d(start=0, end=count.value, step=1))
 
 
 def axis_table(mil: MilBuilder, axes: Value, rank: int) -> Integers:
-    """[rank, len(axes)]: 1 where an axis (row) is the one that `axes` names there, 0 elsewhere."""
-    wrapped = integers(mil, axes).within(Integers(mil, rank)).reshaped(1, -1)
+    """Return [rank, len(axes)]: 1 where `axes` names the row's axis in that column, 0 elsewhere."""
+    wrapped = integers(mil, axes).within(rank).reshaped(1, -1)
     return Integers(mil, np.arange(rank)[:, None]).equals(wrapped).as_numbers()

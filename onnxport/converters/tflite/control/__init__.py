@@ -1,1 +1,1 @@
-"""If and loops: functions of the module, what they carry, recurrent steps, and what the exporter gets wrong of them."""
+"""If and loops: functions, carried tensors, recurrent steps, and repairs of the exporter's errors."""

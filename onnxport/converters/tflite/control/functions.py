@@ -1,27 +1,30 @@
-"""Branches and loops in the module, in the form that the compiler and its exporter take.
+"""Branches and loops of a module, in the form that the compiler and its exporter take.
 
 Both are functions that the op's regions call. The exporter cannot write a loop's regions as they are, and out of a
 branch's region the compiler moves all constants, which then are operands of the IF: weights that no delegate takes as
 weights, and copied at each run. A loop carries what it reads and does not change as well, which costs no copy from
-step to step (kernels/while.cc leaves alone what the body hands on as it came).
+step to step (kernels/while.cc does not copy tensors that the body returns unchanged).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+import onnx_ir as onnx
 from litert_converter.mlir import ir
 from litert_converter.mlir.dialects import func
 
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
+from onnxport.converters.tflite.values import Value
 
 Step = Callable[[list[Tensor]], list[Tensor]]
 
 
-def branches(
+def emit_branches(
     tfl: TensorBuilder, condition: Tensor, operands: Sequence[Tensor], then: Step, otherwise: Step
 ) -> list[Tensor]:
-    """The results of `then` where `condition`, a bool scalar, holds, else those of `otherwise`.
+    """Return the results of `then` if `condition`, a bool scalar, holds, else those of `otherwise`.
 
     Both get the operands, and give tensors of the same ranks and element types; dimensions in which they differ are
     open in the results.
@@ -31,7 +34,7 @@ def branches(
     results = [function.type.results for function in functions]
     operation = ir.Operation.create(
         "tfl.if",
-        results=[_union(*pair) for pair in zip(*results, strict=True)],
+        results=[_union_type(*pair) for pair in zip(*results, strict=True)],
         operands=[condition],
         regions=2,
     )
@@ -40,21 +43,21 @@ def branches(
     return list(operation.results)
 
 
-def _union(one: ir.Type, other: ir.Type) -> ir.Type:
+def _union_type(one: ir.Type, other: ir.Type) -> ir.Type:
     dynamic = ir.ShapedType.get_dynamic_size()
     shapes = zip(ir.RankedTensorType(one).shape, ir.RankedTensorType(other).shape, strict=True)
     dims = [ours if ours == theirs else dynamic for ours, theirs in shapes]
     return ir.RankedTensorType.get(dims, ir.RankedTensorType(one).element_type)
 
 
-def loop(
+def emit_loop(
     tfl: TensorBuilder,
     carried: Sequence[tuple[Tensor, ir.Type]],
     invariant: Sequence[Tensor],
     condition: Step,
     body: Step,
 ) -> list[Tensor]:
-    """The carried tensors after `body` ran on them for as long as `condition` gives a true bool scalar.
+    """Return the carried tensors after `body` ran on them while `condition` gave a true bool scalar.
 
     Args:
         carried: each tensor before the first step with its type in all steps, in which dimensions that change are
@@ -79,7 +82,7 @@ def loop(
 
 
 def _call(block: ir.Block, function: func.FuncOp, operands: Sequence[Tensor]) -> None:
-    """Lets a region do what a function does."""
+    """Emit a region that calls a function."""
     with ir.InsertionPoint(block):
         results = func.CallOp(function, list(operands)).operation.results
         ir.Operation.create("tfl.yield", operands=list(results))
@@ -100,3 +103,42 @@ def _function(tfl: TensorBuilder, name: str, types: Sequence[ir.Type], body: Ste
         ir.FunctionType.get(list(types), [tensor.type for tensor in results])
     )
     return function
+
+
+def find_captures(node: TflNode, tfl: TflBuilder, graphs: Sequence[onnx.Graph]) -> dict[onnx.Value, Value]:
+    """Return the values around `node` that its graphs read, each constant or with a tensor.
+
+    Initializers are left out: every block makes its own constants of them.
+    """
+    found: dict[onnx.Value, Value] = {}
+    for value in dict.fromkeys(value for graph in graphs for value in _free_values(graph)):
+        if value.const_value is not None:
+            continue
+        ours = tfl.scope.find(value)
+        if ours is None:
+            node.unsupported(f"reads {value.name!r}, the result of a node that is refused")
+        if ours.constant is None and not ours.copies:
+            tfl.tensor(ours)  # made inside, it would not be seen outside
+        found[value] = ours
+    return found
+
+
+def nested_value(value: Value, tensor: Tensor | None) -> Value:
+    """Return a captured value for a nested function: a constant, or the function's argument for its tensor."""
+    copies = {} if tensor is None else {value.order: tensor}
+    inner = Value(value.shape, value.dtype, constant=value.constant, copies=copies)
+    inner.is_size, inner.is_natural = value.is_size, value.is_natural
+    return inner
+
+
+def _free_values(graph: onnx.Graph) -> Iterator[onnx.Value]:
+    """Yield the values that a graph or one inside it reads and does not define; some more than once."""
+    own = {*graph.inputs, *graph.initializers.values()}
+    for node in graph:
+        used = [value for value in node.inputs if value is not None]
+        for attribute in node.attributes.values():
+            if attribute.type == onnx.AttributeType.GRAPH:
+                used += _free_values(attribute.as_graph())
+        yield from (value for value in used if value not in own)
+        own.update(node.outputs)
+    yield from (value for value in graph.outputs if value not in own)

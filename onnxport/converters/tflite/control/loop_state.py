@@ -1,8 +1,8 @@
-"""What a loop carries from step to step: state, and the rows that it collects.
+"""The tensors that a loop carries from step to step: state, and collected rows.
 
-TFLite's WHILE takes tensors that grow, but none without elements, and allocates its body anew at each step when any
-tensor in it changes its size. So what starts empty gets an element that is cut off again, and rows go into slots
-made beforehand where their number is known then.
+TFLite's WHILE carries tensors that grow, but none without elements, and allocates its body anew at each step when a
+tensor in it changes its size. So empty state gets an element that is cut off again, and rows of a known number go
+into slots made beforehand.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class State:
         return tensor, self._tfl.tensor_type(shape, self._tfl.dtype_of(tensor))
 
     def value(self, carried: Tensor) -> Value:
-        """The state that a step starts from, or that the last one left."""
+        """Return the state before a step, or after the last one."""
         if not any(self._extra):
             return self._tfl.computed(carried)
         shape = [None if extra else dim for dim, extra in zip(self._shape, self._extra, strict=True)]
@@ -52,7 +52,7 @@ class State:
         return self._tfl.computed(cut)
 
     def carried(self, value: Value) -> Tensor:
-        """What a step hands to the next."""
+        """Return the tensor that a step hands to the next."""
         return self._padded(self._tfl.tensor(value))
 
     def _padded(self, tensor: Tensor) -> Tensor:
@@ -60,21 +60,21 @@ class State:
 
 
 class Rows(Protocol):
-    """Collects a tensor at each step; the steps' tensors lie one after another along a new first axis."""
+    """A collector of one tensor per step, stacked along a new first axis."""
 
     def start(self) -> list[Carried]: ...
 
     def add(self, carried: list[Tensor], row: Value, step: Tensor) -> list[Tensor]:
-        """`step` is the step's number, an int32 scalar."""
+        """Add a row; `step` is the step's number, an int32 scalar."""
         ...
 
     def finish(self, carried: list[Tensor], steps: Tensor) -> Tensor:
-        """`steps` is how many there were, an int32 scalar."""
+        """Return the rows; `steps` is their number, an int32 scalar."""
         ...
 
 
-def rows(tfl: TflBuilder, shape: Shape, dtype: np.dtype[np.generic], steps: int | Tensor | None) -> Rows:
-    """Collects rows of `shape`; `steps` is their number, an int32 scalar if computed, None if the loop decides."""
+def make_rows(tfl: TflBuilder, shape: Shape, dtype: np.dtype[np.generic], steps: int | Tensor | None) -> Rows:
+    """Return a collector for rows of `shape`; `steps` is their number, an int32 scalar if computed, None if unknown."""
     if None in shape:
         return _OpenRows(tfl, shape, dtype)
     sizes = [dim or 0 for dim in shape]
@@ -84,13 +84,13 @@ def rows(tfl: TflBuilder, shape: Shape, dtype: np.dtype[np.generic], steps: int 
 
 
 class _Slots:
-    """Rows of a known number, each written in its place."""
+    """Slots for a known number of rows."""
 
     def __init__(
         self, tfl: TflBuilder, shape: list[int], dtype: np.dtype[np.generic], steps: int | Tensor
     ) -> None:
         self._tfl, self._shape, self._dtype, self._steps = tfl, shape, dtype, steps
-        self._stored = _stored("dynamic_update_slice", dtype)
+        self._stored = _storage_dtype("dynamic_update_slice", dtype)
 
     def start(self) -> list[Carried]:
         tfl = self._tfl
@@ -100,7 +100,7 @@ class _Slots:
         else:
             # A tensor without elements cannot be carried.
             count = tfl.op("maximum", [tfl.reshape(self._steps, [1]), tfl.int32([1])], [1])
-            sizes, steps = _joined(tfl, [count, tfl.int32(self._shape)]), None
+            sizes, steps = _concatenate(tfl, [count, tfl.int32(self._shape)]), None
         tensor = tfl.op("broadcast_to", [zero, sizes], (steps, *self._shape))
         return [(tensor, tensor.type)]
 
@@ -108,24 +108,24 @@ class _Slots:
         tfl, (slots,) = self._tfl, carried
         update = tfl.cast(tfl.reshape(tfl.tensor(row), [1, *self._shape]), self._stored)
         place = [tfl.reshape(step, [1]), tfl.int32([0] * len(self._shape))]
-        start = _joined(tfl, place) if self._shape else place[0]
+        start = _concatenate(tfl, place) if self._shape else place[0]
         return [tfl.op("dynamic_update_slice", [slots, update, start], tfl.shape_of(slots))]
 
     def finish(self, carried: list[Tensor], steps: Tensor) -> Tensor:
         tfl, (slots,) = self._tfl, carried
         if not isinstance(self._steps, int):
-            sizes = _joined(tfl, [tfl.reshape(steps, [1]), tfl.int32(self._shape)])
+            sizes = _concatenate(tfl, [tfl.reshape(steps, [1]), tfl.int32(self._shape)])
             begin = tfl.int32([0] * (1 + len(self._shape)))
             slots = tfl.op("slice", [slots, begin, sizes], (None, *self._shape))
         return tfl.cast(slots, self._dtype)
 
 
 class _GrowingRows:
-    """Rows of one size, put behind those before."""
+    """Rows of one size, appended to those before."""
 
     def __init__(self, tfl: TflBuilder, shape: list[int], dtype: np.dtype[np.generic]) -> None:
         self._tfl, self._shape, self._dtype = tfl, shape, dtype
-        self._stored = _stored("concatenation", dtype)
+        self._stored = _storage_dtype("concatenation", dtype)
 
     def start(self) -> list[Carried]:
         tfl = self._tfl
@@ -142,11 +142,11 @@ class _GrowingRows:
 
 
 class _OpenRows:
-    """Rows of a size known only from the first on: their elements in one row, and the size."""
+    """Rows of a size known at run time only: all elements in one vector, and the size."""
 
     def __init__(self, tfl: TflBuilder, shape: Shape, dtype: np.dtype[np.generic]) -> None:
         self._tfl, self._shape, self._dtype = tfl, shape, dtype
-        self._stored = _stored("concatenation", dtype)
+        self._stored = _storage_dtype("concatenation", dtype)
 
     def start(self) -> list[Carried]:
         tfl = self._tfl
@@ -162,15 +162,15 @@ class _OpenRows:
     def finish(self, carried: list[Tensor], steps: Tensor) -> Tensor:
         tfl, (flat, sizes) = self._tfl, carried
         elements = tfl.cast(_without_first(tfl, flat), self._dtype)
-        shape = _joined(tfl, [tfl.reshape(steps, [1]), sizes])
+        shape = _concatenate(tfl, [tfl.reshape(steps, [1]), sizes])
         return tfl.op("reshape", [elements, shape], (None, *self._shape))
 
 
-def _stored(op: str, dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
-    """The type in which rows go through `op`, lest it converts all of them at each step.
+def _storage_dtype(op: str, dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+    """Return the type of rows in `op`, so that it does not convert all of them at each step.
 
     Raises:
-        NoKernel: a type that goes through as bits only.
+        NoKernel: a type that `op` carries as bits only.
     """
     if dtype == np.float64:
         return np.dtype(np.float32)  # in which it is computed
@@ -188,8 +188,8 @@ def _without_first(tfl: TflBuilder, tensor: Tensor) -> Tensor:
     )
 
 
-def _joined(tfl: TflBuilder, parts: list[Tensor]) -> Tensor:
-    """Sizes of axes, one after another."""
+def _concatenate(tfl: TflBuilder, parts: list[Tensor]) -> Tensor:
+    """Concatenate sizes of axes."""
     parts = [part for part in parts if tfl.shape_of(part) != (0,)]
     total = sum(tfl.shape_of(part)[0] or 0 for part in parts)
     return parts[0] if len(parts) == 1 else tfl.op("concatenation", parts, [total], axis=0)

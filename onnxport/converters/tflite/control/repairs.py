@@ -1,4 +1,4 @@
-"""Puts right what the exporter and the runtime get wrong about control flow, once the compiler is done.
+"""Repairs of the exporter's and the runtime's errors about control flow.
 
 1. TFLite copies a loop's results onto its arguments one after another, which loses one of two that change places, and
    fills one only of two results that are the same tensor. The compiler merges equal values, so this comes last.
@@ -20,7 +20,7 @@ from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 
 
 def separate_results(tfl: TensorBuilder, module: ir.Module) -> None:
-    """Gives each result of a branch or of a step a tensor of its own, or its own argument."""
+    """Give each result of a branch or of a step a tensor of its own, or its own argument."""
     for function in list(module.body.operations):
         if ir.StringAttr(function.attributes["sym_name"]).value == "main":
             continue
@@ -41,7 +41,7 @@ def _copy(tfl: TensorBuilder, tensor: Tensor) -> Tensor:
 
 
 def mend_branches(module: ir.Module, path: Path) -> None:
-    """Corrects the operands of the IF operators in the file at `path`, which was exported from `module`."""
+    """Correct the operands of the IF operators in the file at `path`, which was exported from `module`."""
     wrong = {name: branches for name, branches in _branches(module) if any(branches)}
     if not wrong:
         return
@@ -59,7 +59,7 @@ def mend_branches(module: ir.Module, path: Path) -> None:
 
 
 def _branches(module: ir.Module) -> Iterator[tuple[str, list[dict[int, int]]]]:
-    """Each function's name, and for each of its branches operand -> number of the function's argument it is."""
+    """Return, by function, a map for each branch: operand -> number of the function's argument."""
     for function in module.body.operations:
         name = ir.StringAttr(function.attributes["sym_name"]).value
         block = function.operation.regions[0].blocks[0]

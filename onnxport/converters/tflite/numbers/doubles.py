@@ -1,4 +1,4 @@
-"""Sums of float64 in all its range and precision, from int64 arithmetic and the casts between the two.
+"""Sums in float64's full range and precision, from int64 arithmetic and casts.
 
 TFLite has no float64 arithmetic, and float32 overflows where float64 has not begun to. Both numbers are scaled by a
 power of two so that the larger one fills an int64, added as integers, and scaled back.
@@ -28,7 +28,7 @@ _ZERO, _SIGN, _LARGEST = _int64(0), _int64(-(1 << 63)), _int64(2047 * _UNIT)
 
 
 def is_exact(tfl: TflBuilder, *values: Value) -> bool:
-    """Whether operands are float64 that float32 need not hold: none was computed in float32."""
+    """Tell if operands are float64 and none was computed in float32."""
     return all(
         value.dtype == np.float64
         and (value.constant is not None or tfl.tensor(value, tfl.common_order(value)) not in tfl.twins)
@@ -37,7 +37,7 @@ def is_exact(tfl: TflBuilder, *values: Value) -> bool:
 
 
 def total(tfl: TflBuilder, name: str, a: Value, b: Value) -> Value:
-    """The "add" or "sub" of two float64 operands; what is below the normal numbers counts as 0."""
+    """Return the "add" or "sub" of two float64 operands; subnormal numbers count as 0."""
     op = partial(broadcast, tfl)
     x, y = (reinterpreted(tfl, value, np.int64) for value in (a, b))
     y = op("add", y, _SIGN) if name == "sub" else y
@@ -53,14 +53,14 @@ def total(tfl: TflBuilder, name: str, a: Value, b: Value) -> Value:
 
 
 def _exponent(tfl: TflBuilder, bits: Value) -> Value:
-    """The exponent, in its place among the bits."""
+    """Return the bits of the exponent."""
     op = partial(broadcast, tfl)
     magnitude = op("select_v2", op("less", bits, _ZERO), op("sub", bits, _SIGN), bits)
     return op("sub", magnitude, op("floor_mod", magnitude, _int64(_UNIT)))
 
 
 def _fixed(tfl: TflBuilder, bits: Value, exponent: Value, scale: Value) -> Value:
-    """The number as int64 after division by the scale."""
+    """Return the number as int64 after division by the scale."""
     op = partial(broadcast, tfl)
     vanishes = op("logical_or", op("less_equal", exponent, scale), op("equal", exponent, _ZERO))
     scaled = op("select_v2", vanishes, _ZERO, op("sub", bits, scale))
@@ -68,7 +68,7 @@ def _fixed(tfl: TflBuilder, bits: Value, exponent: Value, scale: Value) -> Value
 
 
 def _rescaled(tfl: TflBuilder, bits: Value, scale: Value) -> Value:
-    """The number times the scale, infinite or 0 where that is too large or too small."""
+    """Return the number times the scale; infinite or 0 beyond the range."""
     op = partial(broadcast, tfl)
     sign = op("select_v2", op("less", bits, _ZERO), _SIGN, _ZERO)
     own = _exponent(tfl, bits)
@@ -79,6 +79,6 @@ def _rescaled(tfl: TflBuilder, bits: Value, scale: Value) -> Value:
 
 
 def _special(tfl: TflBuilder, bits: Value, exponent: Value) -> Value:
-    """The number in float32 if it is none or infinite, else 0."""
+    """Return NaN or infinity in float32, else 0."""
     kept = broadcast(tfl, "select_v2", broadcast(tfl, "equal", exponent, _LARGEST), bits, _ZERO)
     return tfl.converted(reinterpreted(tfl, kept, np.float64), np.float32)

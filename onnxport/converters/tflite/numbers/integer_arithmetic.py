@@ -1,4 +1,4 @@
-"""Integer arithmetic that TFLite has no kernels for: whole division of 64 bits, bitwise logic, shifts, powers.
+"""Integer arithmetic without TFLite kernels: 64-bit division, bitwise logic, shifts, powers.
 
 Everything wraps around as the type does, and operands broadcast.
 """
@@ -15,22 +15,21 @@ from onnxport.converters.tflite.layout import identity, permuted
 from onnxport.converters.tflite.values import Value, scalar
 from onnxport.core.arrays import Array
 
-_LOWEST = scalar(np.iinfo(np.int64).min, np.int64)
 _ZERO, _ONE, _MINUS_ONE = (scalar(number, np.int64) for number in (0, 1, -1))
 
 # ---- division
 
 
 def divided(tfl: TflBuilder, a: Value, b: Value) -> Value:
-    """a / b, truncated toward zero: float32 estimates the quotient, integers correct it."""
+    """Return a / b, truncated toward zero: float32 estimates the quotient, integers correct it."""
     if a.dtype == np.uint64:
         return _unsigned_quotient(tfl, a, b)
     if a.dtype != np.int64:
         return tfl.converted(divided(tfl, tfl.converted(a, np.int64), tfl.converted(b, np.int64)), a.dtype)
     op = partial(broadcast, tfl)
     divisor = tfl.converted(b, np.float32)
-    first = _rounded(tfl, op("div", tfl.converted(a, np.float32), divisor), np.int64)
-    quotient, rest = _refined(tfl, a, b, divisor, first)
+    first = _round(tfl, op("div", tfl.converted(a, np.float32), divisor), np.int64)
+    quotient, rest = _refine(tfl, a, b, divisor, first)
     # Nearest is one too far from zero where the rest and the dividend differ in sign.
     negative = op("less", a, _ZERO)
     far = op("logical_and", op("not_equal", rest, _ZERO), op("not_equal", op("less", rest, _ZERO), negative))
@@ -42,41 +41,41 @@ def _unsigned_quotient(tfl: TflBuilder, a: Value, b: Value) -> Value:
     op = partial(broadcast, tfl)
     bits, by = reinterpreted(tfl, a, np.int64), reinterpreted(tfl, b, np.int64)
     divisor = _magnitude(tfl, by)
-    first = _rounded(tfl, op("div", _magnitude(tfl, bits), divisor), np.uint64)
-    quotient, rest = _refined(tfl, bits, by, divisor, reinterpreted(tfl, first, np.int64))
+    first = _round(tfl, op("div", _magnitude(tfl, bits), divisor), np.uint64)
+    quotient, rest = _refine(tfl, bits, by, divisor, reinterpreted(tfl, first, np.int64))
     quotient = op("add", quotient, op("select_v2", op("less", rest, _ZERO), _MINUS_ONE, _ZERO))
     # A divisor from 2^63 on goes in once or not at all.
     once = op("select_v2", op("greater_equal", a, b), _ONE, _ZERO)
     return reinterpreted(tfl, op("select_v2", op("less", by, _ZERO), once, quotient), np.uint64)
 
 
-def _refined(tfl: TflBuilder, a: Value, b: Value, divisor: Value, first: Value) -> tuple[Value, Value]:
-    """The nearest quotient and its rest, from a first estimate; a float32 quotient is right to 22 bits."""
+def _refine(tfl: TflBuilder, a: Value, b: Value, divisor: Value, first: Value) -> tuple[Value, Value]:
+    """Return the nearest quotient and its remainder from a first estimate; a float32 quotient is right to 22 bits."""
     op = partial(broadcast, tfl)
     quotient = first
     rest = op("sub", a, op("mul", first, b))
     for _ in range(2):
-        step = _rounded(tfl, op("div", tfl.converted(rest, np.float32), divisor), np.int64)
+        step = _round(tfl, op("div", tfl.converted(rest, np.float32), divisor), np.int64)
         quotient = op("add", quotient, step)
         rest = op("sub", rest, op("mul", step, b))
     return quotient, rest
 
 
 def _magnitude(tfl: TflBuilder, bits: Value) -> Value:
-    """About the unsigned number of the bits, in float32."""
+    """Return an estimate of the unsigned number of the bits, float32."""
     op = partial(broadcast, tfl)
     wrapped = op("select_v2", op("less", bits, _ZERO), scalar(2.0**64, np.float32), scalar(0, np.float32))
     return op("add", tfl.converted(bits, np.float32), wrapped)
 
 
-def _rounded(tfl: TflBuilder, x: Value, dtype: type) -> Value:
+def _round(tfl: TflBuilder, x: Value, dtype: type) -> Value:
     order = tfl.common_order(x)
     rounded = tfl.op("round", [tfl.tensor(x, order)], permuted(x.shape, order))
     return tfl.converted(tfl.computed(rounded, order), dtype)
 
 
 def remainder(tfl: TflBuilder, a: Value, b: Value) -> Value:
-    """a mod b of unsigned numbers of 64 bits."""
+    """Return a mod b of unsigned 64-bit numbers."""
     return broadcast(tfl, "sub", a, broadcast(tfl, "mul", divided(tfl, a, b), b))
 
 
@@ -84,7 +83,7 @@ def remainder(tfl: TflBuilder, a: Value, b: Value) -> Value:
 
 
 def reinterpreted(tfl: TflBuilder, value: Value, dtype: np.dtype[np.generic] | type) -> Value:
-    """The elements' bits read as another type of the same width."""
+    """Read the elements' bits as another type of the same width."""
     if value.constant is not None:
         constant = np.ascontiguousarray(value.constant).view(dtype).reshape(value.constant.shape)
         return Value(value.shape, dtype, constant=constant)
@@ -93,7 +92,7 @@ def reinterpreted(tfl: TflBuilder, value: Value, dtype: np.dtype[np.generic] | t
 
 
 def bitwise(tfl: TflBuilder, name: str, a: Value, b: Value) -> Value:
-    """The "and", "or" or "xor" of two operands, bit by bit."""
+    """Return the bitwise "and", "or" or "xor" of two operands."""
     if a.dtype.itemsize == 8:
         joined = bitwise(tfl, name, _halves(tfl, a), _halves(tfl, b))
         shape = joined.shape[:-1]
@@ -112,7 +111,7 @@ def bitwise(tfl: TflBuilder, name: str, a: Value, b: Value) -> Value:
 
 
 def _both(tfl: TflBuilder, a: Value, b: Value, different: Value) -> Value:
-    """a & b of int32: a + b is twice that plus a ^ b, but for the sign bit."""
+    """Return a & b of int32: a + b = 2 (a & b) + (a ^ b), the sign bit apart."""
     op = partial(broadcast, tfl)
     twice = op("sub", op("add", a, b), different)
     low = op("right_shift", reinterpreted(tfl, twice, np.uint32), scalar(1, np.uint32))
@@ -122,7 +121,7 @@ def _both(tfl: TflBuilder, a: Value, b: Value, different: Value) -> Value:
 
 
 def _halves(tfl: TflBuilder, value: Value) -> Value:
-    """Numbers of 64 bits as two of 32 each, along a last axis."""
+    """Return 64-bit numbers as two of 32 bits along a last axis."""
     shape = (*value.shape, 2)
     if value.constant is not None:
         constant = np.ascontiguousarray(value.constant).view(np.int32).reshape((*value.constant.shape, 2))
@@ -131,22 +130,22 @@ def _halves(tfl: TflBuilder, value: Value) -> Value:
 
 
 def shifted(tfl: TflBuilder, x: Value, count: Value, *, left: bool) -> Value:
-    """Unsigned numbers shifted by so many bits; nothing is left of them after all of their bits."""
+    """Shift unsigned numbers; a shift by all their bits gives 0."""
     width = x.dtype.itemsize * 8
     factors = np.array([*(1 << bit for bit in range(width)), 0], x.dtype)
     if left:
-        return broadcast(tfl, "mul", x, _looked_up(tfl, factors, count))
+        return broadcast(tfl, "mul", x, _look_up(tfl, factors, count))
     last = broadcast(tfl, "minimum", count, scalar(width - 1, x.dtype))
     if x.dtype == np.uint64:
-        result = divided(tfl, x, _looked_up(tfl, factors, last))
+        result = divided(tfl, x, _look_up(tfl, factors, last))
     else:
         result = broadcast(tfl, "right_shift", x, last)
     within = broadcast(tfl, "less", count, scalar(width, x.dtype))
     return broadcast(tfl, "select_v2", within, result, scalar(0, x.dtype))
 
 
-def _looked_up(tfl: TflBuilder, table: Array, index: Value) -> Value:
-    """The table's element at each index, the last one beyond its end."""
+def _look_up(tfl: TflBuilder, table: Array, index: Value) -> Value:
+    """Look up a table; indices beyond its end give the last element."""
     last = len(table) - 1
     if index.constant is not None:
         return Value(
@@ -164,7 +163,7 @@ def _looked_up(tfl: TflBuilder, table: Array, index: Value) -> Value:
 
 
 def power(tfl: TflBuilder, base: Value, exponent: Value) -> Value:
-    """Whole powers by repeated squaring; of a negative exponent only 1 and -1 leave more than 0."""
+    """Return whole powers by repeated squaring; with a negative exponent only 1 and -1 do not give 0."""
     if exponent.constant is not None and exponent.constant.size == 1 and exponent.rank <= base.rank:
         fixed = int(exponent.constant.item())
         if 0 < fixed < 64:
@@ -186,7 +185,7 @@ def power(tfl: TflBuilder, base: Value, exponent: Value) -> Value:
 
 
 def _six_bits(tfl: TflBuilder, exponent: Value) -> Value:
-    """The exponent without its sign as int32 below 64, odd or even as it is: what is larger overflows anyway."""
+    """Return the exponent's absolute value as int32 below 64, with its parity: larger ones overflow anyway."""
     op = partial(broadcast, tfl)
     size = op("maximum", exponent, op("sub", _ZERO, exponent))
     largest = op("add", op("floor_mod", size, scalar(2, np.int64)), scalar(62, np.int64))

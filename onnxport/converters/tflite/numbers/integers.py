@@ -1,4 +1,4 @@
-"""Arithmetic on small integers at run time: sizes, bounds and axes that a model computes, one tfl op each."""
+"""int32 arithmetic on sizes, bounds and axes that a model computes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from onnxport.converters.tflite.broadcasting import broadcast, broadcast_shape
+from onnxport.converters.formulas import IntegerFormula
+from onnxport.converters.tflite.broadcasting import COMPARISONS, broadcast, broadcast_shape
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
@@ -18,49 +19,28 @@ _INT32_MAX = np.iinfo(np.int32).max
 Operand: TypeAlias = "Integers | int | Sequence[int] | Array"
 
 
-class Integers:
-    """The int32 elements of one tensor under a formula; numbers and arrays stand for constants."""
+class Integers(IntegerFormula):
+    """A tensor in int32 arithmetic; each operator is one tfl op, numbers and arrays are constants."""
 
     def __init__(self, tfl: TflBuilder, tensor: Tensor) -> None:
         self.tfl, self.tensor = tfl, tensor
 
-    def _call(self, name: str, other: Operand, dtype: type = np.int32) -> Integers:
+    def binary(self, op: str, other: Operand, /, *, swapped: bool = False) -> Integers:
         operands = [self.tensor, self._tensor(other)]
+        if swapped:
+            operands.reverse()
         shape = broadcast_shape(*(self.tfl.shape_of(operand) for operand in operands))
-        return Integers(self.tfl, self.tfl.op(name, operands, shape, dtype))
+        return Integers(self.tfl, self.tfl.op(op, operands, shape, bool if op in COMPARISONS else np.int32))
 
     def _tensor(self, other: Operand) -> Tensor:
         return other.tensor if isinstance(other, Integers) else self.tfl.int32(np.asarray(other))
 
-    def __add__(self, other: Operand) -> Integers:
-        return self._call("add", other)
-
-    def __sub__(self, other: Operand) -> Integers:
-        return self._call("sub", other)
-
-    def __mul__(self, other: Operand) -> Integers:
-        return self._call("mul", other)
-
-    def __lt__(self, other: Operand) -> Integers:
-        return self._call("less", other, bool)
-
-    def equals(self, other: Operand) -> Integers:
-        return self._call("equal", other, bool)
-
-    def maximum(self, other: Operand) -> Integers:
-        return self._call("maximum", other)
-
-    def minimum(self, other: Operand) -> Integers:
-        return self._call("minimum", other)
-
     def where(self, then: Operand, otherwise: Operand) -> Integers:
-        """For conditions: `then` where they hold, `otherwise` elsewhere."""
         operands = [self.tensor, self._tensor(then), self._tensor(otherwise)]
         shape = broadcast_shape(*(self.tfl.shape_of(operand) for operand in operands))
         return Integers(self.tfl, self.tfl.op("select_v2", operands, shape))
 
     def as_numbers(self) -> Integers:
-        """For conditions: 1 where they hold, 0 elsewhere."""
         return Integers(self.tfl, self.tfl.cast(self.tensor, np.int32))
 
     def summed(self, axis: int) -> Integers:
@@ -71,22 +51,20 @@ class Integers:
         )
 
     def running_sum(self) -> Integers:
-        """Of a vector: the sum of the elements up to each."""
         operands = [self.tensor, self.tfl.int32(0)]
         shape = self.tfl.shape_of(self.tensor)
         return Integers(self.tfl, self.tfl.op("cumsum", operands, shape, exclusive=False, reverse=False))
 
     def element(self, index: int) -> Integers:
-        """Of a vector: one element as a scalar."""
+        """Return one element of a vector as a scalar."""
         return Integers(self.tfl, self.tfl.reshape(self.tfl.slice(self.tensor, [index], [1]), ()))
 
     def column(self) -> Integers:
-        """A vector as the column of a matrix."""
         return Integers(self.tfl, self.tfl.reshape(self.tensor, (self.tfl.shape_of(self.tensor)[0], 1)))
 
 
 def integers(tfl: TflBuilder, value: Value) -> Integers:
-    """An operand's elements as int32: what lies beyond its range ("to the end") becomes its limit."""
+    """Return an operand as int32; elements beyond its range ("to the end") become its limits."""
     if value.constant is not None:
         return Integers(tfl, tfl.int32(np.clip(value.constant, -_INT32_MAX, _INT32_MAX)))
     if value.dtype == np.int64 and not value.is_size:
@@ -96,8 +74,7 @@ def integers(tfl: TflBuilder, value: Value) -> Integers:
 
 
 def axis_table(tfl: TflBuilder, axes: Value, rank: int) -> Integers:
-    """[rank, len(axes)]: 1 where an axis (row) is the one that `axes` names there, 0 elsewhere."""
-    named = integers(tfl, axes)
-    wrapped = (named < 0).where(named + rank, named)
+    """Return [rank, len(axes)]: 1 where `axes` names the row's axis in that column, 0 elsewhere."""
+    wrapped = integers(tfl, axes).within(rank)
     rows = Integers(tfl, tfl.int32(np.arange(rank)[:, None]))
     return rows.equals(wrapped).as_numbers()

@@ -1,4 +1,4 @@
-"""If: both branches as functions of one TFLite op, of which the condition picks one at run time."""
+"""If: one TFLite op with both branches as functions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 import onnx_ir as onnx
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.control.captures import captured, within
-from onnxport.converters.tflite.control.functions import branches
+from onnxport.converters.tflite.control.functions import emit_branches, find_captures, nested_value
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value
@@ -17,7 +16,7 @@ from onnxport.converters.tflite.values import Value
 
 @lower("If")
 def if_(node: TflNode, tfl: TflBuilder) -> None:
-    """The outputs of one of two graphs, which may differ in their sizes (ONNX If-21)."""
+    """Run one of two graphs, whose results may differ in their sizes (ONNX If-21)."""
     _If(node, tfl).run()
 
 
@@ -25,7 +24,7 @@ class _If:
     def __init__(self, node: TflNode, tfl: TflBuilder) -> None:
         self.node, self.tfl = node, tfl
         self.graphs: list[onnx.Graph] = [node.attribute("then_branch"), node.attribute("else_branch")]
-        self.captured = captured(node, tfl, self.graphs)
+        self.captured = find_captures(node, tfl, self.graphs)
         self.outputs: list[list[Value]] = []
 
     def run(self) -> None:
@@ -33,7 +32,7 @@ class _If:
         condition = tfl.reshape(tfl.tensor(self.node.x), ())
         operands = [value.copies[value.order] for value in self.captured.values() if value.constant is None]
         then, otherwise = (partial(self._branch, graph) for graph in self.graphs)
-        results = branches(tfl, condition, operands, then, otherwise)
+        results = emit_branches(tfl, condition, operands, then, otherwise)
         for index, (tensor, pair) in enumerate(zip(results, zip(*self.outputs, strict=True), strict=True)):
             result = tfl.computed(tensor, pair[0].order)
             result.is_size = all(each.is_size for each in pair)
@@ -41,7 +40,7 @@ class _If:
             self.node.emit(result, index)
 
     def _resized(self, tensor: Tensor) -> Tensor:
-        """A tensor of open size as one whose size TFLite knows only when the branch runs.
+        """Return a tensor of open size whose size TFLite knows only when the branch runs.
 
         Otherwise it prepares both branches for the sizes at hand, which may suit one of them only.
         """
@@ -55,7 +54,7 @@ class _If:
     def _branch(self, graph: onnx.Graph, operands: list[Tensor]) -> list[Tensor]:
         rest = iter(operands)
         visible = {
-            key: within(value, None if value.constant is not None else self._resized(next(rest)))
+            key: nested_value(value, None if value.constant is not None else self._resized(next(rest)))
             for key, value in self.captured.items()
         }
         outputs = [value for value in self.tfl.scope.lower(graph, visible) if value is not None]

@@ -5,24 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.ops.windows import from_images, images, pad_input, tflite_padding
+from onnxport.converters.tflite.ops.windows import (
+    from_images,
+    images,
+    output_sizes,
+    pad_input,
+    split_channels,
+    tflite_padding,
+)
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, with_unit_axis
-from onnxport.converters.windows import Window, window_of
+from onnxport.converters.windows import Window, check_axes, known_kernel, read_window
 
 
 @lower("Conv")
 def conv(node: TflNode, tfl: TflBuilder) -> None:
     """Grouped, dilated, padded 1-D to 3-D convolution (ONNX Conv-22)."""
     x, weights = node.input(0), as_weights(node.input(1), 0)
+    check_axes(node, "TFLite convolves")
     groups = node.attribute("group", 1)
-    node.attribute("kernel_shape", None)  # the weights say it
-    if x.rank not in (3, 4, 5):
-        node.unsupported(f"an input of rank {x.rank}; TFLite convolves over one to three axes")
-    if None in weights.shape:
-        node.unsupported("weights (input 1) of an open size")
-    window = window_of(node, x.shape[2:], [dim or 0 for dim in weights.shape[2:]])
+    window = read_window(node, x.shape[2:], known_kernel(node, weights.shape))
     if x.rank == 3:
         window = window.with_unit_axis()
     tensor = images(tfl, x)
@@ -30,7 +33,7 @@ def conv(node: TflNode, tfl: TflBuilder) -> None:
     if padding is None:
         tensor, window, padding = pad_input(tfl, tensor, window), window.padded(), "VALID"
     make = _conv_3d if x.rank == 5 else _conv_2d
-    result = make(node, tfl, tensor, weights, _bias(node, tfl, weights.shape[0]), window, padding, groups)
+    result = make(tfl, tensor, weights, _bias(node, tfl, weights.shape[0]), window, padding, groups)
     node.emit(from_images(tfl, result, x.rank))
 
 
@@ -41,7 +44,7 @@ def _bias(node: TflNode, tfl: TflBuilder, channels: int | None) -> Tensor:
 
 
 def as_weights(value: Value, channels: int) -> Value:
-    """The weights of a convolution, quantized where its kernels take them so: by output channel, axis `channels`."""
+    """Return a convolution's weights, quantized if the kernels take them so: by output channel, axis `channels`."""
     quantized = value.quantized
     if quantized is None or (quantized.is_weights and quantized.grid.axis in (None, channels)):
         return value
@@ -49,7 +52,7 @@ def as_weights(value: Value, channels: int) -> Value:
 
 
 def _filters(tfl: TflBuilder, weights: Value, order: tuple[int, ...]) -> Tensor:
-    """The weights with their axes in `order`, counted as if 1-D ones had a height of 1 at axis 2."""
+    """Return the weights with their axes in `order`, counted as if 1-D ones had a height of 1 at axis 2."""
     if weights.rank == 3 and len(order) == 4:
         if weights.constant is not None:
             return tfl.tensor(with_unit_axis(weights, 2), order)
@@ -58,30 +61,11 @@ def _filters(tfl: TflBuilder, weights: Value, order: tuple[int, ...]) -> Tensor:
     return tfl.tensor(weights, order)
 
 
-def _output_shape(
-    tfl: TflBuilder, tensor: Tensor, window: Window, padding: str, channels: int | None
-) -> list[int | None]:
-    sizes = window.output
-    if padding == "SAME":
-        sizes = tuple(
-            None if size is None else -(-size // stride)
-            for size, stride in zip(window.input, window.strides, strict=True)
-        )
-    return [tfl.shape_of(tensor)[0], *sizes, channels]
-
-
 def _conv_2d(
-    node: TflNode,
-    tfl: TflBuilder,
-    tensor: Tensor,
-    weights: Value,
-    bias: Tensor,
-    window: Window,
-    padding: str,
-    groups: int,
+    tfl: TflBuilder, tensor: Tensor, weights: Value, bias: Tensor, window: Window, padding: str, groups: int
 ) -> Tensor:
     channels = weights.shape[0] or 0
-    shape = _output_shape(tfl, tensor, window, padding, channels)
+    shape = [tfl.shape_of(tensor)[0], *output_sizes(window, padding), channels]
     attributes = {
         "padding": padding,
         "stride_h": window.strides[0],
@@ -98,16 +82,10 @@ def _conv_2d(
 
 
 def _conv_3d(
-    node: TflNode,
-    tfl: TflBuilder,
-    tensor: Tensor,
-    weights: Value,
-    bias: Tensor,
-    window: Window,
-    padding: str,
-    groups: int,
+    tfl: TflBuilder, tensor: Tensor, weights: Value, bias: Tensor, window: Window, padding: str, groups: int
 ) -> Tensor:
-    shape = _output_shape(tfl, tensor, window, padding, weights.shape[0])
+    channels = weights.shape[0] or 0
+    shape = [tfl.shape_of(tensor)[0], *output_sizes(window, padding), channels // groups]
     sizes = {
         f"{kind}{axis}{suffix}": values[i]
         for kind, suffix, values in (
@@ -116,21 +94,10 @@ def _conv_3d(
         )
         for i, axis in enumerate("dhw")
     }
-    filters = _filters(tfl, weights, (2, 3, 4, 1, 0))
-    if groups == 1:
-        return tfl.op("conv_3d", [tensor, filters, bias], shape, padding=padding, **sizes)
+    operands = (tensor, _filters(tfl, weights, (2, 3, 4, 1, 0)), bias)
     # TFLite's has no groups.
-    shape[4] = (weights.shape[0] or 0) // groups
     parts = [
-        tfl.op("conv_3d", list(operands), shape, padding=padding, **sizes)
-        for operands in zip(
-            *(_split_last(tfl, each, groups) for each in (tensor, filters, bias)), strict=True
-        )
+        tfl.op("conv_3d", list(each), shape, padding=padding, **sizes)
+        for each in zip(*(split_channels(tfl, operand, groups) for operand in operands), strict=True)
     ]
-    return tfl.op("concatenation", parts, [*shape[:4], weights.shape[0]], axis=4)
-
-
-def _split_last(tfl: TflBuilder, tensor: Tensor, parts: int) -> list[Tensor]:
-    *leading, size = tfl.shape_of(tensor)
-    each = (size or 0) // parts
-    return [tfl.slice(tensor, [*(0 for _ in leading), i * each], [*leading, each]) for i in range(parts)]
+    return parts[0] if groups == 1 else tfl.op("concatenation", parts, [*shape[:4], channels], axis=4)

@@ -1,4 +1,4 @@
-"""Pad: by a constant, by reflection, by the edge or by going round; by amounts known at run time as well."""
+"""Pad, with constant or run-time amounts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.broadcasting import broadcast
-from onnxport.converters.tflite.builder import TflBuilder, TflNode, constant_of, optional_constant
+from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant, require_constant
 from onnxport.converters.tflite.layout import normalized, permuted
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
@@ -18,34 +18,34 @@ from onnxport.core.arrays import Array
 
 @lower("Pad")
 def pad(node: TflNode, tfl: TflBuilder) -> None:
-    """Extends axes by a constant, by reflection, by the edge or by going round (ONNX Pad-21)."""
+    """Extend axes by a constant, by reflection, by the edge or by wrapping (ONNX Pad-21)."""
     x, mode = node.x, node.attribute("mode", "constant")
     axes = node.optional(3)
     if node.input(1).constant is None or (axes is not None and axes.constant is None):
-        node.emit(_padded_at_run_time(node, tfl, mode))
+        node.emit(_pad_at_run_time(node, tfl, mode))
         return
-    amounts = constant_of(node, 1, "the amounts of padding").reshape(2, -1)
+    amounts = require_constant(node, 1, "the amounts of padding").reshape(2, -1)
     targets = _targets(node)
     before, after = [0] * x.rank, [0] * x.rank
     for column, axis in enumerate(targets):
         before[axis], after[axis] = int(amounts[0, column]), int(amounts[1, column])
-    x = _cropped(tfl, x, before, after)
+    x = _crop(tfl, x, before, after)
     before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
     if mode == "constant":
         fill = tfl.tensor(node.input(2)) if node.has_input(2) else None
-        node.emit(_filled(tfl, x, before, after, fill))
+        node.emit(_fill(tfl, x, before, after, fill))
         return
     node.optional(2)  # a value for the constant mode only
     if mode == "reflect" and _reflects_once(x, before, after):
-        node.emit(_mirrored(tfl, x, before, after))
+        node.emit(_mirror(tfl, x, before, after))
     elif mode in _SOURCE:
-        node.emit(_copied(node, tfl, x, before, after, mode))
+        node.emit(_copy_elements(node, tfl, x, before, after, mode))
     else:
         node.unsupported(f"mode {mode!r}")
 
 
-def _cropped(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
-    """What negative amounts of padding cut off is cut off."""
+def _crop(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
+    """Crop by the negative amounts of padding."""
     if min(*before, *after, 0) >= 0:
         return x
     order = tfl.common_order(x)
@@ -65,7 +65,7 @@ def _cropped(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[i
     return tfl.computed(result, order)
 
 
-def _filled(
+def _fill(
     tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int], fill: Tensor | None
 ) -> Value:
     order = tfl.common_order(x)
@@ -81,7 +81,7 @@ def _reflects_once(x: Value, before: Sequence[int], after: Sequence[int]) -> boo
     return all(dim is None or max(b, a) < dim for dim, b, a in zip(x.shape, before, after, strict=True))
 
 
-def _mirrored(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
+def _mirror(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
     order = tfl.common_order(x)
     first, last = [before[axis] for axis in order], [after[axis] for axis in order]
     tensor = tfl.tensor(x, order)
@@ -97,23 +97,23 @@ def _mirrored(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[
 # ---- by the axis's own elements
 
 
-def _reflected(positions: Array, size: int) -> Array:
+def _reflect(positions: Array, size: int) -> Array:
     period = max(2 * (size - 1), 1)
     return np.asarray((size - 1) - np.abs((positions % period) - (size - 1)))
 
 
-# Pad mode -> the element of an axis of `size` that stands at each of `positions`, which may lie outside.
+# Pad mode -> the element of an axis of `size` that lies at each of `positions`, which may be outside.
 _SOURCE: dict[str, Callable[[Array, int], Array]] = {
     "edge": lambda positions, size: np.clip(positions, 0, size - 1),
-    "reflect": _reflected,
+    "reflect": _reflect,
     "wrap": lambda positions, size: positions % size,
 }
 
 
-def _copied(
+def _copy_elements(
     node: TflNode, tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int], mode: str
 ) -> Value:
-    """Each padded axis gathered from its own elements."""
+    """Gather each padded axis from its own elements."""
     order = tfl.common_order(x)
     tensor = tfl.tensor(x, order)
     for place, axis in enumerate(order):
@@ -127,11 +127,11 @@ def _copied(
             indices = _own_elements(tfl, mode, tfl.size(tensor, place), *bounds)
         else:
             indices = tfl.int32(_SOURCE[mode](np.arange(-before[axis], size + after[axis]), size))
-        tensor = _gathered(tfl, tensor, place, indices)
+        tensor = _gather(tfl, tensor, place, indices)
     return tfl.computed(tensor, order)
 
 
-def _gathered(tfl: TflBuilder, tensor: Tensor, place: int, indices: Tensor) -> Tensor:
+def _gather(tfl: TflBuilder, tensor: Tensor, place: int, indices: Tensor) -> Tensor:
     shape = list(tfl.shape_of(tensor))
     shape[place] = tfl.shape_of(indices)[0]
     return tfl.op("gather", [tensor, indices], shape, axis=place, batch_dims=0)
@@ -140,14 +140,14 @@ def _gathered(tfl: TflBuilder, tensor: Tensor, place: int, indices: Tensor) -> T
 # ---- by amounts computed at run time, int32 [1] per axis
 
 
-def _padded_at_run_time(node: TflNode, tfl: TflBuilder, mode: str) -> Value:
+def _pad_at_run_time(node: TflNode, tfl: TflBuilder, mode: str) -> Value:
     x = node.x
     before, after = _amounts_per_axis(node, tfl)
     touched = range(x.rank) if node.has_input(3) and node.input(3).constant is None else _targets(node)
     shape = tuple(None if axis in touched else dim for axis, dim in enumerate(x.shape))
     if mode == "constant":
         fill = tfl.reshape(tfl.tensor(node.input(2)), ()) if node.has_input(2) else tfl.constant(0, x.dtype)
-        return _filled_at_run_time(tfl, x, before, after, fill, shape)
+        return _fill_at_run_time(tfl, x, before, after, fill, shape)
     node.optional(2)  # a value for the constant mode only
     if mode not in _SOURCE:
         node.unsupported(f"mode {mode!r}")
@@ -155,19 +155,19 @@ def _padded_at_run_time(node: TflNode, tfl: TflBuilder, mode: str) -> Value:
     for axis in touched:
         amounts = [tfl.slice(each, [axis], [1]) for each in (before, after)]
         indices = _own_elements(tfl, mode, tfl.size(tensor, axis), *amounts)
-        tensor = _gathered(tfl, tensor, axis, indices)
+        tensor = _gather(tfl, tensor, axis, indices)
     return tfl.computed(tensor)
 
 
 def _targets(node: TflNode) -> Sequence[int]:
-    """The axes that the amounts are for, which must be constant."""
+    """Return the axes that the amounts are for, which must be constant."""
     axes = optional_constant(node, 3, "axes")
     rank = node.x.rank
     return range(rank) if axes is None else [normalized(int(axis), rank) for axis in axes]
 
 
 def _amounts_per_axis(node: TflNode, tfl: TflBuilder) -> tuple[Tensor, Tensor]:
-    """How much is put before and after every axis, int32 [rank] each; ONNX lists all starts, then all ends."""
+    """Return the padding before and after every axis, int32 [rank]; ONNX lists all starts, then all ends."""
     rank, amounts, axes = node.x.rank, node.input(1), node.optional(3)
     count = rank if axes is None else axes.shape[0]
     if count is None:
@@ -187,10 +187,10 @@ def _amounts_per_axis(node: TflNode, tfl: TflBuilder) -> tuple[Tensor, Tensor]:
     return before, after
 
 
-def _filled_at_run_time(
+def _fill_at_run_time(
     tfl: TflBuilder, x: Value, before: Tensor, after: Tensor, fill: Tensor, shape: Sequence[int | None]
 ) -> Value:
-    """What negative amounts cut off is cut off, then the rest filled up: TFLite refuses negative ones when run."""
+    """Crop by negative amounts, then fill: TFLite refuses negative amounts at run time."""
     rank, zero = x.rank, tfl.int32(0)
     cut, added = [], []
     for amounts in (before, after):
@@ -204,7 +204,7 @@ def _filled_at_run_time(
 
 
 def _own_elements(tfl: TflBuilder, mode: str, size: Tensor, before: Tensor, after: Tensor) -> Tensor:
-    """The element that stands at each place of the padded axis, int32 [open]; see _SOURCE."""
+    """Return the element that lies at each place of the padded axis, int32 [open]; see _SOURCE."""
     zero = tfl.int32([0])
 
     def op(name: str, *operands: Tensor) -> Tensor:

@@ -12,11 +12,17 @@ from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.kernels import BROADCAST_RANK
 from onnxport.converters.tflite.ops.reduction import reduce_axes
-from onnxport.converters.tflite.ops.windows import from_images, images, pad_input, tflite_padding
+from onnxport.converters.tflite.ops.windows import (
+    from_images,
+    images,
+    output_sizes,
+    pad_input,
+    tflite_padding,
+)
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import scalar
-from onnxport.converters.windows import Pool, Window, pool_of
+from onnxport.converters.windows import Pool, Window, check_axes, read_pool
 from onnxport.optimizers.rewrites.registry import REASON
 
 
@@ -25,37 +31,37 @@ def max_pool(node: TflNode, tfl: TflBuilder) -> None:
     """Maximum over a window; padding never wins (ONNX MaxPool-22)."""
     node.ignore("storage_order")  # concerns the indices output only
     if node.wants_output(1):
-        node.unsupported(node.node.metadata_props.get(REASON, "its indices output is used"))
-    pool = _pool_of(node)
-    x = tfl.float32(node.x)  # also holds all int8 and uint8, for which TFLite wants scales
+        node.unsupported(node.node.metadata_props.get(REASON, "has its indices output used"))
+    pool = _read_pool(node)
+    x = tfl.float32(node.x)  # also holds all int8 and uint8, for which TFLite needs scales
     tensor, window, padding = images(tfl, x), pool.window, tflite_padding(pool.window)
     if padding is None or not _is_native(pool.window):
-        tensor, window, padding = pad_input(tfl, tensor, window, -np.inf), _padded(node, pool), "VALID"
+        tensor, window, padding = pad_input(tfl, tensor, window, -np.inf), _padded_window(node, pool), "VALID"
     if _is_native(pool.window):
         result = _slide(tfl, "max_pool_2d", tensor, window, padding)
     else:
-        result = _combine_shifted(node, tfl, "maximum", tensor, window)
+        result = _combine_shifted(tfl, "maximum", tensor, window)
     node.emit(tfl.converted(from_images(tfl, result, x.rank), node.x.dtype))
 
 
 @lower("AveragePool")
 def average_pool(node: TflNode, tfl: TflBuilder) -> None:
-    """Mean over a window (ONNX AveragePool-22); count_include_pad says whether padding counts as elements.
+    """Mean over a window (ONNX AveragePool-22); with count_include_pad, padding counts as elements.
 
     TFLite divides by the elements inside the input for SAME and by the whole window for VALID. Where ONNX
     divides by something else, the sum over the window is divided by the number of elements that count.
     """
     counts_pads = bool(node.attribute("count_include_pad", 0))
-    pool = _pool_of(node)
+    pool = _read_pool(node)
     x = tfl.float32(node.x)
     tensor, window, padding = images(tfl, x), pool.window, tflite_padding(pool.window)
     same = padding == "SAME" and not counts_pads and pool.declared == window.after
     if _is_native(pool.window) and (padding == "VALID" or same):
         result = _slide(tfl, "average_pool_2d", tensor, window, padding or "VALID")
     else:
-        padded, slid = pad_input(tfl, tensor, window), _padded(node, pool)
-        result = _mean(node, tfl, padded, slid)
-        result = _recounted(node, tfl, result, tensor, pool, counts_pads)
+        padded, slid = pad_input(tfl, tensor, window), _padded_window(node, pool)
+        result = _mean(tfl, padded, slid)
+        result = _rescale_mean(tfl, result, tensor, pool, counts_pads)
     node.emit(tfl.converted(from_images(tfl, result, x.rank), node.x.dtype))
 
 
@@ -63,11 +69,11 @@ def average_pool(node: TflNode, tfl: TflBuilder) -> None:
 def lp_pool(node: TflNode, tfl: TflBuilder) -> None:
     """The p-norm over a window (ONNX LpPool-22): the root of the window's area times the mean of |x|^p."""
     p = node.attribute("p", 2)
-    pool = _pool_of(node)
+    pool = _read_pool(node)
     x = tfl.float32(node.x)
     tensor = images(tfl, x)
     powers = _power(tfl, tfl.op("abs", [tensor], tfl.shape_of(tensor)), p)
-    mean = _mean(node, tfl, pad_input(tfl, powers, pool.window), _padded(node, pool))
+    mean = _mean(tfl, pad_input(tfl, powers, pool.window), _padded_window(node, pool))
     area = tfl.constant(prod(pool.window.kernel), np.float32)
     total = tfl.op("mul", [mean, area], tfl.shape_of(mean))
     node.emit(tfl.converted(from_images(tfl, _power(tfl, total, 1 / p), x.rank), node.x.dtype))
@@ -93,23 +99,22 @@ def _power(tfl: TflBuilder, tensor: Tensor, exponent: float) -> Tensor:
 # ---- windows
 
 
-def _pool_of(node: TflNode) -> Pool:
-    """The node's window, over one axis as one over two."""
+def _read_pool(node: TflNode) -> Pool:
+    """Return the node's window, over one axis as one over two."""
     x = node.x
-    if x.rank not in (3, 4, 5):
-        node.unsupported(f"an input of rank {x.rank}; TFLite pools over one to three axes")
-    pool = pool_of(node, x.shape[2:])
+    check_axes(node, "TFLite pools")
+    pool = read_pool(node, x.shape[2:])
     return Pool(pool.window.with_unit_axis(), (0, *pool.declared)) if x.rank == 3 else pool
 
 
 def _is_native(window: Window) -> bool:
-    """Whether TFLite's pooling ops can slide it: two axes, no dilation."""
+    """Tell if TFLite's pooling ops can slide it: two axes, no dilation."""
     return len(window.kernel) == 2 and all(d == 1 for d in window.dilations)
 
 
-def _padded(node: TflNode, pool: Pool) -> Window:
+def _padded_window(node: TflNode, pool: Pool) -> Window:
     if pool.window.same and None in pool.window.input and any(s != 1 for s in pool.window.strides):
-        node.unsupported("auto_pad with a stride over an open size; fix the size with --shape NAME=...")
+        node.unsupported("has auto_pad with a stride over an open size; fix the size with --shape NAME=...")
     return pool.window.padded()
 
 
@@ -118,16 +123,10 @@ def _padded(node: TflNode, pool: Pool) -> Window:
 
 def _slide(tfl: TflBuilder, name: str, tensor: Tensor, window: Window, padding: str) -> Tensor:
     batch, *_, channels = tfl.shape_of(tensor)
-    sizes = window.output
-    if padding == "SAME":
-        sizes = tuple(
-            None if size is None else -(-size // stride)
-            for size, stride in zip(window.input, window.strides, strict=True)
-        )
     return tfl.op(
         name,
         [tensor],
-        (batch, *sizes, channels),
+        (batch, *output_sizes(window, padding), channels),
         padding=padding,
         stride_h=window.strides[0],
         stride_w=window.strides[1],
@@ -136,31 +135,31 @@ def _slide(tfl: TflBuilder, name: str, tensor: Tensor, window: Window, padding: 
     )
 
 
-def _mean(node: TflNode, tfl: TflBuilder, tensor: Tensor, window: Window) -> Tensor:
-    """The mean over whole windows of a padded tensor."""
-    if len(window.kernel) == 2 and all(d == 1 for d in window.dilations):
+def _mean(tfl: TflBuilder, tensor: Tensor, window: Window) -> Tensor:
+    """Return the mean over whole windows of a padded tensor."""
+    if _is_native(window):
         return _slide(tfl, "average_pool_2d", tensor, window, "VALID")
-    total = _combine_shifted(node, tfl, "add", tensor, window)
+    total = _combine_shifted(tfl, "add", tensor, window)
     share = tfl.constant(1 / prod(window.kernel), np.float32)
     return tfl.op("mul", [total, share], tfl.shape_of(total))
 
 
-def _combine_shifted(node: TflNode, tfl: TflBuilder, name: str, tensor: Tensor, window: Window) -> Tensor:
-    """A window's maximum or sum, one axis after another: `tfl.<name>` of the tensor's shifted, strided selves."""
+def _combine_shifted(tfl: TflBuilder, name: str, tensor: Tensor, window: Window) -> Tensor:
+    """Return each window's maximum or sum: `tfl.<name>` of shifted, strided slices, one axis after another."""
     for axis, count in enumerate(window.output, start=1):
         stride, dilation = window.strides[axis - 1], window.dilations[axis - 1]
         shifted = [
-            _every(tfl, tensor, axis, offset * dilation, stride, count, window.extent[axis - 1])
+            _strided_elements(tfl, tensor, axis, offset * dilation, stride, count, window.extent[axis - 1])
             for offset in range(window.kernel[axis - 1])
         ]
         tensor = reduce(lambda a, b: tfl.op(name, [a, b], tfl.shape_of(a)), shifted)
     return tensor
 
 
-def _every(
+def _strided_elements(
     tfl: TflBuilder, tensor: Tensor, axis: int, start: int, stride: int, count: int | None, extent: int
 ) -> Tensor:
-    """The element at `start` in each of `count` windows along an axis."""
+    """Return the element at `start` in each of `count` windows along an axis."""
     shape = list(tfl.shape_of(tensor))
     begin, end, strides = [0] * len(shape), [None] * len(shape), [1] * len(shape)
     begin[axis], strides[axis], shape[axis] = start, stride, count
@@ -173,10 +172,8 @@ def _every(
 # ---- counting
 
 
-def _recounted(
-    node: TflNode, tfl: TflBuilder, mean: Tensor, tensor: Tensor, pool: Pool, counts_pads: bool
-) -> Tensor:
-    """Means over whole windows turned into means over the elements that count."""
+def _rescale_mean(tfl: TflBuilder, mean: Tensor, tensor: Tensor, pool: Pool, counts_pads: bool) -> Tensor:
+    """Turn means over whole windows into means over the elements that count."""
     window = pool.window
     if counts_pads and pool.declared == window.after:
         return mean
@@ -193,12 +190,12 @@ def _recounted(
         ones = tfl.pad(ones, (0, *(0 for _ in added), 0), (0, *added, 0))
     else:
         ones = pad_input(tfl, ones, window)
-    share = _mean(node, tfl, ones, window.padded())
+    share = _mean(tfl, ones, window.padded())
     return tfl.op("div", [mean, share], tfl.shape_of(mean))
 
 
 def _image_shape(tfl: TflBuilder, tensor: Tensor) -> Tensor:
-    """[1, spatial..., 1] at run time."""
+    """Return [1, spatial..., 1] at run time."""
     rank = len(tfl.shape_of(tensor))
     spatial = tfl.int32([0, *(1 for _ in range(rank - 2)), 0])
     sizes = tfl.op("mul", [tfl.op("shape", [tensor], [rank], np.int32), spatial], [rank])

@@ -1,4 +1,4 @@
-"""Ops that give the same elements other dimensions: Reshape, Flatten, Squeeze, Unsqueeze, Transpose."""
+"""Reshape, Flatten, Squeeze, Unsqueeze and Transpose."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from math import prod
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant
+from onnxport.converters.shape_arithmetic import run_time_axes, squeeze_table, squeezed_axes
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import (
     Permutation,
     Shape,
@@ -28,7 +29,7 @@ _OPEN = 1_000_003
 
 
 def reshaped(tfl: TflBuilder, x: Value, shape: Shape) -> Value:
-    """`x` with other dimensions, at most one of them open, in whatever axis order needs no transpose."""
+    """Reshape `x` in an axis order that needs no transpose; at most one dimension is open."""
     if x.constant is not None:
         return Value(shape, x.dtype, constant=x.constant.reshape([-1 if d is None else d for d in shape]))
     before, after = _closed(x.shape, shape)
@@ -36,11 +37,11 @@ def reshaped(tfl: TflBuilder, x: Value, shape: Shape) -> Value:
         order, source = _order_in_place(x, before, after)
         if order is not None:
             return tfl.computed(tfl.reshape(tfl.tensor(x, source), permuted(shape, order)), order)
-        flattened = _flattened(tfl, x, before, shape)
+        flattened = _flatten(tfl, x, before, shape)
         if flattened is not None:
             return flattened
         # Only images stay permuted behind it; matrices and sequences are wanted in ONNX's order next.
-        source = (_gathered(x, before, after) if len(after) >= 4 else None) or x.order
+        source = (_gather(x, before, after) if len(after) >= 4 else None) or x.order
         order = reshape_in_place(before, after, source)
         if order is not None:
             return tfl.computed(tfl.reshape(tfl.tensor(x, source), permuted(shape, order)), order)
@@ -48,7 +49,7 @@ def reshaped(tfl: TflBuilder, x: Value, shape: Shape) -> Value:
 
 
 def _closed(before: Shape, after: Shape) -> tuple[Sequence[int] | None, Sequence[int] | None]:
-    """Both shapes with an open dimension that stays itself replaced by _OPEN; None where one does not."""
+    """Return both shapes with _OPEN for an open dimension that stays; None where it does not stay."""
     if 0 in before or 0 in after or before.count(None) != after.count(None) or before.count(None) > 1:
         return None, None
     if prod(d for d in before if d is not None) != prod(d for d in after if d is not None):
@@ -59,7 +60,7 @@ def _closed(before: Shape, after: Shape) -> tuple[Sequence[int] | None, Sequence
 def _order_in_place(
     x: Value, before: Sequence[int], after: Sequence[int]
 ) -> tuple[Permutation | None, Permutation]:
-    """The result's axis order and the copy of x that can be reshaped as it lies; None if there is none."""
+    """Return the result's axis order and that of a copy of x that reshapes without a transpose, if any."""
     for source in x.copies:
         order = reshape_in_place(before, after, source)
         if order is not None:
@@ -67,8 +68,8 @@ def _order_in_place(
     return None, x.order
 
 
-def _gathered(x: Value, before: Sequence[int], after: Sequence[int]) -> Permutation | None:
-    """The order nearest to x's own in which every reshape group lies together: one small transpose away.
+def _gather(x: Value, before: Sequence[int], after: Sequence[int]) -> Permutation | None:
+    """Return the order nearest to x's own in which every reshape group lies together.
 
     A channel shuffle swaps two axes inside the channels-last tensor, which needs no trip to channels first.
     """
@@ -82,8 +83,8 @@ def _gathered(x: Value, before: Sequence[int], after: Sequence[int]) -> Permutat
     return tuple(axis for ins, _ in sorted(groups, key=lambda group: position(group[0])) for axis in ins)
 
 
-def _flattened(tfl: TflBuilder, x: Value, before: Sequence[int], shape: Shape) -> Value | None:
-    """[N, C, spatial...] flattened to [N, K] while it lies in another order: see builder.Scrambled."""
+def _flatten(tfl: TflBuilder, x: Value, before: Sequence[int], shape: Shape) -> Value | None:
+    """Return [N, C, spatial...] flattened to [N, K] while it lies in another order: see builder.Scrambled."""
     order = x.order
     if len(shape) != 2 or order[0] != 0 or before[0] != (shape[0] or _OPEN) or shape[1] is None:
         return None
@@ -100,7 +101,7 @@ def _flattened(tfl: TflBuilder, x: Value, before: Sequence[int], shape: Shape) -
 
 @lower("Reshape")
 def reshape(node: TflNode, tfl: TflBuilder) -> None:
-    """New dimensions for the same elements (ONNX Reshape-21)."""
+    """Change the dimensions (ONNX Reshape-21)."""
     x, wanted = node.input(0), node.input(1)
     keeps_zeros = bool(node.attribute("allowzero", 0))
     shape = node.output_shape()
@@ -115,7 +116,7 @@ def reshape(node: TflNode, tfl: TflBuilder) -> None:
 
 
 def _constant_target(node: TflNode, tfl: TflBuilder, wanted: list[int], keeps_zeros: bool) -> Tensor:
-    """The target with a 0 replaced by the input's own size, read at run time."""
+    """Return the target with a 0 replaced by the input's own size, read at run time."""
     x = node.x
     if keeps_zeros and 0 in wanted:
         node.unsupported("allowzero with a size of 0 and open dimensions")
@@ -130,7 +131,7 @@ def _constant_target(node: TflNode, tfl: TflBuilder, wanted: list[int], keeps_ze
 
 
 def _run_time_target(tfl: TflBuilder, x: Value, wanted: Value, keeps_zeros: bool) -> Tensor:
-    """The target as int32, a 0 in it replaced by the input's own size."""
+    """Return the target as int32, a 0 in it replaced by the input's own size."""
     target = tfl.tensor(tfl.converted(wanted, np.int32))
     rank = wanted.shape[0]
     if keeps_zeros or rank is None:
@@ -144,7 +145,7 @@ def _run_time_target(tfl: TflBuilder, x: Value, wanted: Value, keeps_zeros: bool
 
 @lower("Flatten")
 def flatten(node: TflNode, tfl: TflBuilder) -> None:
-    """To a matrix: the axes before `axis` become rows, the others columns (ONNX Flatten-21)."""
+    """Flatten to a matrix: the axes before `axis` become rows, the others columns (ONNX Flatten-21)."""
     x, shape = node.x, node.output_shape()
     axis = normalized(node.attribute("axis", 1), x.rank)
     if shape.count(None) < 2:
@@ -162,18 +163,15 @@ def _product(tfl: TflBuilder, sizes: Tensor) -> Tensor:
 
 @lower("Squeeze")
 def squeeze(node: TflNode, tfl: TflBuilder) -> None:
-    """Takes axes of size 1 out (ONNX Squeeze-21)."""
-    x, named = node.x, node.optional(1)
-    if named is not None and named.constant is None:
-        node.emit(_without_axes_at_run_time(node, tfl, named))
-        return
-    axes = optional_constant(node, 1, "axes")
+    """Remove axes of size 1 (ONNX Squeeze-21)."""
+    x, axes = node.x, node.optional(1)
     if axes is None:
-        if None in x.shape:
-            node.unsupported("takes out all axes of size 1, where others are open; give it axes")
-        gone = [i for i, dim in enumerate(x.shape) if dim == 1]
+        gone = squeezed_axes(node, x.shape)
+    elif axes.constant is None:
+        node.emit(_squeeze_at_run_time(node, tfl, axes))
+        return
     else:
-        gone = [normalized(int(a), x.rank) for a in axes.reshape(-1)]
+        gone = [normalized(int(axis), x.rank) for axis in axes.constant.reshape(-1)]
     shape = tuple(dim for i, dim in enumerate(x.shape) if i not in gone)
     if x.constant is not None:
         node.emit(reshaped(tfl, x, shape))
@@ -186,24 +184,20 @@ def squeeze(node: TflNode, tfl: TflBuilder) -> None:
     node.emit(tfl.computed(tensor, tuple(left.index(a) for a in order if a not in gone)))
 
 
-def _without_axes_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value:
-    rank, count = node.x.rank, axes.shape[0]
-    if count is None:
-        node.unsupported("the number of its axes (input 1) is known only at run time")
+def _squeeze_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value:
+    rank, count = node.x.rank, run_time_axes(node, axes.shape)
     kept = Integers(tfl, tfl.int32(1)) - axis_table(tfl, axes, rank).summed(1)
-    places = (kept.running_sum() - 1).column()
-    # Row i of the table holds a 1 at the place in the result that the size of axis i moves to.
-    table = places.equals(np.arange(rank - count)[None, :]).as_numbers() * kept.column()
+    table = squeeze_table(kept, rank - count)
     sizes = (Integers(tfl, tfl.run_time_shape(node.x)).column() * table).summed(0)
     return tfl.computed(tfl.op("reshape", [tfl.tensor(node.x), sizes.tensor], [None] * (rank - count)))
 
 
 @lower("Unsqueeze")
 def unsqueeze(node: TflNode, tfl: TflBuilder) -> None:
-    """Puts axes of size 1 in (ONNX Unsqueeze-21), beside the axis that each follows."""
+    """Insert axes of size 1 (ONNX Unsqueeze-21), beside the axis that each follows."""
     x, named = node.x, node.input(1)
     if named.constant is None:
-        node.emit(_with_axes_at_run_time(node, tfl, named))
+        node.emit(_unsqueeze_at_run_time(node, tfl, named))
         return
     axes = named.constant.reshape(-1)
     rank = x.rank + len(axes)
@@ -226,10 +220,8 @@ def unsqueeze(node: TflNode, tfl: TflBuilder) -> None:
     node.emit(tfl.computed(tensor, tuple(order)))
 
 
-def _with_axes_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value:
-    if axes.shape[0] is None:
-        node.unsupported("the number of its axes (input 1) is known only at run time")
-    rank = node.x.rank + axes.shape[0]
+def _unsqueeze_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value:
+    rank = node.x.rank + run_time_axes(node, axes.shape)
     new = axis_table(tfl, axes, rank).summed(1)
     places = (Integers(tfl, tfl.int32(np.arange(1, rank + 1))) - new.running_sum() - 1).maximum(0)
     own = tfl.run_time_shape(node.x) if node.x.rank else tfl.int32([1])
@@ -240,13 +232,13 @@ def _with_axes_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value
 
 @lower("Transpose")
 def transpose(node: TflNode, tfl: TflBuilder) -> None:
-    """Renames the axes; no data moves until an op asks for another order (ONNX Transpose-21)."""
+    """Rename the axes; no data moves until an op needs another order (ONNX Transpose-21)."""
     perm = tuple(node.attribute("perm", tuple(reversed(range(node.x.rank)))))
     node.emit(transposed(tfl, node.x, perm))
 
 
 def transposed(tfl: TflBuilder, x: Value, perm: Permutation) -> Value:
-    """`x` with its axis perm[i] as axis i."""
+    """Make axis perm[i] of `x` axis i."""
     shape = permuted(x.shape, perm)
     if x.constant is not None:
         return Value(shape, x.dtype, constant=np.transpose(x.constant, perm))

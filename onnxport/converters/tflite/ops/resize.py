@@ -7,31 +7,31 @@ import numpy as np
 from onnxport.converters.resize.sampling import (
     Axis,
     Sampling,
-    axes_of,
     is_open,
-    lie_outside,
     nearest_indices,
-    sampling_of,
+    outside_mask,
+    read_axes,
+    read_sampling,
+    refuse_rounding,
     weight_matrix,
 )
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import Permutation, axis_last, permuted
 from onnxport.converters.tflite.registry import lower
-from onnxport.converters.tflite.resize.fixed import gathered, native_resize
-from onnxport.converters.tflite.resize.native import NATIVE, Native, samples_alike
-from onnxport.converters.tflite.resize.open import resized_at_run_time
+from onnxport.converters.tflite.resize.native import NATIVE, Native, gather_axis, resize_natively, samples_as
+from onnxport.converters.tflite.resize.open import resize_at_run_time
 from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array
 
 
 @lower("Resize")
 def resize(node: TflNode, tfl: TflBuilder) -> None:
-    """Samples axes at another density (ONNX Resize-19)."""
-    x, shape, sampling = node.x, node.output_shape(), sampling_of(node)
+    """Resample axes (ONNX Resize-19)."""
+    x, shape, sampling = node.x, node.output_shape(), read_sampling(node)
     if None in x.shape or None in shape or is_open(node, sampling):
-        node.emit(resized_at_run_time(node, tfl, sampling))
+        node.emit(resize_at_run_time(node, tfl, sampling))
         return
-    axes = axes_of(node, sampling)
+    axes = read_axes(node, sampling)
     if 0 in shape:
         node.emit(Value(shape, x.dtype, constant=np.zeros([dim or 0 for dim in shape], x.dtype)))
         return
@@ -39,35 +39,35 @@ def resize(node: TflNode, tfl: TflBuilder) -> None:
         node.emit(x)
         return
     if sampling.mode != "nearest" and x.dtype.kind != "f":
-        node.unsupported(f"{sampling.mode} sampling of {x.dtype} elements, whose rounding ONNX leaves open")
+        refuse_rounding(node, sampling)
     is_image = x.rank == 4 and set(axes) <= {2, 3} and x.dtype.kind == "f"
     native = _native_for(sampling, axes) if is_image else None
     if native is not None:
         sizes = tfl.int32([dim or 0 for dim in shape[2:]])
-        node.emit(native_resize(tfl, x, sampling.mode, native, sizes, shape))
+        node.emit(resize_natively(tfl, x, sampling.mode, native, sizes, shape))
         return
     result = x
     for axis, description in axes.items():
         if sampling.mode == "nearest":
-            result = gathered(tfl, result, axis, tfl.int32(nearest_indices(sampling, description)))
+            result = gather_axis(tfl, result, axis, tfl.int32(nearest_indices(sampling, description)))
         else:
-            result = _weighted(tfl, result, axis, weight_matrix(sampling, description))
-    node.emit(_extrapolated(tfl, result, axes, sampling))
+            result = _apply_weights(tfl, result, axis, weight_matrix(sampling, description))
+    node.emit(_extrapolate(tfl, result, axes, sampling))
 
 
 def _native_for(sampling: Sampling, axes: dict[int, Axis]) -> Native | None:
-    """The TFLite op's parameters that sample every axis the same, if there are such."""
+    """Return the TFLite op's parameters that sample every axis as the node does, if there are any."""
     if sampling.coordinates == "tf_crop_and_resize":
         return None
     each = axes.values()
-    return next((n for n in NATIVE if all(samples_alike(sampling, n, axis) for axis in each)), None)
+    return next((n for n in NATIVE if all(samples_as(sampling, n, axis) for axis in each)), None)
 
 
 # ---- any sampling
 
 
-def _weighted(tfl: TflBuilder, x: Value, axis: int, matrix: Array) -> Value:
-    """The axis multiplied by a matrix [after, before], as a fully connected layer over it."""
+def _apply_weights(tfl: TflBuilder, x: Value, axis: int, matrix: Array) -> Value:
+    """Multiply the axis by a matrix [after, before], as a fully connected layer."""
     order: Permutation = axis_last(x.rank, axis)
     *leading, _ = permuted(x.shape, order)
     result = tfl.op(
@@ -80,9 +80,9 @@ def _weighted(tfl: TflBuilder, x: Value, axis: int, matrix: Array) -> Value:
     return tfl.computed(result, order)
 
 
-def _extrapolated(tfl: TflBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
-    """The extrapolation value put where a sample lies outside the input along any axis."""
-    lies_outside = lie_outside(sampling, axes, result.rank)
+def _extrapolate(tfl: TflBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
+    """Replace the samples outside the input by the extrapolation value."""
+    lies_outside = outside_mask(sampling, axes, result.rank)
     if not lies_outside.any():
         return result
     order = tfl.common_order(result)

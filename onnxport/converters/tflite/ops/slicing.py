@@ -1,4 +1,4 @@
-"""Ops that cut a value up along its axes: Slice, Split."""
+"""Slice and Split."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from math import prod
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import TflBuilder, TflNode, constant_of, optional_constant
+from onnxport.converters.shape_arithmetic import LIMIT, clamp_bounds, even_parts, refuse_disputed_end
+from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant, require_constant
 from onnxport.converters.tflite.layout import Shape, normalized, permuted
 from onnxport.converters.tflite.numbers.integers import Integers, axis_table, integers
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value
 
-_INT32_MAX = np.iinfo(np.int32).max
-# An end that runs through the last element whatever the direction, to ONNX Runtime.
-_THROUGH = (_INT32_MAX, np.iinfo(np.int64).max)
+# Ends that ONNX Runtime reads as "through the last element", whatever the direction.
+_THROUGH = (LIMIT, np.iinfo(np.int64).max)
 _MOST_AXES = 5  # that TFLite's STRIDED_SLICE takes
 
-# Where a slice begins and ends as STRIDED_SLICE counts, None running through the last element; and its step.
+# Start, end and step as STRIDED_SLICE counts; None runs through the last element.
 Bounds = tuple[int, int | None, int]
 _WHOLE: Bounds = (0, None, 1)
 
 
 @lower("Slice")
 def slice_(node: TflNode, tfl: TflBuilder) -> None:
-    """NumPy's slice with steps along some axes (ONNX Slice-13); bounds beyond the end are clamped."""
+    """Slice some axes with steps (ONNX Slice-13); bounds beyond the end are clamped."""
     x = node.x
     if node.input(1).shape[0] is None:
         node.unsupported("the number of its axes is known only at run time")
     operands = [node.optional(index) for index in range(1, 5)]
     if any(operand is not None and operand.constant is None for operand in operands):
-        node.emit(_sliced_at_run_time(node, tfl))
+        node.emit(_slice_at_run_time(node, tfl))
         return
-    starts, ends = (constant_of(node, i, name).tolist() for i, name in ((1, "starts"), (2, "ends")))
+    starts, ends = (require_constant(node, i, name).tolist() for i, name in ((1, "starts"), (2, "ends")))
     bounds: dict[int, Bounds] = dict.fromkeys(range(x.rank), _WHOLE)
     cuts = list(zip(_targets(node), starts, ends, _strides(node), strict=True))
     if any(x.shape[axis] is None and step < 0 and first < -1 for axis, first, _, step in cuts):
-        node.emit(_sliced_at_run_time(node, tfl))  # where it begins depends on the size
+        node.emit(_slice_at_run_time(node, tfl))  # where it begins depends on the size
         return
     for axis, first, last, step in cuts:
         bounds[axis] = (*_bounds(node, first, last, step, x.shape[axis]), step)
-    node.emit(_sliced(node, tfl, bounds))
+    node.emit(_slice_natively(node, tfl, bounds))
 
 
 def _targets(node: TflNode) -> list[int]:
@@ -59,16 +59,13 @@ def _strides(node: TflNode) -> list[int]:
 
 def _bounds(node: TflNode, first: int, last: int, step: int, size: int | None) -> tuple[int, int | None]:
     if step < 0 and last in _THROUGH:
-        node.unsupported(
-            "steps backwards to the largest integer, which is nothing to ONNX and everything to ONNX Runtime; "
-            "write the smallest integer for the end"
-        )
+        refuse_disputed_end(node)
     if size is None:
         if step > 0 and (last == 0 or ((first < 0) == (last < 0) and first >= last)):
             node.unsupported("nothing of an open dimension; use --shape NAME=...")
-        runs_through = last >= _INT32_MAX if step > 0 else last <= -_INT32_MAX
-        begin = max(min(first, _INT32_MAX), -_INT32_MAX)
-        return begin, None if runs_through else max(min(last, _INT32_MAX), -_INT32_MAX)
+        runs_through = last >= LIMIT if step > 0 else last <= -LIMIT
+        begin = max(min(first, LIMIT), -LIMIT)
+        return begin, None if runs_through else max(min(last, LIMIT), -LIMIT)
     # ONNX clamps a backward slice's start to the first element, where NumPy gives nothing.
     lowest, highest = (0, size) if step > 0 else (-1, size - 1)
     begin = min(max(first + size * (first < 0), 0), highest)
@@ -77,7 +74,7 @@ def _bounds(node: TflNode, first: int, last: int, step: int, size: int | None) -
     return begin, None if end < 0 else end
 
 
-def _sliced(node: TflNode, tfl: TflBuilder, bounds: dict[int, Bounds]) -> Value:
+def _slice_natively(node: TflNode, tfl: TflBuilder, bounds: dict[int, Bounds]) -> Value:
     x, shape = node.x, node.output_shape()
     if 0 in shape:
         if None in shape:
@@ -85,17 +82,21 @@ def _sliced(node: TflNode, tfl: TflBuilder, bounds: dict[int, Bounds]) -> Value:
         # Known to be empty; the compiler's own SLICE counts wrong there.
         return Value(shape, x.dtype, constant=np.zeros([dim or 0 for dim in shape], x.dtype))
     order = tfl.common_order(x)
-    result = _strided(tfl, tfl.tensor(x, order), [bounds[axis] for axis in order], permuted(shape, order))
+    result = _strided_slice(
+        tfl, tfl.tensor(x, order), [bounds[axis] for axis in order], permuted(shape, order)
+    )
     return tfl.computed(result, order)
 
 
-def _strided(tfl: TflBuilder, tensor: Tensor, bounds: Sequence[Bounds], shape: Shape) -> Tensor:
+def _strided_slice(tfl: TflBuilder, tensor: Tensor, bounds: Sequence[Bounds], shape: Shape) -> Tensor:
     sizes = tfl.shape_of(tensor)
-    if len(sizes) > _MOST_AXES and (groups := _merged(sizes, bounds)) is not None:
+    if len(sizes) > _MOST_AXES and (groups := _merge_axes(sizes, bounds)) is not None:
         # Axes that stay whole are one to the kernel.
         joined = [_product([sizes[axis] for axis in group]) for group in groups]
         cut = [_product([shape[axis] for axis in group]) for group in groups]
-        part = _strided(tfl, tfl.reshape(tensor, joined), [bounds[group[0]] for group in groups], tuple(cut))
+        part = _strided_slice(
+            tfl, tfl.reshape(tensor, joined), [bounds[group[0]] for group in groups], tuple(cut)
+        )
         return tfl.reshape(part, shape)
     # On an open axis the compiler makes a SLICE of a constant end, which then may lie beyond the last element.
     ends: Tensor | None = None
@@ -112,8 +113,8 @@ def _strided(tfl: TflBuilder, tensor: Tensor, bounds: Sequence[Bounds], shape: S
     )
 
 
-def _merged(sizes: Shape, bounds: Sequence[Bounds]) -> list[list[int]] | None:
-    """Neighbouring axes that stay whole, in groups; None if these are no fewer, or sizes too open to reshape."""
+def _merge_axes(sizes: Shape, bounds: Sequence[Bounds]) -> list[list[int]] | None:
+    """Group neighbouring axes that stay whole; None if that saves none, or sizes are too open to reshape."""
     groups: list[list[int]] = []
     for axis, bound in enumerate(bounds):
         whole = bound[0] == 0 and bound[2] == 1 and bound[1] in (None, sizes[axis])
@@ -131,10 +132,10 @@ def _product(sizes: Sequence[int | None]) -> int | None:
 # ---- bounds computed at run time
 
 
-def _sliced_at_run_time(node: TflNode, tfl: TflBuilder) -> Value:
-    """Any of starts, ends, axes and steps computed: all bounds are brought within the axis first.
+def _slice_at_run_time(node: TflNode, tfl: TflBuilder) -> Value:
+    """Slice with computed starts, ends, axes or steps, all bounds clamped before.
 
-    STRIDED_SLICE clamps as ONNX does forwards, but starts nowhere where ONNX starts at the first element backwards.
+    STRIDED_SLICE clamps forwards as ONNX does, but gives nothing where ONNX starts backwards at the first element.
     """
     x = node.x
     spread = _Spread(node, tfl)
@@ -145,23 +146,16 @@ def _sliced_at_run_time(node: TflNode, tfl: TflBuilder) -> Value:
     else:
         untouched = 0
         steps = spread(integers(tfl, node.input(4)), 1) if node.has_input(4) else spread.ones()
-        starts, ends = _within(Integers(tfl, tfl.run_time_shape(x)), starts, ends, steps, spread.is_cut())
-    result = tfl.op(
-        "strided_slice",
-        [tfl.tensor(x), starts.tensor, ends.tensor, steps.tensor],
-        spread.shape(),
-        begin_mask=untouched,
-        end_mask=untouched,
-        ellipsis_mask=0,
-        new_axis_mask=0,
-        shrink_axis_mask=0,
-        offset=False,
+        starts, ends = _clamp(Integers(tfl, tfl.run_time_shape(x)), starts, ends, steps, spread.is_cut())
+    operands = [tfl.tensor(x), starts.tensor, ends.tensor, steps.tensor]
+    shape = spread.shape()
+    return tfl.computed(
+        tfl.strided_slice_at_run_time(operands, shape, begin_mask=untouched, end_mask=untouched)
     )
-    return tfl.computed(result)
 
 
 class _Spread:
-    """Brings operands with one element per cut axis to one element per axis of x."""
+    """A map of operands with an element per cut axis to an element per axis of x."""
 
     def __init__(self, node: TflNode, tfl: TflBuilder) -> None:
         self.tfl, self.rank, self.x = tfl, node.x.rank, node.x
@@ -177,7 +171,7 @@ class _Spread:
 
     @property
     def is_forward(self) -> bool:
-        """Whether only starts and ends are computed, and nothing runs backwards."""
+        """Tell if only starts and ends are computed, and no step is negative."""
         return self.table is None and self.strides is not None and min(self.strides) > 0
 
     def stride(self, axis: int) -> int:
@@ -201,7 +195,7 @@ class _Spread:
         return Integers(self.tfl, self.tfl.int32([1] * self.rank))
 
     def is_cut(self) -> Integers:
-        """Per axis, whether it is one of those cut."""
+        """Return a condition per axis: it is cut."""
         if self.table is not None:
             return self.table.summed(1).equals(1)
         return Integers(self.tfl, self.tfl.constant([at is not None for at in self.positions], bool))
@@ -212,17 +206,10 @@ class _Spread:
         return tuple(d if at is None else None for d, at in zip(self.x.shape, self.positions, strict=True))
 
 
-def _within(
+def _clamp(
     sizes: Integers, starts: Integers, ends: Integers, steps: Integers, is_cut: Integers
 ) -> tuple[Integers, Integers]:
-    """Starts and ends as ONNX clamps them, by the direction of each step."""
-    backwards = steps < 0
-    highest = backwards.where(sizes - 1, sizes)
-    lowest = backwards.where(-1, 0)
-    ends = is_cut.where(ends, _INT32_MAX)
-    ends = ends.equals(_INT32_MAX).where(backwards.where(-_INT32_MAX, _INT32_MAX), ends)  # see _THROUGH
-    starts = (starts < 0).where(starts + sizes, starts).maximum(0).minimum(highest)
-    ends = (ends < 0).where(ends + sizes, ends).maximum(lowest).minimum(highest)
+    starts, ends = clamp_bounds(sizes, starts, ends, steps < 0, is_cut)
     # Backwards, "one before the first" is -1, which STRIDED_SLICE would count from the end.
     return starts, (ends < 0).where(ends - sizes, ends)
 
@@ -232,17 +219,18 @@ def _within(
 
 @lower("Split")
 def split(node: TflNode, tfl: TflBuilder) -> None:
-    """Cuts a value along an axis (ONNX Split-18); sizes default to equal parts, the last one smaller."""
+    """Split an axis (ONNX Split-18); sizes default to equal parts, the last one smaller."""
     x = node.x
     axis = normalized(node.attribute("axis", 0), x.rank)
     sizes = node.optional(1)
     count = node.attribute("num_outputs", node.output_count)
     length = x.shape[axis]
     if sizes is not None and sizes.constant is None:
-        _split_at_run_time(node, tfl, axis, integers(tfl, sizes), [None] * node.output_count)
+        _split_at_run_time(node, tfl, axis, integers(tfl, sizes))
         return
     if sizes is None and length is None:
-        _split_evenly(node, tfl, axis, count)
+        length_now = Integers(tfl, tfl.size(tfl.tensor(x), axis))
+        _split_at_run_time(node, tfl, axis, even_parts(length_now, count))
         return
     parts = [] if sizes is None or sizes.constant is None else sizes.constant.tolist()
     if sizes is None:
@@ -259,35 +247,23 @@ def split(node: TflNode, tfl: TflBuilder) -> None:
         start += size
 
 
-def _split_evenly(node: TflNode, tfl: TflBuilder, axis: int, count: int) -> None:
-    """Equal parts of an open dimension, the last one smaller."""
-    length = Integers(tfl, tfl.size(tfl.tensor(node.x), axis))
-    operands = [(length + (count - 1)).tensor, tfl.int32(count)]
-    part = Integers(tfl, tfl.op("floor_div", operands, [1]))
-    starts = Integers(tfl, tfl.int32(np.arange(count))) * part
-    sizes = (length - starts).minimum(part).maximum(0)
-    _split_at_run_time(node, tfl, axis, sizes, [None] * count)
-
-
-def _split_at_run_time(
-    node: TflNode, tfl: TflBuilder, axis: int, sizes: Integers, lengths: Sequence[int | None]
-) -> None:
+def _split_at_run_time(node: TflNode, tfl: TflBuilder, axis: int, sizes: Integers) -> None:
     x = node.x
     ends = sizes.running_sum()
     starts = ends - sizes
-    for index, length in enumerate(lengths):
+    for index in range(node.output_count):
         if not node.wants_output(index):
             continue
         begin, size = (
             _only_at(tfl, axis, x.rank, tfl.slice(part.tensor, [index], [1]), other)
             for part, other in ((starts, 0), (sizes, -1))
         )
-        shape = [length if i == axis else dim for i, dim in enumerate(x.shape)]
+        shape = [None if i == axis else dim for i, dim in enumerate(x.shape)]
         node.emit(tfl.computed(tfl.op("slice", [tfl.tensor(x), begin, size], shape)), index)
 
 
 def _only_at(tfl: TflBuilder, axis: int, rank: int, number: Tensor, other: int) -> Tensor:
-    """A vector of `other` but for `number` at `axis`."""
+    """Return a vector of `other`, with `number` at `axis`."""
     if rank == 1:
         return number
     parts = [*([tfl.int32([other] * axis)] if axis else []), number]

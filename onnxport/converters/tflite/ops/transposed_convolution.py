@@ -1,4 +1,4 @@
-"""ConvTranspose: the full result by TFLite, then ONNX's pads cut off it."""
+"""ConvTranspose: TFLite's full result, cropped by ONNX's pads."""
 
 from __future__ import annotations
 
@@ -10,54 +10,51 @@ import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.ops.convolution import as_weights
-from onnxport.converters.tflite.ops.windows import from_images, images, spatial_sizes
+from onnxport.converters.tflite.ops.windows import from_images, images, spatial_sizes, split_channels
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, with_unit_axis
-from onnxport.converters.windows import Transposed, transposed_window
+from onnxport.converters.windows import Transposed, check_axes, known_kernel, read_transposed_window
 
 
 @lower("ConvTranspose")
 def conv_transpose(node: TflNode, tfl: TflBuilder) -> None:
     """Transposed, grouped, dilated convolution over one to three axes (ONNX ConvTranspose-22)."""
-    x, weights = (
-        node.input(0),
-        as_weights(node.input(1), 1),
-    )  # weights [channels in, channels out / groups, spatial...]
+    x = node.input(0)
+    weights = as_weights(node.input(1), 1)  # [channels in, channels out / groups, spatial...]
+    check_axes(node, "TFLite convolves")
     groups = node.attribute("group", 1)
-    if x.rank not in (3, 4, 5):
-        node.unsupported(f"an input of rank {x.rank}; TFLite convolves over one to three axes")
-    if None in weights.shape or x.shape[1] is None:
-        node.unsupported("weights or channels of an open size")
-    shape = transposed_window(node, tuple(dim or 0 for dim in weights.shape[2:]))
-    weights = _dilated(tfl, weights, shape.window.dilations)
+    if x.shape[1] is None:
+        node.unsupported("has an open number of channels; fix it with --shape NAME=...")
+    shape = read_transposed_window(node, known_kernel(node, weights.shape))
+    weights = _dilate(tfl, weights, shape.window.dilations)
     if x.rank == 3:
         shape, weights = shape.with_unit_axis(), _two_dimensional(tfl, weights)
     bias = tfl.tensor(node.input(2)) if node.has_input(2) else None
-    # The 3-D op's verifier wants as many biases as there are channels in.
+    # The 3-D op's verifier demands as many biases as input channels.
     fused = groups == 1 and not any(shape.beyond) and x.rank < 5
     parts = [
-        _full(tfl, image, part, shape, bias if fused else None)
+        _full_result(tfl, image, part, shape, bias if fused else None)
         for image, part in zip(
-            _channel_groups(tfl, images(tfl, x), groups),
+            split_channels(tfl, images(tfl, x), groups),
             _weight_groups(tfl, weights, groups),
             strict=True,
         )
     ]
-    result = parts[0] if groups == 1 else _joined(tfl, parts)
-    result = _cut(tfl, result, shape)
+    result = parts[0] if groups == 1 else _concatenate(tfl, parts)
+    result = _crop(tfl, result, shape)
     if bias is not None and not fused:
         result = tfl.op("add", [result, bias], tfl.shape_of(result))
     node.emit(from_images(tfl, result, x.rank))
 
 
-def _dilated(tfl: TflBuilder, weights: Value, dilations: Sequence[int]) -> Value:
-    """The weights with zeros between their elements: TFLite's transposed convolution has no dilations."""
+def _dilate(tfl: TflBuilder, weights: Value, dilations: Sequence[int]) -> Value:
+    """Insert zeros between the weights' elements: TFLite's transposed convolution has no dilations."""
     if all(d == 1 for d in dilations):
         return weights
     if weights.constant is None:
         for axis, dilation in enumerate(dilations, start=2):
-            weights = _spread(tfl, weights, axis, dilation)
+            weights = _dilate_axis(tfl, weights, axis, dilation)
         return weights
     spread = [(k - 1) * d + 1 for k, d in zip(weights.constant.shape[2:], dilations, strict=True)]
     wide = np.zeros((*weights.constant.shape[:2], *spread), weights.dtype)
@@ -66,8 +63,8 @@ def _dilated(tfl: TflBuilder, weights: Value, dilations: Sequence[int]) -> Value
     return Value(wide.shape, wide.dtype, constant=wide)
 
 
-def _spread(tfl: TflBuilder, weights: Value, axis: int, dilation: int) -> Value:
-    """The elements of an axis of run-time weights with `dilation` - 1 zeros between them."""
+def _dilate_axis(tfl: TflBuilder, weights: Value, axis: int, dilation: int) -> Value:
+    """Return the elements of an axis of run-time weights with `dilation` - 1 zeros between them."""
     sizes = [dim or 0 for dim in weights.shape]
     before, size, behind = prod(sizes[:axis]), sizes[axis], prod(sizes[axis + 1 :])
     apart = tfl.reshape(tfl.tensor(weights), (before, size, 1, behind))
@@ -85,28 +82,21 @@ def _two_dimensional(tfl: TflBuilder, weights: Value) -> Value:
     return tfl.computed(tfl.with_unit_axis(tfl.tensor(weights), 2))
 
 
-def _channel_groups(tfl: TflBuilder, tensor: Tensor, groups: int) -> list[Tensor]:
-    if groups == 1:
-        return [tensor]
-    *leading, channels = tfl.shape_of(tensor)
-    each = (channels or 0) // groups
-    none = [0] * len(leading)
-    return [tfl.slice(tensor, [*none, i * each], [*leading, each]) for i in range(groups)]
-
-
 def _weight_groups(tfl: TflBuilder, weights: Value, groups: int) -> list[Tensor]:
-    """Each group's filters as TFLite wants them: [H, W, out, in] behind the axis of outputs, or [D, H, W, out, in]."""
+    """Return each group's filters in TFLite's order: [out, H, W, in] or [D, H, W, out, in]."""
     order = (1, 2, 3, 0) if weights.rank == 4 else (2, 3, 4, 1, 0)
     if groups == 1:
         return [tfl.tensor(weights, order)]
     if weights.constant is None:
-        return _channel_groups(tfl, tfl.tensor(weights, order), groups)
+        return split_channels(tfl, tfl.tensor(weights, order), groups)
     parts = np.split(weights.constant, groups)
     return [tfl.constant(np.transpose(part, order)) for part in parts]
 
 
-def _full(tfl: TflBuilder, tensor: Tensor, filters: Tensor, shape: Transposed, bias: Tensor | None) -> Tensor:
-    """The transposed convolution without any padding."""
+def _full_result(
+    tfl: TflBuilder, tensor: Tensor, filters: Tensor, shape: Transposed, bias: Tensor | None
+) -> Tensor:
+    """Return the transposed convolution without any padding."""
     spatial = len(shape.window.kernel)
     channels = tfl.shape_of(filters)[0 if spatial == 2 else 3]
     result = (tfl.shape_of(tensor)[0], *shape.full, channels)
@@ -126,7 +116,7 @@ def _full(tfl: TflBuilder, tensor: Tensor, filters: Tensor, shape: Transposed, b
 def _run_time_shape(
     tfl: TflBuilder, tensor: Tensor, shape: Transposed, result: Sequence[int | None]
 ) -> Tensor:
-    """The output shape operand; open sizes are computed from the input's at run time."""
+    """Return the output shape operand; open sizes are computed from the input's at run time."""
     if None not in result:
         return tfl.int32([dim or 0 for dim in result])
     rank, window = len(result), shape.window
@@ -138,14 +128,14 @@ def _run_time_shape(
     return tfl.op("concatenation", parts, [rank], axis=0)
 
 
-def _joined(tfl: TflBuilder, parts: Sequence[Tensor]) -> Tensor:
+def _concatenate(tfl: TflBuilder, parts: Sequence[Tensor]) -> Tensor:
     *leading, channels = tfl.shape_of(parts[0])
     shape = [*leading, (channels or 0) * len(parts)]
     return tfl.op("concatenation", list(parts), shape, axis=len(leading))
 
 
-def _cut(tfl: TflBuilder, result: Tensor, shape: Transposed) -> Tensor:
-    """ONNX's pads off the full result and its output_padding on."""
+def _crop(tfl: TflBuilder, result: Tensor, shape: Transposed) -> Tensor:
+    """Crop the full result by ONNX's pads, and extend it by output_padding."""
     result = tfl.pad(result, (0, *(0 for _ in shape.beyond), 0), (0, *shape.beyond, 0))
     before, excess = shape.window.before, shape.excess
     if not any(before) and not any(excess):

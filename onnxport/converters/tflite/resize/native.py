@@ -1,10 +1,14 @@
-"""What TFLite's own resizing ops sample."""
+"""TFLite's own resizing ops and their sampling, and gathers."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.resize.sampling import HALF, Axis, Sampling, lies_alike, nearest_indices
+from onnxport.converters.resize.sampling import HALF, Axis, Sampling, is_alike, nearest_indices
+from onnxport.converters.tflite.builder import TflBuilder
+from onnxport.converters.tflite.layout import channels_last, permuted
+from onnxport.converters.tflite.tensors import Tensor
+from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array
 
 # (align_corners, half_pixel_centers) of RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
@@ -20,7 +24,7 @@ def native_scale(native: Native, before: int, after: int) -> np.float32:
 
 
 def native_indices(native: Native, before: int, after: int) -> Array:
-    """The element that RESIZE_NEAREST_NEIGHBOR copies (kernels/internal/reference/resize_nearest_neighbor.h)."""
+    """Return the element that RESIZE_NEAREST_NEIGHBOR copies (kernels/internal/reference/resize_nearest_neighbor.h)."""
     align_corners, half_pixel = native
     x = (np.arange(after, dtype=np.float32) + (HALF if half_pixel else 0)) * native_scale(
         native, before, after
@@ -30,16 +34,41 @@ def native_indices(native: Native, before: int, after: int) -> Array:
 
 
 def native_positions(native: Native, before: int, after: int) -> Array:
-    """Where RESIZE_BILINEAR samples (kernels/internal/reference/resize_bilinear.h)."""
+    """Return the positions that RESIZE_BILINEAR samples (kernels/internal/reference/resize_bilinear.h)."""
     y, scale = np.arange(after, dtype=np.float32), native_scale(native, before, after)
     return (y + HALF) * scale - HALF if native[1] else y * scale
 
 
-def samples_alike(sampling: Sampling, native: Native, axis: Axis) -> bool:
-    """Whether TFLite's op samples the axis as the node does, to float32 noise in a position."""
+def samples_as(sampling: Sampling, native: Native, axis: Axis) -> bool:
+    """Tell if TFLite's op samples the axis as the node does, to float32 noise in a position."""
     if sampling.mode == "nearest":
         ours = native_indices(native, axis.before, axis.after)
         return bool(np.array_equal(ours, nearest_indices(sampling, axis)))
     if sampling.mode == "cubic" or (sampling.antialias and axis.scale < 1):
         return False
-    return lies_alike(sampling, axis, native_positions(native, axis.before, axis.after))
+    return is_alike(sampling, axis, native_positions(native, axis.before, axis.after))
+
+
+def resize_natively(
+    tfl: TflBuilder, x: Value, mode: str, native: Native, sizes: Tensor, shape: tuple[int | None, ...]
+) -> Value:
+    """Resize the last two of four axes to `sizes` by TFLite's own op."""
+    order = channels_last(4)
+    result = tfl.op(
+        {"linear": "resize_bilinear", "nearest": "resize_nearest_neighbor"}[mode],
+        [tfl.tensor(x, order), sizes],
+        permuted(shape, order),
+        align_corners=native[0],
+        half_pixel_centers=native[1],
+    )
+    return tfl.computed(result, order)
+
+
+def gather_axis(tfl: TflBuilder, x: Value, axis: int, indices: Tensor) -> Value:
+    """Return the elements at `indices` of a logical axis."""
+    order = tfl.common_order(x)
+    place = order.index(axis)
+    shape = list(permuted(x.shape, order))
+    shape[place] = tfl.shape_of(indices)[0]
+    result = tfl.op("gather", [tfl.tensor(x, order), indices], shape, axis=place, batch_dims=0)
+    return tfl.computed(result, order)
