@@ -63,8 +63,8 @@ def scatter_elements(node: Node, mil: MilBuilder) -> None:
     places = wrap_indices(node, mil, indices, axis)
     data, changes = movable(mil, x), movable(mil, updates)
     if same_sizes(mil, x, indices, axis):
-        where = {"indices": places.value, "axis": axis}
-        result = mil.scatter_along_axis(data=data, updates=changes, mode=mode, **where)
+        where = {"indices": places.value, "updates": changes, "axis": axis}  # MIL keeps this order
+        result = mil.scatter_along_axis(data=data, **where, mode=mode)
     else:
         tuples = _coordinates(mil, indices, places, axis)
         result = mil.scatter_nd(data=data, indices=tuples.value, updates=flatten(mil, changes), mode=mode)

@@ -48,7 +48,7 @@ def _wrap_indices(node: TflNode, tfl: TflBuilder, indices: Value, axis: int) -> 
     if indices.is_natural:
         return tfl.tensor(indices)
     length = scalar(size, np.int32) if size is not None else tfl.computed(_axis_size(tfl, x, axis))
-    return tfl.tensor(add_to_negative(tfl, indices, tfl.converted(length, indices.dtype)))
+    return tfl.tensor(add_to_negative(tfl, indices, length))
 
 
 def _axis_size(tfl: TflBuilder, x: Value, axis: int) -> Tensor:
@@ -56,9 +56,9 @@ def _axis_size(tfl: TflBuilder, x: Value, axis: int) -> Tensor:
 
 
 def add_to_negative(tfl: TflBuilder, indices: Value, sizes: Value) -> Value:
-    """Let negative indices count from the end of axes of `sizes`, which have the indices' type."""
+    """Add sizes to negative indices, which count from the end of an axis."""
     is_negative = broadcast(tfl, "less", indices, scalar(0, indices.dtype))
-    moved = broadcast(tfl, "add", indices, sizes)
+    moved = broadcast(tfl, "add", indices, tfl.converted(sizes, indices.dtype))
     return broadcast(tfl, "select_v2", is_negative, moved, indices)
 
 

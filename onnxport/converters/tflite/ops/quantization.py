@@ -12,7 +12,7 @@ from onnxport.converters.tflite.quantized.quantization import (
     Quantization,
     QuantizedConstant,
     quantization_of,
-    stored,
+    to_storage,
 )
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.values import Value
@@ -34,7 +34,7 @@ def quantize_linear(node: TflNode, tfl: TflBuilder) -> None:
         )  # of no meaning for one scale
         order = tfl.common_order(node.x)
         tensor = tfl.tensor(tfl.float32(node.x), order)
-        rounded = tfl.quantized.rounded(tensor, grid)
+        rounded = tfl.quantized.round_to(tensor, grid)
         node.emit(Value(node.x.shape, node.output_dtype(), dequantized=tfl.computed(rounded, order)))
         return
     if (numbers := _quantized_constant(node)) is not None:
@@ -109,7 +109,7 @@ def _dequantized_constant(node: TflNode) -> Value | None:
     node.ignore("output_dtype")  # the result's type is inferred
     floats = quantized_constants.dequantize(x, scale, zero_point, node.output_dtype())
     grid = _grid(node, x.dtype.name)
-    kept = None if grid is None else QuantizedConstant(stored(x), grid)
+    kept = None if grid is None else QuantizedConstant(to_storage(x), grid)
     return Value(floats.shape, floats.dtype, constant=floats, quantized=kept)
 
 
