@@ -1,6 +1,6 @@
-"""What a user may ask of each converter: the one source of its CLI options, Python keywords and YAML keys.
+"""The parameters of each converter: the one source of its CLI options, Python keywords and YAML keys.
 
-Light on purpose, since every `--help` imports it: a field's description is its help text.
+Every `--help` imports this module, so its imports are few. A field's description is its help text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Precision = Literal["fp32", "fp16", "int8-dynamic", "int8-weights", "int4-weight
 Io = Literal["float", "int8", "uint8"]
 CoremlPrecision = Literal["fp32", "fp16", "mixed", "int8", "int16x8"]
 AnyPrecision = Precision | CoremlPrecision
-# Those that keep the scales of activations that a model has.
+# Precisions that keep the scales of the model's activations.
 QUANTIZED: frozenset[str] = frozenset(get_args(QuantizedPrecision))
 CoremlWeights = Literal[
     "int8", "int4", "palette8", "palette6", "palette4", "palette3", "palette2", "palette1", "sparse50", "sparse75",
@@ -53,8 +53,8 @@ class TfliteParams(BaseModel):
     )
     route: Route = Field(
         default="auto",
-        description="Who converts: our own lowering (direct), onnx2tf out of process, or onnx2tf only for what "
-        "ours refuses (auto), where it is found.",
+        description="The converter: our own (direct), onnx2tf in a process of its own, or onnx2tf only for models that "
+        "ours refuses (auto), if it is installed.",
     )
     allow_custom_ops: bool = Field(
         default=False,
@@ -62,20 +62,20 @@ class TfliteParams(BaseModel):
     )
     onnx2tf: Path | None = Field(
         default=None,
-        exclude=True,  # of the artefact's provenance: the same bytes wherever it lies
-        description="The onnx2tf command of an environment of its own; the one on PATH unless given.",
+        exclude=True,  # from the provenance: the same bytes for every path
+        description="The onnx2tf command in an environment of its own; the one on PATH by default.",
         json_schema_extra={"metavar": "PATH"},
     )
     precision: Precision | None = Field(
         default=None,
-        description="Precision of weights and arithmetic, as the model has them by default. fp16, int8-weights and "
-        "int4-weights store weights so and compute in float32; int8-dynamic multiplies int8 weights in int8; int8 and "
-        "int16x8 quantize with --calib, or take a model that is quantized so.",
+        description="Precision of weights and arithmetic; the model's own by default. fp16, int8-weights and "
+        "int4-weights store weights in that type and compute in float32; int8-dynamic multiplies int8 weights in int8; "
+        "int8 and int16x8 quantize with --calib, or take a model of that precision.",
     )
     io: Io = Field(
         default="float",
-        description="Float inputs and outputs of a quantized model: as they are, or as the 8-bit integers that it "
-        "makes of them, with their scales in the file.",
+        description="Type of a quantized model's float inputs and outputs: float, or its own 8-bit integers, with "
+        "their scales in the file.",
     )
     labels: Labels = Field(
         default={},
@@ -85,8 +85,8 @@ class TfliteParams(BaseModel):
     )
     normalization: Normalizations = Field(
         default={},
-        description="How apps normalize an input, (x - mean) / std, for the TFLite metadata: INPUT=MEAN/STD, each one "
-        "number or one for each channel. Nothing is computed with it.",
+        description="How apps normalize an input, (x - mean) / std, for the TFLite metadata only: INPUT=MEAN/STD, each "
+        "one number or one for each channel.",
         json_schema_extra={"metavar": "INPUT=MEAN/STD"},
     )
 
@@ -105,13 +105,13 @@ class CoremlParams(BaseModel):
     )
     precision: CoremlPrecision | None = Field(
         default=None,
-        description="Precision of weights and arithmetic, as the model has them by default. fp16 computes in float16 "
-        "but for what would overflow in it on the samples; mixed also keeps norms, powers and sums in float32; int8 "
-        "and int16x8 quantize with --calib, or take a model that is quantized so.",
+        description="Precision of weights and arithmetic; the model's own by default. fp16 computes in float16, except "
+        "values that overflow on the samples; mixed also keeps norms, powers and sums in float32; int8 and int16x8 "
+        "quantize with --calib, or take a model of that precision.",
     )
     minimum_target: CoremlTarget = Field(
         default="iOS17",
-        description="The oldest system that is to run the model (iOS17 is macOS 14), which decides what it may use.",
+        description="The oldest system that must run the model (iOS17 is macOS 14); it limits the operators.",
     )
     weights: CoremlWeights | None = Field(
         default=None,
@@ -121,7 +121,7 @@ class CoremlParams(BaseModel):
     )
     image: Images = Field(
         default={},
-        description="An input that apps give as a picture, as INPUT=scale:1/255,bias:-0.5,layout:RGB: the model takes "
+        description="An input that apps give as a picture, as INPUT=scale:1/255,bias:-0.5,layout:RGB: the model gets "
         "scale * pixel + bias.",
         json_schema_extra={"metavar": "INPUT=SETTINGS"},
     )
@@ -137,24 +137,24 @@ class CoremlParams(BaseModel):
     description: str | None = Field(default=None, description="What the model does, as Xcode shows it.")
     metadata: Entries = Field(
         default={},
-        description="An entry of your own for the package, as KEY=TEXT.",
+        description="Your own entry for the package, as KEY=TEXT.",
         json_schema_extra={"metavar": "KEY=TEXT"},
     )
     compute_units: ComputeUnits | None = Field(
         default=None,
-        description="Where the model is meant to run, kept in the package as a hint: the app that loads it chooses.",
+        description="Where the model should run; a hint in the package for the app, which chooses.",
     )
     state: Texts = Field(
         default={},
-        description="An input that is fed back from an output, as INPUT=OUTPUT: a state of Core ML's (iOS18), which "
-        "keeps it in float16 between predictions.",
+        description="An input that gets its value from an output, as INPUT=OUTPUT: a Core ML state (iOS18), kept in "
+        "float16 between predictions.",
         json_schema_extra={"metavar": "INPUT=OUTPUT"},
     )
     function: Functions = Field(
         default={},
-        exclude=True,  # of the provenance: each function's note has the digest of its model
-        description="A further model that becomes a function of the same package (iOS18), as NAME=MODEL.onnx; the "
-        "model given first is the function main. Weights that are alike stand in the package once.",
+        exclude=True,  # from the provenance: each function's note has the digest of its model
+        description="Another model as a function of the same package (iOS18), as NAME=MODEL.onnx; the first model "
+        "is the function main. Equal weights are stored once.",
         json_schema_extra={"metavar": "NAME=MODEL"},
     )
 
@@ -167,16 +167,15 @@ class OrtParams(BaseModel):
 
     precision: OrtPrecision | None = Field(
         default=None,
-        description="Precision of weights and arithmetic, as the model has them by default; fp16 is float16 but for "
-        "what would overflow in it on the samples; int8 and int16x8 quantize with --calib, or take a model that is "
-        "quantized so.",
+        description="Precision of weights and arithmetic; the model's own by default. fp16 computes in float16, except "
+        "values that overflow on the samples; int8 and int16x8 quantize with --calib, or take a model of that "
+        "precision.",
     )
     level: OrtLevel = Field(
         default="all",
-        description="ONNX Runtime's graph optimizations saved into the file; what only suits "
-        "the CPU of this machine is left out at every level.",
+        description="ONNX Runtime's graph optimizations that are saved into the file; those for this machine's CPU "
+        "only are always left out.",
     )
 
 
-# Of each target.
 PARAMS: Mapping[str, type[BaseModel]] = {"tflite": TfliteParams, "coreml": CoremlParams, "ort": OrtParams}

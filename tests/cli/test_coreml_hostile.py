@@ -206,7 +206,7 @@ def input_inside_the_output(sandbox: Sandbox) -> tuple[str, ...]:
     return ("convert", f"{PACKAGE}/model.onnx", "--to", "coreml", "-o", PACKAGE)
 
 
-@case(2, "the image 'x' is given by 1e+39, which no float32 holds")
+@case(2, "the image 'x' is given by 1e+39, which float32 cannot represent")
 def image_scale_beyond_float32(sandbox: Sandbox) -> tuple[str, ...]:
     rectified(sandbox, "x", "y", [1, 3, 8, 8])
     return ("convert", "relu.onnx", "--to", "coreml", "--image", "x=scale:1e39")
@@ -242,7 +242,7 @@ def labels_too_few(sandbox: Sandbox) -> tuple[str, ...]:
     return labelled(sandbox, "\n".join("abcdefghi"))
 
 
-@case(4, "/dev/zero cannot be read as labels: it is no regular file")
+@case(4, "/dev/zero cannot be read as labels: it is not a regular file")
 def labels_without_an_end(sandbox: Sandbox) -> tuple[str, ...]:
     return ("convert", "model.onnx", "--to", "coreml", "--labels", "/dev/zero")
 

@@ -1,4 +1,4 @@
-"""A classifier: the label of the largest score, and every label's score, in the place of the scores."""
+"""Classifiers: scores become the label of the largest one, and the score of each label."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import Any
 
 from onnxport.converters.coreml.library import mb, mil_list
 from onnxport.converters.coreml.lower import Lowered
@@ -16,12 +15,12 @@ from onnxport.core.errors import InputError, UsageError
 from onnxport.formats.manifest import Port
 
 
-def classified(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:
-    """The program with its scores named by the labels in a file; `lowered` itself where none are given.
+def add_classifier(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:
+    """Turn an output into the labels of a file and their scores; do nothing without labels.
 
     Raises:
         InputError: the file cannot be read.
-        UsageError: no output that the labels fit.
+        UsageError: the labels fit no output.
     """
     if not labels:
         return lowered
@@ -44,7 +43,7 @@ def classified(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:
 def _read(file: Path) -> list[str]:
     try:
         if file.exists() and not file.is_file():  # a device may have no end
-            raise InputError(f"{file} cannot be read as labels", why="it is no regular file")
+            raise InputError(f"{file} cannot be read as labels", why="it is not a regular file")
         names = file.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise InputError(f"{file} cannot be read as labels", why=error.strerror or str(error)) from error
@@ -56,7 +55,8 @@ def _read(file: Path) -> list[str]:
     for number, name in enumerate(names, 1):
         if not name.strip():
             raise UsageError(
-                f"{file.name} has no label in line {number}", fix="give each class one, in its line"
+                f"{file.name} has no label in line {number}",
+                fix="give each class a label in a line of its own",
             )
         if name in known:
             raise UsageError(
@@ -80,7 +80,7 @@ def _output(lowered: Lowered, name: str, count: int, file: Path) -> Port:
         listed = ", ".join(repr(port.name) for port in chosen)
         raise UsageError(
             f"{count} labels fit several outputs: {listed}",
-            fix=f"say which: --labels {chosen[0].name}={file.name}",
+            fix=f"choose one: --labels {chosen[0].name}={file.name}",
         )
     if not chosen or chosen[0] not in floats:
         raise UsageError("no output of the model holds scores", why="labels are for floats")
@@ -89,7 +89,7 @@ def _output(lowered: Lowered, name: str, count: int, file: Path) -> Port:
         raise UsageError(
             f"output {port.name!r} has open dimensions",
             why="a classifier takes one input at a time",
-            fix=f"fix them with {' '.join(map(_fixed, filter(_is_open, lowered.inputs)))}",
+            fix=f"fix them with {' '.join(_shape_option(each) for each in lowered.inputs if None in each.shape)}",
         )
     if _size(port) != count:
         raise UsageError(
@@ -98,16 +98,11 @@ def _output(lowered: Lowered, name: str, count: int, file: Path) -> Port:
     return port
 
 
-def _is_open(port: Port) -> bool:
-    return None in port.shape
-
-
-def _fixed(port: Port) -> str:
-    """The option that fixes an input's sizes: a batch of 1, and the others named for the user to fill in."""
+def _shape_option(port: Port) -> str:
+    """Write the option that fixes an input's sizes: a batch of 1, and names of the others to fill in."""
     dims = [size or ("1" if axis == 0 else f"DIM{axis}") for axis, size in enumerate(port.shape)]
     return "--shape " + shlex.quote(f"{port.name}={','.join(map(str, dims))}")
 
 
 def _size(port: Port) -> int | None:
-    sizes: list[Any] = list(port.shape)
-    return None if None in sizes else prod(sizes)
+    return None if None in port.shape else prod(size or 0 for size in port.shape)

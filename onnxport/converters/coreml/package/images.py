@@ -1,4 +1,4 @@
-"""Inputs that apps give as pictures: Core ML hands over pixels of 0 to 255, the program scales and shifts them."""
+"""Image inputs: apps pass pixels of 0 to 255, and the program scales and shifts them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHANNELS = {"RGB": 3, "BGR": 3, "GRAYSCALE": 1}
 
 
 def check_images(inputs: Sequence[TensorSpec], images: Mapping[str, ImageInput]) -> None:
-    """Refuses images for inputs that are none (UsageError)."""
+    """Refuse image settings that do not fit the inputs (UsageError)."""
     known = {spec.name: spec for spec in inputs}
     for name, image in images.items():
         if name not in known:
@@ -33,12 +33,12 @@ def check_images(inputs: Sequence[TensorSpec], images: Mapping[str, ImageInput])
         if spec.shape[0] != 1:
             sizes = ",".join(str(dim) if isinstance(dim, int) else "?" for dim in spec.shape[1:])
             raise UsageError(
-                f"input {spec} is not one image, but a batch of them", fix=f"give --shape {name}=1,{sizes}"
+                f"input {spec} is a batch of images, not one image", fix=f"give --shape {name}=1,{sizes}"
             )
         if spec.shape[1] != channels:
             raise UsageError(
                 f"input {spec} is not an image of {image.layout}",
-                why=f"that has {channels} channels, as second dimension",
+                why=f"its second dimension would be {channels}, the channels",
             )
         _check_numbers(name, image)
         for what, numbers in (("scales", image.scale), ("biases", image.bias)):
@@ -50,19 +50,19 @@ def check_images(inputs: Sequence[TensorSpec], images: Mapping[str, ImageInput])
 
 
 def _check_numbers(name: str, image: ImageInput) -> None:
-    """Refuses numbers that float32, which the program computes in, does not hold."""
+    """Refuse numbers beyond float32, in which the program computes."""
     with np.errstate(over="ignore"):
         for number in (*image.scale, *image.bias):
             held = np.float32(number)
             if not np.isfinite(held) or (number != 0 and held == 0):
                 raise UsageError(
-                    f"the image {name!r} is given by {number}, which no float32 holds",
+                    f"the image {name!r} is given by {number}, which float32 cannot represent",
                     fix="scale the model itself",
                 )
 
 
-def from_pixels(var: Var, image: ImageInput, key: str, half: bool) -> Var:
-    """What the model takes, of pixels. In float32: float16 rounds twice, and holds no pixels of large values."""
+def convert_pixels(var: Var, image: ImageInput, key: str, half: bool) -> Var:
+    """Scale and shift pixels as the model wants them. In float32: float16 rounds twice and has a small range."""
     if set(image.scale) != {1.0}:
         var = mb.mul(x=var, y=_per_channel(image.scale), name=f"{key}{INNER}scaled")
     if set(image.bias) != {0.0}:
