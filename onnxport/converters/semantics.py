@@ -97,3 +97,23 @@ def check_stash_type(node: NodeView[Any]) -> None:
     """Refuse a normalization whose statistics are computed in another type than float32."""
     if node.attribute("stash_type", 1) != 1:
         node.unsupported("has a stash_type other than float32, in which it is computed")
+
+
+def scale_axis(node: NodeView[Any], axis: int) -> int:
+    """Return the axis along which a node's scales vary, counted from the first."""
+    rank = node.x.rank
+    if not -rank <= axis < rank:
+        node.unsupported(f"its axis {axis} is none of the {rank} axes of x")
+    return axis % rank
+
+
+def block_numbers(node: NodeView[Any], parameter: Operand, axis: int, block: int) -> Array:
+    """Return for each index along x's axis the number of its block of scales."""
+    x = node.x
+    if parameter.rank != x.rank or not block:
+        node.unsupported(f"its scale has {parameter.rank} axes, x has {x.rank}")
+    if x.shape[axis] is None:
+        node.unsupported(
+            "scales blocks of an axis of open size; fix the size with --shape NAME=... if it is an input's"
+        )
+    return np.arange(x.shape[axis]) // block

@@ -242,12 +242,12 @@ def labels_too_few(sandbox: Sandbox) -> tuple[str, ...]:
     return labelled(sandbox, "\n".join("abcdefghi"))
 
 
-@case(4, "/dev/zero cannot be read as labels: it is not a regular file")
+@case(4, "the label file /dev/zero cannot be read: it is not a regular file")
 def labels_without_an_end(sandbox: Sandbox) -> tuple[str, ...]:
     return ("convert", "model.onnx", "--to", "coreml", "--labels", "/dev/zero")
 
 
-@case(4, "labels.txt cannot be read as labels: it is not text in UTF-8")
+@case(4, "labels.txt is not UTF-8 text")
 def labels_that_are_no_text(sandbox: Sandbox) -> tuple[str, ...]:
     (sandbox.folder / "labels.txt").write_bytes(bytes(range(256)))
     return ("convert", "model.onnx", "--to", "coreml", "--labels", "labels.txt")

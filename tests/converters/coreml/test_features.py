@@ -158,7 +158,7 @@ def test_labels_that_cannot_be_used_are_told(tmp_path: Path) -> None:
         convert(
             classifier(), tmp_path / "b.mlpackage", labels=label_file(tmp_path, ["cat", "dog", "cat", "cow"])
         )
-    with pytest.raises(InputError, match="cannot be read as labels"):
+    with pytest.raises(InputError, match="cannot be read"):
         convert(classifier(), tmp_path / "c.mlpackage", labels=tmp_path / "none.txt")
 
 

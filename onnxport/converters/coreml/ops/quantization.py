@@ -13,6 +13,7 @@ from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.quantized_constants import LIMITS
+from onnxport.converters.semantics import block_numbers, scale_axis
 from onnxport.core.arrays import Array
 
 # Types of MIL's quantize and dequantize.
@@ -80,9 +81,7 @@ class _Parameters:
         scale, zero_point = node.input(1), node.optional(2)
         self.is_blocked = scale.rank > 1
         self.is_single = _is_single(scale)
-        if not self.is_single and not -self.x.rank <= self.axis < self.x.rank:
-            node.unsupported(f"its axis {self.axis} is none of the {self.x.rank} axes of x")
-        self.axis %= max(1, self.x.rank)
+        self.axis = self.axis % max(1, self.x.rank) if self.is_single else scale_axis(node, self.axis)
         self.given = scale, zero_point
         if scale.constant is not None:
             scale = mil.constant(scale.constant.astype(np.float32))
@@ -122,20 +121,13 @@ class _Parameters:
     def _align(self, parameter: Value) -> Value:
         x, axis = self.x, self.axis
         if _is_single(parameter):
-            return _reshaped(self.mil, parameter, ())
+            return _reshape(self.mil, parameter, ())
         if parameter.rank == 1:
             size = parameter.shape[0]
             if size is None:
                 self.node.unsupported("has as many scales as an open size; fix it with --shape NAME=...")
-            return _reshaped(self.mil, parameter, tuple(size if i == axis else 1 for i in range(x.rank)))
-        size = x.shape[axis]
-        if parameter.rank != x.rank or not self.block:
-            self.node.unsupported(f"its scale has {parameter.rank} axes, x has {x.rank}")
-        if size is None:
-            self.node.unsupported(
-                "scales blocks of an axis of open size; fix the size with --shape NAME=... if it is an input's"
-            )
-        places = np.arange(size) // self.block
+            return _reshape(self.mil, parameter, tuple(size if i == axis else 1 for i in range(x.rank)))
+        places = block_numbers(self.node, parameter, axis, self.block)
         if parameter.constant is not None:
             return self.mil.constant(parameter.constant.take(places, axis))
         taken: Value = self.mil.gather(x=parameter, indices=places.astype(np.int32), axis=axis)
@@ -147,7 +139,7 @@ def _is_single(parameter: Value) -> bool:
     return parameter.rank == 0 or parameter.shape == (1,)
 
 
-def _reshaped(mil: MilBuilder, value: Value, shape: tuple[int, ...]) -> Value:
+def _reshape(mil: MilBuilder, value: Value, shape: tuple[int, ...]) -> Value:
     if value.constant is not None:
         return mil.constant(value.constant.reshape(shape))
     if value.shape == shape:

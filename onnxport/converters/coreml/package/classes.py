@@ -11,7 +11,8 @@ from pathlib import Path
 from onnxport.converters.coreml.library import mb, mil_list
 from onnxport.converters.coreml.lower import Lowered
 from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
-from onnxport.core.errors import InputError, UsageError
+from onnxport.converters.labels import find_port, list_names, read_labels
+from onnxport.core.errors import UsageError
 from onnxport.formats.manifest import Port
 
 
@@ -41,14 +42,7 @@ def add_classifier(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:
 
 
 def _read(file: Path) -> list[str]:
-    try:
-        if file.exists() and not file.is_file():  # a device may have no end
-            raise InputError(f"{file} cannot be read as labels", why="it is not a regular file")
-        names = file.read_text(encoding="utf-8-sig").splitlines()
-    except OSError as error:
-        raise InputError(f"{file} cannot be read as labels", why=error.strerror or str(error)) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} cannot be read as labels", why="it is not text in UTF-8") from error
+    _, names = read_labels(file)
     while names and not names[-1].strip():
         names.pop()
     known: set[str] = set()
@@ -70,16 +64,12 @@ def _output(lowered: Lowered, name: str, count: int, file: Path) -> Port:
     outputs = lowered.outputs
     floats = [port for port in outputs if port.dtype.startswith("float")]
     if name:
-        chosen = [port for port in outputs if port.name == name]
-        if not chosen:
-            listed = ", ".join(repr(port.name) for port in outputs)
-            raise UsageError(f"the model has no output {name!r}", fix=f"its outputs are {listed}")
+        chosen = [find_port(outputs, name, "output")]
     else:
         chosen = [port for port in floats if _size(port) == count] or floats[:1]
     if len(chosen) > 1:
-        listed = ", ".join(repr(port.name) for port in chosen)
         raise UsageError(
-            f"{count} labels fit several outputs: {listed}",
+            f"{count} labels fit several outputs: {list_names(chosen)}",
             fix=f"choose one: --labels {chosen[0].name}={file.name}",
         )
     if not chosen or chosen[0] not in floats:

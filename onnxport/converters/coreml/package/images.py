@@ -10,21 +10,18 @@ import numpy as np
 from onnxport.converters.app_metadata import ImageInput
 from onnxport.converters.coreml.library import Var, mb
 from onnxport.converters.coreml.names import INNER
+from onnxport.converters.labels import find_port
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
 
-# Planes to the number of channels.
-CHANNELS = {"RGB": 3, "BGR": 3, "GRAYSCALE": 1}
+# Layout -> number of channels.
+_CHANNELS = {"RGB": 3, "BGR": 3, "GRAYSCALE": 1}
 
 
 def check_images(inputs: Sequence[TensorSpec], images: Mapping[str, ImageInput]) -> None:
     """Refuse image settings that do not fit the inputs (UsageError)."""
-    known = {spec.name: spec for spec in inputs}
     for name, image in images.items():
-        if name not in known:
-            listed = ", ".join(repr(spec.name) for spec in inputs) or "none"
-            raise UsageError(f"the model has no input {name!r}", fix=f"its inputs are {listed}")
-        spec, channels = known[name], CHANNELS[image.layout]
+        spec, channels = find_port(inputs, name, "input"), _CHANNELS[image.layout]
         if len(spec.shape) != 4 or spec.dtype not in ("float32", "float16"):
             raise UsageError(
                 f"input {spec} is not an image",
@@ -64,12 +61,12 @@ def _check_numbers(name: str, image: ImageInput) -> None:
 def convert_pixels(var: Var, image: ImageInput, key: str, half: bool) -> Var:
     """Scale and shift pixels as the model wants them. In float32: float16 rounds twice and has a small range."""
     if set(image.scale) != {1.0}:
-        var = mb.mul(x=var, y=_per_channel(image.scale), name=f"{key}{INNER}scaled")
+        var = mb.mul(x=var, y=_along_channels(image.scale), name=f"{key}{INNER}scaled")
     if set(image.bias) != {0.0}:
-        var = mb.add(x=var, y=_per_channel(image.bias), name=f"{key}{INNER}shifted")
+        var = mb.add(x=var, y=_along_channels(image.bias), name=f"{key}{INNER}shifted")
     return mb.cast(x=var, dtype="fp16", name=f"{key}{INNER}half") if half else var
 
 
-def _per_channel(numbers: Sequence[float]) -> Any:
+def _along_channels(numbers: Sequence[float]) -> Any:
     array: Any = np.asarray(numbers, np.float32)
     return array.reshape(1, -1, 1, 1) if len(numbers) > 1 else array.reshape(())[()]

@@ -51,7 +51,7 @@ def input_sizes(
     for spec in inputs:
         within = dict(given[spec.name])
         if any(limit.choices for limit in within.values()):
-            found[spec.name] = _enumerated(spec, within)
+            found[spec.name] = _enumerate_shapes(spec, within)
             continue
         guessed = []
         for axis, dim in enumerate(spec.shape):
@@ -79,7 +79,7 @@ def input_sizes(
     return found, tuple(notes)
 
 
-def _enumerated(spec: TensorSpec, within: Mapping[int, Limit]) -> Sizes:
+def _enumerate_shapes(spec: TensorSpec, within: Mapping[int, Limit]) -> Sizes:
     count = max(len(limit.choices) for limit in within.values())
     for axis, dim in enumerate(spec.shape):
         if not isinstance(dim, int) and not (axis in within and within[axis].choices):

@@ -70,7 +70,7 @@ def write_package(functions: Mapping[str, Lowered], folder: Path, metadata: Meta
     for name, text in metadata.others.items():
         setattr(model.description.metadata, name, text)
     (folder / "Data" / _MODEL).write_bytes(model.SerializeToString(deterministic=True))
-    (folder / "Manifest.json").write_text(_manifest(), encoding="utf-8")
+    (folder / "Manifest.json").write_text(_manifest_json(), encoding="utf-8")
 
 
 def _merge(functions: Mapping[str, Lowered]) -> Program:
@@ -90,7 +90,7 @@ def _describe(target: Any, lowered: Lowered) -> None:
         target.predictedProbabilitiesName = PROBABILITIES
 
 
-def _manifest() -> str:
+def _manifest_json() -> str:
     entries = {
         "model.mlmodel": ("CoreML Model Specification", _MODEL),
         "weights": ("CoreML Model Weights", _WEIGHTS),

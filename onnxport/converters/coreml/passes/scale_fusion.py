@@ -111,7 +111,7 @@ def _replace(operation: Any, folded: Any, taps: TapTracker) -> None:
     name = old.name
     block.replace_uses_of_var_after_op(anchor_op=operation, old_var=old, new_var=new)
     block.remove_ops([operation])
-    taps.replaced(old, new)
+    taps.replace(old, new)
     new.name = folded.name = name
     for each in before:
         _remove_unread(each)

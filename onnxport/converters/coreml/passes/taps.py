@@ -27,7 +27,7 @@ class TapTracker:
         named = {var.name: var for operation in function.operations for var in operation.outputs}
         self._vars = {name: named[tap.key] for name, tap in taps.items() if tap.key in named}
 
-    def replaced(self, old: Any, new: Any) -> None:
+    def replace(self, old: Any, new: Any) -> None:
         """Move the value of `old` to `new`, which loses its own."""
         self._vars = {name: var for name, var in self._vars.items() if var is not new}
         self._vars = {name: new if var is old else var for name, var in self._vars.items()}
@@ -63,22 +63,22 @@ class AxisOrders:
 
     def __init__(self, function: Any) -> None:
         self._operands = {operation: _operands(operation) for operation in function.operations}
-        self.held: _Held = {var: _itself(var) for var in function.inputs.values()}
+        self.held: _Held = {var: _identity(var) for var in function.inputs.values()}
         for operation in function.operations:
-            transposed = _transposed(operation, self.held)
-            self.held |= {var: transposed or _itself(var) for var in operation.outputs}
+            transposed = _transpose_source(operation, self.held)
+            self.held |= {var: transposed or _identity(var) for var in operation.outputs}
 
     def after(self, function: Any) -> _Held:
         """Return the same after a pass, in terms of the variables before it; None for unknown ones."""
-        held: _Held = {var: _itself(var) for var in function.inputs.values()}
+        held: _Held = {var: _identity(var) for var in function.inputs.values()}
         for operation in function.operations:
             if operation.op_type == "transpose":
-                result = _transposed(operation, held)
+                result = _transpose_source(operation, held)
                 held |= dict.fromkeys(operation.outputs, result)
                 continue
             order = self._order(operation, held)
             for var in operation.outputs:
-                unmoved = _itself(var)
+                unmoved = _identity(var)
                 held[var] = unmoved if order == () else None if order is None else (var, order)
                 if order and len(order) != len(unmoved[1]):
                     held[var] = None
@@ -105,12 +105,12 @@ class AxisOrders:
         return moved.pop() if len(orders) == 1 else None
 
 
-def _itself(var: Any) -> tuple[Any, tuple[int, ...]]:
+def _identity(var: Any) -> tuple[Any, tuple[int, ...]]:
     has_shape = types.is_tensor(var.sym_type)  # a loop's list and a scalar have none
     return var, tuple(range(len(var.shape) if has_shape else 0))
 
 
-def _transposed(operation: Any, held: _Held) -> tuple[Any, tuple[int, ...]] | None:
+def _transpose_source(operation: Any, held: _Held) -> tuple[Any, tuple[int, ...]] | None:
     """Return the variable that a transpose's result is a transpose of, and the permutation."""
     if operation.op_type != "transpose" or operation.perm.val is None:
         return None

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.converters.app_metadata import Normalization
-from onnxport.core.errors import InputError, UsageError
+from onnxport.converters.labels import find_port, list_names, read_labels
+from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
 
 # enum AssociatedFileType of the metadata schema
@@ -47,32 +48,21 @@ def read_label_files(outputs: Sequence[TensorSpec], labels: Mapping[str, Path]) 
 
 def check_normalization(inputs: Sequence[TensorSpec], given: Mapping[str, Normalization]) -> None:
     """Refuse unknown inputs, and counts of numbers that are not the channels' (UsageError)."""
-    known = {spec.name: spec for spec in inputs}
     for name, numbers in given.items():
-        if name not in known:
-            raise UsageError(f"the model has no input {name!r}", fix=f"its inputs are {_listed(inputs)}")
+        spec = find_port(inputs, name, "input")
         for count in {len(part) for part in numbers} - {1}:
-            if count not in known[name].shape and None not in known[name].shape:
+            if count not in spec.shape and None not in spec.shape:
                 raise UsageError(
-                    f"the normalization of {name!r} has {count} channels, which {known[name]} does not have",
+                    f"the normalization of {name!r} has {count} channels, which {spec} does not have",
                     fix="give one number for all channels, or one for each",
                 )
 
 
 def _label_file(outputs: Sequence[TensorSpec], output: str, file: Path) -> LabelFile:
-    try:
-        content = file.read_bytes()
-        lines = content.decode().splitlines()
-    except OSError as error:
-        raise InputError(f"the label file {file} cannot be read", why=error.strerror or str(error)) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"the label file {file} is not UTF-8 text", fix="give one label a line") from error
+    content, lines = read_labels(file)
     if not lines:
         raise UsageError(f"the label file {file} is empty", fix="give one label a line")
-    known = {spec.name: spec for spec in outputs}
-    if output and output not in known:
-        raise UsageError(f"the model has no output {output!r}", fix=f"its outputs are {_listed(outputs)}")
-    spec = known[output] if output else _find_output(outputs, len(lines), file)
+    spec = find_port(outputs, output, "output") if output else _find_output(outputs, len(lines), file)
     kind = AXIS if len(lines) in spec.shape or _has_open_axis(spec) else VALUE
     return LabelFile(spec.name, file.name, content, kind)
 
@@ -90,10 +80,6 @@ def _find_output(outputs: Sequence[TensorSpec], count: int, file: Path) -> Tenso
     if len(fitting) != 1:
         raise UsageError(
             f"{file} holds {count} labels, and {len(fitting) or 'no'} outputs have {count} positions",
-            fix=f"name the output, as OUTPUT=FILE; the outputs are {_listed(outputs)}",
+            fix=f"name the output, as OUTPUT=FILE; the outputs are {list_names(outputs)}",
         )
     return fitting[0]
-
-
-def _listed(specs: Sequence[TensorSpec]) -> str:
-    return ", ".join(repr(spec.name) for spec in specs) or "none"

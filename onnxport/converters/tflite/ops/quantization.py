@@ -37,7 +37,7 @@ def quantize_linear(node: TflNode, tfl: TflBuilder) -> None:
         rounded = tfl.quantized.round_to(tensor, grid)
         node.emit(Value(node.x.shape, node.output_dtype(), dequantized=tfl.computed(rounded, order)))
         return
-    if (numbers := _quantized_constant(node)) is not None:
+    if (numbers := _quantize_constant(node)) is not None:
         node.emit(Value(numbers.shape, numbers.dtype, constant=numbers))
         return
     arithmetic.quantize_linear(node, tfl)
@@ -52,7 +52,7 @@ def dequantize_linear(node: TflNode, tfl: TflBuilder) -> None:
         node.ignore("axis", "block_size", "output_dtype")
         node.emit(x.dequantized)
         return
-    if (floats := _dequantized_constant(node)) is not None:
+    if (floats := _dequantize_constant(node)) is not None:
         node.emit(floats)
         return
     arithmetic.dequantize_linear(node, tfl)
@@ -91,7 +91,7 @@ def _numbers(value: object) -> Array | None:
 # ---- constants
 
 
-def _quantized_constant(node: TflNode) -> Array | None:
+def _quantize_constant(node: TflNode) -> Array | None:
     """Quantize a constant; None if the node is not constant throughout."""
     x, scale, zero_point = _constants(node)
     dtype = node.output_dtype()
@@ -101,7 +101,7 @@ def _quantized_constant(node: TflNode) -> Array | None:
     return quantized_constants.quantize(x, scale, zero_point, dtype)
 
 
-def _dequantized_constant(node: TflNode) -> Value | None:
+def _dequantize_constant(node: TflNode) -> Value | None:
     """Dequantize a constant, which the file stores in integers if TFLite can; None if it is not constant."""
     x, scale, zero_point = _constants(node)
     if x is None or scale is None:

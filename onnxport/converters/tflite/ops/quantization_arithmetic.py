@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.quantized_constants import LIMITS
+from onnxport.converters.semantics import block_numbers, scale_axis
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.ops.casts import SMALL_FLOATS, round_to
@@ -107,20 +108,11 @@ def _parameters(node: TflNode, tfl: TflBuilder, x: Value) -> tuple[Value, Value 
 def _align(node: TflNode, tfl: TflBuilder, parameter: Value, x: Value, axis: int, block: int) -> Value:
     if parameter.rank == 0 or parameter.shape == (1,):
         return _reshape(tfl, parameter, ())
-    if not -x.rank <= axis < x.rank:
-        node.unsupported(f"its axis {axis} is none of the {x.rank} axes of x")
-    axis %= x.rank
+    axis = scale_axis(node, axis)
     if parameter.rank == 1:
         return _reshape(tfl, parameter, tuple(parameter.shape[0] if i == axis else 1 for i in range(x.rank)))
-    if parameter.rank != x.rank or not block:
-        node.unsupported(f"its scale has {parameter.rank} axes, x has {x.rank}")
-    size = x.shape[axis]
-    if size is None:
-        node.unsupported(
-            "scales blocks of an axis of open size; fix the size with --shape NAME=... if it is an input's"
-        )
-    places = np.arange(size) // block
-    shape = tuple(size if i == axis else dim for i, dim in enumerate(parameter.shape))
+    places = block_numbers(node, parameter, axis, block)
+    shape = tuple(x.shape[i] if i == axis else dim for i, dim in enumerate(parameter.shape))
     if parameter.constant is not None:
         return Value(shape, parameter.dtype, constant=parameter.constant.take(places, axis))
     operands = [tfl.tensor(parameter), tfl.int32(places.astype(np.int32))]

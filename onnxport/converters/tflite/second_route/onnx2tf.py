@@ -72,9 +72,9 @@ class Onnx2tf:
         """
         with tempfile.TemporaryDirectory(prefix="onnx2tf-", dir=output.parent) as temp:
             folder = Path(temp)
-            source = _pinned(model, params).save(folder / "model.onnx").path
+            source = _pin_shapes(model, params).save(folder / "model.onnx").path
             # onnx2tf rewrites its input; the artefact is compared with the original.
-            original = _pinned(model, params).save(folder / "original.onnx").path
+            original = _pin_shapes(model, params).save(folder / "original.onnx").path
             self._run(source, model, params, folder)
             named = replace(manifest, made_by={**manifest.made_by, "onnx2tf": self.version})
             with Child(_MATCHER, purpose="the LiteRT interpreter") as matcher:
@@ -105,7 +105,7 @@ class Onnx2tf:
             raise CannotConvertError(f"onnx2tf cannot convert {model.path}", why=why)
 
 
-def _pinned(model: Model, params: TfliteParams) -> Model:
+def _pin_shapes(model: Model, params: TfliteParams) -> Model:
     from onnxport.optimizers import shape_inference
 
     copy = model.clone()
