@@ -101,7 +101,7 @@ def check_stash_type(node: NodeView[Any]) -> None:
 
 def scale_axis(node: NodeView[Any], axis: int) -> int:
     """Return the axis along which a node's scales vary, counted from the first."""
-    rank = node.x.rank
+    rank: int = node.x.rank
     if not -rank <= axis < rank:
         node.unsupported(f"its axis {axis} is none of the {rank} axes of x")
     return axis % rank

@@ -227,7 +227,7 @@ def labelled(sandbox: Sandbox, labels: str) -> tuple[str, ...]:
     return ("convert", "model.onnx", "--to", "coreml", "--shape", "image=1,1,8,8", "--labels", "labels.txt")
 
 
-@case(2, "labels.txt has no label in line 2", "give each class one")
+@case(2, "labels.txt has no label in line 2", "give each class a label")
 def labels_with_a_gap(sandbox: Sandbox) -> tuple[str, ...]:
     return labelled(sandbox, "a\n\nb\nc\nd\ne\nf\ng\nh\ni\n")
 

@@ -1,4 +1,4 @@
-"""Writes a MIL program as an .mlpackage: the same program gives the same bytes.
+"""Serialization of a MIL program as an .mlpackage: the same program gives the same bytes.
 
 coremltools' own writer puts random UUIDs into the manifest, serializes maps in the order of the hash seed, and leaves
 a copy in the temp folder if it is killed. The layout of a package is simple:
