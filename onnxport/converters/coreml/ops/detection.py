@@ -63,7 +63,7 @@ def _threshold(node: NodeView[Value]) -> float:
     if allowed is None:
         return 0.0
     if allowed.constant is None:
-        node.unsupported("computes its iou_threshold at run time, and Core ML needs a constant")
+        node.unsupported("computes its iou_threshold at run time, which Core ML wants constant")
     return float(allowed.constant.item())
 
 
@@ -71,7 +71,7 @@ def _max_boxes(node: NodeView[Value], count: Size) -> int:
     """The most boxes to keep of a class, at most all of them."""
     most = node.optional(2)
     if most is not None and most.constant is None:
-        node.unsupported("computes max_output_boxes_per_class at run time, and Core ML needs a constant")
+        node.unsupported("computes max_output_boxes_per_class at run time, which Core ML wants constant")
     given = 0 if most is None or most.constant is None else int(most.constant.item())
     if given <= 0:
         node.unsupported(
