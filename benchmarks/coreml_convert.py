@@ -23,7 +23,7 @@ from typing import Any
 from fixtures import models
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.converters.coreml.lower import Lowered, lower_model
-from onnxport.converters.coreml.package.writer import Said, write_package
+from onnxport.converters.coreml.package.writer import Metadata, write_package
 from onnxport.converters.coreml.passes.pipeline import operations_of, optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
@@ -90,7 +90,7 @@ def _lowered(key: str) -> Lowered:
 
 def _ours(lowered: Lowered, package: Path) -> Any:
     done = optimize(lowered)
-    write_package({MAIN: done}, package, Said())
+    write_package({MAIN: done}, package, Metadata())
     return done.program
 
 

@@ -1,6 +1,6 @@
-"""What a user may say of a model's inputs and outputs for the apps that will run it: labels and normalization.
+"""Parses the options for apps that run a model: labels, normalization, images and functions.
 
-Light on purpose, since `params.py` imports it: what the options look like, not what is made of them.
+Every `--help` imports this module through params.py, so its imports are few.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, PlainSerializer
 
@@ -18,7 +18,7 @@ from onnxport.core.errors import UsageError
 from onnxport.core.named_values import parse_pairs
 from onnxport.formats.manifest import MAIN
 
-_SMALLEST = 1.1754943508222875e-38  # the least float32 with all its digits
+_SMALLEST = 1.1754943508222875e-38  # the smallest normal float32
 
 # Mean and standard deviation, each one number for all channels or one for each.
 Normalization = tuple[tuple[float, ...], tuple[float, ...]]
@@ -38,7 +38,7 @@ _IDENTIFIER = re.compile("[A-Za-z][A-Za-z0-9_]*")
 
 
 class ImageInput(NamedTuple):
-    """An input that apps give as a picture: the model takes scale * pixel + bias.
+    """An input that apps give as a picture: the model gets scale * pixel + bias.
 
     Attributes:
         layout: "RGB", "BGR" or "GRAYSCALE", the order of the channels.
@@ -51,12 +51,12 @@ class ImageInput(NamedTuple):
 
 
 def parse_images(given: object) -> dict[str, ImageInput]:
-    """Reads `INPUT=scale:1/255,bias:-0.5,layout:RGB` texts, or takes a mapping as Python callers write it."""
+    """Parse `INPUT=scale:1/255,bias:-0.5,layout:RGB` texts, or a mapping from Python."""
     pairs = parse_pairs(given, what="images", form=_IMAGE_FORM)  # type: ignore[arg-type]
-    return {name: _image(value, name) for name, value in pairs.items()}
+    return {name: _parse_image(value, name) for name, value in pairs.items()}
 
 
-def _image(given: object, name: str) -> ImageInput:
+def _parse_image(given: object, name: str) -> ImageInput:
     if isinstance(given, ImageInput):
         return given
     settings: dict[str, object] = {}
@@ -64,14 +64,16 @@ def _image(given: object, name: str) -> ImageInput:
         for part in filter(None, given.split(",")):
             key, colon, value = part.partition(":")
             if not colon or key.strip() in settings:
-                raise UsageError(f"the image {name!r} is not given by {part!r}", fix=_IMAGE_FORM)
+                raise _invalid("image", name, part, _IMAGE_FORM)
             settings[key.strip()] = value.strip()
     elif isinstance(given, Mapping):
         settings = dict(given)
     else:
-        raise UsageError(f"the image {name!r} is not given by {given!r}", fix=_IMAGE_FORM)
+        raise _invalid("image", name, given, _IMAGE_FORM)
     layout = str(settings.pop("layout", "RGB")).upper()
-    scale, bias = (_channels(settings.pop(key, usual), name) for key, usual in (("scale", 1), ("bias", 0)))
+    scale, bias = (
+        _parse_channels(settings.pop(key, usual), name) for key, usual in (("scale", 1), ("bias", 0))
+    )
     if settings or layout not in _LAYOUTS:
         wrong = next(iter(settings), layout)
         raise UsageError(f"the image {name!r} has no {wrong!r}", fix=_IMAGE_FORM)
@@ -80,19 +82,29 @@ def _image(given: object, name: str) -> ImageInput:
     return ImageInput(layout, scale, bias)
 
 
-def _channels(given: object, name: str) -> tuple[float, ...]:
+def _invalid(what: str, name: str, given: object, form: str) -> UsageError:
+    return UsageError(f"the {what} {name!r} is not given by {given!r}", fix=form)
+
+
+def _parse_channels(given: object, name: str) -> tuple[float, ...]:
     values = given.split(":") if isinstance(given, str) else given if isinstance(given, Sequence) else [given]
-    try:
-        numbers = tuple(_fraction(value) for value in values)
-    except (TypeError, ValueError, ZeroDivisionError):
-        numbers = ()
-    if not numbers or not all(map(math.isfinite, numbers)):
-        raise UsageError(f"the image {name!r} is not given by {given!r}", fix=_IMAGE_FORM)
+    numbers = _finite(values, _parse_fraction)
+    if not numbers:
+        raise _invalid("image", name, given, _IMAGE_FORM)
     return numbers
 
 
-def _fraction(value: object) -> float:
-    """A number, or two with a slash between."""
+def _finite(values: object, parse: Callable[[Any], float]) -> tuple[float, ...]:
+    """Parse finite numbers; return an empty tuple if any is not one."""
+    try:
+        numbers = tuple(parse(value) for value in values)  # type: ignore[attr-defined]
+    except (TypeError, ValueError, ZeroDivisionError):
+        return ()
+    return numbers if all(map(math.isfinite, numbers)) else ()
+
+
+def _parse_fraction(value: object) -> float:
+    """Parse a number, or two with a slash between."""
     if isinstance(value, str) and "/" in value:
         above, _, below = value.partition("/")
         return float(above) / float(below)
@@ -100,7 +112,7 @@ def _fraction(value: object) -> float:
 
 
 def parse_labels(given: object) -> dict[str, Path]:
-    """Reads `OUTPUT=FILE` texts or a FILE alone, whose output's name is then empty."""
+    """Parse `OUTPUT=FILE` texts, or a FILE alone with an empty output name."""
     if isinstance(given, str | os.PathLike):
         given = (os.fspath(given),)
     if isinstance(given, Mapping):
@@ -119,62 +131,54 @@ def parse_labels(given: object) -> dict[str, Path]:
 
 
 def parse_functions(given: object) -> dict[str, Path]:
-    """Reads `NAME=MODEL.onnx` texts, or takes a mapping of names to paths as Python callers write it."""
+    """Parse `NAME=MODEL.onnx` texts, or a mapping from Python."""
     pairs = parse_pairs(given, what="functions", form=_FUNCTION_FORM, at_first=True)  # type: ignore[arg-type]
     functions: dict[str, Path] = {}
     for name, file in pairs.items():
         if name == MAIN:
-            raise UsageError(
-                f"the function {name!r} is that of the model given first", fix="give this one another name"
-            )
+            raise UsageError(f"the first model is the function {name!r}", fix="give this one another name")
         if not (isinstance(name, str) and _IDENTIFIER.fullmatch(name)):
             raise UsageError(
-                f"{name!r} cannot name a function", fix="letters, digits and _, a letter first, as in decode"
+                f"{name!r} cannot name a function",
+                fix="use letters, digits and _, a letter first, as in decode",
             )
         if not isinstance(file, str | os.PathLike) or not os.fspath(file):
-            raise UsageError(f"the function {name!r} is not given by {file!r}", fix=_FUNCTION_FORM)
+            raise _invalid("function", name, file, _FUNCTION_FORM)
         functions[name] = Path(file)
     return functions
 
 
 def parse_normalizations(given: object) -> dict[str, Normalization]:
-    """Reads `INPUT=MEAN/STD` texts, or takes a mapping of pairs as Python callers write it."""
+    """Parse `INPUT=MEAN/STD` texts, or a mapping of pairs from Python."""
     pairs = parse_pairs(given, what="normalizations", form=_FORM)  # type: ignore[arg-type]
-    return {name: _normalization(value, name) for name, value in pairs.items()}
+    return {name: _parse_normalization(value, name) for name, value in pairs.items()}
 
 
-def _normalization(given: object, name: str) -> Normalization:
+def _parse_normalization(given: object, name: str) -> Normalization:
     parts = given.split("/") if isinstance(given, str) else given
     if not isinstance(parts, Sequence) or len(parts) != 2:
-        raise UsageError(f"the normalization of {name!r} is not given by {given!r}", fix=_FORM)
-    mean, std = (_numbers(part, name) for part in parts)
+        raise _invalid("normalization of", name, given, _FORM)
+    mean, std = (_parse_numbers(part, name) for part in parts)
     # The metadata hold float32.
     if any(abs(number) < _SMALLEST for number in std):
-        raise UsageError(
-            f"the normalization of {name!r} divides by 0", fix="give a standard deviation that is not 0"
-        )
+        raise UsageError(f"the normalization of {name!r} divides by 0", fix="give another standard deviation")
     return mean, std
 
 
-def _numbers(given: object, name: str) -> tuple[float, ...]:
-    values = (
-        given.split(",") if isinstance(given, str) else [given] if isinstance(given, int | float) else given
-    )
-    try:
-        numbers = tuple(float(value) for value in values)  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
-        numbers = ()
-    if not numbers or not all(map(math.isfinite, numbers)):
-        raise UsageError(f"the normalization of {name!r} is not given by {given!r}", fix=_FORM)
+def _parse_numbers(given: object, name: str) -> tuple[float, ...]:
+    values = [given] if isinstance(given, int | float) else given
+    numbers = _finite(values.split(",") if isinstance(values, str) else values, float)
+    if not numbers:
+        raise _invalid("normalization of", name, given, _FORM)
     return numbers
 
 
 def _file_names(labels: Mapping[str, Path]) -> dict[str, str]:
-    # An artefact's manifest holds no paths: the same input gives the same bytes anywhere.
+    # A manifest has no paths, so that the same input gives the same bytes anywhere.
     return {output: file.name for output, file in labels.items()}
 
 
-# How a params model takes them.
+# Field types of the params models.
 Labels = Annotated[dict[str, Path], BeforeValidator(parse_labels), PlainSerializer(_file_names)]
 Functions = Annotated[dict[str, Path], BeforeValidator(parse_functions)]
 Normalizations = Annotated[dict[str, Normalization], BeforeValidator(parse_normalizations)]

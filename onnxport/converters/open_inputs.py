@@ -1,7 +1,4 @@
-"""Which `--shape` a refusal means: the lowering knows its node, the parent the inputs that the user can fix.
-
-A lowering that needs a size writes `--shape NAME=...`; here the open inputs that the node depends on take its place.
-"""
+"""Fills in `--shape NAME=...`, which lowerings write into refusals: the open inputs that the node depends on."""
 
 from __future__ import annotations
 
@@ -13,25 +10,32 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnxport.converters.lowering import node_name, qualified_op
-from onnxport.core.errors import Refusal
+from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model, spec_of
 
 _PLACEHOLDER = "--shape NAME=..."
-# The clause that gives the advice, up to the end of the sentence.
+# The clause with the placeholder, up to the end of the sentence.
 _ADVICE = re.compile(rf"[;,] [^;,]*{re.escape(_PLACEHOLDER)}[^;]*")
-_MOST = 3  # inputs to spell out
+_MOST = 3  # inputs to name
 
 
-def with_shapes(refusals: Iterable[Refusal], model: Model) -> list[Refusal]:
-    """The refusals with `--shape NAME=...` spelled out for the prepared `model`; without it where no input is open."""
+def explain_refusals(error: CannotConvertError, model: Model, target: str) -> CannotConvertError:
+    """Return the child's error with the model and the target named, and its refusals' placeholders filled in."""
+    what = f"{model.path} cannot be converted to {target}, {error.what}"
+    refusals = fill_placeholders(error.refusals, model)
+    return CannotConvertError(what, why=error.why, fix=error.fix, refusals=refusals)
+
+
+def fill_placeholders(refusals: Iterable[Refusal], model: Model) -> list[Refusal]:
+    """Fill in `--shape NAME=...` for the prepared `model`; remove it if no input is open."""
     return [
-        replace(refusal, why=_spelled_out(refusal, model)) if _PLACEHOLDER in refusal.why else refusal
+        replace(refusal, why=_fill_placeholder(refusal, model)) if _PLACEHOLDER in refusal.why else refusal
         for refusal in refusals
     ]
 
 
-def _spelled_out(refusal: Refusal, model: Model) -> str:
+def _fill_placeholder(refusal: Refusal, model: Model) -> str:
     opened = _open_inputs(refusal, model)
     if not opened:
         return _ADVICE.sub("", refusal.why)
@@ -42,7 +46,7 @@ def _spelled_out(refusal: Refusal, model: Model) -> str:
 
 
 def _open_inputs(refusal: Refusal, model: Model) -> list[TensorSpec]:
-    """The open inputs that the refused node depends on; all of them where it is not found or none is."""
+    """Return the open inputs that the refused node depends on; all if there is no such node or input."""
     opened = {
         value: spec_of(value)
         for value in model.graph.inputs
@@ -52,7 +56,8 @@ def _open_inputs(refusal: Refusal, model: Model) -> list[TensorSpec]:
         node
         for node in model.graph
         if any(
-            node_name(each) == refusal.node and qualified_op(each) == refusal.op for each in _with_inner(node)
+            node_name(each) == refusal.node and qualified_op(each) == refusal.op
+            for each in _walk_subgraphs(node)
         )
     ]
     reached = _sources(nodes)
@@ -60,19 +65,19 @@ def _open_inputs(refusal: Refusal, model: Model) -> list[TensorSpec]:
 
 
 def _sources(nodes: list[ir.Node]) -> set[ir.Value]:
-    """Every value from which nodes of the main graph are computed."""
+    """Return every value that nodes of the main graph depend on."""
     seen: set[ir.Value] = set()
     waiting = list(nodes)
     while waiting:
-        for each in _with_inner(waiting.pop()):
+        for each in _walk_subgraphs(waiting.pop()):
             fresh = {value for value in each.inputs if value is not None} - seen
             seen |= fresh
             waiting += [producer for value in fresh if (producer := value.producer()) is not None]
     return seen
 
 
-def _with_inner(node: ir.Node) -> Iterator[ir.Node]:
-    """The node and those of its branches or its body."""
+def _walk_subgraphs(node: ir.Node) -> Iterator[ir.Node]:
+    """Yield the node and those of its branches or its body."""
     yield node
     for attribute in node.attributes.values():
         if attribute.type == ir.AttributeType.GRAPH and not attribute.is_ref():
@@ -88,7 +93,7 @@ def _sizes(spec: TensorSpec) -> str:
 
 
 def _dim(spec: TensorSpec, axis: int) -> str:
-    """A size, or the name of an open one; one without a name has been given the input's and its axis (pin_inputs)."""
+    """A size, or the name of an open one; DIM1 for the names of inputs and axes that pin_inputs makes up."""
     dim = spec.shape[axis]
     if dim is None or dim == f"{spec.name}.{axis}":
         return f"DIM{axis}"

@@ -1,8 +1,8 @@
-"""ONNX -> .ort, ONNX Runtime's own format, with the list of operators that a reduced build needs beside it.
+"""ONNX -> .ort, ONNX Runtime's own format, and beside it the list of operators for a reduced build.
 
-ONNX Runtime optimizes and saves the model itself, with the settings of its own converter tool
-(onnxruntime/tools/convert_onnx_models_to_ort.py, style "Fixed"), and differently from the tool in three things:
-the model's folder is left alone, the bytes are the same every time, and the operator list carries no path.
+ONNX Runtime optimizes and saves the model with the settings of its own converter tool
+(onnxruntime/tools/convert_onnx_models_to_ort.py, style "Fixed"). Unlike the tool, we write nothing into the model's
+folder, the same bytes every time, and no paths into the operator list.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from onnxport.runtimes.ort.inference_session import open_session
 # It arranges weights in blocks as wide as this machine's vector registers: such a file runs on no other kind of
 # CPU, and it comes out differently from run to run. ONNX Runtime's tool leaves it out for the same reason.
 _MACHINE_BOUND = ["NchwcTransformer"]
-# ONNX Runtime's exceptions have no base of their own.
+# ONNX Runtime's exceptions have no common base.
 _REFUSALS = (
     state.EPFail,
     state.Fail,
@@ -40,9 +40,9 @@ _REFUSALS = (
     state.NotImplemented,
     state.RuntimeException,
 )
-# Where in ONNX Runtime something arose: "[ONNXRuntimeError] : 1 : FAIL : ", "/onnxruntime_src/x.h:46 void f(int) ",
-# "y.cc:12 f ".
-_WHERE = re.compile(
+# Locations in ONNX Runtime's messages: "[ONNXRuntimeError] : 1 : FAIL : ", "y.cc:12 f ",
+# "/onnxruntime_src/x.h:46 void f(int) ".
+_LOCATION = re.compile(
     r"^\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from .*? failed: ?|"
     r"/onnxruntime_src/\S+:\d+ [^()]*\((?:[^()]|\([^()]*\))*\) (?:const )?|\b\w+\.(?:cc|h):\d+ \S+ "
 )
@@ -54,26 +54,26 @@ _PURPOSE = (
     "--include_ops_by_config and the .required_operators.config beside it (and --enable_reduced_operator_type_support)"
 )
 _LEVEL = (
-    "saved with basic graph optimization: with more, ONNX Runtime widens float16 weights on a CPU that has no float16 "
-    "kernels for them, and the file is as large as before"
+    "saved with basic graph optimization: with more, ONNX Runtime stores float16 weights as float32 on a CPU without "
+    "float16 kernels, and the file is as large as before"
 )
-_LACKING = "ONNX Runtime's tool left out of {} what the model needs: {}; a build by it does not run the model without"
-
-
-# With more than this, ONNX Runtime writes float16 weights as the float32 that a CPU without float16 kernels reads.
+_LACKING = (
+    "ONNX Runtime's tool left operators out of {} that the model needs: {}; add them before you build with it"
+)
+# With more, ONNX Runtime stores float16 weights as float32 on a CPU without float16 kernels.
 _MOST_IN_FLOAT16: OrtLevel = "basic"
 
 
 def convert(
     model: Model, output: Path, params: OrtParams, manifest: Manifest, samples: Sequence[Feeds] = ()
 ) -> tuple[Artifact, tuple[str, ...], dict[str, Any]]:
-    """Writes `model` to `output` and its operator list beside it; returns them with notes and facts.
+    """Write `model` to `output` and its operator list beside it; return both with notes and facts.
 
     Args:
-        samples: inputs on which a conversion to float16 measures how far values go; generated ones unless given.
+        samples: inputs on which a conversion to float16 measures peaks; generated ones if empty.
 
     Raises:
-        CannotConvertError: ONNX Runtime refuses the model, or it is too large for the format; nothing of it can be
+        CannotConvertError: ONNX Runtime refuses the model, it is too large for the format, or nothing of it can be
             float16.
         UsageError: a precision that the model does not have.
         MachineError: the disk is full.
@@ -81,23 +81,21 @@ def convert(
     check_precision(model, params.precision)
     notes, facts = [], dict[str, Any]()
     if params.precision == "fp16":
-        done = to_float16(model, output.parent, samples)
-        model, manifest = done.model, replace(manifest, islands=done.islands)
-        notes, facts = [*done.notes], dict(done.facts)
+        half = to_float16(model, output.parent, samples)
+        model, manifest = half.model, replace(manifest, islands=half.islands)
+        notes, facts = [*half.notes], dict(half.facts)
         if params.level not in ("disable", _MOST_IN_FLOAT16):
             params = params.model_copy(update={"level": _MOST_IN_FLOAT16})
             notes.append(_LEVEL)
     data = model.noted(manifest).to_bytes()
     if data is None:
-        raise CannotConvertError(
-            f"{model.path} cannot be converted to ONNX Runtime format",
-            why="the format holds at most 2 GB, weights included",
-        )
+        what = f"{model.path} cannot be converted to ONNX Runtime format"
+        raise CannotConvertError(what, why="the format holds at most 2 GB, weights included")
     raw = output.with_name("raw.ort")
     try:
         _save(data, raw, params)
     except _REFUSALS as error:
-        raise _explained(model, output, error) from error
+        raise _explain(model, output, error) from error
     written = raw.read_bytes()
     raw.unlink()
     config = output.with_name(f"{output.stem}{required_operators.SUFFIX}")
@@ -108,7 +106,7 @@ def convert(
         nodes = tuple(required_operators.uses(session))
         facts["nodes"] = len(session["model"]["graph"]["nodes"])
         output.write_bytes(ort_file.write(session))
-    except ValueError as error:  # a form of the format that is younger than our schema
+    except ValueError as error:  # the format is newer than our schema
         notes.append(f"{output.name} may have other bytes in the next run: {error}")
         output.write_bytes(written)
     needed = required_operators.written([output])
@@ -119,7 +117,7 @@ def convert(
 
 
 def _save(data: bytes, path: Path, params: OrtParams) -> None:
-    """Has ONNX Runtime optimize the model in `data` and save it to `path`."""
+    """Let ONNX Runtime optimize the model in `data` and save it to `path`."""
     open_session(
         data,
         level=params.level,
@@ -131,43 +129,36 @@ def _save(data: bytes, path: Path, params: OrtParams) -> None:
     )
 
 
-def _explained(
-    model: Model, output: Path, error: Exception
-) -> CannotConvertError | InputError | MachineError:
-    """What ONNX Runtime's exception means to the user."""
-    said = _WHERE.sub("", " ".join(str(error).split()))
-    if newer := _NEWER_OPSET.search(said):
+def _explain(model: Model, output: Path, error: Exception) -> CannotConvertError | InputError | MachineError:
+    """Translate ONNX Runtime's exception into an error for the user."""
+    message = _LOCATION.sub("", " ".join(str(error).split()))
+    if newer := _NEWER_OPSET.search(message):
         opset, known = newer.groups()
         return InputError(
             f"{model.path} has opset {opset}, newer than ONNX Runtime {onnxruntime.__version__} knows ({known})",
             fix=f"export it with opset {known} or older",
         )
-    if "Failed to save ORT format model" in said:
+    if "Failed to save ORT format model" in message:
         return MachineError(
             f"{output.name} cannot be written",
             why="ONNX Runtime could not save it",
             fix="free some space or give -o a path on another disk",
         )
-    refusals = _unknown_operators(model)
-    if refusals:
-        return CannotConvertError(
-            f"{model.path} cannot be converted to ONNX Runtime format, ONNX Runtime does not know "
-            f"{len(refusals)} of its nodes' operators",
-            refusals=refusals,
-        )
-    if "ShapeInferenceError" in said or "TypeInferenceError" in said:
+    what = f"{model.path} cannot be converted to ONNX Runtime format"
+    if refusals := _unknown_operators(model):
+        count = f"ONNX Runtime does not know {len(refusals)} of its nodes' operators"
+        return CannotConvertError(f"{what}, {count}", refusals=refusals)
+    if "ShapeInferenceError" in message or "TypeInferenceError" in message:
         return InputError(
             f"{model.path} is not a valid ONNX model",
-            why=f"ONNX Runtime says: {_INFERENCE.sub('', said)[:300]}",
+            why=f"ONNX Runtime says: {_INFERENCE.sub('', message)[:300]}",
             fix="repair this node's inputs, or export the model again",
         )
-    return CannotConvertError(
-        f"{model.path} cannot be converted to ONNX Runtime format", why=f"ONNX Runtime says: {said[:300]}"
-    )
+    return CannotConvertError(what, why=f"ONNX Runtime says: {message[:300]}")
 
 
 def _unknown_operators(model: Model) -> list[Refusal]:
-    """Every node whose operator neither ONNX Runtime nor the model itself defines."""
+    """List the nodes whose operator neither ONNX Runtime nor the model itself defines."""
     known = {(schema.domain, schema.name) for schema in state.get_all_operator_schema()}
     known |= {(domain, name) for domain, name, _ in model.ir.functions}
     return [

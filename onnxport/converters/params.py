@@ -153,5 +153,4 @@ class OrtParams(Params):
     )
 
 
-# Of each target.
 PARAMS: Mapping[str, type[BaseModel]] = {"tflite": TfliteParams, "coreml": CoremlParams, "ort": OrtParams}

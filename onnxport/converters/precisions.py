@@ -1,4 +1,4 @@
-"""Whether the precision that a user asks for is one that a converter can make of the model, whatever the target."""
+"""Checks a requested precision against the model's own, for every target."""
 
 from __future__ import annotations
 
@@ -8,69 +8,70 @@ from onnxport.converters.params import AnyPrecision, QuantizedPrecision
 from onnxport.core.errors import UsageError
 from onnxport.formats.model import Model
 
-# Precisions whose activations are integers, by the types in which a model quantizes them.
-_OF_TYPE: dict[ir.DataType, QuantizedPrecision] = {
+# Type of quantized activations -> precision. Floats of 8 bits are no precision of ours.
+_PRECISIONS: dict[ir.DataType, QuantizedPrecision] = {
     ir.DataType.INT8: "int8",
     ir.DataType.UINT8: "int8",
     ir.DataType.INT16: "int16x8",
     ir.DataType.UINT16: "int16x8",
 }
-# Of an operator on quantized values, where the model is not prepared.
+# Prefix of operators on quantized values, which an unprepared model may have.
 _QUANTIZED = "QLinear"
-_FIND_THEM = "samples on which onnxport finds them: --calib DIR"
 
 
 def check_precision(model: Model, precision: AnyPrecision | None, without: str = "") -> None:
-    """Refuses to call an artefact what it is not (UsageError): scales of activations are kept, never made or undone.
+    """Refuse a precision that would add or drop the model's scales of activations (UsageError).
 
     Args:
         model: prepared or not.
-        without: a precision of the target that needs no scales; empty where there is none.
+        without: a precision of the target that needs no scales; empty if there is none.
     """
     if precision is None:
         return
-    has = _of_activations(model)
-    if precision in _OF_TYPE.values() and precision not in has:
+    own = _activation_precisions(model)
+    if precision in _PRECISIONS.values() and precision not in own:
         found = (
             "this one's activations are quantized to other types"
-            if has
+            if own
             else "this one has no scales for its activations"
         )
-        way_out = "leave --precision out" if has else _FIND_THEM
-        if without and not has:
-            way_out += f", or --precision {without}, which needs none"
+        way_out = "leave --precision out" if own else "let onnxport find them in samples: --calib DIR"
+        if without and not own:
+            way_out += f", or give --precision {without}, which needs none"
         raise UsageError(
             f"--precision {precision} keeps the scales of a quantized model: {found}",
-            fix=f"give a model that is quantized so, or {way_out}",
+            fix=f"give a model of that precision, or {way_out}",
         )
-    if has and precision not in has:
+    if own and precision not in own:
         raise UsageError(
-            f"the model computes in {' and '.join(sorted(has))} with scales of its own, which --precision {precision} "
+            f"the model computes in {' and '.join(sorted(own))} with scales of its own, which --precision {precision} "
             "does not undo",
             fix="leave --precision out, or give the float model",
         )
 
 
-def _of_activations(model: Model) -> set[QuantizedPrecision]:
+def _activation_precisions(model: Model) -> set[QuantizedPrecision]:
     found = set[QuantizedPrecision]()
     for node in model.graph.all_nodes():
         if node.op_type.startswith(_QUANTIZED):
-            found.add("int8")
+            kinds = [value.dtype for value in node.inputs if value is not None and value.dtype is not None]
+            if not any(kind.name.startswith("FLOAT8") for kind in kinds):
+                found.add("int8")
         elif node.op_type == "QuantizeLinear" and len(node.inputs) > 1:
             value, scale = node.inputs[0], node.inputs[1]
             computed = value is not None and value.const_value is None
-            kind = _quantized_to(node)
-            if computed and scale is not None and scale.const_value is not None and kind in _OF_TYPE:
-                found.add(_OF_TYPE[kind])
+            kind = _quantized_type(node)
+            if computed and scale is not None and scale.const_value is not None and kind in _PRECISIONS:
+                found.add(_PRECISIONS[kind])
     return found
 
 
-def _quantized_to(node: ir.Node) -> ir.DataType | None:
-    """The type of a QuantizeLinear's result, which a file need not declare (ONNX QuantizeLinear-21)."""
+def _quantized_type(node: ir.Node) -> ir.DataType | None:
+    """Return the type of a QuantizeLinear's result, which a file need not declare (ONNX QuantizeLinear-21)."""
     if node.outputs[0].dtype is not None:
         return node.outputs[0].dtype
     zero_point = node.inputs[2] if len(node.inputs) > 2 else None
     if zero_point is not None:
         return zero_point.dtype
-    asked = node.attributes.get("output_dtype")
-    return ir.DataType(asked.as_int()) if asked is not None and asked.as_int() else ir.DataType.UINT8
+    declared = node.attributes.get("output_dtype")
+    return ir.DataType(declared.as_int()) if declared is not None and declared.as_int() else ir.DataType.UINT8

@@ -1,7 +1,7 @@
 """The list of operators and element types that a reduced build of ONNX Runtime needs for `.ort` files.
 
-ONNX Runtime's build reads it (`--include_ops_by_config`), its own tool writes it; here it is written without a path and
-the same every time, for one model or for all of an app, and held against the nodes that are really in the file.
+ONNX Runtime's build reads it (`--include_ops_by_config`). We write it with ONNX Runtime's tool, but without paths and
+the same every time, for one model or several, and compare it with the nodes in the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onnxport.formats.ort_file import Table
 SUFFIX = ".required_operators.config"
 # ONNX's own domain, which a file leaves empty.
 ONNX = "ai.onnx"
-# C++'s names of onnxruntime.fbs.TensorDataType, as the list has them.
+# C++ names of onnxruntime.fbs.TensorDataType, as the list spells them.
 _CPP_TYPES = (
     "unknown float uint8_t int8_t uint16_t int16_t int32_t int64_t std::string bool MLFloat16 double uint32_t uint64_t"
     " complex64 complex128 BFloat16 Float8E4M3FN Float8E4M3FNUZ Float8E5M2 Float8E5M2FNUZ UInt4x2 Int4x2"
@@ -27,12 +27,12 @@ _TENSOR = 1  # of a TypeInfoValue
 
 @dataclass(frozen=True)
 class Use:
-    """One node of a file, as a kernel is chosen for it.
+    """The properties of a node by which ONNX Runtime chooses a kernel.
 
     Attributes:
         domain: "ai.onnx" for ONNX's own.
-        version: the opset in which this form of the operator came.
-        inputs, outputs: the C++ element type of each; "" where there is none, or no tensor.
+        version: the opset of this version of the operator.
+        inputs, outputs: the C++ element types; "" for an absent value or one that is not a tensor.
     """
 
     domain: str
@@ -43,7 +43,7 @@ class Use:
 
 
 def uses(session: Table) -> Iterator[Use]:
-    """Every node of an `.ort` file as `ort_format.read` gives it, those of subgraphs included."""
+    """Yield every node of an `.ort` file as ort_file.read returns it, including subgraphs."""
     yield from _uses(session["model"]["graph"], {})
 
 
@@ -68,11 +68,11 @@ def _type(value: Table) -> str:
 
 
 def written(paths: Sequence[Path]) -> str:
-    """The list for a build that runs all `.ort` files of `paths`.
+    """Write the list for a build that runs all `.ort` files of `paths`.
 
-    The types are used by builds with --enable_reduced_operator_type_support alone.
+    Only builds with --enable_reduced_operator_type_support use the types.
     """
-    # Imported late: it puts a folder of its own on sys.path. Without torch, which its package would import.
+    # Imported late: it extends sys.path. Hidden: its package would import torch.
     with hidden(["torch"]):
         from onnxruntime.tools.ort_format_model import OperatorTypeUsageManager, OrtFormatModelProcessor
 
@@ -92,19 +92,18 @@ def written(paths: Sequence[Path]) -> str:
 
 @dataclass(frozen=True)
 class Listed:
-    """What a list names.
+    """The contents of a list.
 
     Attributes:
         operators: (domain, opset, operator).
-        types: (domain, operator) to ("inputs" or "outputs", index) to the types that stay; an operator that is not
-            here keeps all of its types.
+        types: (domain, operator) to ("inputs" or "outputs", index) to the supported types; other operators support all.
     """
 
     operators: frozenset[tuple[str, int, str]]
     types: Mapping[tuple[str, str], Mapping[tuple[str, int], frozenset[str]]]
 
     def lacks(self, nodes: Iterable[Use]) -> tuple[str, ...]:
-        """What a build by the list would not run of `nodes`: "Conv 22", "Gather 13 of int64_t (input 1)"."""
+        """Name what a build by the list lacks for `nodes`: "Conv 22", "Gather 13 of int64_t (input 1)"."""
         return tuple(dict.fromkeys(each for node in nodes for each in self._lack(node)))
 
     def _lack(self, node: Use) -> Iterator[str]:
@@ -119,7 +118,7 @@ class Listed:
 
 
 def parsed(text: str) -> Listed:
-    """What the list in `text` names; ValueError where it is none."""
+    """Parse a list; ValueError if `text` is not one."""
     operators: set[tuple[str, int, str]] = set()
     types: dict[tuple[str, str], Mapping[tuple[str, int], frozenset[str]]] = {}
     for line in text.splitlines():
@@ -134,7 +133,7 @@ def parsed(text: str) -> Listed:
 
 
 def _entries(text: str) -> Iterator[tuple[str, Mapping[tuple[str, int], frozenset[str]] | None]]:
-    """`Add,Cast{"inputs": {"0": ["float"]}},Concat` one by one."""
+    """Yield the entries of `Add,Cast{"inputs": {"0": ["float"]}},Concat`."""
     decoder = json.JSONDecoder()
     while text:
         ends = [at for at in (text.find(","), text.find("{")) if at >= 0]
@@ -144,7 +143,7 @@ def _entries(text: str) -> Iterator[tuple[str, Mapping[tuple[str, int], frozense
         if text.startswith("{"):
             described, length = decoder.raw_decode(text)
             text = text[length:]
-            # OneHot has triples under "custom", which name no place.
+            # OneHot has triples under "custom", which name no input or output.
             kept = {
                 (side, int(index)): frozenset(found)
                 for side in ("inputs", "outputs")

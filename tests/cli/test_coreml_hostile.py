@@ -206,7 +206,7 @@ def input_inside_the_output(sandbox: Sandbox) -> tuple[str, ...]:
     return ("convert", f"{PACKAGE}/model.onnx", "--to", "coreml", "-o", PACKAGE)
 
 
-@case(2, "the image 'x' is given by 1e+39, which no float32 holds")
+@case(2, "the image 'x' is given by 1e+39, which float32 cannot represent")
 def image_scale_beyond_float32(sandbox: Sandbox) -> tuple[str, ...]:
     rectified(sandbox, "x", "y", [1, 3, 8, 8])
     return ("convert", "relu.onnx", "--to", "coreml", "--image", "x=scale:1e39")
@@ -227,7 +227,7 @@ def labelled(sandbox: Sandbox, labels: str) -> tuple[str, ...]:
     return ("convert", "model.onnx", "--to", "coreml", "--shape", "image=1,1,8,8", "--labels", "labels.txt")
 
 
-@case(2, "labels.txt has no label in line 2", "give each class one")
+@case(2, "labels.txt has no label in line 2", "give each class a label")
 def labels_with_a_gap(sandbox: Sandbox) -> tuple[str, ...]:
     return labelled(sandbox, "a\n\nb\nc\nd\ne\nf\ng\nh\ni\n")
 
@@ -242,12 +242,12 @@ def labels_too_few(sandbox: Sandbox) -> tuple[str, ...]:
     return labelled(sandbox, "\n".join("abcdefghi"))
 
 
-@case(4, "/dev/zero cannot be read as labels: it is no regular file")
+@case(4, "the label file /dev/zero cannot be read: it is not a regular file")
 def labels_without_an_end(sandbox: Sandbox) -> tuple[str, ...]:
     return ("convert", "model.onnx", "--to", "coreml", "--labels", "/dev/zero")
 
 
-@case(4, "labels.txt cannot be read as labels: it is not text in UTF-8")
+@case(4, "labels.txt is not UTF-8 text")
 def labels_that_are_no_text(sandbox: Sandbox) -> tuple[str, ...]:
     (sandbox.folder / "labels.txt").write_bytes(bytes(range(256)))
     return ("convert", "model.onnx", "--to", "coreml", "--labels", "labels.txt")

@@ -159,7 +159,7 @@ def through_text(*, is_plain: bool = False) -> onnx.ModelProto:
 # ---- failures: documented code, a sentence, nothing left behind
 
 
-@case(5, "peer/onnx2tf is no command that can be run", "python3.12 -m venv", "pip install onnx2tf")
+@case(5, "peer/onnx2tf is not an executable command", "python3.12 -m venv", "pip install onnx2tf")
 def no_such_command(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ROUTE
 
@@ -191,7 +191,7 @@ def it_gives_up(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ROUTE
 
 
-@case(3, "it says success and writes no file")
+@case(3, "it exits with 0 and writes no file")
 def it_writes_nothing(sandbox: Sandbox) -> tuple[str | Path, ...]:
     stand_in(sandbox, "")
     return ROUTE
@@ -210,7 +210,7 @@ def it_hangs(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ROUTE
 
 
-@case(3, "onnx2tf wrote a file that is none of TFLite's")
+@case(3, "onnx2tf wrote a file that is not a TFLite model")
 def it_writes_rubbish(sandbox: Sandbox) -> tuple[str | Path, ...]:
     stand_in(sandbox, _GIVES, b"\x18\0\0\0TFL3 and nothing more")
     return ROUTE

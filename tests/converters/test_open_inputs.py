@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from onnxport.converters.open_inputs import with_shapes
+from onnxport.converters.open_inputs import fill_placeholders
 from onnxport.core.errors import Refusal
 from onnxport.formats.model import Model
 from onnxport.optimizers.shape_inference import pin_inputs
@@ -49,14 +49,14 @@ def model(*, images: list[str | int | None], other: list[str | int | None]) -> M
 def test_open_inputs_that_reach_the_node_are_spelled_out(
     images: list[str | int | None], other: list[str | int | None], says: str
 ) -> None:
-    (refusal,) = with_shapes([Refusal("AveragePool", "pool", WHY)], model(images=images, other=other))
+    (refusal,) = fill_placeholders([Refusal("AveragePool", "pool", WHY)], model(images=images, other=other))
     assert says in refusal.why
     assert "NAME" not in refusal.why
 
 
 def test_the_advice_is_dropped_where_no_input_is_open() -> None:
     closed = model(images=[1, 3, 8, 8], other=[1, 4])
-    (refusal,) = with_shapes([Refusal("AveragePool", "pool", WHY)], closed)
+    (refusal,) = fill_placeholders([Refusal("AveragePool", "pool", WHY)], closed)
     assert refusal.why == "ceil_mode over an open size"
 
 
@@ -64,5 +64,5 @@ def test_many_inputs_are_not_all_spelled_out() -> None:
     feeds = {f"x{number}": np.zeros((1, 4), np.float32) for number in range(6)}
     nodes = [helper.make_node("Sum", list(feeds), ["y"], "sum")]
     made = model_of(nodes, feeds, open_dims={name: ["N", 4] for name in feeds})
-    (refusal,) = with_shapes([Refusal("Sum", "sum", "an open size; use --shape NAME=...")], made)
+    (refusal,) = fill_placeholders([Refusal("Sum", "sum", "an open size; use --shape NAME=...")], made)
     assert "--shape x2=N,4 (a number for N) and the 3 other open inputs likewise" in refusal.why

@@ -1,4 +1,4 @@
-"""ONNX -> .mlpackage: the parent's side, which hands the prepared model to coremltools in a child process."""
+"""ONNX -> .mlpackage, the parent's side: passes the prepared model to coremltools in a child process."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxport.converters.coreml.result import Compiled
 from onnxport.converters.params import QUANTIZED, CoremlParams
+from onnxport.converters.tflite.result import Compiled
 from onnxport.core.arrays import Feeds
 from onnxport.core.child_process import Child
 from onnxport.core.errors import CannotConvertError
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class CoremlConverter(Closing):
-    """The converter, started at once so that it gets ready while the parent prepares the model."""
+    """The converter, which starts while the parent still prepares the model."""
 
     def __init__(self) -> None:
         self._child = Child("onnxport.converters.coreml.worker:Worker", purpose="the Core ML converter")
 
     def native_ops(self) -> frozenset[str]:
-        """The ONNX operators that MIL holds; `prepare` decomposes others where ONNX defines how."""
+        """Return the ONNX operators that have a lowering; `prepare` decomposes the others if it can."""
         ops: frozenset[str] = self._child.call("native_ops")
         return ops
 
@@ -38,20 +38,19 @@ class CoremlConverter(Closing):
         samples: Sequence[Feeds] = (),
         function: str = MAIN,
     ) -> tuple[str, ...]:
-        """Makes the prepared `model` a function of the package to be written; gives sentences for the report.
+        """Lower the prepared `model` to a function of the package; return notes for the report.
 
         Args:
-            folder: where to put what the converter reads.
-            samples: inputs of the user's, on which a float16 conversion measures how far values go; generated ones
-                unless given.
+            folder: where to write the file that the converter reads.
+            samples: the user's inputs, on which a float16 conversion measures peaks; generated ones if empty.
 
         Raises:
             CannotConvertError: nodes without an equivalent in Core ML, all of them listed.
             UsageError: a precision that the model does not have.
             MachineError: the converter crashed or hung.
         """
-        # Their imports are for later.
-        from onnxport.converters.open_inputs import with_shapes
+        # Imported late: the child starts first.
+        from onnxport.converters.open_inputs import explain_refusals
         from onnxport.converters.precisions import check_precision
 
         if params.precision in QUANTIZED:
@@ -62,13 +61,11 @@ class CoremlConverter(Closing):
             islands, notes = self._islands(model, handed_over, params, samples)
             self._child.call("lower", handed_over, params, manifest, islands, function)
         except CannotConvertError as error:
-            named = f"{model.path} cannot be converted to Core ML, {error.what}"
-            refusals = with_shapes(error.refusals, model)
-            raise CannotConvertError(named, why=error.why, fix=error.fix, refusals=refusals) from error
+            raise explain_refusals(error, model, "Core ML") from error
         return notes
 
     def write(self, output: Path, params: CoremlParams) -> Compiled:
-        """Writes what was lowered to the package `output`.
+        """Write the lowered functions to the package `output`.
 
         Raises:
             MachineError: the converter crashed or hung, or the disk is full.
@@ -79,7 +76,7 @@ class CoremlConverter(Closing):
     def _islands(
         self, model: Model, handed_over: Path, params: CoremlParams, samples: Sequence[Feeds]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The values that a float16 program computes in float32, and what the report says of them."""
+        """Return the values that a float16 program computes in float32, and notes on them."""
         if params.precision not in ("fp16", "mixed"):
             return (), ()
         from onnxport.optimizers.float16.islands import islands, said

@@ -1,8 +1,7 @@
-"""coremltools, imported without what it would drag in: TensorFlow, torch and their kind (nine seconds of processor time
-where all are installed), its warnings about them, and its progress bars.
+"""coremltools, imported without the frameworks that it would import, its warnings about them, and its progress bars.
 
-The other modules of this room take from here what they need of it: imported by its own name, by whichever of them comes
-first, it would come with all that.
+With all frameworks installed, their import takes nine seconds of CPU time. So no other module of this package imports
+coremltools by its own name.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import warnings
 
 from onnxport.core.lazy_imports import hidden
 
-# Frameworks that coremltools imports where it finds them; none is needed for a program of ours.
+# Frameworks that coremltools imports if it finds them; our programs need none.
 _FRAMEWORKS = (
     "torch torchvision torchaudio torchao tensorflow sklearn xgboost libsvm transformers executorch".split()
 )

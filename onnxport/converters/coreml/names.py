@@ -1,30 +1,28 @@
-"""What variables are called in MIL: identifiers, each used once, none of them a word that Core ML keeps for itself."""
+"""Names of variables in MIL: unique identifiers that Core ML does not reserve."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-# Marks the names of variables inside a node's lowering, which stand for no ONNX value.
+# Marks the names of variables inside a node's lowering, which hold no ONNX value.
 INNER = "_inner_"
-# MIL's own words: coremltools would rename them in silence.
+# MIL's keywords, which coremltools would rename silently.
 _RESERVED = frozenset(
     (
         "any bool program func tensor list dict tuple true false string bf16 fp16 fp32 fp64 int8 int16 int32 int64 "
         "uint8 uint16 uint32 uint64 state main"
     ).split()
 )
-
-
-# What a classifier's outputs are called, as apps ask for them.
+# Names of a classifier's outputs, as apps ask for them.
 PREDICTED, PROBABILITIES = "classLabel", "classLabel_probs"
 
 
 class Keys:
-    """Hands out one identifier per ONNX name.
+    """Assigns one identifier per ONNX name.
 
     Args:
-        taken: identifiers that are for something else.
+        taken: identifiers in use.
     """
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
@@ -34,7 +32,7 @@ class Keys:
         return [self.key(name) for name in names]
 
     def key(self, name: str) -> str:
-        """The identifier for `name`: the name itself if it is one that nothing else has."""
+        """Return an identifier for `name`: the name itself if it is a free identifier."""
         base = re.sub(r"[^A-Za-z0-9_]", "_", name) or "value"
         base = base.replace(INNER, "_inner__")
         if base[0].isdigit() or base in _RESERVED:

@@ -1,4 +1,4 @@
-"""A program's inputs and outputs: the types and ranks that Core ML carries, and what stands for others."""
+"""A program's inputs and outputs: the types and ranks that Core ML supports, and substitutes for others."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from onnxport.converters.coreml.library import (
     types,
 )
 from onnxport.converters.coreml.names import INNER, Keys
-from onnxport.converters.coreml.package.images import from_pixels
+from onnxport.converters.coreml.package.images import convert_pixels
 from onnxport.converters.coreml.values import Value
 from onnxport.core.errors import Refusal
 from onnxport.formats.manifest import Port
 from onnxport.formats.model import dims_of, dtype_name
 
-# ONNX element type -> what Core ML's multi-array of it holds; the program casts to what it computes in. A bool is a
-# number there, and float16 an iOS16 affair.
+# ONNX element type -> element type of Core ML's multi-array; the program casts to the type that it computes in.
+# float16 needs iOS16.
 _PORTS = {
     **dict.fromkeys("bool int8 uint8 int16 uint16 int32 uint32 int64 uint64".split(), types.int32),
     **dict.fromkeys("float32 float64 bfloat16".split(), types.fp32),
@@ -41,13 +41,13 @@ class Ports:
     """The inputs and outputs of `graph`.
 
     Args:
-        states: input name to output name, of those that are Core ML's states.
-        images: input name to how its pixels become what the model takes.
+        states: input name to output name of Core ML's states.
+        images: input name to the conversion of its pixels.
 
     Attributes:
-        refusals: those that Core ML cannot carry.
-        placeholders: key to input, for the function.
-        described: the inputs as the manifest holds them.
+        refusals: ports that Core ML does not support.
+        placeholders: key to input of the function.
+        described: the inputs for the manifest.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Ports:
         images: Mapping[str, ImageInput] = {},
     ) -> None:
         self._graph, self._mil, self._states, self._images = graph, mil, states, images
-        self._held: dict[str, Var] = {}  # output name to the state that takes it
+        self._held: dict[str, Var] = {}  # output name to the state that stores it
         self.refusals: list[Refusal] = []
         inputs = [value for value in graph.inputs if value.name not in graph.initializers]
         self._check("input", inputs)
@@ -76,7 +76,7 @@ class Ports:
         self.described = tuple(_port(v, k) for v, k in zip(self._inputs, self._names, strict=True))
 
     def inputs(self, function: Function) -> dict[onnx.Value, Value]:
-        """What each input is inside the open function, cast and shaped as ONNX has it."""
+        """Return each input's value in the open function, cast and reshaped to ONNX's type."""
         found = {}
         for value, key in zip(self._inputs, self._names, strict=True):
             if key not in function.inputs:
@@ -85,14 +85,14 @@ class Ports:
             if value.name in self._states:
                 self._held[self._states[value.name or ""]] = var
                 var = mb.read_state(input=var, name=self._mil.inner_name("read_state"))
-            found[value] = self._entered(value, var)
+            found[value] = self._convert_input(value, var)
         return found
 
     def outputs(self, results: Sequence[Value | None]) -> tuple[list[Var], tuple[Port, ...]]:
-        """The variables to return, each its own, of types that Core ML gives back."""
+        """Return the function's results, each a variable of its own in a type that Core ML returns."""
         made: list[Var] = []
         for value, result, key in zip(self._graph.outputs, results, self._out_names, strict=True):
-            assert result is not None, "an output whose node was refused is reported before"
+            assert result is not None, "refused nodes are reported before"
             state = self._held.get(value.name or "")
             try:
                 var = self._mil.var(result, _MIL[_mil_type(value, self._mil)] if state is None else "fp16")
@@ -104,28 +104,21 @@ class Ports:
             if state is not None:
                 mb.coreml_update_state(state=state, value=var, name=self._mil.inner_name("update_state"))
                 continue
-            # An output that is an input, a constant or another output too makes an invalid package.
-            if (
-                var.op is None
-                or var.op.op_type == "const"
-                or INNER not in var.name
-                or len(var.op.outputs) > 1
-            ):
+            # An output that is also an input, a constant or another output makes an invalid package.
+            is_own = var.op is not None and var.op.op_type != "const" and len(var.op.outputs) == 1
+            if not is_own or INNER not in var.name:
                 var = mb.identity(x=var, name=key)
             var.name = var.op.name = key
             made.append(var)
-        ports = [
-            Port(v.name or "", self._place(v, key), dtype_name(v.dtype), () if r is None else r.shape)
-            for v, key, r in zip(self._graph.outputs, self._out_names, results, strict=True)
-        ]
+        ports = []
+        for value, result, key in zip(self._graph.outputs, results, self._out_names, strict=True):
+            state = self._held.get(value.name or "")
+            shape = () if result is None else result.shape
+            place = key if state is None else str(state.name)
+            ports.append(Port(value.name or "", place, dtype_name(value.dtype), shape))
         return made, tuple(ports)
 
-    def _place(self, output: onnx.Value, key: str) -> str:
-        """Where an output is found: a state under the name that it comes in by."""
-        state = self._held.get(output.name or "")
-        return key if state is None else str(state.name)
-
-    def _entered(self, value: onnx.Value, var: Var) -> Value:
+    def _convert_input(self, value: onnx.Value, var: Var) -> Value:
         assert value.dtype is not None
         dtype = np.dtype(value.dtype.numpy())
         dims = dims_of(value)
@@ -134,7 +127,7 @@ class Ports:
         if dtype.kind == "b":
             var = mb.cast(x=var, dtype="bool", name=self._mil.inner_name("cast"))
         if (image := self._images.get(value.name or "")) is not None:
-            var = from_pixels(var, image, var.name, self._mil.compute == "fp16")
+            var = convert_pixels(var, image, var.name, self._mil.compute == "fp16")
         entered = wrap(var)
         entered.dtype = dtype
         return entered
@@ -148,20 +141,19 @@ class Ports:
         return Placeholder(sym_shape=shape or (1,), dtype=_mil_type(value, self._mil), name=key)
 
     def _symbol(self, dim: object) -> Any:
-        """One symbol per name: open dimensions of one name are one size."""
+        """Return one symbol per name: open dimensions of one name have one size."""
         if dim is None:
             return get_new_symbol()
         return self._symbols.setdefault(dim, get_new_symbol())
 
     def _check(self, kind: str, values: Sequence[onnx.Value]) -> None:
         for value in values:
-            why = _refusal(value, self._mil)
-            if why:
+            if why := _refusal(value, self._mil):
                 self.refusals.append(Refusal(kind, value.name or "", why))
 
     @staticmethod
     def stand_in(value: onnx.Value, mil: MilBuilder, name: str) -> Value | None:
-        """Something of the type and shape of `value`, for a program that is dropped in the end."""
+        """Make a value of the type and shape of `value`, for a program that is discarded in the end."""
         type_ = _mil_type(value, mil)
         dims = dims_of(value)
         if type_ is None or len(dims) > _LARGEST_RANK or 0 in dims:
@@ -179,7 +171,7 @@ class Ports:
 
 
 def _mil_type(value: onnx.Value, mil: MilBuilder) -> Any:
-    """MIL's type of a port; None where there is none."""
+    """Return MIL's type of a port; None if it has none."""
     if isinstance(value.type, onnx.SequenceType | onnx.OptionalType) or value.dtype is None:
         return None
     found = _PORTS.get(dtype_name(value.dtype))
@@ -187,7 +179,7 @@ def _mil_type(value: onnx.Value, mil: MilBuilder) -> Any:
 
 
 def _refusal(value: onnx.Value, mil: MilBuilder) -> str:
-    """Why Core ML cannot carry a port; empty if it can."""
+    """Return why Core ML does not support a port; empty if it does."""
     if isinstance(value.type, onnx.SequenceType | onnx.OptionalType):
         return "is a sequence or an optional value, and Core ML's programs have tensors only"
     if value.dtype is not None and _mil_type(value, mil) is None:

@@ -1,7 +1,7 @@
-"""Quantized weights: constants that stay in the file as the model has them, scales and all.
+"""Quantized weights: constants that the package stores as integers and scales, as the model does.
 
-Core ML makes floats of them when it loads the model (or later): constexpr_affine_dequantize from iOS16 on for 8 bits,
-constexpr_blockwise_shift_scale from iOS18 on for 4 bits and for blocks. What neither says is stored as floats.
+Core ML dequantizes them when it loads the model (or later): constexpr_affine_dequantize from iOS16 on for 8 bits,
+constexpr_blockwise_shift_scale from iOS18 on for 4 bits and for blocks. All others are stored as floats.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import numpy as np
 from onnxport.converters.coreml.library import Var, mb, types
 from onnxport.core.arrays import Array
 
-# What float16 rounds by, of the largest scale of a tensor: those of faint channels may be off by as much.
-
+# float16's rounding error, relative to the largest scale of a tensor; smaller scales may be off by as much.
 _ROUNDING = 2.0**-11
-# Fewer numbers than these take less room as floats than with an operator of their own.
+# Fewer numbers are smaller as floats than with an operator of their own.
 _FEW = 64
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Numbers of a quantized type, and scales and zero points of as many axes: 1 along an axis, its size or a divisor.
+    """Numbers of a quantized type, with scales and zero points of the same rank.
+
+    Along each axis, these have the size 1, the axis' own size, or a divisor of it.
 
     Attributes:
         dtype: ONNX's type of the numbers.
@@ -34,32 +35,30 @@ class Grid:
     zero_point: Array | None
 
     def transposed(self, order: tuple[int, ...]) -> Grid:
-        """Of the same numbers with their axes in another order."""
         points = None if self.zero_point is None else self.zero_point.transpose(order)
-        return replace(
-            self, numbers=self.numbers.transpose(order), scale=self.scale.transpose(order), zero_point=points
-        )
+        numbers, scale = self.numbers.transpose(order), self.scale.transpose(order)
+        return replace(self, numbers=numbers, scale=scale, zero_point=points)
 
     @property
     def axis(self) -> int | None:
-        """The one axis along which scales change, number by number; None if they do along none or in another way."""
+        """The one axis along which each index has its own scale; None if there is no such axis."""
         axes = [axis for axis, size in enumerate(self.scale.shape) if size > 1]
         is_one = len(axes) == 1 and self.scale.shape[axes[0]] == self.numbers.shape[axes[0]]
         return axes[0] if is_one else None
 
 
 def holds_scale(scale: Array) -> bool:
-    """Whether float16 holds a tensor's scales as well as it does numbers that are not small."""
+    """Return whether a tensor's scales lose no more than rounding in float16."""
     with np.errstate(over="ignore"):
         held = scale.astype(np.float16).astype(np.float64)
     return bool((np.abs(held - scale) <= _ROUNDING * np.abs(scale).max(initial=0)).all())
 
 
 def stored(grid: Grid, type_: str, ios: int, name: str) -> Var | None:
-    """The floats of `grid`, in "fp16" or "fp32", from its numbers; None where they are better stored as floats.
+    """Emit the floats of `grid` as "fp16" or "fp32" from its numbers; None if floats are the better storage.
 
     Args:
-        ios: the target's number (17 of iOS17).
+        ios: the target's number, as 17 for iOS17.
     """
     if (
         grid.numbers.size < _FEW

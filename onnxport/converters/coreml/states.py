@@ -1,4 +1,4 @@
-"""Pairs of an input and an output that become states of Core ML: what it keeps between two predictions."""
+"""Pairs of an input and an output that become states of Core ML, which keep their values between predictions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from onnxport.samples.states import given_states
 
 
 def checked_states(model: Model, params: CoremlParams) -> Mapping[str, str]:
-    """Input name to the output that is its next value, as the user gave them (`--state`).
+    """Check the user's states (`--state`); return input name to the output that is its next value.
 
     Raises:
-        UsageError: a name that the model does not have, shapes that do not fit or are open, a target or a precision
-            that has no such states, or no output left besides.
+        UsageError: unknown names, shapes that do not fit or are open, a target or a precision without such states, or
+            no other output left.
     """
     states = given_states(params.state, model.inputs, model.outputs)
     if not states:
@@ -23,7 +23,7 @@ def checked_states(model: Model, params: CoremlParams) -> Mapping[str, str]:
     if int(params.minimum_target.removeprefix("iOS")) < 18:
         raise UsageError(
             f"Core ML has states from iOS18 on, not in {params.minimum_target}",
-            fix="give --minimum-target iOS18, or leave out --state: the state is an input and an output then",
+            fix="give --minimum-target iOS18, or leave out --state: the state then stays an input and an output",
         )
     shapes = {spec.name: spec.shape for spec in model.outputs}
     for spec in model.inputs:
@@ -38,7 +38,7 @@ def checked_states(model: Model, params: CoremlParams) -> Mapping[str, str]:
             )
     if len(states) == len(model.outputs):
         raise UsageError(
-            "--state leaves no output that is no state", fix="Core ML's models have one at least"
+            "--state makes every output a state", fix="leave at least one output: Core ML's models need one"
         )
     return states
 

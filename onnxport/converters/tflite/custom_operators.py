@@ -1,4 +1,4 @@
-"""Operators of domains that nobody here knows, kept as custom operators for a runtime that does: --allow-custom-ops."""
+"""Operators of unknown domains, kept as custom operators for a runtime that knows them: --allow-custom-ops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from litert_converter.mlir import ir
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.optimizers.shape_inference import KNOWN_DOMAINS
 
-REFUSAL = "is of a domain that we do not know; --allow-custom-ops keeps it as a custom operator, unproven"
+REFUSAL = "is of an unknown domain; --allow-custom-ops keeps it as a custom operator, unproven"
 
 
 def is_custom(node: onnx_ir.Node) -> bool:
@@ -20,14 +20,12 @@ def is_custom(node: onnx_ir.Node) -> bool:
 
 
 def lower_custom(node: TflNode, tfl: TflBuilder) -> None:
-    """tfl.custom of the operator's name; tensors in ONNX's order of axes, attributes as a flexbuffer map."""
+    """Emit tfl.custom of the operator's name: tensors in ONNX's order of axes, attributes as a flexbuffer map."""
     absent = [i for i, value in enumerate(node.node.inputs) if value is None]
     if absent:
         node.unsupported(f"leaves out its input {absent[0]}, which a custom operator cannot")
     if any(value.shape is None or value.dtype is None for value in node.node.outputs):
-        node.unsupported(
-            "nobody can infer what an unknown operator gives; declare its results in the model's value_info"
-        )
+        node.unsupported("its results' types cannot be inferred; declare them in the model's value_info")
     operands = [tfl.tensor(operand) for operand in node.rest()]
     options = {name: _option(node, name) for name in sorted(node.node.attributes)}
     count = node.output_count
@@ -48,7 +46,7 @@ def lower_custom(node: TflNode, tfl: TflBuilder) -> None:
 
 
 def _option(node: TflNode, name: str) -> Any:
-    """An attribute as a flexbuffer holds it: numbers, text, and lists of them."""
+    """Convert an attribute to what a flexbuffer holds: numbers, text, and lists of them."""
     value = node.attribute(name)
     if isinstance(value, np.ndarray):
         return value.tolist()

@@ -1,4 +1,4 @@
-"""What must hold of a .tflite before it is judged: an interpreter loads it, allocates it and runs it once."""
+"""The check before validation: an interpreter loads a .tflite, allocates it and runs it once."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ def operators(model: Path | TfliteModel) -> dict[str, int]:
 
 
 def check_runs(path: Path, *, ends: bool = True) -> None:
-    """Loads the file and runs it until it comes through once, at several open sizes and fillings.
+    """Load the file and run it at several open sizes and fillings, until one run succeeds.
 
-    A model that may never end on made-up inputs (`ends`) is not run.
+    The compiler writes some modules that no runtime takes, which only an interpreter finds out. A failure on made-up
+    inputs proves little: a size may be too small for a window, and a number no valid shape or divisor.
 
-    The compiler writes some modules that no runtime takes: only an interpreter tells. Made-up inputs prove
-    little when they fail: a size may be too small for the windows over it, and a number be no shape or divisor.
+    Args:
+        ends: False for a model that may loop forever on made-up inputs; it is only allocated.
 
     Raises:
-        CannotConvertError: the interpreter refuses it; names the node where the interpreter does.
+        CannotConvertError: the interpreter refuses the file; names the node if the interpreter does.
     """
     failures: list[Exception] = []
     allocates = False
@@ -60,7 +61,7 @@ def check_runs(path: Path, *, ends: bool = True) -> None:
         ) from error
 
 
-# (size of open dimensions, number that fills the inputs), the likeliest first.
+# (size of open dimensions, number that fills the inputs), the likeliest to succeed first.
 _ATTEMPTS = ((1, 0), (1, 1), (64, 0), (64, 1), (224, 0))
 
 
@@ -83,7 +84,7 @@ def _takes_integers(interpreter: Interpreter) -> bool:
 
 
 def _refusal(path: Path, error: Exception) -> Refusal:
-    """The node behind a message such as "... Node number 5 (SOFTMAX) failed to prepare."."""
+    """Find the node of a message such as "... Node number 5 (SOFTMAX) failed to prepare."."""
     words = " ".join(str(error).split())
     places = list(re.finditer(r"Node number (\d+) \((\w+)\) failed to \w+", words))
     if not places:

@@ -1,19 +1,19 @@
-"""What the compiler's child process tells its parent of the file it made."""
+"""The result that a converter's child process returns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-_CUSTOM = "custom "  # before the name of what is no operator of TFLite's
+_CUSTOM = "custom "  # prefix of TFLite's custom operators
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """One .tflite.
+    """A written artefact.
 
     Attributes:
-        operators: TFLite's name of each operator to how often it occurs, most frequent first.
+        operators: the target's name of each operator to its count, most frequent first; constants left out.
         notes: sentences for the user's report, the same from run to run.
     """
 
@@ -22,5 +22,5 @@ class Compiled:
 
 
 def custom_names(operators: Iterable[str]) -> list[str]:
-    """The custom operators among a file's, by the names that a runtime has to know them by."""
+    """Return the custom operators of a file, by the names that a runtime registers them by."""
     return [name.removeprefix(_CUSTOM) for name in operators if name.startswith(_CUSTOM)]

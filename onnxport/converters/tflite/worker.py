@@ -1,6 +1,6 @@
-"""The compiler's side of a conversion, run in a child process (see isolation.Child).
+"""The child's side of a conversion (core/child_process.py): lowers, compiles, loads the result and runs it once.
 
-Lowers, compiles, and checks what came out by loading and running it once, all of which can take a process down.
+Each of these steps can crash the process.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from onnxport.converters.tflite.control.repairs import mend_branches, separate_r
 from onnxport.converters.tflite.load_check import check_runs, operators
 from onnxport.converters.tflite.lower import Lowered, lower_model
 from onnxport.converters.tflite.metadata.labels import LabelFile
-from onnxport.converters.tflite.metadata.writer import NAME, metadata, pack
-from onnxport.converters.tflite.quantized.integer_kernels import integer_kernels
+from onnxport.converters.tflite.metadata.writer import NAME, pack_labels, write_metadata
+from onnxport.converters.tflite.quantized.integer_kernels import describe_products
 from onnxport.converters.tflite.quantized.wide_biases import widen_biases
 from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.converters.tflite.result import Compiled, custom_names
@@ -32,15 +32,15 @@ from onnxport.formats.model import Model
 from onnxport.formats.tflite.tensor_names import INNER
 
 _CONSTANTS = frozenset(("arith.constant", "tfl.no_value", "tfl.pseudo_const", "tfl.pseudo_qconst"))
-# Larger models are serialized straight into the file, to have their weights in memory once less.
+# Larger models are serialized straight into the file, which saves one copy of the weights in memory.
 _IN_MEMORY = 256 * 2**20
 
 
 class Worker:
-    """Answers `native_ops` and `compile`; made once per child."""
+    """The child's side; made once per child."""
 
     def native_ops(self) -> frozenset[str]:
-        """The ONNX operators that have a lowering; others may be decomposed."""
+        """Return the ONNX operators that have a lowering; others may be decomposed."""
         return REGISTRY.ops
 
     def compile(
@@ -52,10 +52,10 @@ class Worker:
         stored: Collection[Stored] = (),
         labels: Collection[LabelFile] = (),
     ) -> Compiled:
-        """Converts the prepared ONNX file `model` to `output`.
+        """Convert the prepared ONNX file `model` to `output`.
 
         Args:
-            stored: what the source holds in fewer bits.
+            stored: the weights that the source stores in fewer bits.
             labels: files to pack into the artefact.
 
         Raises:
@@ -63,9 +63,9 @@ class Worker:
                 interpreter refuses, in their words.
             MachineError: the file could not be written.
         """
-        notes, ends = _written(Model.received(model), output, params, manifest, stored, labels)
-        pack(output, labels)
-        # The module and the file that is run need not lie in memory together; the builder is part of a cycle.
+        notes, ends = _compile(Model.received(model), output, params, manifest, stored, labels)
+        pack_labels(output, labels)
+        # Frees the module before the file is loaded; the builder is part of a reference cycle.
         gc.collect()
         counts = operators(output)
         if not custom_names(counts):
@@ -73,7 +73,7 @@ class Worker:
         return Compiled(counts, notes)
 
 
-def _written(
+def _compile(
     source: Model,
     output: Path,
     params: TfliteParams,
@@ -81,7 +81,7 @@ def _written(
     stored: Collection[Stored],
     labels: Collection[LabelFile],
 ) -> tuple[tuple[str, ...], bool]:
-    """Compiles `source` into `output`; what to say of it, and whether it surely comes to an end."""
+    """Compile `source` into `output`; return notes, and whether the model surely terminates."""
     size = source.weight_bytes
     lowered = lower_model(source, params)
     with lowered.builder.context, ir.Location.unknown():
@@ -90,16 +90,16 @@ def _written(
         complete = replace(
             manifest, inputs=lowered.inputs, outputs=lowered.outputs, taps=_name_tensors(lowered)
         )
-        if lowered.custom:  # nobody here can run it
+        if lowered.custom:  # LiteRT cannot run it
             complete = replace(complete, validation="skipped")
         notes = lowered.notes + store_weights(lowered.module, params.precision, stored)
         if lowered.builder.quantized.present:
-            notes += integer_kernels(_operations(lowered.module))
-        described = None
+            notes += describe_products(_operations(lowered.module))
+        app_metadata = None
         if labels or params.normalization:
             ports = (complete.inputs, complete.outputs)
-            described = metadata(output.stem, *ports, params.normalization, labels)
-        _embed(lowered.module, complete, described)
+            app_metadata = write_metadata(output.stem, *ports, params.normalization, labels)
+        _embed(lowered.module, complete, app_metadata)
         _export(lowered.module, output, size)
         mend_branches(lowered.module, output)
         if "int16" in lowered.builder.quantized.storage:
@@ -109,23 +109,23 @@ def _written(
 
 def _run_passes(lowered: Lowered) -> None:
     config = converter_api_ext.ConvertToTFLConfig()
-    # True would replace infinities in constants by the largest float, which masks count on.
+    # True would replace infinities in constants by the largest float; masks need infinities.
     config.canonicalizing_inf_as_min_max_float = False
     if lowered.builder.quantized.present:
         config.qdq_conversion_mode = "STATIC"
-        # Otherwise quantization spreads to ops that the model computes in floats.
+        # Otherwise the compiler quantizes ops that the model computes in floats.
         config.strict_qdq_mode = True
     try:
         converter_api_ext.run_convert_to_tfl_passes(lowered.module, passmanager.PassManager(), config)
     except (ValueError, RuntimeError, ir.MLIRError) as error:
         refusals = [_refusal(found) for found in _ILLEGAL.finditer(str(error))]
-        why = "" if refusals else _first_words(error)
+        why = "" if refusals else _summarize(error)
         raise CannotConvertError(
             "the LiteRT compiler refuses the model", why=why, refusals=refusals
         ) from error
 
 
-# What the compiler says of an op on types or ranks that no kernel takes.
+# The compiler's message on an op whose types or ranks no kernel takes.
 _ILLEGAL = re.compile(
     r"error: (?:loc\((?P<place>.*?)\): )?failed to legalize operation 'tfl\.(?P<op>\w+)'.*? : (?P<types>\(.*?\) -> \S+)"
 )
@@ -134,24 +134,22 @@ _ILLEGAL = re.compile(
 def _refusal(found: re.Match[str]) -> Refusal:
     named = re.search(r'"([^"]*)"', found["place"] or "")
     node = named.group(1).removesuffix(INNER) if named else ""
-    return Refusal(
-        found["op"].upper(), node, f"TFLite's kernel does not take {found['types'].replace('tensor', '')}"
-    )
+    types = found["types"].replace("tensor", "")
+    return Refusal(found["op"].upper(), node, f"TFLite's kernel does not take {types}")
 
 
 def _name_tensors(lowered: Lowered) -> dict[str, Tap]:
-    """Gives the tensors that hold an ONNX value its plain name, and names no other tensor so.
+    """Give the tensors that hold an ONNX value its plain name, and no other tensor; return the remaining taps.
 
-    Fusion joins names ("relu;norm;conv"), leaves them on the constants that it folded too, and puts one name on
-    several ops; the exporter then tells tensors of one name apart by numbers, which may be other values' names.
-    Returns the taps that are left.
+    Fusion joins names ("relu;norm;conv"), keeps them on constants that it folded, and puts one name on several ops.
+    The exporter then numbers tensors of one name, and a numbered name may be another value's.
     """
     named: dict[str, list[ir.Operation]] = {}
     for operation in _operations(lowered.module):
         names = list(_names(operation.location))
         operation.location = ir.Location.unknown()
         if names and operation.name not in _CONSTANTS:
-            # Of what was fused the op gives what is computed last, in whatever order the names stand.
+            # A fused op gives what is computed last, whatever the order of the names.
             last = max(names, key=lambda name: lowered.sequence.get(name, -1))
             operation.location = ir.Location.name(last.removesuffix(INNER) + INNER)
             named.setdefault(last, []).append(operation)
@@ -171,7 +169,7 @@ def _operations(module: ir.Module) -> Iterator[ir.Operation]:
 
 
 def _names(location: ir.Location) -> Iterator[str]:
-    """All names in a location, however fused."""
+    """Yield all names in a location, nested ones too."""
     if hasattr(location, "locations"):
         for part in location.locations:
             yield from _names(part)
@@ -179,11 +177,11 @@ def _names(location: ir.Location) -> Iterator[str]:
         yield location.name_str
 
 
-def _embed(module: ir.Module, manifest: Manifest, described: bytes | None) -> None:
-    notes = {KEY: ir.StringAttr.get(manifest.to_json())}
-    if described is not None:
-        notes[NAME] = ir.StringAttr.get(described)
-    module.operation.attributes["tfl.metadata"] = ir.DictAttr.get(notes)
+def _embed(module: ir.Module, manifest: Manifest, app_metadata: bytes | None) -> None:
+    entries = {KEY: ir.StringAttr.get(manifest.to_json())}
+    if app_metadata is not None:
+        entries[NAME] = ir.StringAttr.get(app_metadata)
+    module.operation.attributes["tfl.metadata"] = ir.DictAttr.get(entries)
 
 
 def _export(module: ir.Module, output: Path, weight_bytes: int) -> None:
@@ -191,16 +189,15 @@ def _export(module: ir.Module, output: Path, weight_bytes: int) -> None:
         if weight_bytes > _IN_MEMORY:
             converter_api_ext.export_flatbuffer_to_file(module.operation, str(output))
         else:
-            # Python reports a full disk as what it is, the exporter does not.
+            # Python reports a full disk as such, the exporter does not.
             output.write_bytes(converter_api_ext.export_flatbuffer_to_bytes(module.operation))
     except (ValueError, RuntimeError) as error:
-        raise CannotConvertError(
-            "the LiteRT compiler cannot serialize the model", why=_first_words(error)
-        ) from error
+        what = "the LiteRT compiler cannot serialize the model"
+        raise CannotConvertError(what, why=_summarize(error)) from error
 
 
-def _first_words(error: Exception) -> str:
-    """The compiler's cause without its preamble and locations."""
+def _summarize(error: Exception) -> str:
+    """Return the start of the compiler's message without its preamble."""
     text = " ".join(str(error).split())
     text = re.sub(r"^(Failed to run converter passes|Failed to export flatbuffer): ?", "", text)
     return text[:400] or "it gives no reason"

@@ -242,7 +242,7 @@ def test_the_same_models_give_the_same_bytes(
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        (["main=a.onnx"], "is that of the model given first"),
+        (["main=a.onnx"], "the first model is the function 'main'"),
         (["a-b=a.onnx"], "cannot name a function"),
         (["1st=a.onnx"], "cannot name a function"),
         (["a=a.onnx", "a=b.onnx"], "given twice"),

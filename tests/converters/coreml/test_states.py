@@ -82,7 +82,7 @@ FP16 = {"precision": "fp16", "minimum_target": "iOS18"}
         ({**FP16, "state": {"h_in": "h"}}, "no output 'h'"),
         ({**FP16, "state": {"h_in": "next"}}, "does not fit"),
         ({**FP16, "state": {"h_in": "h_out", "x": "h_out"}}, "several inputs"),
-        ({**FP16, "state": {**STATE, "x": "y"}}, "no output that is no state"),
+        ({**FP16, "state": {**STATE, "x": "y"}}, "makes every output a state"),
         ({"precision": "fp16", "state": STATE}, "iOS18"),
         ({"minimum_target": "iOS18", "state": STATE}, "float16"),
     ],

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxport.converters.tflite.storage.encodings import Encoded, exact_halves, halves, integers, recovered
+from onnxport.converters.tflite.storage.encodings import (
+    Encoded,
+    encode_float16,
+    encode_float16_exactly,
+    encode_integers,
+    recover_integers,
+)
 from onnxport.core.arrays import Array
 
 RANDOM = np.random.default_rng(0)
@@ -28,7 +34,7 @@ def kept(encoded: Encoded | None) -> Encoded:
 
 @pytest.mark.parametrize("axis", [0, 1, 2, None])
 def test_integers_are_the_nearest_ones_of_every_channel(axis: int | None) -> None:
-    encoded = kept(integers(WEIGHTS, 8, axis))
+    encoded = kept(encode_integers(WEIGHTS, 8, axis))
     others = tuple(other for other in range(3) if other != axis)
     largest = np.abs(WEIGHTS).max(axis=None if axis is None else others, keepdims=True)
     assert (np.abs(floats(encoded) - WEIGHTS) <= largest / 127 * 0.5001).all()
@@ -36,13 +42,13 @@ def test_integers_are_the_nearest_ones_of_every_channel(axis: int | None) -> Non
 
 
 def test_integers_are_rounded_half_to_even() -> None:
-    encoded = kept(integers(np.float32([[127, 0.5, 1.5, -2.5, 126.5]]), 8, 0))
+    encoded = kept(encode_integers(np.float32([[127, 0.5, 1.5, -2.5, 126.5]]), 8, 0))
     assert encoded.numbers.tolist() == [[127, 0, 2, -2, 126]]
 
 
 def test_four_bits_cut_off_outliers_where_that_is_nearer_on_the_whole() -> None:
     rows = RANDOM.standard_normal((3, 2000)).astype(np.float32)
-    encoded = kept(integers(rows, 4, 0))
+    encoded = kept(encode_integers(rows, 4, 0))
     reaching = np.abs(rows).max(axis=1, keepdims=True) / 7
     plain = np.clip(np.rint(rows / reaching), -7, 7) * reaching
     assert np.square(floats(encoded) - rows).sum() < 0.75 * np.square(plain - rows).sum()
@@ -52,17 +58,19 @@ def test_four_bits_cut_off_outliers_where_that_is_nearer_on_the_whole() -> None:
 @pytest.mark.parametrize("bits", [8, 4])
 def test_rows_of_zeros_and_of_tiny_numbers_are_held(bits: int) -> None:
     rows = np.float32([[0, 0, 0], [1e-44, -2e-45, 0], [3, 1, -2]])
-    encoded = kept(integers(rows, bits, 0))
+    encoded = kept(encode_integers(rows, bits, 0))
     assert np.isfinite(encoded.scales).all()
     assert (encoded.scales > 0).all()
     assert np.abs(floats(encoded) - rows).max() <= 3 / (2 ** (bits - 1) - 1)
 
 
-@pytest.mark.parametrize("encode", [lambda w: integers(w, 8, 0), halves, lambda w: recovered(w, 8, 0)])
+@pytest.mark.parametrize(
+    "encode", [lambda w: encode_integers(w, 8, 0), encode_float16, lambda w: recover_integers(w, 8, 0)]
+)
 def test_what_is_not_finite_is_not_encoded(encode: object) -> None:
     assert callable(encode)
-    assert encode(np.float32([[1, np.inf], [2, 3]])) is None or encode is halves
-    assert encode(np.float32([[1, 1e38], [2, 3]])) is None or encode is not halves
+    assert encode(np.float32([[1, np.inf], [2, 3]])) is None or encode is encode_float16
+    assert encode(np.float32([[1, 1e38], [2, 3]])) is None or encode is not encode_float16
 
 
 @pytest.mark.parametrize(
@@ -78,7 +86,7 @@ def test_stored_integers_are_found_again_to_the_last_bit(
     scales = RANDOM.uniform(1e-4, 1e-2, count).astype(np.float32)
     along = scales if axis in (1, None) else scales[:, None]
     weights = (numbers - zero_point).astype(np.float32) * along
-    encoded = kept(recovered(weights, bits, axis))
+    encoded = kept(recover_integers(weights, bits, axis))
     assert np.array_equal(floats(encoded), weights)
     assert encoded.numbers.min() >= -(2 ** (bits - 1))
     assert encoded.numbers.max() < 2 ** (bits - 1)
@@ -88,14 +96,14 @@ def test_stored_integers_are_found_again_behind_a_factor_for_each_channel() -> N
     scales = RANDOM.uniform(1e-4, 1e-2, (8, 1)).astype(np.float32)
     factors = RANDOM.standard_normal((8, 1)).astype(np.float32)  # of a normalization behind the product
     weights = RANDOM.integers(-127, 128, (8, 100)).astype(np.float32) * (scales * factors)
-    assert np.array_equal(floats(kept(recovered(weights, 8, 0))), weights)
+    assert np.array_equal(floats(kept(recover_integers(weights, 8, 0))), weights)
 
 
 def test_ordinary_floats_are_no_stored_integers() -> None:
-    assert recovered(RANDOM.standard_normal((4, 300)).astype(np.float32), 8, 0) is None
-    assert exact_halves(RANDOM.standard_normal((4, 300)).astype(np.float32)) is None
+    assert recover_integers(RANDOM.standard_normal((4, 300)).astype(np.float32), 8, 0) is None
+    assert encode_float16_exactly(RANDOM.standard_normal((4, 300)).astype(np.float32)) is None
 
 
 def test_stored_halves_are_found_again() -> None:
     weights = RANDOM.standard_normal((4, 300)).astype(np.float16).astype(np.float32)
-    assert np.array_equal(kept(exact_halves(weights)).numbers, weights)
+    assert np.array_equal(kept(encode_float16_exactly(weights)).numbers, weights)

@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from onnxport.converters.app_metadata import parse_labels, parse_normalizations
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite.compiler import TfliteConverter
-from onnxport.converters.tflite.metadata.labels import label_files
+from onnxport.converters.tflite.metadata.labels import read_label_files
 from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.manifest import Manifest
@@ -183,9 +183,9 @@ def test_the_only_output_takes_as_many_labels_as_it_has_positions(tmp_path: Path
     (tmp_path / "three.txt").write_text("a\nb\nc\n")
     labels = {"": tmp_path / "three.txt"}
     with pytest.raises(UsageError, match="3 labels, and no outputs have 3 positions"):
-        label_files([TensorSpec("scores", "float32", ("N", 5))], labels)
+        read_label_files([TensorSpec("scores", "float32", ("N", 5))], labels)
     for spec in (TensorSpec("classes", "int64", ("N", 1)), TensorSpec("boxes", "float32", ("N", None, 6))):
-        assert [file.output for file in label_files([spec], labels)] == [spec.name]
+        assert [file.output for file in read_label_files([spec], labels)] == [spec.name]
 
 
 @pytest.mark.parametrize(

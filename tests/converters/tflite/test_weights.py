@@ -152,7 +152,7 @@ def test_what_stays_float32_is_told(converter: TfliteConverter, tmp_path: Path) 
     model = model_of(nodes, {"x": normal(40, 40)}, [numpy_helper.from_array(a, n) for n, a in arrays.items()])
     (note,) = convert(converter, model, tmp_path / "net.tflite", "fp16").notes
     assert note == (
-        "stayed float32: 1 weight of fewer than 1024 elements; 1 constant (0.0 MB) not read by products alone; "
+        "stayed float32: 1 weight of fewer than 1024 elements; 1 constant (0.0 MB) that not only products read; "
         "weights with numbers beyond the type's range: 'a'"
     )
     assert not convert(converter, model, tmp_path / "net.tflite", None).notes

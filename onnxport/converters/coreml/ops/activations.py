@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.numbers.formulas import Term
+from onnxport.converters.coreml.ops.elementwise import formula
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 
 
-@lower("Relu")
-def relu(node: NodeView[Value], mil: MilBuilder) -> None:
+@formula("Relu")
+def relu(x: Term) -> Term:
     """max(x, 0) (ONNX Relu-14), of integers too."""
-    node.emit(mil.relu(x=node.x) if node.x.is_float else mil.maximum(x=node.x, y=0))
+    return x.call("relu") if x.value.is_float else x.maximum(0)
 
 
-@lower("LeakyRelu")
-def leaky_relu(node: NodeView[Value], mil: MilBuilder) -> None:
+@formula("LeakyRelu", alpha=0.01)
+def leaky_relu(x: Term, alpha: float) -> Term:
     """y = x where x >= 0, alpha * x elsewhere (ONNX LeakyRelu-16)."""
-    node.emit(mil.leaky_relu(x=node.x, alpha=float(node.attribute("alpha", 0.01))))
+    return x.call("leaky_relu", alpha=alpha)
 
 
 @lower("PRelu")
@@ -34,25 +35,23 @@ def prelu(node: NodeView[Value], mil: MilBuilder) -> None:
     node.emit((term < 0).where(term * slope, term).value)
 
 
-@lower("Elu")
-def elu(node: NodeView[Value], mil: MilBuilder) -> None:
+@formula("Elu", alpha=1.0)
+def elu(x: Term, alpha: float) -> Term:
     """y = x where x >= 0, alpha * (exp(x) - 1) elsewhere (ONNX Elu-22)."""
-    node.emit(mil.elu(x=node.x, alpha=float(node.attribute("alpha", 1.0))))
+    return x.call("elu", alpha=alpha)
 
 
-@lower("Celu")
-def celu(node: NodeView[Value], mil: MilBuilder) -> None:
+@formula("Celu", alpha=1.0)
+def celu(x: Term, alpha: float) -> Term:
     """y = max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1) (ONNX Celu-12)."""
-    alpha, x = float(node.attribute("alpha", 1.0)), Term(mil, node.x)
     below = (x.minimum(0.0) * (1 / alpha)).call("elu", alpha=1.0)
-    node.emit((x.call("relu") + below * alpha).value)
+    return x.call("relu") + below * alpha
 
 
-@lower("Selu")
-def selu(node: NodeView[Value], mil: MilBuilder) -> None:
+@formula("Selu", alpha=1.6732632, gamma=1.0507010)
+def selu(x: Term, alpha: float, gamma: float) -> Term:
     """y = gamma * Elu(x, alpha) (ONNX Selu-22)."""
-    alpha, gamma = (float(node.attribute(*pair)) for pair in (("alpha", 1.6732632), ("gamma", 1.0507010)))
-    node.emit((Term(mil, node.x).call("elu", alpha=alpha) * gamma).value)
+    return x.call("elu", alpha=alpha) * gamma
 
 
 @lower("Gelu")
@@ -62,41 +61,35 @@ def gelu(node: NodeView[Value], mil: MilBuilder) -> None:
     node.emit(mil.gelu(x=node.x, mode="TANH_APPROXIMATION" if tanh else "EXACT"))
 
 
-@lower("HardSigmoid")
-def hard_sigmoid(node: NodeView[Value], mil: MilBuilder) -> None:
+@formula("HardSigmoid", alpha=0.2, beta=0.5)
+def hard_sigmoid(x: Term, alpha: float, beta: float) -> Term:
     """y = max(0, min(1, alpha * x + beta)) (ONNX HardSigmoid-22)."""
-    alpha, beta = float(node.attribute("alpha", 0.2)), float(node.attribute("beta", 0.5))
-    node.emit(mil.sigmoid_hard(x=node.x, alpha=alpha, beta=beta))
+    return x.call("sigmoid_hard", alpha=alpha, beta=beta)
 
 
-@lower("HardSwish")
-def hard_swish(node: NodeView[Value], mil: MilBuilder) -> None:
+@formula("HardSwish")
+def hard_swish(x: Term) -> Term:
     """y = x * max(0, min(1, x / 6 + 1 / 2)) (ONNX HardSwish-22); in half precision a sixth of -3 is not -1/2."""
-    x = Term(mil, node.x)
-    is_exact = mil.compute == "fp32"
-    factor = x.call("sigmoid_hard", alpha=1 / 6, beta=0.5) if is_exact else (x + 3.0).call("relu6") / 6.0
-    node.emit((x * factor).value)
+    is_exact = x.mil.compute == "fp32"
+    return x * (x.call("sigmoid_hard", alpha=1 / 6, beta=0.5) if is_exact else (x + 3.0).call("relu6") / 6.0)
 
 
-@lower("Swish")
-def swish(node: NodeView[Value], mil: MilBuilder) -> None:
+@formula("Swish", alpha=1.0)
+def swish(x: Term, alpha: float) -> Term:
     """y = x * sigmoid(alpha * x) (ONNX Swish-24)."""
-    alpha, x = float(node.attribute("alpha", 1.0)), Term(mil, node.x)
-    node.emit((x.call("silu") if alpha == 1 else x * (x * alpha).call("sigmoid")).value)
+    return x.call("silu") if alpha == 1 else x * (x * alpha).call("sigmoid")
 
 
-@lower("Mish")
-def mish(node: NodeView[Value], mil: MilBuilder) -> None:
+@formula("Mish")
+def mish(x: Term) -> Term:
     """y = x * tanh(log(1 + exp(x))) (ONNX Mish-22)."""
-    x = Term(mil, node.x)
-    node.emit((x * x.call("softplus").call("tanh")).value)
+    return x * x.call("softplus").call("tanh")
 
 
-@lower("ThresholdedRelu")
-def thresholded_relu(node: NodeView[Value], mil: MilBuilder) -> None:
-    """y = x where x > alpha, 0 elsewhere (ONNX ThresholdedRelu-22); MIL's own lets alpha itself pass."""
-    x = Term(mil, node.x)
-    node.emit((x > float(node.attribute("alpha", 1.0))).where(x, 0.0).value)
+@formula("ThresholdedRelu", alpha=1.0)
+def thresholded_relu(x: Term, alpha: float) -> Term:
+    """y = x where x > alpha, 0 elsewhere (ONNX ThresholdedRelu-22); MIL's own keeps alpha itself."""
+    return (x > alpha).where(x, 0.0)
 
 
 @lower("Shrink")

@@ -1,4 +1,4 @@
-"""Two numbers in, one out: sums, products, quotients, powers, extremes, shifts and bits, broadcast."""
+"""Arithmetic on broadcast operands: sums, products, quotients, powers, extremes, shifts and bits."""
 
 from __future__ import annotations
 
@@ -22,52 +22,31 @@ from onnxport.converters.coreml.numbers.integer_widths import (
 from onnxport.converters.coreml.registry import REGISTRY, lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
+from onnxport.converters.semantics import check_divisor
 
-Dtype = np.dtype[np.generic]
-
-
-def _sum(a: Term, b: Term, dtype: Dtype) -> Term:
-    return wrapped(a + b, dtype)
-
-
-def _difference(a: Term, b: Term, dtype: Dtype) -> Term:
-    return wrapped(a - b, dtype)
-
-
-def _largest(a: Term, b: Term, dtype: Dtype) -> Term:
-    return a.maximum(b)
-
-
-def _smallest(a: Term, b: Term, dtype: Dtype) -> Term:
-    return a.minimum(b)
-
-
-_Joined = Callable[[Term, Term, Dtype], Term]
-_JOINED: dict[str, _Joined] = {
-    "Add": _sum,
-    "Max": _largest,
-    "Min": _smallest,
+_Binary = Callable[[Term, Term, np.dtype[np.generic]], Term]
+_BINARY: dict[str, _Binary] = {
+    "Add": lambda a, b, dtype: wrapped(a + b, dtype),
+    "Max": lambda a, b, dtype: a.maximum(b),
+    "Min": lambda a, b, dtype: a.minimum(b),
     "Mul": product,
-    "Sub": _difference,
-    "Sum": _sum,
+    "Sub": lambda a, b, dtype: wrapped(a - b, dtype),
+    "Sum": lambda a, b, dtype: wrapped(a + b, dtype),
 }
-
-
-# Of which operands, none of them negative, the result is not negative either; sizes and indices are of 64 bits.
+# How many operands must not be negative so that the result is not; sizes and indices have 64 bits.
 _NATURAL = {"Add": all, "Max": any, "Min": all, "Mul": all, "Sum": all}
 
 
-def _emit_joined(joined: _Joined, node: NodeView[Value], mil: MilBuilder) -> None:
-    """All operands joined one after the other."""
+def _lower_variadic(binary: _Binary, node: NodeView[Value], mil: MilBuilder) -> None:
     values = node.rest()
     dtype = values[0].dtype
-    found = reduce(lambda a, b: joined(a, b, dtype), terms(mil, values)).value
-    if dtype == np.int64 and node.op in _NATURAL and found is not values[0]:
-        found.is_natural = _NATURAL[node.op](map(is_natural, values))
-    node.emit(found)
+    result = reduce(lambda a, b: binary(a, b, dtype), terms(mil, values)).value
+    if dtype == np.int64 and node.op in _NATURAL and result is not values[0]:
+        result.is_natural = _NATURAL[node.op](map(is_natural, values))
+    node.emit(result)
 
 
-REGISTRY.table({op: partial(_emit_joined, joined) for op, joined in _JOINED.items()})
+REGISTRY.table({op: partial(_lower_variadic, binary) for op, binary in _BINARY.items()})
 
 
 @lower("Mean")
@@ -84,7 +63,7 @@ def div(node: NodeView[Value], mil: MilBuilder) -> None:
     if a.value.is_float:
         node.emit((a / b).value)
         return
-    _refuse_zero(node, b.value)
+    check_divisor(node, b.value)
     if is_natural(a.value) and is_natural(b.value):
         found = (a // b).value
         found.is_natural = True
@@ -99,19 +78,14 @@ def mod(node: NodeView[Value], mil: MilBuilder) -> None:
     a, b = terms(mil, (node.input(0), node.input(1)))
     like_dividend = bool(node.attribute("fmod", 0))
     if a.value.is_float:
-        # Of magnitudes the rest has no sign to choose; the result takes the dividend's.
+        # The remainder of magnitudes, with the dividend's sign.
         rest = a.call("abs") % b.call("abs")
         node.emit((a < 0.0).where(-rest, rest).value)
         if not like_dividend:
             node.unsupported("of floats without fmod=1, which ONNX does not allow")
         return
-    _refuse_zero(node, b.value)
+    check_divisor(node, b.value)
     node.emit(remainder(a, b, like_dividend=like_dividend).value)
-
-
-def _refuse_zero(node: NodeView[Value], divisor: Value) -> None:
-    if divisor.constant is not None and not divisor.constant.all():
-        node.unsupported("divides integers by zero")
 
 
 @lower("Pow")
@@ -125,14 +99,15 @@ def pow_(node: NodeView[Value], mil: MilBuilder) -> None:
             square = base * base
             node.emit((square if fixed == 2 else square * base).value)
         else:
-            node.emit(mil.pow(x=base.value, y=_real(exponent)))
+            power_ = exponent.real().value if known is None else mil.constant(known.astype(np.float32))
+            node.emit(mil.pow(x=base.value, y=power_))
     elif exponent.value.is_integer:
         node.emit(power(base, exponent, dtype).value)
     elif known is None:
         mil.compute = "fp32"
         whole = exponent.whole()
         is_whole = whole.real().equals(exponent)
-        # What is used below only is small where it is not, so that the cast is defined.
+        # Exponent 0 where the root is not used, so that the cast is defined.
         root = base.real().call("pow", y=is_whole.where(exponent * 0.0, exponent).value).whole()
         node.emit(is_whole.where(power(base, whole, dtype), wrapped(root, dtype)).value)
     elif (known == np.rint(known)).all():
@@ -141,23 +116,15 @@ def pow_(node: NodeView[Value], mil: MilBuilder) -> None:
         node.unsupported(f"{dtype} to a power that is not whole; cast the base to a float type")
 
 
-def _real(x: Term) -> Value:
-    if x.value.constant is not None:
-        return x.mil.constant(x.value.constant.astype(np.float32))
-    return x.real().value
-
-
 @lower("Clip")
 def clip(node: NodeView[Value], mil: MilBuilder) -> None:
     """y = min(max(x, low), high) (ONNX Clip-13); bounds may be absent, or computed at run time."""
     x, low, high = node.x, node.optional(1), node.optional(2)
     if x.is_float and low is not None and high is not None:
-        bounds = [None if each.constant is None else float(each.constant.item()) for each in (low, high)]
-        if bounds[0] is not None and bounds[1] is not None:
-            held = [mil.argument(bound) for bound in bounds]
-            if held[0] < held[1]:
-                node.emit(mil.clip(x=x, alpha=bounds[0], beta=bounds[1]))
-                return
+        bounds = [float(each.constant.item()) for each in (low, high) if each.constant is not None]
+        if len(bounds) == 2 and mil.argument(bounds[0]) < mil.argument(bounds[1]):
+            node.emit(mil.clip(x=x, alpha=bounds[0], beta=bounds[1]))
+            return
     natural = all(is_natural(each) for each in (low, high) if each is not None) and (
         low is not None or is_natural(x)
     )
@@ -168,20 +135,19 @@ def clip(node: NodeView[Value], mil: MilBuilder) -> None:
     node.emit(x)
 
 
-# ---- bits
-
-
-def _bitwise(name: str, node: NodeView[Value], mil: MilBuilder) -> None:
+def _lower_bitwise(name: str, node: NodeView[Value], mil: MilBuilder) -> None:
     a, b = node.input(0), node.input(1)
     node.emit(bitwise(mil, name, a, b, a.dtype).value)
 
 
-REGISTRY.table({f"Bitwise{name.capitalize()}": partial(_bitwise, name) for name in ("and", "or", "xor")})
+REGISTRY.table(
+    {f"Bitwise{name.capitalize()}": partial(_lower_bitwise, name) for name in ("and", "or", "xor")}
+)
 
 
 @lower("BitwiseNot")
 def bitwise_not(node: NodeView[Value], mil: MilBuilder) -> None:
-    """Every bit flipped (ONNX BitwiseNot-18), which is the largest number (or -1) less so many."""
+    """Every bit flipped (ONNX BitwiseNot-18): the largest number (or -1) minus x."""
     x = node.x
     if x.dtype.name in ("uint32", "uint64"):
         node.unsupported(

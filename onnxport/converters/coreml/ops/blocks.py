@@ -1,4 +1,4 @@
-"""Blocks of pixels moved between space and depth."""
+"""DepthToSpace and SpaceToDepth: channels against blocks of space."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxport.converters.lowering import NodeView
 
 @lower("DepthToSpace")
 def depth_to_space(node: NodeView[Value], mil: MilBuilder) -> None:
-    """Channels laid out as blocks of pixels (ONNX DepthToSpace-13)."""
+    """Move channels into blocks of space (ONNX DepthToSpace-13)."""
     x, size, mode = node.x, node.attribute("blocksize"), node.attribute("mode", "DCR")
     if size == 1:
         node.emit(mil.identity(x=x))
@@ -23,23 +23,18 @@ def depth_to_space(node: NodeView[Value], mil: MilBuilder) -> None:
         depth = channels // size**2
         # Columns first, then rows: both at once would take six axes.
         if mode == "CRD":
-            rows = mil.reshape(x=x, shape=[-1, depth * size, size, height, width])
-            wide = mil.reshape(
-                x=mil.transpose(x=rows, perm=[0, 1, 3, 4, 2]), shape=[-1, depth, size, height, width * size]
-            )
-            tall = mil.transpose(x=wide, perm=[0, 1, 3, 2, 4])
+            split, merged, perm = [depth * size, size, height, width], [depth, size], [0, 1, 3, 2, 4]
         else:
-            rows = mil.reshape(x=x, shape=[-1, size, size, depth * height, width])
-            wide = mil.reshape(
-                x=mil.transpose(x=rows, perm=[0, 1, 3, 4, 2]), shape=[-1, size, depth, height, width * size]
-            )
-            tall = mil.transpose(x=wide, perm=[0, 2, 3, 1, 4])
+            split, merged, perm = [size, size, depth * height, width], [size, depth], [0, 2, 3, 1, 4]
+        columns = mil.transpose(x=mil.reshape(x=x, shape=[-1, *split]), perm=[0, 1, 3, 4, 2])
+        wide = mil.reshape(x=columns, shape=[-1, *merged, height, width * size])
+        tall = mil.transpose(x=wide, perm=perm)
         node.emit(mil.reshape(x=tall, shape=[-1, depth, height * size, width * size]))
 
 
 @lower("SpaceToDepth")
 def space_to_depth(node: NodeView[Value], mil: MilBuilder) -> None:
-    """Blocks of pixels laid out as channels (ONNX SpaceToDepth-13)."""
+    """Move blocks of space into channels (ONNX SpaceToDepth-13)."""
     x, size = node.x, node.attribute("blocksize")
     if size == 1:
         node.emit(mil.identity(x=x))
@@ -48,11 +43,9 @@ def space_to_depth(node: NodeView[Value], mil: MilBuilder) -> None:
     else:
         _, channels, height, width = _sizes(node)
         columns = mil.reshape(x=x, shape=[-1, channels, height, width // size, size])
-        apart = mil.reshape(
-            x=mil.transpose(x=columns, perm=[0, 4, 1, 2, 3]),
-            shape=[-1, size * channels, height // size, size, width // size],
-        )
-        rows = mil.transpose(x=apart, perm=[0, 3, 1, 2, 4])
+        columns = mil.transpose(x=columns, perm=[0, 4, 1, 2, 3])
+        rows = mil.reshape(x=columns, shape=[-1, size * channels, height // size, size, width // size])
+        rows = mil.transpose(x=rows, perm=[0, 3, 1, 2, 4])
         node.emit(mil.reshape(x=rows, shape=[-1, channels * size**2, height // size, width // size]))
 
 

@@ -1,4 +1,4 @@
-"""From one element type to another."""
+"""Cast."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cast(node: NodeView[Value], mil: MilBuilder) -> None:
     """Element type conversion (ONNX Cast-25)."""
     x, target = node.x, node.output_dtype()
     node.attribute("to")
-    node.ignore("round_mode", "saturate")  # of float8 only, which are refused
+    node.ignore("round_mode", "saturate")  # of float8 only, which is refused
     if x.dtype.kind in "OUSc" or target.kind in "OUSc":
         node.unsupported("to or from strings or complex numbers, which Core ML does not hold")
     if target.kind == "V" or target.name in ("int4", "uint4", "int2", "uint2"):
@@ -31,27 +31,23 @@ def cast(node: NodeView[Value], mil: MilBuilder) -> None:
     elif target.kind == "b":
         node.emit(Term(mil, x).differs(0).value)
     elif target.kind in "iu":
-        node.emit(_whole(mil, x, target))
+        node.emit(_cast_to_integer(mil, x, target))
     elif target == np.float16 and mil.at_least("iOS16"):
-        node.emit(_as(mil, x, "fp16"))
+        node.emit(_cast_to_float(mil, x, "fp16"))
     else:
-        node.emit(_as(mil, x, mil.compute))
+        node.emit(_cast_to_float(mil, x, mil.compute))
 
 
-def _as(mil: MilBuilder, x: Value, type_: MilType) -> Value:
+def _cast_to_float(mil: MilBuilder, x: Value, type_: MilType) -> Value:
     if type_ in x.copies:
         return wrap(x.copies[type_])
-    source = next(iter(x.copies.values()))
-    made: Value = mil.cast(x=wrap(source), dtype=type_)
-    return made
+    return mil.cast(x=wrap(next(iter(x.copies.values()))), dtype=type_)  # type: ignore[no-any-return]
 
 
-def _whole(mil: MilBuilder, x: Value, target: np.dtype[Any]) -> Value:
+def _cast_to_integer(mil: MilBuilder, x: Value, target: np.dtype[Any]) -> Value:
     if x.is_integer:
-        source = np.iinfo(x.dtype)
-        wanted = np.iinfo(target)
-        fits = wanted.min <= source.min and source.max <= wanted.max
+        fits = np.can_cast(x.dtype, target)
         return x if fits else wrapped(Term(mil, x), target).value
-    # From the type in which it is there: half precision on the way would round or overflow.
+    # From the type that holds it: half precision on the way would round or overflow.
     mil.compute = "fp16" if set(x.copies) == {"fp16"} else "fp32"
     return wrapped(Term(mil, x).call("cast", dtype="int32"), target).value

@@ -1,12 +1,14 @@
-"""What is true of two numbers, logic over that, and choosing by it."""
+"""Comparison, logic and Where."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.numbers.integer_widths import is_natural
 from onnxport.converters.coreml.registry import REGISTRY, lower
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import Lowering, NodeView
+from onnxport.converters.lowering import NodeView
 
 # ONNX op -> MIL op of two operands, same semantics.
 _BINARY = {
@@ -20,19 +22,16 @@ _BINARY = {
 }
 
 
-def _binary(op: str) -> Lowering[Value, MilBuilder]:
-    def lowering(node: NodeView[Value], mil: MilBuilder) -> None:
-        node.emit(mil.emit(op, x=node.input(0), y=node.input(1)))
-
-    return lowering
+def _lower_binary(name: str, node: NodeView[Value], mil: MilBuilder) -> None:
+    node.emit(mil.emit(name, x=node.input(0), y=node.input(1)))
 
 
-REGISTRY.table({op: _binary(name) for op, name in _BINARY.items()})
+REGISTRY.table({op: partial(_lower_binary, name) for op, name in _BINARY.items()})
 
 
 @lower("Equal")
 def equal(node: NodeView[Value], mil: MilBuilder) -> None:
-    """a == b (ONNX Equal-19); MIL compares no booleans, but it knows which differ."""
+    """a == b (ONNX Equal-19); not (a xor b) for booleans, which MIL does not compare."""
     a, b = node.input(0), node.input(1)
     if a.dtype.kind in "OUS":
         node.unsupported("compares strings, which Core ML does not hold")
@@ -40,11 +39,6 @@ def equal(node: NodeView[Value], mil: MilBuilder) -> None:
         node.emit(mil.logical_not(x=mil.logical_xor(x=a, y=b)))
     else:
         node.emit(mil.equal(x=a, y=b))
-
-
-@lower("Not")
-def logical_not(node: NodeView[Value], mil: MilBuilder) -> None:
-    node.emit(mil.logical_not(x=node.x))
 
 
 @lower("Where")

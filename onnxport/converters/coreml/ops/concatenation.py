@@ -1,4 +1,4 @@
-"""Ops that put tensors together or repeat them: Concat, Expand, Tile."""
+"""Ops that join or repeat tensors: Concat, Expand, Tile."""
 
 from __future__ import annotations
 
@@ -19,62 +19,59 @@ Node = NodeView[Value]
 
 @lower("Concat")
 def concat(node: Node, mil: MilBuilder) -> None:
-    """Joins values along an axis (ONNX Concat-13)."""
+    """Join values along an axis (ONNX Concat-13)."""
     axis = normalized(node.attribute("axis"), node.x.rank)
     values = [value for value in node.rest() if value.shape[axis] != 0]
     if not values:
         node.unsupported("joins tensors without elements, which Core ML does not hold")
-    result = _joined(mil, values, axis)
+    result = _join(mil, values, axis)
     result.is_natural = all(is_natural(value) for value in values)
     node.emit(result)
 
 
-def _joined(mil: MilBuilder, values: Sequence[Value], axis: int) -> Value:
+def _join(mil: MilBuilder, values: Sequence[Value], axis: int) -> Value:
     first = values[0]
     if len(values) == 1:
         return first
     if not any(high_rank.is_tall(value) for value in values):
-        result: Value = mil.concat(values=values, axis=axis)
-        return result
+        return mil.concat(values=values, axis=axis)  # type: ignore[no-any-return]
     length = joined(mil, [size_of(mil, value, axis) for value in values]).summed(0)
     total: high_rank.Size = length if length.number is None else length.number
 
     def change(part: Value) -> Value:
         others = [high_rank.sides(mil, value, axis) for value in values[1:]]
-        result: Value = mil.concat(values=[part, *others], axis=1)
-        return result
+        return mil.concat(values=[part, *others], axis=1)  # type: ignore[no-any-return]
 
     return high_rank.along(mil, first, axis, change, [total])
 
 
 @lower("Expand")
 def expand(node: Node, mil: MilBuilder) -> None:
-    """Broadcasts to a shape (ONNX Expand-13); both ways, so that a 1 in it leaves the operand's size."""
+    """Broadcast to a shape (ONNX Expand-13), both ways: a 1 in it keeps the operand's size."""
     x, rank = node.input(0), len(node.output_shape())
     wanted = integers(mil, node.input(1))
     aligned = with_axes(mil, x, range(rank - x.rank))
-    asked = joined(mil, [*[1] * (rank - wanted.length), wanted])
+    target = joined(mil, [*[1] * (rank - wanted.length), wanted])
     own = sizes_of(mil, aligned)
     repeats: list[Integers | int] = []
     for axis, (dim, result) in enumerate(zip(aligned.shape, node.output_shape(), strict=True)):
         if dim is None:
             # Sizes differ only where one of them is 1.
-            repeats.append(own.element(axis).equals(1).where(asked.element(axis), 1))
+            repeats.append(own.element(axis).equals(1).where(target.element(axis), 1))
         else:
-            repeats.append(1 if dim != 1 else result or asked.element(axis))
-    node.emit(tiled(mil, aligned, joined(mil, repeats)))
+            repeats.append(1 if dim != 1 else result or target.element(axis))
+    node.emit(_tile(mil, aligned, joined(mil, repeats)))
 
 
 @lower("Tile")
 def tile(node: Node, mil: MilBuilder) -> None:
-    """Repeats a tensor along each axis (ONNX Tile-13)."""
-    node.emit(tiled(mil, node.input(0), integers(mil, node.input(1))))
+    """Repeat a tensor along each axis (ONNX Tile-13)."""
+    node.emit(_tile(mil, node.input(0), integers(mil, node.input(1))))
 
 
-def tiled(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
+def _tile(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
     if repeats.known is not None and (repeats.known == 1).all():
         return x
     if high_rank.is_tall(x):
         return high_rank.tiled(mil, x, repeats)
-    result: Value = mil.tile(x=x, reps=repeats.value)
-    return result
+    return mil.tile(x=x, reps=repeats.value)  # type: ignore[no-any-return]

@@ -10,21 +10,22 @@ from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.integers import Integers, counted, integers, size_of, sizes_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
+from onnxport.converters.semantics import shape_bounds
 
 Node = NodeView[Value]
 
 
 @lower("Constant")
 def constant(node: Node, mil: MilBuilder) -> None:
-    """A result of a branch that is the same each time (ONNX Constant-21); `prepare` has made others initializers."""
+    """A constant in a branch (ONNX Constant-21); `prepare` makes others initializers."""
     node.emit(mil.constant(constant_of(node)))
 
 
 @lower("Shape")
-def shape_of(node: Node, mil: MilBuilder) -> None:
+def shape(node: Node, mil: MilBuilder) -> None:
     """The dimensions from `start` to `end` (ONNX Shape-21)."""
     x = node.x
-    first, last, _ = slice(node.attribute("start", 0), node.attribute("end", x.rank)).indices(x.rank)
+    first, last = shape_bounds(node)
     if first >= last:
         node.unsupported("gives no dimension at all, and Core ML holds no tensor without elements")
     if None not in x.shape[first:last]:
@@ -34,7 +35,7 @@ def shape_of(node: Node, mil: MilBuilder) -> None:
 
 
 @lower("Size")
-def number_of_elements(node: Node, mil: MilBuilder) -> None:
+def size(node: Node, mil: MilBuilder) -> None:
     """The number of elements (ONNX Size-21)."""
     node.emit(_natural(mil, sizes_of(mil, node.x).product()))
 
@@ -56,27 +57,17 @@ def range_(node: Node, mil: MilBuilder) -> None:
 
 @lower("ConstantOfShape")
 def constant_of_shape(node: Node, mil: MilBuilder) -> None:
-    """One value throughout, of a shape computed at run time (ONNX ConstantOfShape-21)."""
+    """One value throughout a shape computed at run time (ONNX ConstantOfShape-21)."""
     value = np.asarray(node.attribute("value", np.zeros(1, np.float32))).reshape(())
     wanted = integers(mil, node.x)
     if wanted.shape == (0,):
         node.emit(mil.constant(value))
-        return
-    node.emit(filled(mil, wanted, value))
-
-
-def filled(mil: MilBuilder, sizes: Integers, value: np.ndarray) -> Value:
-    """`value`, a scalar of any ONNX type, throughout a shape."""
-    scalar = mil.var(mil.constant(value))
-    result: Value = mil.fill(shape=sizes.value, value=scalar)
-    return result
-
-
-# ---- diagonals
+    else:
+        node.emit(mil.fill(shape=wanted.value, value=mil.var(mil.constant(value))))
 
 
 def _diagonals(mil: MilBuilder, x: Value) -> Integers:
-    """The number of the diagonal that each element of x's matrices lies on."""
+    """The number of the diagonal of each element of x's matrices."""
     rows, columns = (counted(mil, size_of(mil, x, axis)) for axis in (x.rank - 2, x.rank - 1))
     return columns.reshaped(1, -1) - rows.reshaped(-1, 1)
 
@@ -99,12 +90,7 @@ def trilu(node: Node, mil: MilBuilder) -> None:
     first = Integers(mil, 0) if k is None else integers(mil, k).reshaped()
     numbers = _diagonals(mil, x)
     is_kept = numbers >= first if node.attribute("upper", 1) else (numbers - first) < 1
-    node.emit(kept(mil, is_kept.value, x))
-
-
-def kept(mil: MilBuilder, mask: Value, x: Value) -> Value:
-    """`x` where the mask holds, 0 elsewhere."""
-    is_truth = x.dtype.kind == "b"
-    zero = mil.constant(np.zeros((), x.dtype))
-    result: Value = mil.logical_and(x=x, y=mask) if is_truth else mil.select(cond=mask, a=x, b=zero)
-    return result
+    if x.dtype.kind == "b":
+        node.emit(mil.logical_and(x=x, y=is_kept.value))
+    else:
+        node.emit(mil.select(cond=is_kept.value, a=x, b=mil.constant(np.zeros((), x.dtype))))

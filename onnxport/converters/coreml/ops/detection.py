@@ -1,4 +1,4 @@
-"""NonMaxSuppression: MIL's own operator, every class of every image an image to it."""
+"""NonMaxSuppression: MIL's own operator, with every class of every image as one image."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxport.converters.coreml.shapes.dims import Size, multiplied, reshaped, s
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 
-_MANY = 100_000  # boxes of one class, which MIL makes room for
+_MANY = 100_000  # boxes of one class, for which MIL allocates memory
 
 
 @lower("NonMaxSuppression")
@@ -27,17 +27,17 @@ def non_max_suppression(node: NodeView[Value], mil: MilBuilder) -> None:
     if classes is None:
         node.unsupported("has an open number of classes; fix it with --shape NAME=...")
     runs = multiplied(mil, [images, classes])
-    centred = _centred(node, mil, boxes)
+    centred = _to_centres(node, mil, boxes)
     repeated = mil.tile(x=mil.expand_dims(x=centred, axes=[1]), reps=[1, classes, 1, 1])
     given = reshaped(mil, scores, [runs, 1, count])
     _, best, found = mil.non_maximum_suppression(
         boxes=reshaped(mil, repeated, [runs, 4, count]),
         scores=given,
         iou_threshold=_threshold(node),
-        max_boxes=_most(node, count),
+        max_boxes=_max_boxes(node, count),
         per_class_suppression=False,
     )
-    # What is missing to the most is padded with -1.
+    # Results beyond the boxes left are -1.
     valid = mil.greater_equal(x=found, y=0)
     limit = node.optional(4)
     if limit is not None:
@@ -46,8 +46,8 @@ def non_max_suppression(node: NodeView[Value], mil: MilBuilder) -> None:
     node.emit(_rows(mil, found, valid, classes))
 
 
-def _centred(node: NodeView[Value], mil: MilBuilder, boxes: Value) -> Value:
-    """The boxes as centre and size, [images, 4, boxes]."""
+def _to_centres(node: NodeView[Value], mil: MilBuilder, boxes: Value) -> Value:
+    """Return the boxes as centre and size, [images, 4, boxes]."""
     flat = mil.transpose(x=boxes, perm=[0, 2, 1])
     first, second = mil.split(x=flat, num_splits=2, axis=1)
     if node.attribute("center_point_box", 0):
@@ -67,24 +67,24 @@ def _threshold(node: NodeView[Value]) -> float:
     return float(allowed.constant.item())
 
 
-def _most(node: NodeView[Value], count: Size) -> int:
-    """How many boxes of a class may be left, at most all of them."""
+def _max_boxes(node: NodeView[Value], count: Size) -> int:
+    """The most boxes to keep of a class, at most all of them."""
     most = node.optional(2)
     if most is not None and most.constant is None:
         node.unsupported("computes max_output_boxes_per_class at run time, which Core ML wants constant")
-    asked = 0 if most is None or most.constant is None else int(most.constant.item())
-    if asked <= 0:
+    given = 0 if most is None or most.constant is None else int(most.constant.item())
+    if given <= 0:
         node.unsupported(
             "selects no boxes (max_output_boxes_per_class is 0), and Core ML holds no empty tensors"
         )
-    wanted = min(asked, count) if isinstance(count, int) else asked
-    if wanted > _MANY:
-        node.unsupported(f"makes room for {wanted} boxes; give it a smaller max_output_boxes_per_class")
-    return wanted
+    kept = min(given, count) if isinstance(count, int) else given
+    if kept > _MANY:
+        node.unsupported(f"makes room for {kept} boxes; give it a smaller max_output_boxes_per_class")
+    return kept
 
 
 def _rows(mil: MilBuilder, found: Value, valid: Value, classes: int) -> Value:
-    """[image, class, box] of what was found, in the order of images and classes."""
+    """[image, class, box] of the remaining boxes, in the order of images and classes."""
     places = mil.non_zero(x=mil.cast(x=valid, dtype="int32"))
     box = mil.expand_dims(x=mil.gather_nd(x=found, indices=places), axes=[1])
     run = mil.slice_by_index(x=places, begin=[0, 0], end=[0, 1], end_mask=[True, False])

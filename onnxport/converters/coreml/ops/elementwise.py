@@ -1,6 +1,9 @@
-"""One number in, one number out, whatever the shape: functions, rounding, and what hands on as it is."""
+"""Functions of single elements: transcendental ones, rounding, signs and tests for special values."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -9,9 +12,10 @@ from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.numbers.integer_widths import wrapped
 from onnxport.converters.coreml.registry import REGISTRY, lower
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import Lowering, NodeView
+from onnxport.converters.lowering import NodeView
+from onnxport.converters.semantics import infinity_signs
 
-# ONNX op -> MIL op of one float operand, same semantics.
+# ONNX op -> MIL op of one operand, same semantics.
 _UNARY = {
     "Acos": "acos",
     "Asin": "asin",
@@ -23,8 +27,10 @@ _UNARY = {
     "Erf": "erf",
     "Exp": "exp",
     "Floor": "floor",
-    "Round": "round",  # halves to even, in both
+    "Not": "logical_not",
+    "Round": "round",  # both round half to even
     "Sigmoid": "sigmoid",
+    "Sign": "sign",
     "Sin": "sin",
     "Sinh": "sinh",
     "Softplus": "softplus",
@@ -36,66 +42,66 @@ _UNARY = {
 _LOG_2 = float(np.log(2))
 
 
-def _unary(op: str) -> Lowering[Value, MilBuilder]:
-    def lowering(node: NodeView[Value], mil: MilBuilder) -> None:
-        node.emit(mil.emit(op, x=node.x))
-
-    return lowering
+def _lower_unary(name: str, node: NodeView[Value], mil: MilBuilder) -> None:
+    node.emit(mil.emit(name, x=node.x))
 
 
-REGISTRY.table({op: _unary(name) for op, name in _UNARY.items()})
+REGISTRY.table({op: partial(_lower_unary, name) for op, name in _UNARY.items()})
 
 
-@lower("Log")
-def log(node: NodeView[Value], mil: MilBuilder) -> None:
-    """log x (ONNX Log-13); MIL adds 1e-45 unless told not to."""
-    node.emit(mil.log(x=node.x, epsilon=0.0))
+def formula(op: str, **defaults: float) -> Callable[[Callable[..., Term]], Callable[..., Term]]:
+    """Register a formula of x and of the op's attributes, given by name with their defaults."""
+
+    def register(body: Callable[..., Term]) -> Callable[..., Term]:
+        def lowering(node: NodeView[Value], mil: MilBuilder) -> None:
+            attributes = {name: float(node.attribute(name, default)) for name, default in defaults.items()}
+            node.emit(body(Term(mil, node.x), **attributes).value)
+
+        lower(op)(lowering)
+        return body
+
+    return register
 
 
-@lower("Reciprocal")
-def reciprocal(node: NodeView[Value], mil: MilBuilder) -> None:
-    """1 / x (ONNX Reciprocal-13); MIL's inverse adds 1e-4 unless told not to."""
-    node.emit(mil.inverse(x=node.x, epsilon=0.0))
+@formula("Log")
+def log(x: Term) -> Term:
+    """log x (ONNX Log-13); MIL adds 1e-45 by default."""
+    return x.call("log", epsilon=0.0)
 
 
-@lower("Abs")
-def absolute(node: NodeView[Value], mil: MilBuilder) -> None:
-    """|x| (ONNX Abs-13), of the lowest integer itself."""
-    x = node.x
-    if x.dtype.kind == "u":
-        node.emit(x)
-    elif x.is_integer:
-        node.emit(wrapped(Term(mil, x).call("abs"), x.dtype).value)
-    else:
-        node.emit(mil.abs(x=x))
+@formula("Reciprocal")
+def reciprocal(x: Term) -> Term:
+    """1 / x (ONNX Reciprocal-13); MIL's inverse adds 1e-4 by default."""
+    return x.call("inverse", epsilon=0.0)
 
 
-@lower("Neg")
-def negative(node: NodeView[Value], mil: MilBuilder) -> None:
-    """-x (ONNX Neg-13), of the lowest integer itself."""
-    node.emit(wrapped(-Term(mil, node.x), node.x.dtype).value)
+@formula("Abs")
+def absolute(x: Term) -> Term:
+    """|x| (ONNX Abs-13); the lowest integer gives itself."""
+    if x.value.dtype.kind == "u":
+        return x
+    return wrapped(x.call("abs"), x.value.dtype) if x.value.is_integer else x.call("abs")
 
 
-@lower("Sign")
-def sign(node: NodeView[Value], mil: MilBuilder) -> None:
-    node.emit(mil.sign(x=node.x))
+@formula("Neg")
+def negative(x: Term) -> Term:
+    """-x (ONNX Neg-13); the lowest integer gives itself."""
+    return wrapped(-x, x.value.dtype)
 
 
-@lower("Acosh")
-def acosh(node: NodeView[Value], mil: MilBuilder) -> None:
-    """acosh x (ONNX Acosh-22) in float32: near 1 by its tanh, s / x, where the logarithm would cancel."""
-    mil.compute = "fp32"
-    x = Term(mil, node.x)
+@formula("Acosh")
+def acosh(x: Term) -> Term:
+    """acosh x (ONNX Acosh-22) in float32: near 1 from its tanh, s / x, since the logarithm would cancel."""
+    x.mil.compute = "fp32"
     s = (x - 1.0).call("sqrt") * (x + 1.0).call("sqrt")
     far = (x * 0.5 + s * 0.5).call("log", epsilon=0.0) + _LOG_2
-    node.emit((x < 2.0).where((s / x).call("atanh"), far).value)
+    return (x < 2.0).where((s / x).call("atanh"), far)
 
 
-@lower("Asinh")
-def asinh(node: NodeView[Value], mil: MilBuilder) -> None:
-    """asinh x (ONNX Asinh-22) in float32: small ones by their tanh, large ones by log 2x."""
-    mil.compute = "fp32"
-    x = Term(mil, node.x)
+@formula("Asinh")
+def asinh(x: Term) -> Term:
+    """asinh x (ONNX Asinh-22) in float32: small ones from their tanh, large ones as log 2x."""
+    x.mil.compute = "fp32"
     size = x.call("abs")
     bounded = size.minimum(1e4)
     root = (bounded * bounded + 1.0).call("sqrt")
@@ -103,30 +109,24 @@ def asinh(node: NodeView[Value], mil: MilBuilder) -> None:
     middle = (bounded + root).call("log", epsilon=0.0)
     far = size.maximum(1.0).call("log", epsilon=0.0) + _LOG_2
     found = (size < 0.5).where(near, (size > 1e4).where(far, middle))
-    node.emit((x < 0.0).where(-found, found).value)
+    return (x < 0.0).where(-found, found)
 
 
-@lower("IsNaN")
-def is_nan(node: NodeView[Value], mil: MilBuilder) -> None:
-    """Whether an element is no number (ONNX IsNaN-20): the only one that differs from itself."""
-    mil.compute = _held_in(node.x)
-    node.emit(mil.not_equal(x=node.x, y=node.x))
+@formula("IsNaN")
+def is_nan(x: Term) -> Term:
+    """x != x (ONNX IsNaN-20)."""
+    x.mil.compute = _stored_type(x.value)
+    return x.differs(x)
 
 
 @lower("IsInf")
 def is_inf(node: NodeView[Value], mil: MilBuilder) -> None:
-    """Whether an element is infinite, of either sign or of the one asked for (ONNX IsInf-20)."""
-    mil.compute = _held_in(node.x)
-    x = Term(mil, node.x)
-    up, down = (bool(node.attribute(f"detect_{name}", 1)) for name in ("positive", "negative"))
-    if up and down:
-        node.emit(x.call("abs").equals(np.inf).value)
-    elif up or down:
-        node.emit(x.equals(np.inf if up else -np.inf).value)
-    else:
-        node.unsupported("detects neither sign")
+    """x == inf, x == -inf, or either (ONNX IsInf-20)."""
+    mil.compute = _stored_type(node.x)
+    x, signs = Term(mil, node.x), infinity_signs(node)
+    node.emit((x.call("abs") if len(signs) == 2 else x).equals(signs[0] * np.inf).value)
 
 
-def _held_in(x: Value) -> Compute:
-    """The type in which `x` is there: a cast to half precision would make infinities of its own."""
+def _stored_type(x: Value) -> Compute:
+    """The type that holds x: a cast to half precision would make infinities of its own."""
     return "fp16" if set(x.copies) == {"fp16"} else "fp32"

@@ -1,4 +1,4 @@
-"""Matrix products. A constant right-hand side becomes a linear layer with its weights transposed."""
+"""Matrix products. A constant right-hand side becomes the transposed weights of a linear layer."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
-from onnxport.core.arrays import Array
+from onnxport.converters.semantics import gemm_bias
 
-_LINEAR_RANK = 3  # MIL's linear takes so many axes
+_LINEAR_RANK = 3  # the most axes that MIL's linear takes
 
 
 @lower("MatMul")
@@ -35,7 +35,7 @@ def product(mil: MilBuilder, a: Value, b: Value) -> Value:
 
 
 def _no_bias(mil: MilBuilder, weights: Value) -> Value:
-    """Zeros in the weights' type: the builder's own default for integers is of floats."""
+    """Zeros in the weights' type: the builder's default for integers is floats."""
     return mil.constant(np.zeros(weights.shape[0] or 0, weights.dtype))
 
 
@@ -50,33 +50,21 @@ def gemm(node: NodeView[Value], mil: MilBuilder) -> None:
     if beta == 0:
         c = None
     if b.constant is not None and a.constant is None:
-        whole = b if transposes_b else b.turned()
-        if alpha != 1:
-            whole = _scaled(mil, whole, alpha)
+        weights = _scale(mil, b if transposes_b else b.turned(), alpha)
         left = mil.transpose(x=a, perm=[1, 0]) if transposes_a else a
-        bias = _bias(c, beta, whole.shape[0] or 0)
-        result = mil.linear(
-            x=left, weight=whole, bias=_no_bias(mil, whole) if bias is None else mil.constant(bias)
-        )
+        bias = gemm_bias(c, beta, weights.shape[0] or 0)
+        offsets = _no_bias(mil, weights) if bias is None else mil.constant(bias)
+        result = mil.linear(x=left, weight=weights, bias=offsets)
     else:
         bias = None
         result = mil.matmul(x=a, y=b, transpose_x=transposes_a, transpose_y=transposes_b)
-        result = _scaled(mil, result, alpha)
+        result = _scale(mil, result, alpha)
     if c is not None and bias is None:
-        result = mil.add(x=result, y=_scaled(mil, c, beta))
+        result = mil.add(x=result, y=_scale(mil, c, beta))
     node.emit(result)
 
 
-def _bias(c: Value | None, beta: float, channels: int) -> Array | None:
-    """C as a bias [channels], if it is constant and the same for every row."""
-    if c is None or c.constant is None or c.constant.size not in (1, channels):
-        return None
-    if c.rank == 2 and c.shape[0] != 1:
-        return None
-    return np.ascontiguousarray(np.broadcast_to(c.constant.reshape(-1) * c.dtype.type(beta), (channels,)))
-
-
-def _scaled(mil: MilBuilder, value: Value, factor: float) -> Value:
+def _scale(mil: MilBuilder, value: Value, factor: float) -> Value:
     if factor == 1:
         return value
     if value.constant is not None:

@@ -1,7 +1,7 @@
 """Normalizations.
 
-Scales, biases and epsilon go to MIL's own operators in float32 from iOS17 on, where these take them so: half precision
-would turn an epsilon of 1e-12 into 6e-5. What MIL has no operator for is computed in float32.
+From iOS17 on, MIL's operators take scales, biases and epsilon in float32: half precision would turn an epsilon of
+1e-12 into 6e-5. Without an operator of MIL's, the arithmetic is in float32.
 """
 
 from __future__ import annotations
@@ -15,38 +15,32 @@ from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.dims import Size, multiplied, reshaped, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
+from onnxport.converters.semantics import batch_norm_factors, check_inference, check_stash_type
 from onnxport.core.arrays import Array
 
 
 def _parameters(mil: MilBuilder, **numbers: Array | float | None) -> dict[str, object]:
-    """Parameters that MIL wants all in one type."""
-    return {
-        name: mil.var(
-            mil.constant(np.asarray(each, np.float32)), "fp32" if mil.at_least("iOS17") else mil.compute
-        )
-        for name, each in numbers.items()
-        if each is not None
-    }
+    """Make constants of parameters, all in one type as MIL wants them."""
+    type_ = "fp32" if mil.at_least("iOS17") else mil.compute
+    given = {name: np.asarray(each, np.float32) for name, each in numbers.items() if each is not None}
+    return {name: mil.var(mil.constant(array), type_) for name, array in given.items()}
 
 
 @lower("BatchNormalization")
 def batch_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
     """y = (x - mean) / sqrt(var + epsilon) * scale + bias per channel (ONNX BatchNormalization-15)."""
-    if node.attribute("training_mode", 0):
-        node.unsupported("has training_mode set; export the model for inference")
-    node.ignore("momentum")  # of the running statistics, which only training updates
+    check_inference(node)
     x, epsilon = node.x, node.attribute("epsilon", 1e-5)
     parameters = [node.input(i) for i in range(1, 5)]
-    if any(value.constant is None for value in parameters):
-        node.emit(_with_computed_statistics(mil, x, parameters, epsilon))
+    known = batch_norm_factors(parameters, epsilon)
+    if known is None:
+        node.emit(_batch_norm_at_run_time(mil, x, parameters, epsilon))
         return
-    scale, bias, mean, variance = (np.asarray(value.constant).astype(np.float64) for value in parameters)
     # A small variance would not survive half precision; the factor does.
-    factor = scale / np.sqrt(variance + epsilon)
+    factor, mean, bias = known
     if 3 <= x.rank <= 5:
-        values = _parameters(
-            mil, mean=mean, variance=np.ones_like(mean), gamma=factor, beta=bias, epsilon=0.0
-        )
+        statistics = {"mean": mean, "variance": np.ones_like(mean)}
+        values = _parameters(mil, **statistics, gamma=factor, beta=bias, epsilon=0.0)
         node.emit(mil.batch_norm(x=x, **values))
         return
     factors, offsets = (_per_channel(each, x.rank) for each in (factor, bias - mean * factor))
@@ -57,27 +51,25 @@ def _per_channel(numbers: Array, rank: int) -> Array:
     return np.asarray(numbers, np.float32).reshape(-1, *(1,) * (rank - 2))
 
 
-def _with_computed_statistics(
-    mil: MilBuilder, x: Value, parameters: Sequence[Value], epsilon: float
-) -> Value:
+def _batch_norm_at_run_time(mil: MilBuilder, x: Value, parameters: Sequence[Value], epsilon: float) -> Value:
     mil.compute = "fp32"
-    scale, bias, mean, variance = (channels(mil, value, x.rank) for value in parameters)
+    scale, bias, mean, variance = (_along_channels(mil, value, x.rank) for value in parameters)
     factor = mil.mul(x=scale, y=mil.rsqrt(x=variance, epsilon=epsilon))
     centred = mil.sub(x=x, y=mean)
     return mil.add(x=mil.mul(x=centred, y=factor), y=bias)  # type: ignore[no-any-return]
 
 
-def channels(mil: MilBuilder, values: Value, rank: int) -> Value:
-    """[C] as an operand that broadcasts along axis 1 of `rank` axes."""
+def _along_channels(mil: MilBuilder, values: Value, rank: int) -> Value:
+    """Reshape [C] to broadcast along axis 1 of `rank` axes."""
     if values.constant is not None:
         return mil.constant(_per_channel(values.constant, rank))
     return mil.reshape(x=values, shape=[-1, *(1,) * (rank - 2)])  # type: ignore[no-any-return]
 
 
-def standardized(
+def _standardize(
     mil: MilBuilder, x: Value, axes: Sequence[int], epsilon: float
 ) -> tuple[Value, Value, Value]:
-    """(x - mean) / sqrt(var + epsilon) over `axes`, the mean, and the inverse deviation."""
+    """Return (x - mean) / sqrt(var + epsilon) over `axes`, the mean and the inverse deviation."""
     mean = mil.reduce_mean(x=x, axes=list(axes), keep_dims=True)
     centred = mil.sub(x=x, y=mean)
     variance = mil.reduce_mean(x=mil.mul(x=centred, y=centred), axes=list(axes), keep_dims=True)
@@ -87,58 +79,50 @@ def standardized(
 
 @lower("InstanceNormalization")
 def instance_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
-    """Each channel of each sample to zero mean and unit variance over space (ONNX InstanceNormalization-22)."""
+    """Standardize each channel of each sample over space (ONNX InstanceNormalization-22)."""
     x, scale, bias = node.x, node.input(1), node.input(2)
     epsilon = node.attribute("epsilon", 1e-5)
     if x.rank < 3:
         node.unsupported("has an input without spatial axes")
     if x.rank <= 4 and scale.constant is not None and bias.constant is not None:
-        node.emit(
-            mil.instance_norm(
-                x=x, **_parameters(mil, gamma=scale.constant, beta=bias.constant, epsilon=epsilon)
-            )
-        )
+        values = _parameters(mil, gamma=scale.constant, beta=bias.constant, epsilon=epsilon)
+        node.emit(mil.instance_norm(x=x, **values))
         return
     mil.compute = "fp32"
-    standard, _, _ = standardized(mil, x, range(2, x.rank), epsilon)
-    node.emit(mil.add(x=mil.mul(x=standard, y=channels(mil, scale, x.rank)), y=channels(mil, bias, x.rank)))
+    standard, _, _ = _standardize(mil, x, range(2, x.rank), epsilon)
+    scaled = mil.mul(x=standard, y=_along_channels(mil, scale, x.rank))
+    node.emit(mil.add(x=scaled, y=_along_channels(mil, bias, x.rank)))
 
 
 @lower("GroupNormalization")
 def group_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
-    """Groups of channels standardized, then scaled and shifted by channel (ONNX GroupNormalization-21)."""
-    if node.attribute("stash_type", 1) != 1:
-        node.unsupported("has a stash_type other than float32, in which it is computed")
+    """Standardize groups of channels, then scale and shift each channel (ONNX GroupNormalization-21)."""
+    check_stash_type(node)
     x, groups, epsilon = node.x, node.attribute("num_groups"), node.attribute("epsilon", 1e-5)
     sizes = [size_of(mil, x, axis) for axis in range(x.rank)]
     rest = multiplied(mil, sizes[1:])
-    grouped = reshaped(mil, x, [sizes[0], groups, _part_of(mil, rest, groups)])
+    width: Size = rest // groups if isinstance(rest, int) else mil.floor_div(x=rest, y=groups)
+    grouped = reshaped(mil, x, [sizes[0], groups, width])
     standard = mil.instance_norm(x=grouped, **_parameters(mil, epsilon=epsilon))
-    whole = reshaped(mil, standard, sizes)
-    scaled = mil.mul(x=whole, y=channels(mil, node.input(1), x.rank))
-    node.emit(mil.add(x=scaled, y=channels(mil, node.input(2), x.rank)))
-
-
-def _part_of(mil: MilBuilder, size: Size, count: int) -> Size:
-    return size // count if isinstance(size, int) else mil.floor_div(x=size, y=count)
+    scaled = mil.mul(x=reshaped(mil, standard, sizes), y=_along_channels(mil, node.input(1), x.rank))
+    node.emit(mil.add(x=scaled, y=_along_channels(mil, node.input(2), x.rank)))
 
 
 @lower("LayerNormalization")
 def layer_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
-    """Zero mean and unit variance over the axes from `axis` on, computed in float32 (ONNX LayerNormalization-17)."""
-    if node.attribute("stash_type", 1) != 1:
-        node.unsupported("has a stash_type other than float32, in which it is computed")
+    """Standardize over the axes from `axis` on, in float32 (ONNX LayerNormalization-17)."""
+    check_stash_type(node)
     x, scale, bias, epsilon = node.x, node.input(1), node.optional(2), node.attribute("epsilon", 1e-5)
     axes = list(range(node.attribute("axis", -1) % x.rank, x.rank))
     if any(node.wants_output(index) for index in (1, 2)):
         mil.compute = "fp32"
-        result, mean, inverse = standardized(mil, x, axes, epsilon)
+        result, mean, inverse = _standardize(mil, x, axes, epsilon)
         for index, statistic in ((1, mean), (2, inverse)):
             if node.wants_output(index):
                 node.emit(statistic, index)
         gamma = beta = None
     else:
-        gamma, beta = _spanning(scale, x, axes), None if bias is None else _spanning(bias, x, axes)
+        gamma, beta = _broadcast(scale, x, axes), None if bias is None else _broadcast(bias, x, axes)
         if gamma is None:
             beta = None  # MIL takes no offset without a scale
         result = mil.layer_norm(x=x, axes=axes, **_parameters(mil, gamma=gamma, beta=beta, epsilon=epsilon))
@@ -149,8 +133,8 @@ def layer_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
     node.emit(result)
 
 
-def _spanning(value: Value, x: Value, axes: Sequence[int]) -> Array | None:
-    """A constant scale or bias in the shape of the normalized axes, in which MIL wants it."""
+def _broadcast(value: Value, x: Value, axes: Sequence[int]) -> Array | None:
+    """Broadcast a constant scale or bias to the normalized axes, as MIL wants it; None if that is not possible."""
     shape = tuple(x.shape[axis] for axis in axes)
     if value.constant is None or value.rank > len(axes):
         return None
@@ -173,28 +157,25 @@ def lp_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
 @lower("LRN")
 def local_response_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
     """x / (bias + alpha / size * sum of squares over `size` channels) ^ beta (ONNX LRN-13)."""
-    x, size = node.x, node.attribute("size")
-    alpha, beta, k = (
-        float(node.attribute(name, default))
-        for name, default in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
-    )
+    x, size, k = node.x, node.attribute("size"), float(node.attribute("bias", 1.0))
+    alpha, beta = float(node.attribute("alpha", 1e-4)), float(node.attribute("beta", 0.75))
     if size % 2 and x.rank in (3, 4):
         node.emit(mil.local_response_norm(x=x, size=size, **_parameters(mil, alpha=alpha, beta=beta, k=k)))
         return
-    # MIL does not say on which side an even window is longer; ONNX puts the odd channel behind.
+    # MIL does not document on which side an even window is longer; ONNX puts the odd channel behind.
     mil.compute = "fp32"
     before = (size - 1) // 2
     pads = [0, 0, before, size - 1 - before, *(0,) * (2 * x.rank - 4)]
     squares = mil.pad(x=mil.mul(x=x, y=x), pad=pads, mode="constant", constant_val=0.0)
     total = None
     for offset in range(size):
-        part = _channels_from(mil, squares, offset, size)
+        part = _slice_channels(mil, squares, offset, size)
         total = part if total is None else mil.add(x=total, y=part)
     weight = mil.add(x=mil.mul(x=total, y=alpha / size), y=k)
     node.emit(mil.real_div(x=x, y=mil.pow(x=weight, y=beta)))
 
 
-def _channels_from(mil: MilBuilder, squares: Value, offset: int, size: int) -> Value:
+def _slice_channels(mil: MilBuilder, squares: Value, offset: int, size: int) -> Value:
     begin, end = [0] * squares.rank, [0] * squares.rank
     begin[1], end[1] = offset, offset - size + 1
     end_mask = [axis != 1 or end[1] == 0 for axis in range(squares.rank)]

@@ -1,4 +1,4 @@
-"""QuantizeLinear and DequantizeLinear: MIL's own of 8 bits where it has them, else arithmetic; weights stay small."""
+"""QuantizeLinear and DequantizeLinear: MIL's own for 8 bits, else arithmetic; quantized weights stay quantized."""
 
 from __future__ import annotations
 
@@ -6,25 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from onnxport.converters import quantized_constants
 from onnxport.converters.coreml.builder import MilBuilder, MilType
 from onnxport.converters.coreml.quantized import Grid, holds_scale
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
+from onnxport.converters.quantized_constants import LIMITS
+from onnxport.converters.semantics import block_numbers, scale_axis
 from onnxport.core.arrays import Array
 
-# Quantized type -> its limits.
-_LIMITS = {
-    "int2": (-2, 1),
-    "uint2": (0, 3),
-    "int4": (-8, 7),
-    "uint4": (0, 15),
-    "int8": (-128, 127),
-    "uint8": (0, 255),
-    "int16": (-(2**15), 2**15 - 1),
-    "uint16": (0, 2**16 - 1),
-}
-# Of these, what MIL's quantize and dequantize know.
+# Types of MIL's quantize and dequantize.
 _BYTES: dict[str, MilType] = {"int8": "int8", "uint8": "uint8"}
 
 
@@ -32,26 +24,29 @@ _BYTES: dict[str, MilType] = {"int8": "int8", "uint8": "uint8"}
 def quantize_linear(node: NodeView[Value], mil: MilBuilder) -> None:
     """saturate(round(x / scale) + zero point), ties to even (ONNX QuantizeLinear-25).
 
-    What lies between round and saturate is exact in float32: at 2^24 every type is saturated.
+    Numbers between round and saturate are exact in float32: every type saturates below 2^24.
     """
     node.ignore("output_dtype", "saturate")  # the result's type is inferred; floats of 8 bits are refused
     name = node.output_dtype().name
-    if name not in _LIMITS:
+    if name not in LIMITS:
         node.unsupported(f"quantizes to {name}, which Core ML does not hold; quantize to an integer type")
     if node.attribute("precision", 0) not in (0, 1):
         node.unsupported("divides in another precision than float32; leave out its attribute 'precision'")
     parameters = _Parameters(node, mil)
     x, scale, points = node.x, parameters.scale, parameters.zero_point
     if x.constant is not None and parameters.are_constant:
-        node.emit(mil.constant(_numbers(node, parameters, _LIMITS[name])))
+        numbers = quantized_constants.quantize(x.constant, *parameters.constants, node.output_dtype())
+        node.emit(mil.constant(numbers))
     elif name in _BYTES and parameters.are_known and mil.at_least("iOS17") and x.rank:
-        node.emit(_byte_quantized(node, mil, parameters, _BYTES[name]))
+        floats = x if x.is_float else mil.cast(x=x, dtype="fp32")
+        operands = parameters.operands(mil, _BYTES[name])
+        node.emit(mil.quantize(input=floats, output_dtype=_BYTES[name], **operands))
     else:
         mil.compute = "fp32"
         steps = mil.round(x=mil.real_div(x=_floats(mil, x), y=scale))
         if points is not None:
             steps = mil.add(x=steps, y=_floats(mil, points))
-        low, high = _LIMITS[name]
+        low, high = LIMITS[name]
         node.emit(mil.cast(x=mil.clip(x=steps, alpha=float(low), beta=float(high)), dtype="int32"))
 
 
@@ -61,10 +56,12 @@ def dequantize_linear(node: NodeView[Value], mil: MilBuilder) -> None:
     node.ignore("output_dtype")  # the result's type is inferred
     parameters = _Parameters(node, mil)
     x, scale, points = node.x, parameters.scale, parameters.zero_point
-    if x.dtype.name not in (*_LIMITS, "int32"):
+    if x.dtype.name not in (*LIMITS, "int32"):
         node.unsupported(f"holds {x.dtype.name}, which Core ML does not; quantize to an integer type")
     if x.constant is not None and parameters.are_constant:
-        node.emit(_dequantized_constant(node, parameters))
+        floats = quantized_constants.dequantize(x.constant, *parameters.constants, node.output_dtype())
+        grid = _grid(x.constant, parameters)
+        node.emit(Value(floats.shape, floats.dtype, constant=floats, quantized=grid))
         return
     if (kept := x.copies.get(x.dtype.name)) is not None and parameters.are_known:
         operands = parameters.operands(mil, _BYTES[x.dtype.name])
@@ -84,14 +81,12 @@ class _Parameters:
         scale, zero_point = node.input(1), node.optional(2)
         self.is_blocked = scale.rank > 1
         self.is_single = _is_single(scale)
-        if not self.is_single and not -self.x.rank <= self.axis < self.x.rank:
-            node.unsupported(f"its axis {self.axis} is none of the {self.x.rank} axes of x")
-        self.axis %= max(1, self.x.rank)
+        self.axis = self.axis % max(1, self.x.rank) if self.is_single else scale_axis(node, self.axis)
         self.given = scale, zero_point
         if scale.constant is not None:
             scale = mil.constant(scale.constant.astype(np.float32))
-        self.scale = self._along_axis(scale)
-        self.zero_point = None if zero_point is None else self._along_axis(zero_point)
+        self.scale = self._align(scale)
+        self.zero_point = None if zero_point is None else self._align(zero_point)
 
     @property
     def are_constant(self) -> bool:
@@ -99,12 +94,18 @@ class _Parameters:
 
     @property
     def are_known(self) -> bool:
-        """Whether MIL's own operators take them: constants, one or one for each place along an axis."""
+        """Whether MIL's own operators take them: constants, one or one for each index of an axis."""
         scale = self.given[0].constant
         return self.are_constant and scale is not None and bool(scale.all()) and not self.is_blocked
 
+    @property
+    def constants(self) -> tuple[Array, Array | None]:
+        """Scale and zero point of a node whose parameters are constant."""
+        assert self.scale.constant is not None
+        return self.scale.constant, None if self.zero_point is None else self.zero_point.constant
+
     def operands(self, mil: MilBuilder, type_: MilType) -> dict[str, Any]:
-        """The parameters of MIL's quantize and dequantize; sets the type in which these compute."""
+        """Return the parameters of MIL's quantize and dequantize, and set the type in which these compute."""
         scale, zero_point = (None if each is None else each.constant for each in self.given)
         assert scale is not None
         if mil.compute == "fp16" and not holds_scale(scale):
@@ -117,23 +118,16 @@ class _Parameters:
             operands["zero_point"] = mil.raw(points)
         return operands
 
-    def _along_axis(self, parameter: Value) -> Value:
+    def _align(self, parameter: Value) -> Value:
         x, axis = self.x, self.axis
         if _is_single(parameter):
-            return _reshaped(self.mil, parameter, ())
+            return _reshape(self.mil, parameter, ())
         if parameter.rank == 1:
             size = parameter.shape[0]
             if size is None:
                 self.node.unsupported("has as many scales as an open size; fix it with --shape NAME=...")
-            return _reshaped(self.mil, parameter, tuple(size if i == axis else 1 for i in range(x.rank)))
-        size = x.shape[axis]
-        if parameter.rank != x.rank or not self.block:
-            self.node.unsupported(f"its scale has {parameter.rank} axes, x has {x.rank}")
-        if size is None:
-            self.node.unsupported(
-                "scales blocks of an axis of open size; fix the size with --shape NAME=... if it is an input's"
-            )
-        places = np.arange(size) // self.block
+            return _reshape(self.mil, parameter, tuple(size if i == axis else 1 for i in range(x.rank)))
+        places = block_numbers(self.node, parameter, axis, self.block)
         if parameter.constant is not None:
             return self.mil.constant(parameter.constant.take(places, axis))
         taken: Value = self.mil.gather(x=parameter, indices=places.astype(np.int32), axis=axis)
@@ -145,7 +139,7 @@ def _is_single(parameter: Value) -> bool:
     return parameter.rank == 0 or parameter.shape == (1,)
 
 
-def _reshaped(mil: MilBuilder, value: Value, shape: tuple[int, ...]) -> Value:
+def _reshape(mil: MilBuilder, value: Value, shape: tuple[int, ...]) -> Value:
     if value.constant is not None:
         return mil.constant(value.constant.reshape(shape))
     if value.shape == shape:
@@ -156,53 +150,16 @@ def _reshaped(mil: MilBuilder, value: Value, shape: tuple[int, ...]) -> Value:
 
 
 def _floats(mil: MilBuilder, value: Value) -> Value:
-    """As float32."""
     if value.constant is not None:
         return mil.constant(value.constant.astype(np.float32))
     if value.is_float:
         return value
-    floats: Value = mil.cast(x=value, dtype="fp32")
-    return floats
-
-
-def _byte_quantized(node: NodeView[Value], mil: MilBuilder, parameters: _Parameters, type_: MilType) -> Value:
-    """By MIL's quantize; the result is held in its own type, and cast to int32 for whoever computes with it."""
-    x = node.x if node.x.is_float else mil.cast(x=node.x, dtype="fp32")
-    operands = parameters.operands(mil, type_)
-    numbers: Value = mil.quantize(input=x, output_dtype=type_, **operands)
-    return numbers
-
-
-# ---- constants
-
-
-def _numbers(node: NodeView[Value], parameters: _Parameters, limits: tuple[int, int]) -> Array:
-    """The numbers of a constant that is quantized."""
-    x, scale, points = node.x.constant, parameters.scale.constant, parameters.zero_point
-    assert x is not None
-    assert scale is not None
-    steps = np.round(x.astype(np.float32) / scale)
-    if points is not None and points.constant is not None:
-        steps = steps + points.constant.astype(np.float32)
-    return np.asarray(np.clip(steps, *limits).astype(np.int32).astype(node.output_dtype()))
-
-
-def _dequantized_constant(node: NodeView[Value], parameters: _Parameters) -> Value:
-    """The floats of a quantized constant, which the package stores as the model does where MIL can."""
-    x, scale, points = node.x.constant, parameters.scale.constant, parameters.zero_point
-    assert x is not None
-    assert scale is not None
-    steps = x.astype(np.int64)
-    if points is not None and points.constant is not None:
-        steps = steps - points.constant.astype(np.int64)
-    floats = (steps.astype(np.float32) * scale).astype(node.output_dtype())
-    made = Value(floats.shape, floats.dtype, constant=floats)
-    made.quantized = _grid(x, parameters)
-    return made
+    return mil.cast(x=value, dtype="fp32")  # type: ignore[no-any-return]
 
 
 def _grid(x: Array, parameters: _Parameters) -> Grid | None:
-    if x.dtype.name not in _LIMITS or not x.ndim:
+    """Return what a constant is dequantized from; the package stores that if MIL can."""
+    if x.dtype.name not in LIMITS or not x.ndim:
         return None
     scale, points = (None if each is None else each.constant for each in parameters.given)
     assert scale is not None
@@ -212,12 +169,6 @@ def _grid(x: Array, parameters: _Parameters) -> Grid | None:
     elif not parameters.is_single:
         shape[parameters.axis] = scale.size
     if points is not None:
-        points = np.broadcast_to(
-            points.reshape(-1) if not parameters.is_blocked else points, _flat(scale, parameters)
-        )
-        points = points.reshape(shape)
+        row = points if parameters.is_blocked else points.reshape(-1)
+        points = np.broadcast_to(row, scale.shape if parameters.is_blocked else (scale.size,)).reshape(shape)
     return Grid(x, x.dtype.name, scale.astype(np.float32).reshape(shape), points)
-
-
-def _flat(scale: Array, parameters: _Parameters) -> tuple[int, ...]:
-    return scale.shape if parameters.is_blocked else (scale.size,)

@@ -1,4 +1,4 @@
-"""Reductions over axes, known or computed at run time, and the places of extremes."""
+"""Reductions over axes, known or computed at run time, and the positions of extremes."""
 
 from __future__ import annotations
 
@@ -14,31 +14,23 @@ from onnxport.converters.coreml.numbers.reduction_axes import Axes, KnownAxes, R
 from onnxport.converters.coreml.registry import REGISTRY, lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
+from onnxport.converters.semantics import reduction_axes
 
 _LARGEST = {"fp32": float(np.finfo(np.float32).max), "fp16": float(np.finfo(np.float16).max)}
 
 
-def axes_of(node: NodeView[Value], mil: MilBuilder) -> Axes:
-    """What a reduction reduces: the axes that it names, all of them if it names none."""
-    rank, axes = node.x.rank, node.optional(1)
-    keep = bool(node.attribute("keepdims", 1))
-    noop = bool(node.attribute("noop_with_empty_axes", 0))
-    if axes is None or axes.shape == (0,):
-        return KnownAxes([] if noop else list(range(rank)), keep=keep)
-    if axes.constant is None:
-        count = axes.shape[0] if axes.rank else 1
-        if count is None:
-            node.unsupported("the number of its axes (input 1) is known only at run time")
-        if count < rank:
-            return RunTimeAxes(mil, node.x, axes, count, keep=keep)
-        return KnownAxes(list(range(rank)), keep=keep)
-    named = axes.constant.reshape(-1).tolist()
-    if beyond := [axis for axis in named if not -rank <= axis < rank]:
-        node.unsupported(f"reduces axis {beyond[0]} of a value of {rank} dimensions")
-    return KnownAxes(sorted({axis % rank for axis in named}), keep=keep)
+def _axes(node: NodeView[Value], mil: MilBuilder) -> Axes:
+    rank, axes, keep = node.x.rank, node.optional(1), bool(node.attribute("keepdims", 1))
+    known = reduction_axes(node, axes)
+    if known is not None or axes is None:
+        return KnownAxes(known or [], keep=keep)
+    count = axes.shape[0] if axes.rank else 1
+    if count is None:
+        node.unsupported("the number of its axes (input 1) is known only at run time")
+    if count < rank:
+        return RunTimeAxes(mil, node.x, axes, count, keep=keep)
+    return KnownAxes(list(range(rank)), keep=keep)
 
-
-# ---- one of MIL's reductions
 
 _Reduction = Callable[[Term, Axes], Term]
 
@@ -66,14 +58,14 @@ def _sum_square(x: Term, axes: Axes) -> Term:
 
 
 def _l2(x: Term, axes: Axes) -> Term:
-    """Of integers in floats, as ONNX Runtime computes it."""
+    """Compute the norm of integers in floats, as ONNX Runtime does."""
     real = x.real()
     if axes.known:
         norm = axes.reduced("reduce_l2_norm", real)
+    elif axes.known is None:
+        norm = axes.reduced("reduce_sum", real * real).call("sqrt")
     else:
-        norm = (
-            axes.reduced("reduce_sum", real * real).call("sqrt") if axes.known is None else real.call("abs")
-        )
+        norm = real.call("abs")
     return norm if x.value.is_float else norm.whole()
 
 
@@ -83,7 +75,7 @@ def _log_sum(x: Term, axes: Axes) -> Term:
 
 
 def _log_sum_exp(x: Term, axes: Axes) -> Term:
-    """Shifted by the largest element so that exp cannot overflow; infinite ones would leave no number."""
+    """Shift by the largest element so that exp cannot overflow; an infinite one would give NaN."""
     if axes.known == []:
         return x
     real = x.real()
@@ -95,11 +87,11 @@ def _log_sum_exp(x: Term, axes: Axes) -> Term:
 
 
 class _Unsupported(Exception):
-    """Why a reduction has no form."""
+    """A reduction that MIL cannot express."""
 
 
-def _reduction(reduction: _Reduction, node: NodeView[Value], mil: MilBuilder) -> None:
-    x, axes = Term(mil, node.x), axes_of(node, mil)
+def _lower_reduction(reduction: _Reduction, node: NodeView[Value], mil: MilBuilder) -> None:
+    x, axes = Term(mil, node.x), _axes(node, mil)
     if node.x.dtype.kind == "b":
         node.emit(reduction(x.whole(), axes).differs(0).value)
         return
@@ -121,16 +113,13 @@ _REDUCTIONS: dict[str, _Reduction] = {
     "ReduceSum": partial(_plain, "reduce_sum"),
     "ReduceSumSquare": _sum_square,
 }
-REGISTRY.table({op: partial(_reduction, reduction) for op, reduction in _REDUCTIONS.items()})
+REGISTRY.table({op: partial(_lower_reduction, reduction) for op, reduction in _REDUCTIONS.items()})
 
 
-# ---- where the extremes are
-
-
-def _place(extreme: str, node: NodeView[Value], mil: MilBuilder) -> None:
+def _lower_arg_extreme(extreme: str, node: NodeView[Value], mil: MilBuilder) -> None:
     """The index of the extreme along an axis (ONNX ArgMax-13), the first or last one of equals.
 
-    Which of equals MIL's reduce_argmax finds is "not guaranteed", so they are told apart by their places.
+    MIL documents the choice of reduce_argmax among equals as "not guaranteed", so their positions decide.
     """
     x = node.x
     axis, keep = int(node.attribute("axis", 0)), bool(node.attribute("keepdims", 1))
@@ -142,7 +131,7 @@ def _place(extreme: str, node: NodeView[Value], mil: MilBuilder) -> None:
     term = Term(mil, x)
     is_extreme = term.equals(term.call(extreme, axes=[axis], keep_dims=True))
     places, final = _places(mil, x, axis, is_extreme)
-    # Without an extreme (no number among the elements) the place is one that exists.
+    # If all elements are NaN, there is no extreme; the position still exists.
     if last:
         found = is_extreme.where(places, places * 0).call("reduce_max", axes=[axis], keep_dims=keep)
     else:
@@ -163,7 +152,7 @@ def hardmax(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 def _places(mil: MilBuilder, x: Value, axis: int, like: Term) -> tuple[Term, Term]:
-    """0, 1, 2 ... along the axis, and the last of them."""
+    """Return 0, 1, 2 ... along the axis, and the last of them."""
     size = x.shape[axis]
     if size is None:
         ones = (like | ~like).whole()
@@ -173,5 +162,5 @@ def _places(mil: MilBuilder, x: Value, axis: int, like: Term) -> tuple[Term, Ter
     return Term(mil, mil.constant(row)), Term(mil, mil.constant(np.array(size - 1, np.int32)))
 
 
-lower("ArgMax")(partial(_place, "reduce_max"))
-lower("ArgMin")(partial(_place, "reduce_min"))
+lower("ArgMax")(partial(_lower_arg_extreme, "reduce_max"))
+lower("ArgMin")(partial(_lower_arg_extreme, "reduce_min"))

@@ -6,9 +6,8 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.numbers.formulas import Term
-from onnxport.converters.coreml.numbers.integer_widths import is_narrow
-from onnxport.converters.coreml.numbers.integer_widths import wrapped as wrapped_around
-from onnxport.converters.coreml.ops.indexing import flat, movable, same_sizes, wrapped, wrapped_tuples
+from onnxport.converters.coreml.numbers.integer_widths import is_narrow, wrapped
+from onnxport.converters.coreml.ops.indexing import flatten, movable, same_sizes, wrap_indices, wrap_tuples
 from onnxport.converters.coreml.ops.reshape import with_axes
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.axes import normalized
@@ -22,10 +21,10 @@ Node = NodeView[Value]
 _MODES = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 
-def _within(mil: MilBuilder, node: Node, result: Value) -> Value:
-    """Sums of narrow integers as their type wraps them around."""
+def _wrap_sums(mil: MilBuilder, node: Node, result: Value) -> Value:
+    """Wrap sums of narrow integers around as their type does."""
     is_sum = node.attribute("reduction", "none") == "add" and is_narrow(node.x.dtype)
-    return wrapped_around(Term(mil, result), node.x.dtype).value if is_sum else result
+    return wrapped(Term(mil, result), node.x.dtype).value if is_sum else result
 
 
 def _mode(node: Node) -> str:
@@ -41,42 +40,39 @@ def _mode(node: Node) -> str:
 
 @lower("ScatterND")
 def scatter_nd(node: Node, mil: MilBuilder) -> None:
-    """x with slices replaced by, or joined with, updates at tuples of indices (ONNX ScatterND-18)."""
+    """Replace slices of x by updates at tuples of indices, or reduce them with the updates (ONNX ScatterND-18)."""
     x, updates = node.input(0), node.input(2)
     if 0 in updates.shape:
         node.input(1), node.attribute("reduction", "none")
         node.emit(x)
         return
-    tuples = wrapped_tuples(node, mil)
-    result = mil.scatter_nd(
-        data=movable(mil, x), indices=tuples.value, updates=movable(mil, updates), mode=_mode(node)
-    )
-    node.emit(_within(mil, node, result))
+    tuples, mode = wrap_tuples(node, mil), _mode(node)
+    data, changes = movable(mil, x), movable(mil, updates)
+    result = mil.scatter_nd(data=data, indices=tuples.value, updates=changes, mode=mode)
+    node.emit(_wrap_sums(mil, node, result))
 
 
 @lower("ScatterElements")
 def scatter_elements(node: Node, mil: MilBuilder) -> None:
-    """x with x[index[i][j]][j] and so on replaced, or joined with, along an axis (ONNX ScatterElements-18)."""
+    """Replace x[index[i][j]][j] and so on, or reduce it with updates, along an axis (ONNX ScatterElements-18)."""
     x, indices, updates = node.input(0), node.input(1), node.input(2)
     axis, mode = normalized(node.attribute("axis", 0), x.rank), _mode(node)
     if 0 in updates.shape:
         node.emit(x)
         return
-    places = wrapped(node, mil, indices, axis)
+    places = wrap_indices(node, mil, indices, axis)
     data, changes = movable(mil, x), movable(mil, updates)
     if same_sizes(mil, x, indices, axis):
-        result = mil.scatter_along_axis(
-            data=data, indices=places.value, updates=changes, axis=axis, mode=mode
-        )
-        node.emit(_within(mil, node, result))
-        return
-    tuples = _coordinates(mil, indices, places, axis)
-    result = mil.scatter_nd(data=data, indices=tuples.value, updates=flat(mil, changes), mode=mode)
-    node.emit(_within(mil, node, result))
+        where = {"indices": places.value, "updates": changes, "axis": axis}  # MIL keeps this order
+        result = mil.scatter_along_axis(data=data, **where, mode=mode)
+    else:
+        tuples = _coordinates(mil, indices, places, axis)
+        result = mil.scatter_nd(data=data, indices=tuples.value, updates=flatten(mil, changes), mode=mode)
+    node.emit(_wrap_sums(mil, node, result))
 
 
 def _coordinates(mil: MilBuilder, indices: Value, places: Integers, axis: int) -> Integers:
-    """[elements, rank]: where each of the updates goes, for indices that do not cover the other axes."""
+    """The target of each update, [elements, rank], for indices that do not cover the other axes."""
     rank, sizes = indices.rank, sizes_of(mil, indices)
     columns = []
     for other in range(rank):
@@ -95,14 +91,13 @@ def _coordinates(mil: MilBuilder, indices: Value, places: Integers, axis: int) -
 def one_hot(node: Node, mil: MilBuilder) -> None:
     """values[1] at each index along a new axis, values[0] elsewhere (ONNX OneHot-11).
 
-    By comparing, not MIL's one_hot: that does not say what it does with an index that is nowhere, and wants the
-    values as constants.
+    Compares instead of using MIL's one_hot, which wants constant values and does not document indices out of range.
     """
     indices, depth, values = node.input(0), node.input(1), node.input(2)
     rank = indices.rank + 1
     axis = normalized(node.attribute("axis", -1), rank)
     count = integers(mil, depth).reshaped() if depth.rank else integers(mil, depth)
-    # An index from -depth to -1 counts from the end; any other outside 0 to depth - 1 is nowhere.
+    # An index from -depth to -1 counts from the end; any other outside 0 to depth - 1 gives no 1.
     places = integers(mil, indices).within(count)
     row = counted(mil, count).reshaped(*[-1 if i == axis else 1 for i in range(rank)])
     hits = Integers(mil, with_axes(mil, places.value, [axis])).equals(row)

@@ -1,4 +1,4 @@
-"""Softmax and its logarithm, over logits that a mask may have pushed beyond what float16 holds."""
+"""Softmax and its logarithm, over logits that a mask may have moved beyond float16's range."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 
-# Smaller than any logit that counts, and far enough from the end of float16 that a few more added do not overflow.
+# Smaller than any real logit, and far enough from float16's limit that a few more additions do not overflow.
 _MASKED = -6e4
-# How a mask gets from its constant to the logits.
+# Operators between a mask's constant and the logits.
 _CARRYING = frozenset("Add Cast Expand Mul Reshape Squeeze Sub Transpose Unsqueeze Where".split())
 _FLOATS = (onnx.DataType.FLOAT, onnx.DataType.FLOAT16, onnx.DataType.BFLOAT16, onnx.DataType.DOUBLE)
-_FAR = 5  # operators between the two, at most
+_FAR = 5  # the most of them
 
 
 @lower("Softmax")
 def softmax(node: NodeView[Value], mil: MilBuilder) -> None:
-    """Along one axis (ONNX Softmax-13)."""
+    """Softmax along one axis (ONNX Softmax-13)."""
     node.emit(mil.softmax(x=_logits(node, mil), axis=node.attribute("axis", -1) % node.x.rank))
 
 
 @lower("LogSoftmax")
 def log_softmax(node: NodeView[Value], mil: MilBuilder) -> None:
-    """The logarithm of Softmax (ONNX LogSoftmax-13), from the largest element down so that no power overflows."""
+    """The logarithm of Softmax (ONNX LogSoftmax-13), shifted by the largest element so that exp cannot overflow."""
     x, axis = _logits(node, mil), node.attribute("axis", -1) % node.x.rank
     below = mil.sub(x=x, y=mil.reduce_max(x=x, axes=[axis], keep_dims=True))
     total = mil.reduce_sum(x=mil.exp(x=below), axes=[axis], keep_dims=True)
@@ -34,9 +34,9 @@ def log_softmax(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 def _logits(node: NodeView[Value], mil: MilBuilder) -> Value:
-    """The operand, in float16 with what a mask of -3.4e38 made infinite made finite again.
+    """Return the operand; in float16, with logits finite that a mask of -3.4e38 made infinite.
 
-    A row that is masked as a whole would be one of NaN, and is one of equal shares.
+    A fully masked row would otherwise be NaN instead of equal shares.
     """
     source = node.node.inputs[0]
     if mil.compute == "fp32" or source is None or not _is_masked(source, _FAR):
@@ -45,7 +45,7 @@ def _logits(node: NodeView[Value], mil: MilBuilder) -> Value:
 
 
 def _is_masked(value: onnx.Value, steps: int) -> bool:
-    """Whether a finite number that float16 does not hold is added to it."""
+    """Return whether a finite number beyond float16's range is added to a value."""
     known = value.const_value
     if known is not None:
         if known.dtype not in _FLOATS:

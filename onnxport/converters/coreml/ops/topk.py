@@ -1,4 +1,4 @@
-"""Ops that put elements in order or add them up along an axis: TopK, CumSum."""
+"""Ops that sort or add up elements along an axis: TopK, CumSum."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def top_k(node: Node, mil: MilBuilder) -> None:
     x = movable(mil, node.x)
     axis = normalized(node.attribute("axis", -1), x.rank)
     ascending = not node.attribute("largest", 1)
-    node.ignore("sorted")  # sorted is one of the orders that an unsorted result may have
+    node.ignore("sorted")  # an unsorted result may be sorted
     count = integers(mil, node.input(1))
     if count.known is not None:
         k = int(count.known.item())
         if not k:
-            node.unsupported("takes nothing, and Core ML holds no tensor without elements")
+            node.unsupported("selects nothing, and Core ML holds no tensor without elements")
         values, indices = mil.topk(x=x, k=k, axis=axis, ascending=ascending)
     else:
         order = mil.argsort(x=x, axis=axis, ascending=ascending)
@@ -38,17 +38,17 @@ def top_k(node: Node, mil: MilBuilder) -> None:
 
 
 @lower("CumSum")
-def cum_sum(node: Node, mil: MilBuilder) -> None:
-    """The sum of the elements up to each along an axis (ONNX CumSum-14)."""
+def cumulative_sum(node: Node, mil: MilBuilder) -> None:
+    """Running sums along an axis (ONNX CumSum-14)."""
     x, axis = node.x, integers(mil, node.input(1))
-    ways = {name: bool(node.attribute(name, 0)) for name in ("exclusive", "reverse")}
+    options = {name: bool(node.attribute(name, 0)) for name in ("exclusive", "reverse")}
     if axis.known is not None or x.rank == 1:
-        named = 0 if axis.known is None else normalized(int(axis.known.item()), x.rank)
-        node.emit(mil.cumsum(x=x, axis=named, **ways))
+        number = 0 if axis.known is None else normalized(int(axis.known.item()), x.rank)
+        node.emit(mil.cumsum(x=x, axis=number, **options))
         return
     wanted = axis.reshaped().within(Integers(mil, x.rank))
-    result = mil.cumsum(x=x, axis=0, **ways)
+    result = mil.cumsum(x=x, axis=0, **options)
     for other in range(1, x.rank):
-        along = mil.cumsum(x=x, axis=other, **ways)
+        along = mil.cumsum(x=x, axis=other, **options)
         result = mil.select(cond=wanted.equals(other).value, a=along, b=result)
     node.emit(result)

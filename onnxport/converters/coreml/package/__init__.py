@@ -1,1 +1,1 @@
-"""The .mlpackage: its files, what it says of inputs and outputs, and how its weights are stored."""
+"""The .mlpackage: its files, the description of its inputs and outputs, and the storage of its weights."""

@@ -1,4 +1,4 @@
-"""A classifier: the label of the largest score, and every label's score, in the place of the scores."""
+"""Classifiers: scores become the label of the largest one, and the score of each label."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import Any
 
 from onnxport.converters.coreml.library import mb, mil_list
 from onnxport.converters.coreml.lower import Lowered
 from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
-from onnxport.core.errors import InputError, UsageError
+from onnxport.converters.labels import find_port, list_names, read_labels
+from onnxport.core.errors import UsageError
 from onnxport.formats.manifest import Port
 
 
-def classified(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:
-    """The program with its scores named by the labels in a file; `lowered` itself where none are given.
+def add_classifier(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:
+    """Turn an output into the labels of a file and their scores; do nothing without labels.
 
     Raises:
         InputError: the file cannot be read.
-        UsageError: no output that the labels fit.
+        UsageError: the labels fit no output.
     """
     if not labels:
         return lowered
@@ -42,21 +42,15 @@ def classified(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:
 
 
 def _read(file: Path) -> list[str]:
-    try:
-        if file.exists() and not file.is_file():  # a device may have no end
-            raise InputError(f"{file} cannot be read as labels", why="it is no regular file")
-        names = file.read_text(encoding="utf-8-sig").splitlines()
-    except OSError as error:
-        raise InputError(f"{file} cannot be read as labels", why=error.strerror or str(error)) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} cannot be read as labels", why="it is not text in UTF-8") from error
+    _, names = read_labels(file)
     while names and not names[-1].strip():
         names.pop()
     known: set[str] = set()
     for number, name in enumerate(names, 1):
         if not name.strip():
             raise UsageError(
-                f"{file.name} has no label in line {number}", fix="give each class one, in its line"
+                f"{file.name} has no label in line {number}",
+                fix="give each class a label in a line of its own",
             )
         if name in known:
             raise UsageError(
@@ -70,17 +64,13 @@ def _output(lowered: Lowered, name: str, count: int, file: Path) -> Port:
     outputs = lowered.outputs
     floats = [port for port in outputs if port.dtype.startswith("float")]
     if name:
-        chosen = [port for port in outputs if port.name == name]
-        if not chosen:
-            listed = ", ".join(repr(port.name) for port in outputs)
-            raise UsageError(f"the model has no output {name!r}", fix=f"its outputs are {listed}")
+        chosen = [find_port(outputs, name, "output")]
     else:
         chosen = [port for port in floats if _size(port) == count] or floats[:1]
     if len(chosen) > 1:
-        listed = ", ".join(repr(port.name) for port in chosen)
         raise UsageError(
-            f"{count} labels fit several outputs: {listed}",
-            fix=f"say which: --labels {chosen[0].name}={file.name}",
+            f"{count} labels fit several outputs: {list_names(chosen)}",
+            fix=f"choose one: --labels {chosen[0].name}={file.name}",
         )
     if not chosen or chosen[0] not in floats:
         raise UsageError("no output of the model holds scores", why="labels are for floats")
@@ -89,7 +79,7 @@ def _output(lowered: Lowered, name: str, count: int, file: Path) -> Port:
         raise UsageError(
             f"output {port.name!r} has open dimensions",
             why="a classifier takes one input at a time",
-            fix=f"fix them with {' '.join(map(_fixed, filter(_is_open, lowered.inputs)))}",
+            fix=f"fix them with {' '.join(_shape_option(each) for each in lowered.inputs if None in each.shape)}",
         )
     if _size(port) != count:
         raise UsageError(
@@ -98,16 +88,11 @@ def _output(lowered: Lowered, name: str, count: int, file: Path) -> Port:
     return port
 
 
-def _is_open(port: Port) -> bool:
-    return None in port.shape
-
-
-def _fixed(port: Port) -> str:
-    """The option that fixes an input's sizes: a batch of 1, and the others named for the user to fill in."""
+def _shape_option(port: Port) -> str:
+    """Write the option that fixes an input's sizes: a batch of 1, and names of the others to fill in."""
     dims = [size or ("1" if axis == 0 else f"DIM{axis}") for axis, size in enumerate(port.shape)]
     return "--shape " + shlex.quote(f"{port.name}={','.join(map(str, dims))}")
 
 
 def _size(port: Port) -> int | None:
-    sizes: list[Any] = list(port.shape)
-    return None if None in sizes else prod(sizes)
+    return None if None in port.shape else prod(size or 0 for size in port.shape)

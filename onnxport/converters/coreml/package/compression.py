@@ -1,4 +1,4 @@
-"""Weights in fewer bits, through coremltools' own optimizers, which work on programs as well as on packages."""
+"""Weights in fewer bits, by coremltools' own optimizers, which also work on programs."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from onnxport.converters.coreml.library import (
 from onnxport.core.arrays import Array
 from onnxport.core.errors import UsageError
 
-_SMALLEST = 1e-300  # a divisor for weights that are all 0
+_SMALLEST = 1e-300  # the divisor if all weights are 0
 _GRID = 4096
 _BLOCK = 32  # weights that share an int4 scale
-# Since when a target has the operators; others have them since iOS16.
+# First iOS version with the operators, if not iOS16.
 _SINCE = {"int4": 18, "palette3": 18}
 _OLDEST = 16
 
 
 def check_weights(weights: str | None, target: str) -> None:
-    """Refuses a compression that the target does not have (UsageError)."""
+    """Refuse a compression that the target does not support (UsageError)."""
     if weights is None:
         return
     since = _SINCE.get(weights, _OLDEST)
     if int(target.removeprefix("iOS")) < since:
         raise UsageError(
-            f"--weights {weights} is not for {target}",
-            why=f"its operators are of iOS{since}",
+            f"{target} does not support --weights {weights}",
+            why=f"its operators came with iOS{since}",
             fix=f"give --minimum-target iOS{since}" + (", or --weights palette4" if since > 16 else ""),
         )
 
 
 def compress(program: Any, weights: str | None) -> None:
-    """Compresses the weights of a program, in place."""
+    """Compress the weights of a program in place."""
     if weights is None:
         return
     kind, digits = re.fullmatch(r"([a-z]+)(\d+)", weights).groups()  # type: ignore[union-attr]
@@ -63,14 +63,14 @@ def _integers(bits: int) -> Any:
 
 def _palette(bits: int) -> Any:
     # coremltools' own "kmeans" asks for scikit-learn unless there are many weights, all of float16.
-    config = OpPalettizerConfig(mode="custom", lut_function=partial(_clustered, 2**bits))
+    config = OpPalettizerConfig(mode="custom", lut_function=partial(_cluster, 2**bits))
     return palettize_weights(OptimizationConfig(global_config=config))
 
 
-def _clustered(most: int, weights: Array) -> tuple[Array, Array]:
-    """The palette of `most` values with the least squared error, and each weight's index in it."""
+def _cluster(most: int, weights: Array) -> tuple[Array, Array]:
+    """Return the palette of `most` values with the least squared error, and each weight's index in it."""
     exact = weights.ravel().astype(np.float64)
-    # On a grid that is finest at 0, of few enough points that clustering them takes moments.
+    # A grid that is finest at 0, with few enough points for fast clustering.
     shares = exact / max(np.abs(exact).max(), _SMALLEST)
     grid, which, counts = np.unique(
         np.rint(_GRID * np.copysign(np.sqrt(np.abs(shares)), shares)), return_inverse=True, return_counts=True

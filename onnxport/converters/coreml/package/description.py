@@ -1,4 +1,4 @@
-"""What a package says of its inputs and outputs, as coremltools writes it: types, shapes, which are open."""
+"""The description of inputs and outputs in a package, as coremltools writes it: types and shapes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _KINDS = {
 def describe_function(
     target: Any, function: Any, sizes: Mapping[str, Sizes], images: Mapping[str, ImageInput] = {}
 ) -> None:
-    """Fills `target`, a ModelDescription or FunctionDescription, with the inputs and outputs of a MIL function.
+    """Fill `target`, a ModelDescription or FunctionDescription, with the inputs and outputs of a MIL function.
 
     Args:
-        sizes: input key to its sizes, for those that have open dimensions.
-        images: input key to how pictures are given.
+        sizes: input key to its sizes, for inputs with open dimensions.
+        images: input key to the conversion of its pixels.
     """
     for name, var in function.inputs.items():
         if types.is_state(var.sym_type):

@@ -1,4 +1,4 @@
-"""Inputs that apps give as pictures: Core ML hands over pixels of 0 to 255, the program scales and shifts them."""
+"""Image inputs: apps pass pixels of 0 to 255, and the program scales and shifts them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ import numpy as np
 from onnxport.converters.app_metadata import ImageInput
 from onnxport.converters.coreml.library import Var, mb
 from onnxport.converters.coreml.names import INNER
+from onnxport.converters.labels import find_port
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
 
-# Planes to the number of channels.
-CHANNELS = {"RGB": 3, "BGR": 3, "GRAYSCALE": 1}
+# Layout -> number of channels.
+_CHANNELS = {"RGB": 3, "BGR": 3, "GRAYSCALE": 1}
 
 
 def check_images(inputs: Sequence[TensorSpec], images: Mapping[str, ImageInput]) -> None:
-    """Refuses images for inputs that are none (UsageError)."""
-    known = {spec.name: spec for spec in inputs}
+    """Refuse image settings that do not fit the inputs (UsageError)."""
     for name, image in images.items():
-        if name not in known:
-            listed = ", ".join(repr(spec.name) for spec in inputs) or "none"
-            raise UsageError(f"the model has no input {name!r}", fix=f"its inputs are {listed}")
-        spec, channels = known[name], CHANNELS[image.layout]
+        spec, channels = find_port(inputs, name, "input"), _CHANNELS[image.layout]
         if len(spec.shape) != 4 or spec.dtype not in ("float32", "float16"):
             raise UsageError(
                 f"input {spec} is not an image",
@@ -33,12 +30,12 @@ def check_images(inputs: Sequence[TensorSpec], images: Mapping[str, ImageInput])
         if spec.shape[0] != 1:
             sizes = ",".join(str(dim) if isinstance(dim, int) else "?" for dim in spec.shape[1:])
             raise UsageError(
-                f"input {spec} is not one image, but a batch of them", fix=f"give --shape {name}=1,{sizes}"
+                f"input {spec} is a batch of images, not one image", fix=f"give --shape {name}=1,{sizes}"
             )
         if spec.shape[1] != channels:
             raise UsageError(
                 f"input {spec} is not an image of {image.layout}",
-                why=f"that has {channels} channels, as second dimension",
+                why=f"its second dimension would be {channels}, the channels",
             )
         _check_numbers(name, image)
         for what, numbers in (("scales", image.scale), ("biases", image.bias)):
@@ -50,26 +47,26 @@ def check_images(inputs: Sequence[TensorSpec], images: Mapping[str, ImageInput])
 
 
 def _check_numbers(name: str, image: ImageInput) -> None:
-    """Refuses numbers that float32, which the program computes in, does not hold."""
+    """Refuse numbers beyond float32, in which the program computes."""
     with np.errstate(over="ignore"):
         for number in (*image.scale, *image.bias):
             held = np.float32(number)
             if not np.isfinite(held) or (number != 0 and held == 0):
                 raise UsageError(
-                    f"the image {name!r} is given by {number}, which no float32 holds",
+                    f"the image {name!r} is given by {number}, which float32 cannot represent",
                     fix="scale the model itself",
                 )
 
 
-def from_pixels(var: Var, image: ImageInput, key: str, half: bool) -> Var:
-    """What the model takes, of pixels. In float32: float16 rounds twice, and holds no pixels of large values."""
+def convert_pixels(var: Var, image: ImageInput, key: str, half: bool) -> Var:
+    """Scale and shift pixels as the model wants them. In float32: float16 rounds twice and has a small range."""
     if set(image.scale) != {1.0}:
-        var = mb.mul(x=var, y=_per_channel(image.scale), name=f"{key}{INNER}scaled")
+        var = mb.mul(x=var, y=_along_channels(image.scale), name=f"{key}{INNER}scaled")
     if set(image.bias) != {0.0}:
-        var = mb.add(x=var, y=_per_channel(image.bias), name=f"{key}{INNER}shifted")
+        var = mb.add(x=var, y=_along_channels(image.bias), name=f"{key}{INNER}shifted")
     return mb.cast(x=var, dtype="fp16", name=f"{key}{INNER}half") if half else var
 
 
-def _per_channel(numbers: Sequence[float]) -> Any:
+def _along_channels(numbers: Sequence[float]) -> Any:
     array: Any = np.asarray(numbers, np.float32)
     return array.reshape(1, -1, 1, 1) if len(numbers) > 1 else array.reshape(())[()]

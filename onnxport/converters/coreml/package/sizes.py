@@ -1,4 +1,4 @@
-"""The sizes that a package's inputs may take: Core ML wants finite bounds, or a list of shapes, for what is open."""
+"""The sizes of a package's inputs: Core ML wants finite bounds or a list of shapes for open dimensions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.input_shapes import GivenShape, Limit, limits
 from onnxport.samples.sizes import OpenSizes
 
-# The largest size of an open dimension that the user gives no bound: of a batch, and of anything else. The judge's own
-# sizes lie below (samples/sizes.py).
+# The largest size of an open dimension without a bound from the user: of a batch, and of any other dimension. The
+# sizes that validation uses are smaller (samples/sizes.py).
 _LARGEST_BATCH, _LARGEST = 64, 16384
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What an input's description says of its shape.
+    """The shapes in an input's description.
 
     Attributes:
-        default: the shape that Core ML takes the input for until it sees one.
+        default: the shape that Core ML assumes before it gets an input.
         bounds: per axis; empty for an input of one shape or of enumerated shapes.
         choices: the enumerated shapes, the default among them.
     """
@@ -33,14 +33,14 @@ class Sizes:
 def input_sizes(
     inputs: Sequence[TensorSpec], shapes: Mapping[str, GivenShape], *, several_enumerated: bool
 ) -> tuple[dict[str, Sizes], tuple[str, ...]]:
-    """Input name to its sizes, and what the report is to say of bounds that nobody gave.
+    """Return input name to sizes, and notes on bounds that the user did not give.
 
     Args:
-        shapes: what the user gave (`--shape`).
+        shapes: the user's (`--shape`).
         several_enumerated: whether the target takes enumerated shapes at more than one input.
 
     Raises:
-        UsageError: choices in a way that Core ML does not have.
+        UsageError: choices that Core ML does not support.
     """
     given = limits(inputs, shapes)
     open_sizes = OpenSizes(inputs, {spec.name: spec.shape for spec in inputs}, given)
@@ -51,7 +51,7 @@ def input_sizes(
     for spec in inputs:
         within = dict(given[spec.name])
         if any(limit.choices for limit in within.values()):
-            found[spec.name] = _enumerated(spec, within)
+            found[spec.name] = _enumerate_shapes(spec, within)
             continue
         guessed = []
         for axis, dim in enumerate(spec.shape):
@@ -73,20 +73,20 @@ def input_sizes(
     if len(enumerated) > 1 and not several_enumerated:
         raise UsageError(
             f"inputs {enumerated[0]!r} and {enumerated[1]!r} both have choices of sizes",
-            why="Core ML takes them at one input only before iOS18",
+            why="before iOS18, Core ML supports them at one input only",
             fix="give --minimum-target iOS18, or bounds (1..8) instead",
         )
     return found, tuple(notes)
 
 
-def _enumerated(spec: TensorSpec, within: Mapping[int, Limit]) -> Sizes:
+def _enumerate_shapes(spec: TensorSpec, within: Mapping[int, Limit]) -> Sizes:
     count = max(len(limit.choices) for limit in within.values())
     for axis, dim in enumerate(spec.shape):
         if not isinstance(dim, int) and not (axis in within and within[axis].choices):
             raise UsageError(
                 f"input {spec.name!r} has choices for some dimensions, and dimension {axis + 1} is open without any",
                 why="Core ML enumerates whole shapes",
-                fix=f"give it a size, or {count} choices as well",
+                fix=f"give it a size, or {count} choices, too",
             )
     choices = tuple(
         tuple(
@@ -99,4 +99,4 @@ def _enumerated(spec: TensorSpec, within: Mapping[int, Limit]) -> Sizes:
 
 def _note(name: str, bounds: Sequence[tuple[int, int]]) -> str:
     written = ",".join(str(least) if least == most else f"{least}..{most}" for least, most in bounds)
-    return f"input {name!r} takes {written}, bounds of our own; give others with --shape {name}={written}"
+    return f"input {name!r} takes {written}, default bounds; give others with --shape {name}={written}"

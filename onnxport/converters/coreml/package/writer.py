@@ -1,7 +1,7 @@
-"""A MIL program -> an .mlpackage on disk: the same program gives the same bytes.
+"""Serialization of a MIL program as an .mlpackage: the same program gives the same bytes.
 
 coremltools' own writer puts random UUIDs into the manifest, serializes maps in the order of the hash seed, and leaves
-a copy in the temp folder when it is killed; the layout of a package is small enough to write here:
+a copy in the temp folder if it is killed. The layout of a package is simple:
 
     model.mlpackage/Manifest.json
                     Data/com.apple.CoreML/model.mlmodel
@@ -27,34 +27,34 @@ from onnxport.formats.manifest import MAIN
 
 _DATA = "com.apple.CoreML"
 _MODEL, _WEIGHTS = f"{_DATA}/model.mlmodel", f"{_DATA}/weights"
-# What the identifiers in a package are derived from, instead of chance.
+# The namespace of the identifiers in a package, which would otherwise be random.
 _NAMESPACE = uuid.UUID("7e0a2d9c-6d0a-5f0f-9a55-0f6b5c0c2b11")
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a package says of itself.
+class Metadata:
+    """The metadata of a package.
 
     Attributes:
         user_defined: entries that apps can read.
-        others: Core ML's own, by their names in its metadata: author, license, versionString, shortDescription.
+        others: Core ML's own, by field name: author, license, versionString, shortDescription.
     """
 
     user_defined: Mapping[str, str] = field(default_factory=dict)
     others: Mapping[str, str] = field(default_factory=dict)
 
 
-def write_package(functions: Mapping[str, Lowered], folder: Path, said: Said) -> None:
-    """Writes the programs to `folder`, which must not exist, as functions of one by their names.
+def write_package(functions: Mapping[str, Lowered], folder: Path, metadata: Metadata) -> None:
+    """Write the programs by function name to a package, `folder`, which must not exist.
 
-    One alone is `main`, in the form that older systems read as well.
+    A single one is `main`, in the form that older systems read, too.
 
     Raises:
         OSError: the disk is full, or `folder` may not be written.
     """
     weights = folder / "Data" / _WEIGHTS
     weights.mkdir(parents=True)
-    program = functions[MAIN].program if len(functions) == 1 else _joined(functions)
+    program = functions[MAIN].program if len(functions) == 1 else _merge(functions)
     version = program.functions[MAIN].opset_version.value
     exporter = MILProtoExporter(prog=program, weights_dir=str(weights), specification_version=version)
     model = proto.Model_pb2.Model(specificationVersion=version)
@@ -66,15 +66,15 @@ def write_package(functions: Mapping[str, Lowered], folder: Path, said: Said) ->
         model.description.defaultFunctionName = MAIN
         for name, lowered in functions.items():
             _describe(model.description.functions.add(name=name), lowered)
-    model.description.metadata.userDefined.update(said.user_defined)
-    for name, text in said.others.items():
+    model.description.metadata.userDefined.update(metadata.user_defined)
+    for name, text in metadata.others.items():
         setattr(model.description.metadata, name, text)
     (folder / "Data" / _MODEL).write_bytes(model.SerializeToString(deterministic=True))
-    (folder / "Manifest.json").write_text(_manifest(), encoding="utf-8")
+    (folder / "Manifest.json").write_text(_manifest_json(), encoding="utf-8")
 
 
-def _joined(functions: Mapping[str, Lowered]) -> Program:
-    """One program with all the functions, in which weights that are alike have one place."""
+def _merge(functions: Mapping[str, Lowered]) -> Program:
+    """Merge the functions into one program that stores equal weights once."""
     program = Program()
     for name, lowered in functions.items():
         program.add_function(name, lowered.program.functions[MAIN])
@@ -83,14 +83,14 @@ def _joined(functions: Mapping[str, Lowered]) -> Program:
 
 
 def _describe(target: Any, lowered: Lowered) -> None:
-    """Fills the description of a function, or of the model that has but one."""
+    """Fill the description of a function, or of a model with one function."""
     describe_function(target, lowered.program.functions[MAIN], lowered.sizes, lowered.images)
     if lowered.labels:
         target.predictedFeatureName = PREDICTED
         target.predictedProbabilitiesName = PROBABILITIES
 
 
-def _manifest() -> str:
+def _manifest_json() -> str:
     entries = {
         "model.mlmodel": ("CoreML Model Specification", _MODEL),
         "weights": ("CoreML Model Weights", _WEIGHTS),

@@ -1,1 +1,1 @@
-"""The passes between the lowering and the package, and what they have in common."""
+"""The passes between the lowering and the package."""

@@ -1,4 +1,4 @@
-"""Constants that are alike stand in a package once: weights in the weight file, small ones in the program."""
+"""Stores equal constants once: weights in the weight file, small ones in the program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Key = tuple[Any, ...]
 
 
 def share_weights(operations: Iterable[Any]) -> None:
-    """Gives constants of the same bytes one place in the weight file."""
+    """Give constants of the same bytes one place in the weight file."""
     seen: dict[_Key, list[Any]] = {}
     for operation in operations:
         if operation.op_type != "const" or not isinstance(operation.outputs[0].val, np.ndarray):
@@ -26,25 +26,25 @@ def share_weights(operations: Iterable[Any]) -> None:
         same = next((each for each in alike if _same_bytes(each.outputs[0].val, array)), None)
         if same is None:
             alike.append(operation)
-        else:
-            if same.weight_id is None:
-                same.weight_id = f"{same.outputs[0].name}_shared"
-            operation.weight_id = same.weight_id
+            continue
+        if same.weight_id is None:
+            same.weight_id = f"{same.outputs[0].name}_shared"
+        operation.weight_id = same.weight_id
 
 
 def share_across(operations: Iterable[Any]) -> None:
-    """Gives constants of several functions that are alike one place in the weight file, and others one of their own.
+    """Give equal constants of several functions one place in the weight file, and others one of their own.
 
-    coremltools tells weights apart by their names, which two functions may both have for others.
+    coremltools identifies weights by name, and two functions may use one name for different weights.
     """
     places: dict[_Key, str] = {}
     for operation in operations:
         if operation.op_type == "const" and isinstance(operation.outputs[0].val, np.ndarray):
             array, var = operation.outputs[0].val, operation.outputs[0]
-            # MIL's type as well: integers of fewer bits are held in bytes.
+            # With MIL's type: integers of fewer bits are held in bytes.
             kind = types.builtin_to_string(var.dtype)
             key = (kind, array.dtype.str, array.shape, hashlib.sha256(_bytes(array).data).digest())
-            operation._weight_id = None  # it may be set once, and share_weights may have done so
+            operation._weight_id = None  # its setter works once, and share_weights may have used it
             operation.weight_id = places.setdefault(key, f"weight_{len(places)}")
 
 
@@ -53,13 +53,13 @@ def _bytes(array: Any) -> Any:
 
 
 def _same_bytes(one: Any, other: Any) -> bool:
-    # 0 and -0 are equal, and not the same; NaN is not equal, and the same.
+    # 0 == -0 with other bytes; NaN != NaN with the same bytes.
     bits = f"u{one.dtype.itemsize}"
     return np.array_equal(np.ascontiguousarray(one).view(bits), np.ascontiguousarray(other).view(bits))
 
 
 def share_constants(program: Any) -> None:
-    """Has operators of a serialized program read the first of equal constants, and drops the others.
+    """Make operators of a serialized program read the first of equal constants, and drop the others.
 
     Args:
         program: MIL's protobuf message.
@@ -70,7 +70,7 @@ def share_constants(program: Any) -> None:
 
 
 def _share_in(block: Any, outer: dict[bytes, str], renamed: dict[str, str]) -> None:
-    """`outer` holds the constants of the blocks around, `renamed` what became of those that were dropped."""
+    """Share constants of a block; `outer` has those of enclosing blocks, `renamed` maps dropped ones to kept ones."""
     seen, renamed = dict(outer), dict(renamed)
     kept = []
     for operation in block.operations:

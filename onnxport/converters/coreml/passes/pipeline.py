@@ -1,12 +1,12 @@
-"""The passes between the lowering and the package: chosen, in order, each only where the program has what it looks for.
+"""The list of passes between the lowering and the package; each runs only if the program has the operators it needs.
 
-Of the 95 that coremltools runs, and validates the program after, these are what changes programs of ours; conv and
-batch_norm have a pass of our own (folding.py), which is exact to the last bit of its rounding, and faster.
+coremltools runs 95 passes and validates the program after each; these are the ones that change our programs. For conv
+and batch_norm we have a pass of our own (scale_fusion.py), which is faster and rounds once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from onnxport.converters.coreml.passes.constant_deduplication import share_weigh
 from onnxport.converters.coreml.passes.scale_fusion import fold_affine
 from onnxport.converters.coreml.passes.taps import TapTracker
 
-_ANY = frozenset(("",))
+_ANY = frozenset(("",))  # no condition
 
 
 @dataclass(frozen=True)
@@ -24,46 +24,42 @@ class Pass:
     """One pass.
 
     Attributes:
-        name: coremltools', or ours.
-        needs: it runs on programs that have one of these operators.
-        count: how many of them, at least.
-        moves: whether operators keep their variables and compute something else in them.
-        run: ours; coremltools' of that name unless given.
+        name: coremltools' name, or ours.
+        needs: operators, one of which a program must have.
+        count: the least number of them.
+        moves: whether operators keep their variables but compute something else in them.
+        run: our own pass; coremltools' pass of that name if None.
     """
 
     name: str
-    needs: frozenset[str] = _ANY
+    needs: Set[str] = _ANY
     count: int = 1
     moves: bool = False
     run: Callable[[Any, TapTracker], None] | None = None
 
 
-def _having(*ops: str) -> frozenset[str]:
-    return frozenset(ops)
-
-
 PASSES: tuple[Pass, ...] = (
     Pass("noop_elimination"),
-    Pass("cast_optimization", _having("cast")),
+    Pass("cast_optimization", {"cast"}),
     Pass("const_elimination"),
-    Pass("fold_affine", _having("batch_norm", "mul", "add", "sub", "real_div"), run=fold_affine),
-    Pass("fuse_matmul_weight_bias", _having("matmul")),
-    Pass("fuse_linear_bias", _having("linear")),
-    Pass("fuse_gelu_tanh_approximation", _having("tanh")),
-    Pass("fuse_gelu_exact", _having("erf")),
-    Pass("fuse_leaky_relu", _having("maximum")),
-    Pass("fuse_squeeze_expand_dims", _having("squeeze", "expand_dims"), 2),
-    Pass("merge_consecutive_paddings", _having("pad"), 2),
-    Pass("fuse_layernorm_or_instancenorm", _having("reduce_mean"), 2),
-    Pass("fuse_reduce_mean", _having("reduce_sum")),
-    Pass("fuse_prelu", _having("relu"), 2),
-    Pass("prelu_to_lrelu", _having("prelu")),
-    Pass("merge_consecutive_relus", _having("relu"), 2),
-    Pass("merge_consecutive_reshapes", _having("reshape"), 2),
-    Pass("merge_consecutive_transposes", _having("transpose"), 2),
-    Pass("fuse_transpose_matmul", _having("transpose")),
-    Pass("reduce_transposes", _having("transpose"), 2, moves=True),
-    Pass("loop_invariant_elimination", _having("while_loop")),
+    Pass("fold_affine", {"batch_norm", "mul", "add", "sub", "real_div"}, run=fold_affine),
+    Pass("fuse_matmul_weight_bias", {"matmul"}),
+    Pass("fuse_linear_bias", {"linear"}),
+    Pass("fuse_gelu_tanh_approximation", {"tanh"}),
+    Pass("fuse_gelu_exact", {"erf"}),
+    Pass("fuse_leaky_relu", {"maximum"}),
+    Pass("fuse_squeeze_expand_dims", {"squeeze", "expand_dims"}, 2),
+    Pass("merge_consecutive_paddings", {"pad"}, 2),
+    Pass("fuse_layernorm_or_instancenorm", {"reduce_mean"}, 2),
+    Pass("fuse_reduce_mean", {"reduce_sum"}),
+    Pass("fuse_prelu", {"relu"}, 2),
+    Pass("prelu_to_lrelu", {"prelu"}),
+    Pass("merge_consecutive_relus", {"relu"}, 2),
+    Pass("merge_consecutive_reshapes", {"reshape"}, 2),
+    Pass("merge_consecutive_transposes", {"transpose"}, 2),
+    Pass("fuse_transpose_matmul", {"transpose"}),
+    Pass("reduce_transposes", {"transpose"}, 2, moves=True),
+    Pass("loop_invariant_elimination", {"while_loop"}),
     Pass("remove_redundant_ops"),
     Pass("noop_elimination"),
     Pass("const_elimination"),
@@ -73,17 +69,17 @@ PASSES: tuple[Pass, ...] = (
 
 
 def optimize(lowered: Lowered) -> Lowered:
-    """The program in fewer operators, in place; `taps` are what is left to see of the ONNX values."""
+    """Run the passes on the program in place; `taps` of the result are the ONNX values that remain."""
     program = lowered.program
     taps = TapTracker(program.functions["main"], lowered.taps)
     for each in PASSES:
-        if _wanted(each, program):
+        if _is_needed(each, program):
             _run(each, program, taps)
     share_weights(operations_of(program))
     return replace(lowered, taps=taps.taps())
 
 
-def _wanted(each: Pass, program: Any) -> bool:
+def _is_needed(each: Pass, program: Any) -> bool:
     if each.needs is _ANY:
         return True
     return sum(operation.op_type in each.needs for operation in operations_of(program)) >= each.count
@@ -93,14 +89,14 @@ def _run(each: Pass, program: Any, taps: TapTracker) -> None:
     if each.run is not None:
         each.run(program, taps)
         return
-    before = taps.moving() if each.moves else None
+    before = taps.axis_orders() if each.moves else None
     PASS_REGISTRY[f"common::{each.name}"](program)
     if before is not None:
         taps.keep_unmoved(before)
 
 
 def operations_of(program: Any) -> Iterator[Any]:
-    """Every operator of a program, those of inner blocks among them."""
+    """Yield every operator of a program, including inner blocks."""
     blocks = list(program.functions.values())
     while blocks:
         for operation in blocks.pop().operations:

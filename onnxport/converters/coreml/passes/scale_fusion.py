@@ -1,11 +1,10 @@
-"""What multiplies and adds per channel goes into the convolution before it: BatchNormalization, Mul, Add.
+"""Folds scales and offsets per channel (BatchNormalization, Mul, Add) into the operators before them.
 
-y = a * x + b per channel, with known a and b, is
+Given:  y = a * x + b per channel, with constant a and b
+Result: part of a convolution that nothing else reads: its weights are multiplied by a, its bias becomes a * bias + b;
+        else one batch_norm, together with a scale or offset right before it.
 
-- part of a convolution that nothing else reads: its weights are multiplied by a, its bias becomes a * bias + b;
-- else one batch_norm, together with what scales or shifts right before it.
-
-The arithmetic is in float64, and a product that float16 would not hold stays where it is.
+The arithmetic is in float64. A product beyond float16 is not folded.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from onnxport.core.arrays import Array
 from onnxport.optimizers.float16.constants import to_half
 
 _CONVOLUTIONS = ("conv", "conv_transpose")
-# Weights of a channel that are all below this would lose digits in float16, whose normal numbers end at 6e-5.
+# A channel whose weights are all smaller would lose digits in float16, whose normal numbers end at 6e-5.
 _LEAST_HALF = 2.0**-9
 
 
@@ -35,7 +34,7 @@ class _Affine:
 
 
 def fold_affine(program: Any, taps: TapTracker) -> None:
-    """Folds what scales and shifts channels into the operators before it."""
+    """Fold scales and offsets of channels into the operators before them."""
     for function in program.functions.values():
         _fold_block(function, taps)
 
@@ -45,24 +44,24 @@ def _fold_block(block: Any, taps: TapTracker) -> None:
         for operation in list(block.operations):
             for inner in operation.blocks:
                 _fold_block(inner, taps)
-            affine = _affine(operation)
+            affine = _as_affine(operation)
             if affine is not None and _is_read_once(affine.x, block):
-                _fold(operation, affine, taps)
+                folded = _fold(operation, affine)
+                if folded is not None:
+                    _replace(operation, folded, taps)
 
 
-def _fold(operation: Any, affine: _Affine, taps: TapTracker) -> None:
+def _fold(operation: Any, affine: _Affine) -> Any:
+    """Return the operator that an affine one was folded into; None if that is not possible."""
     before = affine.x.op
     if before.op_type in _CONVOLUTIONS:
-        folded = _into_convolution(before, affine)
-    elif before.op_type == "batch_norm" or (before.op_type == "mul" and operation.op_type != "mul"):
-        folded = _into_norm(before, affine)
-    else:
-        folded = None
-    if folded is not None:
-        _replace(operation, folded, taps)
+        return _fold_into_convolution(before, affine)
+    if before.op_type == "batch_norm" or (before.op_type == "mul" and operation.op_type != "mul"):
+        return _fold_into_norm(before, affine)
+    return None
 
 
-def _into_convolution(convolution: Any, affine: _Affine) -> Any:
+def _fold_into_convolution(convolution: Any, affine: _Affine) -> Any:
     weight, bias = convolution.weight, convolution.bias
     if not _is_const(weight) or not (bias is None or _is_const(bias)):
         return None
@@ -75,21 +74,21 @@ def _into_convolution(convolution: Any, affine: _Affine) -> Any:
         repeated = np.repeat(by_group, numbers.shape[0] // groups, axis=1).reshape(numbers.shape[0], -1)
         per_weight = repeated.reshape(*repeated.shape, *(1,) * (numbers.ndim - 2))
     offset = np.zeros(len(affine.scale)) if bias is None else bias.val.astype(np.float64)
-    scaled = _rounded(numbers * per_weight, weight.val.dtype)
-    shifted = _rounded(offset * affine.scale + affine.shift, weight.val.dtype, least=0.0)
+    scaled = _round(numbers * per_weight, weight.val.dtype)
+    shifted = _round(offset * affine.scale + affine.shift, weight.val.dtype, least=0.0)
     if scaled is None or shifted is None:
         return None
     _set(convolution, weight=scaled, bias=shifted)
     return convolution
 
 
-def _into_norm(before: Any, affine: _Affine) -> Any:
-    first = _affine(before)
+def _fold_into_norm(before: Any, affine: _Affine) -> Any:
+    first = _as_affine(before)
     if first is None or not 3 <= len(affine.x.shape) <= 5:
         return None
     dtype = types.nptype_from_builtin(affine.x.dtype)
-    gamma = _rounded(first.scale * affine.scale, dtype, least=0.0)
-    beta = _rounded(first.shift * affine.scale + affine.shift, dtype, least=0.0)
+    gamma = _round(first.scale * affine.scale, dtype, least=0.0)
+    beta = _round(first.shift * affine.scale + affine.shift, dtype, least=0.0)
     if gamma is None or beta is None:
         return None
     zeros, ones = np.zeros_like(gamma), np.ones_like(gamma)
@@ -112,14 +111,14 @@ def _replace(operation: Any, folded: Any, taps: TapTracker) -> None:
     name = old.name
     block.replace_uses_of_var_after_op(anchor_op=operation, old_var=old, new_var=new)
     block.remove_ops([operation])
-    taps.replaced(old, new)
+    taps.replace(old, new)
     new.name = folded.name = name
     for each in before:
         _remove_unread(each)
 
 
 def _remove_unread(operation: Any) -> None:
-    """Removes an operator that nothing reads now, and what only it read."""
+    """Remove an operator that nothing reads, and what only it read."""
     if operation is None or operation.enclosing_block is None:
         return
     if any(var.child_ops or var.consuming_blocks for var in operation.outputs):
@@ -143,49 +142,43 @@ def _set(operation: Any, **arrays: Array) -> None:
             _remove_unread(var.op)
 
 
-# ---- what is affine
-
-
-def _affine(operation: Any) -> _Affine | None:
+def _as_affine(operation: Any) -> _Affine | None:
     if operation.op_type == "batch_norm":
-        return _of_norm(operation)
+        return _norm_as_affine(operation)
     if operation.op_type in ("mul", "add", "sub", "real_div"):
-        return _of_binary(operation)
+        return _binary_as_affine(operation)
     return None
 
 
-def _of_norm(operation: Any) -> _Affine | None:
-    given = [operation.mean, operation.variance, operation.gamma, operation.beta]
-    if not all(var is None or _is_const(var) for var in given):
+def _norm_as_affine(operation: Any) -> _Affine | None:
+    mean, variance, gamma, beta = operation.mean, operation.variance, operation.gamma, operation.beta
+    if not all(var is None or _is_const(var) for var in (mean, variance, gamma, beta)):
         return None
-    mean, variance = (var.val.astype(np.float64) for var in given[:2])
-    gamma = np.ones_like(mean) if given[2] is None else given[2].val.astype(np.float64)
-    beta = np.zeros_like(mean) if given[3] is None else given[3].val.astype(np.float64)
+    mean, variance = (var.val.astype(np.float64) for var in (mean, variance))
+    gamma = np.ones_like(mean) if gamma is None else gamma.val.astype(np.float64)
+    beta = np.zeros_like(mean) if beta is None else beta.val.astype(np.float64)
     scale = gamma / np.sqrt(variance + float(operation.epsilon.val))
     return _Affine(operation.x, scale, beta - mean * scale)
 
 
-def _of_binary(operation: Any) -> _Affine | None:
+def _binary_as_affine(operation: Any) -> _Affine | None:
     x, y = operation.x, operation.y
     if _is_const(x) and operation.op_type in ("mul", "add"):
         x, y = y, x
-    if not _is_const(y) or x.val is not None or not _is_float(y.val) or len(x.shape) < 3:
+    if not _is_const(y) or x.val is not None or np.asarray(y.val).dtype.kind != "f" or len(x.shape) < 3:
         return None
     channels = _per_channel(np.asarray(y.val, np.float64), x.shape)
     if channels is None:
         return None
-    ones, zeros = np.ones_like(channels), np.zeros_like(channels)
+    if operation.op_type in ("add", "sub"):
+        return _Affine(x, np.ones_like(channels), channels if operation.op_type == "add" else -channels)
     with np.errstate(divide="ignore"):
-        return {
-            "mul": lambda: _Affine(x, channels, zeros),
-            "real_div": lambda: _Affine(x, 1 / channels, zeros),
-            "add": lambda: _Affine(x, ones, channels),
-            "sub": lambda: _Affine(x, ones, -channels),
-        }[operation.op_type]()
+        scale = channels if operation.op_type == "mul" else 1 / channels
+    return _Affine(x, scale, np.zeros_like(channels))
 
 
 def _per_channel(numbers: Array, shape: Any) -> Array | None:
-    """`numbers` as one per channel of a tensor of `shape`; None if they are not."""
+    """Return `numbers` as one per channel of a tensor of `shape`; None if they are not of that form."""
     count = shape[1]
     if not isinstance(count, int | np.integer) or numbers.ndim > len(shape):
         return None
@@ -195,8 +188,8 @@ def _per_channel(numbers: Array, shape: Any) -> Array | None:
     return np.broadcast_to(numbers.reshape(-1), (int(count),))
 
 
-def _rounded(numbers: Array, dtype: Any, least: float = _LEAST_HALF) -> Array | None:
-    """As `dtype`; None where that loses more than digits at the end."""
+def _round(numbers: Array, dtype: Any, least: float = _LEAST_HALF) -> Array | None:
+    """Round to `dtype`; None if that loses more than the last digits."""
     if not np.isfinite(numbers).all():
         return None
     largest = np.abs(numbers.reshape(len(numbers), -1)).max(axis=1)
@@ -215,10 +208,6 @@ def _is_read_once(var: Any, block: Any) -> bool:
 
 def _is_const(var: Any) -> bool:
     return var.op is not None and var.op.op_type == "const"
-
-
-def _is_float(value: Any) -> bool:
-    return np.asarray(value).dtype.kind == "f"
 
 
 def _flat_inputs(operation: Any) -> list[Any]:

@@ -1,1 +1,1 @@
-"""TFLite metadata for apps, and our manifest put into files that others made."""
+"""TFLite metadata for apps."""

@@ -1,7 +1,7 @@
-"""TFLite metadata: what the Task Library and tflite-support read of a model's inputs, outputs and label files.
+"""TFLite metadata, from which the Task Library and tflite-support read inputs, outputs and label files.
 
 A flatbuffer of the published schema (tensorflow_lite_support/metadata/metadata_schema.fbs, file identifier M001) in the
-model's metadata buffer TFLITE_METADATA; the label files are a zip archive behind the model, stored as they are.
+model's metadata buffer TFLITE_METADATA; the label files follow the model as an uncompressed zip archive.
 """
 
 from __future__ import annotations
@@ -14,38 +14,41 @@ from pathlib import Path
 from ai_edge_litert import schema_py_generated as schema
 
 from onnxport.converters.app_metadata import Normalization
-from onnxport.converters.tflite.metadata.labels import LabelFile
+from onnxport.converters.tflite.metadata.labels import AXIS, VALUE, LabelFile
 from onnxport.formats.manifest import Port
 
 NAME = "TFLITE_METADATA"
 _IDENTIFIER = b"M001"
-# Every field that is written is in the first version of the schema.
+# The first version of the schema has every field that is written.
 _PARSER = "1.0.0"
-# Where zip's time begins: the same labels give the same bytes.
+# The first date of a zip archive, so that the same labels give the same bytes.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 _IMAGE, _FEATURE = 2, 1  # union ContentProperties
 _NORMALIZATION = 1  # union ProcessUnitOptions
 _COLORS = {3: 1, 1: 2}  # channels -> RGB or GRAYSCALE
 
 
-def metadata(
+def write_metadata(
     name: str,
     inputs: Sequence[Port],
     outputs: Sequence[Port],
     normalization: Mapping[str, Normalization],
     labels: Collection[LabelFile],
 ) -> bytes:
-    """The metadata flatbuffer of a model with these inputs and outputs, in the order of its signature."""
-    made = _Writer()
-    tensors = [_input(made, port, normalization.get(port.name)) for port in inputs]
-    results = [_output(made, port, [file for file in labels if file.output == port.name]) for port in outputs]
-    graph = made.table(7, {2: made.tables(tensors), 3: made.tables(results)})
-    model = made.table(8, {0: made.text(name), 3: made.tables([graph]), 7: made.text(_PARSER)})
-    return made.finished(model)
+    """Write the metadata flatbuffer; inputs and outputs are in the order of the model's signature."""
+    writer = _Writer()
+    tensors = [_input(writer, port, normalization.get(port.name)) for port in inputs]
+    results = [
+        _output(writer, port, [file for file in labels if file.output == port.name]) for port in outputs
+    ]
+    graph = writer.table(7, {2: writer.tables(tensors), 3: writer.tables(results)})
+    return writer.finish(
+        writer.table(8, {0: writer.text(name), 3: writer.tables([graph]), 7: writer.text(_PARSER)})
+    )
 
 
-def pack(path: Path, labels: Collection[LabelFile]) -> None:
-    """Appends the label files to the model at `path`."""
+def pack_labels(path: Path, labels: Collection[LabelFile]) -> None:
+    """Append the label files to the model at `path`."""
     if not labels:
         return
     with zipfile.ZipFile(path, "a", zipfile.ZIP_STORED) as archive:
@@ -53,38 +56,37 @@ def pack(path: Path, labels: Collection[LabelFile]) -> None:
             archive.writestr(zipfile.ZipInfo(name, _NO_TIME), content)
 
 
-def _input(made: _Writer, port: Port, normalization: Normalization | None) -> int:
+def _input(writer: _Writer, port: Port, normalization: Normalization | None) -> int:
     if normalization is None:
-        return made.table(7, {0: made.text(port.name)})
-    mean, std = map(made.floats, normalization)
-    options = made.table(2, {0: mean, 1: std})
-    unit = made.table(2, {1: options}, {0: _NORMALIZATION})
-    fields = {0: made.text(port.name), 3: _content(made, port), 4: made.tables([unit])}
-    return made.table(7, fields)
+        return writer.table(7, {0: writer.text(port.name)})
+    mean, std = map(writer.floats, normalization)
+    options = writer.table(2, {0: mean, 1: std})
+    unit = writer.table(2, {1: options}, {0: _NORMALIZATION})
+    fields = {0: writer.text(port.name), 3: _content(writer, port), 4: writer.tables([unit])}
+    return writer.table(7, fields)
 
 
-def _content(made: _Writer, port: Port) -> int:
-    """An image where the input is one of 1 or 3 channels, in either layout; else plain features."""
-    channels = (
-        {dim for dim in (port.shape[1], port.shape[3]) if dim in _COLORS} if len(port.shape) == 4 else set()
-    )
+def _content(writer: _Writer, port: Port) -> int:
+    """An image if the input has four axes and 1 or 3 channels, in either layout; else plain features."""
+    dims = (port.shape[1], port.shape[3]) if len(port.shape) == 4 else ()
+    channels = [dim for dim in dims if dim in _COLORS]
     if not channels:
-        return made.table(2, {1: made.table(0, {})}, {0: _FEATURE})
-    image = made.table(2, {}, {0: _COLORS[max(channels)]})
-    return made.table(2, {1: image}, {0: _IMAGE})
+        return writer.table(2, {1: writer.table(0, {})}, {0: _FEATURE})
+    image = writer.table(2, {}, {0: _COLORS[max(channels)]})
+    return writer.table(2, {1: image}, {0: _IMAGE})
 
 
-def _output(made: _Writer, port: Port, labels: Sequence[LabelFile]) -> int:
+def _output(writer: _Writer, port: Port, labels: Sequence[LabelFile]) -> int:
     if not labels:
-        return made.table(7, {0: made.text(port.name)})
+        return writer.table(7, {0: writer.text(port.name)})
     files = [
-        made.table(4, {0: made.text(file.name), 1: made.text(_MEANING[file.kind])}, {2: file.kind})
+        writer.table(4, {0: writer.text(file.name), 1: writer.text(_DESCRIPTIONS[file.kind])}, {2: file.kind})
         for file in labels
     ]
-    return made.table(7, {0: made.text(port.name), 6: made.tables(files)})
+    return writer.table(7, {0: writer.text(port.name), 6: writer.tables(files)})
 
 
-_MEANING = {2: "Labels of the positions along an axis.", 3: "Labels of the values."}
+_DESCRIPTIONS = {AXIS: "Labels of the positions along an axis.", VALUE: "Labels of the values."}
 
 
 @dataclass
@@ -109,7 +111,7 @@ class _Writer:
         return int(self.builder.EndVector())
 
     def table(self, fields: int, offsets: Mapping[int, int], numbers: Mapping[int, int] = {}) -> int:
-        """A table of so many fields, with offsets of children and enumeration values by the field's place."""
+        """Write a table of `fields` fields; offsets of children and enumeration values by the field's position."""
         self.builder.StartObject(fields)
         for place, offset in offsets.items():
             self.builder.PrependUOffsetTRelativeSlot(place, offset, 0)
@@ -117,6 +119,6 @@ class _Writer:
             self.builder.PrependInt8Slot(place, number, 0)
         return int(self.builder.EndObject())
 
-    def finished(self, root: int) -> bytes:
+    def finish(self, root: int) -> bytes:
         self.builder.Finish(root, file_identifier=_IDENTIFIER)
         return bytes(self.builder.Output())

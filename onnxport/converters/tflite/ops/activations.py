@@ -1,4 +1,4 @@
-"""Activation functions that TFLite has as kernels, and those that are one of them scaled."""
+"""Activation functions that TFLite has as kernels, and those made from one of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.elements import Elements, formula
 from onnxport.converters.tflite.layout import permuted
-from onnxport.converters.tflite.ops.elementwise import pointwise, select
+from onnxport.converters.tflite.ops.elementwise import unary
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.values import scalar
 
@@ -18,7 +18,7 @@ def relu(node: TflNode, tfl: TflBuilder) -> None:
     """max(x, 0) (ONNX Relu-14), of integers too."""
     x = node.x
     if x.dtype.kind == "f":
-        pointwise(node, tfl, lambda tensor, shape: tfl.op("relu", [tensor], shape))
+        node.emit(unary(tfl, "relu", x))
     else:
         node.emit(broadcast(tfl, "maximum", x, scalar(0, x.dtype)))
 
@@ -26,8 +26,7 @@ def relu(node: TflNode, tfl: TflBuilder) -> None:
 @lower("LeakyRelu")
 def leaky_relu(node: TflNode, tfl: TflBuilder) -> None:
     """y = x where x >= 0, alpha * x elsewhere (ONNX LeakyRelu-16)."""
-    alpha = float(node.attribute("alpha", 0.01))
-    pointwise(node, tfl, lambda x, shape: tfl.op("leaky_relu", [x], shape, alpha=alpha))
+    node.emit(unary(tfl, "leaky_relu", node.x, alpha=float(node.attribute("alpha", 0.01))))
 
 
 @lower("PRelu")
@@ -35,17 +34,11 @@ def prelu(node: TflNode, tfl: TflBuilder) -> None:
     """y = x where x >= 0, slope * x elsewhere, slope broadcast to x one way (ONNX PRelu-16)."""
     x, slope = node.input(0), node.input(1)
     order = tfl.common_order(x)
-    shared = slope.rank < x.rank or slope.shape[0] == 1
-    if (
-        slope.constant is None
-        or not shared
-        or x.rank not in (2, 3, 4)
-        or order[0] != 0
-        or x.dtype != np.float32
-    ):
-        # TFLite's PRELU takes one constant slope for the whole batch and no more than four axes.
+    # TFLite's PRELU takes float32, one constant slope for the whole batch and at most four axes.
+    takes_x = x.dtype == np.float32 and x.rank in (2, 3, 4) and order[0] == 0
+    if slope.constant is None or not takes_x or (slope.rank == x.rank and slope.shape[0] != 1):
         negative = broadcast(tfl, "less", x, scalar(0, x.dtype))
-        node.emit(select(tfl, negative, broadcast(tfl, "mul", x, slope), x))
+        node.emit(broadcast(tfl, "select_v2", negative, broadcast(tfl, "mul", x, slope), x))
         return
     full = slope.constant.reshape((1,) * (x.rank - slope.rank) + slope.constant.shape)
     alpha = tfl.constant(np.transpose(full, order)[0])
@@ -58,7 +51,7 @@ def elu(node: TflNode, tfl: TflBuilder) -> None:
     """y = x where x >= 0, alpha * (exp(x) - 1) elsewhere (ONNX Elu-22); TFLite's ELU has alpha 1."""
     alpha = node.attribute("alpha", 1.0)
     if alpha == 1.0:
-        pointwise(node, tfl, lambda x, shape: tfl.op("elu", [x], shape))
+        node.emit(unary(tfl, "elu", node.x))
     else:
         formula(node, tfl, lambda x: x.maximum(0.0) + x.minimum(0.0).call("elu") * alpha)
 
@@ -66,15 +59,14 @@ def elu(node: TflNode, tfl: TflBuilder) -> None:
 @lower("Selu")
 def selu(node: TflNode, tfl: TflBuilder) -> None:
     """y = gamma * Elu(x, alpha) (ONNX Selu-22)."""
-    alpha, gamma = (node.attribute(*pair) for pair in (("alpha", 1.6732632), ("gamma", 1.0507010)))
+    alpha, gamma = node.attribute("alpha", 1.6732632), node.attribute("gamma", 1.0507010)
     formula(node, tfl, lambda x: (x.maximum(0.0) + x.minimum(0.0).call("elu") * alpha) * gamma)
 
 
 @lower("Gelu")
 def gelu(node: TflNode, tfl: TflBuilder) -> None:
     """Gaussian error linear unit, exact or by its tanh approximation (ONNX Gelu-20)."""
-    approximate = node.attribute("approximate", "none") == "tanh"
-    pointwise(node, tfl, lambda x, shape: tfl.op("gelu", [x], shape, approximate=approximate))
+    node.emit(unary(tfl, "gelu", node.x, approximate=node.attribute("approximate", "none") == "tanh"))
 
 
 @lower("Reciprocal")
@@ -87,12 +79,6 @@ def hard_sigmoid(node: TflNode, tfl: TflBuilder) -> None:
     """y = max(0, min(1, alpha * x + beta)) (ONNX HardSigmoid-22)."""
     alpha, beta = node.attribute("alpha", 0.2), node.attribute("beta", 0.5)
     formula(node, tfl, lambda x: (x * alpha + beta).call("relu_0_to_1"))
-
-
-@lower("HardSwish")
-def hard_swish(node: TflNode, tfl: TflBuilder) -> None:
-    """y = x * max(0, min(1, x / 6 + 1 / 2)) (ONNX HardSwish-22)."""
-    pointwise(node, tfl, lambda x, shape: tfl.op("hard_swish", [x], shape))
 
 
 @lower("Softplus")

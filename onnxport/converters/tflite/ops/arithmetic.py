@@ -1,4 +1,4 @@
-"""Division, remainders, powers and bits: ops that do something of their own to integers."""
+"""Division, remainders, powers and bits: ops with integer semantics of their own."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 
+from onnxport.converters.semantics import check_divisor
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.numbers.integer_arithmetic import bitwise, divided, power, remainder, shifted
-from onnxport.converters.tflite.ops.elementwise import select
 from onnxport.converters.tflite.registry import REGISTRY, lower
 from onnxport.converters.tflite.values import Value, scalar
 
@@ -18,8 +18,8 @@ from onnxport.converters.tflite.values import Value, scalar
 def div(node: TflNode, tfl: TflBuilder) -> None:
     """a / b, integers truncated toward zero (ONNX Div-14)."""
     a, b = node.input(0), node.input(1)
-    if a.dtype.kind in "iu" and b.constant is not None and not b.constant.all():
-        node.unsupported("divides integers by zero")
+    if a.dtype.kind in "iu":
+        check_divisor(node, b)
     if a.dtype == np.int64 and a.is_size and b.is_size:
         # Sizes fit int32, in which TFLite can divide.
         narrow = broadcast(tfl, "div", tfl.converted(a, np.int32), tfl.converted(b, np.int32))
@@ -33,48 +33,46 @@ def div(node: TflNode, tfl: TflBuilder) -> None:
 def mod(node: TflNode, tfl: TflBuilder) -> None:
     """The remainder with the divisor's sign, or with fmod=1 the dividend's (ONNX Mod-13)."""
     a, b = node.input(0), node.input(1)
-    if a.dtype.kind in "iu" and b.constant is not None and not b.constant.all():
-        node.unsupported("divides integers by zero")
-    b = _without_minus_one(tfl, b)
+    if a.dtype.kind in "iu":
+        check_divisor(node, b)
+    b = _replace_minus_one(tfl, b)
     fmod = node.attribute("fmod", 0)
     if a.dtype == np.uint64:
         node.emit(remainder(tfl, a, b))
     elif not fmod or a.dtype.kind == "u":
         node.emit(broadcast(tfl, "floor_mod", a, b))
     else:
-        node.emit(_remainder_like_dividend(tfl, a, b))
+        node.emit(_truncated_remainder(tfl, a, b))
 
 
-def _without_minus_one(tfl: TflBuilder, divisor: Value) -> Value:
-    """1 in the place of -1, which leaves the same rest: the lowest integer by -1 kills the interpreter's process."""
+def _replace_minus_one(tfl: TflBuilder, divisor: Value) -> Value:
+    """Divide by 1 instead of -1, with the same remainder: the lowest integer by -1 kills the interpreter."""
     if divisor.dtype.name not in ("int32", "int64") or divisor.is_natural:
         return divisor
     if divisor.constant is not None:
         constant = np.where(divisor.constant == -1, 1, divisor.constant).astype(divisor.dtype)
         return Value(divisor.shape, divisor.dtype, constant=constant)
     one, minus_one = scalar(1, divisor.dtype), scalar(-1, divisor.dtype)
-    return select(tfl, broadcast(tfl, "equal", divisor, minus_one), one, divisor)
+    return broadcast(tfl, "select_v2", broadcast(tfl, "equal", divisor, minus_one), one, divisor)
 
 
-def _remainder_like_dividend(tfl: TflBuilder, a: Value, b: Value) -> Value:
-    zero = scalar(0, a.dtype)
-    negative = broadcast(tfl, "less", a, zero)
+def _truncated_remainder(tfl: TflBuilder, a: Value, b: Value) -> Value:
+    """The remainder with the dividend's sign, from FLOOR_MOD, which gives the divisor's."""
+    op, zero = partial(broadcast, tfl), scalar(0, a.dtype)
+    negative = op("less", a, zero)
     if a.dtype.kind == "i":
-        # The divisor's sign is given; where the dividend's is another, so is the remainder.
-        rest = broadcast(tfl, "floor_mod", a, b)
-        other_sign = broadcast(tfl, "not_equal", broadcast(tfl, "less", rest, zero), negative)
-        moved = broadcast(tfl, "logical_and", other_sign, broadcast(tfl, "not_equal", rest, zero))
-        return select(tfl, moved, broadcast(tfl, "sub", rest, b), rest)
-    # |a| mod |b| has no sign to choose; the result takes a's.
-    rest = broadcast(tfl, "floor_mod", _magnitude(tfl, a), _magnitude(tfl, b))
-    return select(tfl, negative, broadcast(tfl, "sub", zero, rest), rest)
+        rest = op("floor_mod", a, b)
+        other_sign = op("not_equal", op("less", rest, zero), negative)
+        moves = op("logical_and", other_sign, op("not_equal", rest, zero))
+        return op("select_v2", moves, op("sub", rest, b), rest)
+    rest = op("floor_mod", _magnitude(tfl, a), _magnitude(tfl, b))
+    return op("select_v2", negative, op("sub", zero, rest), rest)
 
 
 def _magnitude(tfl: TflBuilder, value: Value) -> Value:
     if value.constant is not None:
         return Value(value.shape, value.dtype, constant=np.abs(value.constant))
-    zero = scalar(0, value.dtype)
-    return broadcast(tfl, "maximum", value, broadcast(tfl, "sub", zero, value))
+    return broadcast(tfl, "maximum", value, broadcast(tfl, "sub", scalar(0, value.dtype), value))
 
 
 @lower("Pow")
@@ -82,27 +80,26 @@ def pow_(node: TflNode, tfl: TflBuilder) -> None:
     """base ^ exponent in the base's type (ONNX Pow-15)."""
     base, exponent = node.input(0), node.input(1)
     if exponent.constant is not None and exponent.constant.size == 1 and exponent.constant.item() == 2:
-        node.emit(
-            broadcast(tfl, "mul", base, base) if exponent.rank <= base.rank else _squared(tfl, base, exponent)
-        )
+        node.emit(_square(tfl, base, exponent))
     elif base.dtype.kind not in "iu":
         node.emit(broadcast(tfl, "pow", base, tfl.converted(exponent, base.dtype)))
     elif exponent.dtype.kind in "iu":
         node.emit(power(tfl, base, exponent))
     else:
-        node.emit(_power_of_float(node, tfl, base, exponent))
+        node.emit(_float_power(node, tfl, base, exponent))
 
 
-def _squared(tfl: TflBuilder, base: Value, exponent: Value) -> Value:
-    """base squared, broadcast to the rank of an exponent of one element."""
-    ones = Value(
-        exponent.shape, base.dtype, constant=np.ones([dim or 0 for dim in exponent.shape], base.dtype)
-    )
-    return broadcast(tfl, "mul", broadcast(tfl, "mul", base, base), ones)
+def _square(tfl: TflBuilder, base: Value, exponent: Value) -> Value:
+    """base * base, broadcast to the rank of the exponent, which has one element."""
+    square = broadcast(tfl, "mul", base, base)
+    if exponent.rank <= base.rank:
+        return square
+    ones = np.ones([dim or 0 for dim in exponent.shape], base.dtype)
+    return broadcast(tfl, "mul", square, Value(exponent.shape, base.dtype, constant=ones))
 
 
-def _power_of_float(node: TflNode, tfl: TflBuilder, base: Value, exponent: Value) -> Value:
-    """An integer to the power of a float: whole powers as such, so that none is cut off just below its value."""
+def _float_power(node: TflNode, tfl: TflBuilder, base: Value, exponent: Value) -> Value:
+    """An integer to the power of a float; whole powers in integers, lest the result is cut off one too low."""
     if exponent.constant is not None:
         if (exponent.constant != np.rint(exponent.constant)).any():
             node.unsupported(f"{base.dtype} to a power that is not whole; cast the base to a float type")
@@ -111,19 +108,21 @@ def _power_of_float(node: TflNode, tfl: TflBuilder, base: Value, exponent: Value
     count = tfl.converted(exponent, np.int64)
     is_whole = broadcast(tfl, "equal", exponent, tfl.converted(count, np.float32))
     root = tfl.converted(broadcast(tfl, "pow", tfl.float32(base), exponent), base.dtype)
-    return select(tfl, is_whole, power(tfl, base, count), root)
+    return broadcast(tfl, "select_v2", is_whole, power(tfl, base, count), root)
 
 
-def _bitwise(name: str, node: TflNode, tfl: TflBuilder) -> None:
+def _lower_bitwise(name: str, node: TflNode, tfl: TflBuilder) -> None:
     node.emit(bitwise(tfl, name, node.input(0), node.input(1)))
 
 
-REGISTRY.table({f"Bitwise{name.capitalize()}": partial(_bitwise, name) for name in ("and", "or", "xor")})
+REGISTRY.table(
+    {f"Bitwise{name.capitalize()}": partial(_lower_bitwise, name) for name in ("and", "or", "xor")}
+)
 
 
 @lower("BitwiseNot")
 def bitwise_not(node: TflNode, tfl: TflBuilder) -> None:
-    """Every bit flipped (ONNX BitwiseNot-18), which is the largest number (or -1) less so many."""
+    """Every bit flipped (ONNX BitwiseNot-18): the largest number (or -1) minus x."""
     x = node.x
     all_bits = np.iinfo(x.dtype).max if x.dtype.kind == "u" else -1
     node.emit(broadcast(tfl, "sub", scalar(all_bits, x.dtype), x))

@@ -11,9 +11,9 @@ from onnxport.converters.tflite.registry import lower
 
 @lower("DepthToSpace")
 def depth_to_space(node: TflNode, tfl: TflBuilder) -> None:
-    """Moves channels into blocks of space (ONNX DepthToSpace-13).
+    """Move channels into blocks of space (ONNX DepthToSpace-13).
 
-    TFLite's counts channels as ONNX's mode DCR does, block before channel; for CRD they are put in that order.
+    TFLite counts channels as ONNX's mode DCR does, block before channel; those of CRD are put in that order.
     """
     x, block = node.x, node.attribute("blocksize")
     mode = node.attribute("mode", "DCR")
@@ -31,7 +31,7 @@ def depth_to_space(node: TflNode, tfl: TflBuilder) -> None:
 
 @lower("SpaceToDepth")
 def space_to_depth(node: TflNode, tfl: TflBuilder) -> None:
-    """Moves blocks of space into channels, block before channel (ONNX SpaceToDepth-13)."""
+    """Move blocks of space into channels, block before channel (ONNX SpaceToDepth-13)."""
     block, order = node.attribute("blocksize"), channels_last(4)
     shape = permuted(node.output_shape(), order)
     operand = tfl.tensor(node.x, order)

@@ -1,4 +1,4 @@
-"""Cast, also to the small types that TFLite has no tensors of: their values are held in a type that it has."""
+"""Cast, also to the small types that TFLite has no tensors of: a wider type holds their values."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import onnx_ir
 
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import permuted
 from onnxport.converters.tflite.numbers.integer_arithmetic import reinterpreted
+from onnxport.converters.tflite.ops.elementwise import unary
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.values import Value, scalar
 
-# Ops that hand float64 on as it is.
+# Ops that pass float64 on unchanged.
 HANDS_ON = frozenset(
     (
         "Cast Concat Expand Flatten Gather GatherND Identity Reshape Shape Size Slice Split Squeeze Tile Transpose "
@@ -29,10 +29,10 @@ class SmallFloat:
     """A float format of 8 bits.
 
     Attributes:
-        mantissa: bits of it.
-        smallest: exponent of its smallest normal number.
-        largest: its largest number.
-        beyond: what numbers beyond that become without saturation.
+        mantissa: number of bits.
+        smallest: exponent of the smallest normal number.
+        largest: the largest number.
+        beyond: the result for larger numbers without saturation.
         has_minus_zero: whether -0 differs from 0.
     """
 
@@ -62,9 +62,9 @@ def cast(node: TflNode, tfl: TflBuilder) -> None:
     if target == np.float64 and x.dtype.name in ("int32", "int64", "uint32", "uint64") and not x.is_size:
         _refuse_large_integers(node)
     if target.name in SMALL_FLOATS:
-        node.emit(rounded(tfl, tfl.float32(x), SMALL_FLOATS[target.name], saturate=saturate))
+        node.emit(round_to(tfl, tfl.float32(x), SMALL_FLOATS[target.name], saturate=saturate))
     elif target.name in _SMALL_INTEGERS:
-        node.emit(_wrapped(tfl, x, *_SMALL_INTEGERS[target.name]))
+        node.emit(_wrap(tfl, x, *_SMALL_INTEGERS[target.name]))
     elif target.kind == "V" and target.name != "bfloat16":
         node.unsupported(f"to {target.name}, which TFLite has no tensors of")
     else:
@@ -73,13 +73,13 @@ def cast(node: TflNode, tfl: TflBuilder) -> None:
 
 @lower("BitCast")
 def bit_cast(node: TflNode, tfl: TflBuilder) -> None:
-    """The same bits read as another type of the same width (ONNX BitCast-26)."""
+    """Read the bits as another type of the same width (ONNX BitCast-26)."""
     node.attribute("to")  # shape inference has turned it into the result's type
     node.emit(reinterpreted(tfl, node.x, node.output_dtype()))
 
 
 def _refuse_large_integers(node: TflNode) -> None:
-    """Integers beyond 2^24 survive a way through float64 arithmetic, and none through float32."""
+    """Refuse integers that pass through float64 arithmetic: float32 loses those beyond 2^24."""
     waiting = [(value, False) for value in node.node.outputs]
     seen = set(waiting)
     while waiting:
@@ -90,26 +90,23 @@ def _refuse_large_integers(node: TflNode) -> None:
                 step = (result, computes)
                 if computes and result.dtype is not None and not result.dtype.is_floating_point():
                     node.unsupported(
-                        f"integers in float64, of which {user.op_type} {user.outputs[0].name!r} makes no floats: "
-                        "TFLite would compute in float32, which holds integers up to 2^24 only"
+                        f"integers in float64, and {user.op_type} {user.outputs[0].name!r} gives integers again: "
+                        "TFLite computes in float32, which holds integers up to 2^24 only"
                     )
                 if result.dtype == onnx_ir.DataType.DOUBLE and step not in seen:
                     seen.add(step)
                     waiting.append(step)
 
 
-def rounded(tfl: TflBuilder, x: Value, kind: SmallFloat, *, saturate: bool) -> Value:
-    """The nearest number of the format, ties to even, held in float32.
+def round_to(tfl: TflBuilder, x: Value, kind: SmallFloat, *, saturate: bool) -> Value:
+    """Round float32 to the nearest number of a format, ties to even; the result stays float32.
 
-    Exact at every step: the distance of the format's numbers around x is a power of two. Without saturation ONNX
-    Runtime departs from ONNX between the largest number and twice it.
+    Every step is exact: the spacing of the format's numbers around x is a power of two. Without saturation ONNX
+    Runtime departs from ONNX between the largest number and its double.
     """
     op = partial(broadcast, tfl)
-    distance = _distance(tfl, x, kind)
-    steps = op("div", x, distance)
-    order = tfl.common_order(steps)
-    whole = tfl.op("round", [tfl.tensor(steps, order)], permuted(steps.shape, order))
-    result = op("mul", tfl.computed(whole, order), distance)
+    spacing = _spacing(tfl, x, kind)
+    result = op("mul", unary(tfl, "round", op("div", x, spacing)), spacing)
     largest, lowest = scalar(kind.largest, np.float32), scalar(-kind.largest, np.float32)
     above, below = op("greater", result, largest), op("less", result, lowest)
     beyond = kind.largest if saturate else kind.beyond
@@ -121,8 +118,8 @@ def rounded(tfl: TflBuilder, x: Value, kind: SmallFloat, *, saturate: bool) -> V
     return op("select_v2", op("equal", result, zero), zero, result)
 
 
-def _distance(tfl: TflBuilder, x: Value, kind: SmallFloat) -> Value:
-    """How far apart the format's numbers are around x: as a float32 it has x's exponent and no mantissa."""
+def _spacing(tfl: TflBuilder, x: Value, kind: SmallFloat) -> Value:
+    """The spacing of the format's numbers around x: a float32 with x's exponent and no mantissa."""
     op = partial(broadcast, tfl)
     bits = reinterpreted(tfl, x, np.uint32)
     exponent = tfl.converted(op("right_shift", bits, scalar(23, np.uint32)), np.int32)
@@ -132,8 +129,8 @@ def _distance(tfl: TflBuilder, x: Value, kind: SmallFloat) -> Value:
     return reinterpreted(tfl, op("mul", lowered, scalar(1 << 23, np.int32)), np.float32)
 
 
-def _wrapped(tfl: TflBuilder, x: Value, width: int, dtype: type) -> Value:
-    """Integers modulo 2^width, as ONNX Runtime wraps them; it rounds floats to the nearest, ties away from zero."""
+def _wrap(tfl: TflBuilder, x: Value, width: int, dtype: type) -> Value:
+    """Wrap integers modulo 2^width as ONNX Runtime does; it rounds floats to the nearest, ties away from zero."""
     op = partial(broadcast, tfl)
     if x.dtype.kind not in "iub":
         x = tfl.float32(x)

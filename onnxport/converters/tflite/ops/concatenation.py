@@ -1,4 +1,4 @@
-"""Ops that put tensors together, repeat them or extend them: Concat, Expand, Tile."""
+"""Ops that join or repeat tensors: Concat, Expand, Tile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxport.converters.tflite.values import Value
 
 @lower("Concat")
 def concat(node: TflNode, tfl: TflBuilder) -> None:
-    """Joins values along an axis (ONNX Concat-13)."""
+    """Join values along an axis (ONNX Concat-13)."""
     values = node.rest()
     rank = values[0].rank
     axis = normalized(node.attribute("axis"), rank)
@@ -30,37 +30,33 @@ def concat(node: TflNode, tfl: TflBuilder) -> None:
     node.emit(tfl.computed(result, order))
 
 
-# ---- repetition
-
-
 @lower("Expand")
 def expand(node: TflNode, tfl: TflBuilder) -> None:
-    """Broadcasts to a shape (ONNX Expand-13)."""
+    """Broadcast to a shape (ONNX Expand-13)."""
     x, wanted = node.input(0), node.input(1)
     shape = node.output_shape()
-    if x.shape == shape and None not in shape:
+    if None in shape:
+        target = _expand_target(tfl, x, wanted, len(shape))
+    elif x.shape == shape:
         node.emit(x)
         return
-    target = (
-        tfl.int32([dim or 0 for dim in shape])
-        if None not in shape
-        else _expand_target(tfl, x, wanted, len(shape))
-    )
+    else:
+        target = tfl.int32([dim or 0 for dim in shape])
     operand = tfl.aligned(x, identity(len(shape)))
     node.emit(tfl.computed(tfl.op("broadcast_to", [operand, target], shape)))
 
 
 def _expand_target(tfl: TflBuilder, x: Value, wanted: Value, rank: int) -> Tensor:
-    """ONNX broadcasts both ways, TFLite one way: the target is the larger of both shapes, computed at run time."""
-    own = _leading_ones(tfl, tfl.run_time_shape(x), rank - x.rank)
-    asked = tfl.tensor(tfl.converted(wanted, np.int32))
-    asked = _leading_ones(tfl, asked, rank - (wanted.shape[0] or 0))
+    """The larger of both shapes, computed at run time: ONNX broadcasts both ways, TFLite one way."""
+    own = _add_leading_ones(tfl, tfl.run_time_shape(x), rank - x.rank)
+    target = tfl.tensor(tfl.converted(wanted, np.int32))
+    target = _add_leading_ones(tfl, target, rank - (wanted.shape[0] or 0))
     # Sizes differ only where one of them is 1, or 0 where one is 0.
     is_one = tfl.op("equal", [own, tfl.int32(1)], [rank], bool)
-    return tfl.op("select_v2", [is_one, asked, own], [rank])
+    return tfl.op("select_v2", [is_one, target, own], [rank])
 
 
-def _leading_ones(tfl: TflBuilder, sizes: Tensor, count: int) -> Tensor:
+def _add_leading_ones(tfl: TflBuilder, sizes: Tensor, count: int) -> Tensor:
     if not count:
         return sizes
     rank = count + (tfl.shape_of(sizes)[0] or 0)
@@ -69,7 +65,7 @@ def _leading_ones(tfl: TflBuilder, sizes: Tensor, count: int) -> Tensor:
 
 @lower("Tile")
 def tile(node: TflNode, tfl: TflBuilder) -> None:
-    """Repeats a tensor along each axis (ONNX Tile-13)."""
+    """Repeat a tensor along each axis (ONNX Tile-13)."""
     x, repeats = node.input(0), node.input(1)
     if repeats.constant is None:
         counts = tfl.tensor(tfl.converted(repeats, np.int32))

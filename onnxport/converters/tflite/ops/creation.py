@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.constants import constant_of
+from onnxport.converters.semantics import shape_bounds
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.numbers.integers import Integers, integers
@@ -14,16 +15,16 @@ from onnxport.converters.tflite.values import Value, scalar
 
 @lower("Constant")
 def constant(node: TflNode, tfl: TflBuilder) -> None:
-    """A result of a branch that is the same each time (ONNX Constant-21); `prepare` has made others initializers."""
+    """A constant in a branch (ONNX Constant-21); `prepare` makes others initializers."""
     value = constant_of(node)
     node.emit(Value(value.shape, value.dtype, constant=value))
 
 
 @lower("Shape")
-def shape_of(node: TflNode, tfl: TflBuilder) -> None:
+def shape(node: TflNode, tfl: TflBuilder) -> None:
     """The dimensions from `start` to `end` as int64 (ONNX Shape-21)."""
     x = node.x
-    first, last, _ = slice(node.attribute("start", 0), node.attribute("end", x.rank)).indices(x.rank)
+    first, last = shape_bounds(node)
     if first >= last:
         node.emit(Value((0,), np.int64, constant=np.zeros(0, np.int64)))
         return
@@ -34,7 +35,7 @@ def shape_of(node: TflNode, tfl: TflBuilder) -> None:
 
 
 @lower("Size")
-def size_of(node: TflNode, tfl: TflBuilder) -> None:
+def size(node: TflNode, tfl: TflBuilder) -> None:
     """The number of elements as int64 (ONNX Size-21)."""
     x = node.x
     tensor = tfl.run_time_shape(x, np.int64)
@@ -52,14 +53,14 @@ def range_(node: TflNode, tfl: TflBuilder) -> None:
 
 @lower("ConstantOfShape")
 def constant_of_shape(node: TflNode, tfl: TflBuilder) -> None:
-    """One value throughout, of a shape computed at run time (ONNX ConstantOfShape-21)."""
+    """One value throughout a shape computed at run time (ONNX ConstantOfShape-21)."""
     value = np.asarray(node.attribute("value", np.zeros(1, np.float32))).reshape(())
     target = tfl.tensor(tfl.converted(node.x, np.int32))
     node.emit(tfl.computed(tfl.op("broadcast_to", [tfl.constant(value), target], node.output_shape())))
 
 
 def _diagonals(tfl: TflBuilder, x: Value) -> Value:
-    """The number of the diagonal that each element of x's matrices lies on."""
+    """The number of the diagonal of each element of x's matrices."""
     rows, columns = x.shape[-2:]
     if rows is not None and columns is not None:
         numbers = np.arange(columns)[None, :] - np.arange(rows)[:, None]

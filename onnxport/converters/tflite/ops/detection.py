@@ -1,4 +1,4 @@
-"""NonMaxSuppression: TFLite's own op per image and class, on boxes brought into an order without ties."""
+"""NonMaxSuppression: TFLite's own op per image and class, on boxes sorted without ties."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
 
-# Images times classes, each of which takes half a dozen ops.
+# Images times classes; each takes half a dozen ops.
 _MAX_RUNS = 1000
 _TINY = float(np.finfo(np.float32).tiny)
 
@@ -20,7 +20,7 @@ def non_max_suppression(node: TflNode, tfl: TflBuilder) -> None:
     """[image, class, box] of the boxes that no better one of their class overlaps (ONNX NonMaxSuppression-11).
 
     TFLite's op suppresses from the threshold on, ONNX above it; it takes equal scores in any order and a box
-    without area again and again. So it gets places in the order of scores, and boxes apart for those.
+    without area repeatedly. So its scores are ranks, and boxes without area are moved apart.
     """
     boxes, scores = node.input(0), node.input(1)
     (images, count, _), classes = boxes.shape, scores.shape[1]
@@ -32,8 +32,8 @@ def non_max_suppression(node: TflNode, tfl: TflBuilder) -> None:
             f"{images} images by {classes} classes; cut the model before it and suppress outside"
         )
     count = count if count is not None else scores.shape[2]
-    number = tfl.computed(tfl.size(tfl.tensor(scores), 2)) if count is None else _sizes(count)
-    most = _most(node, tfl, number)
+    number = tfl.computed(tfl.size(tfl.tensor(scores), 2)) if count is None else _constant(count)
+    most = _max_boxes(node, tfl, number)
     threshold, keeps_all = _threshold(node, tfl)
     is_centred = bool(node.attribute("center_point_box", 0))
     corners = _corners(tfl, boxes) if is_centred else boxes
@@ -41,17 +41,16 @@ def non_max_suppression(node: TflNode, tfl: TflBuilder) -> None:
     found, counts = [], []
     for image in range(images):
         own = _part(tfl, corners, [image], (count, 4))
-        apart = _without_area_apart(tfl, own, keeps_all, number, is_centred=is_centred)
+        apart = _move_flat_boxes(tfl, own, keeps_all, number, is_centred=is_centred)
         for each in range(classes):
-            chosen, valid = _suppressed(
-                tfl, apart, _part(tfl, scores, [image, each], (count,)), number, most, threshold, limit
-            )
+            class_scores = _part(tfl, scores, [image, each], (count,))
+            chosen, valid = _suppress(tfl, apart, class_scores, number, most, threshold, limit)
             found.append(chosen)
             counts.append(valid)
     node.emit(_rows(tfl, found, counts, most, classes))
 
 
-def _sizes(size: int) -> Value:
+def _constant(size: int) -> Value:
     return Value((1,), np.int32, constant=np.array([size], np.int32))
 
 
@@ -61,25 +60,23 @@ def _part(tfl: TflBuilder, x: Value, place: list[int], shape: tuple[int | None, 
     return tfl.computed(tfl.reshape(part, shape))
 
 
-def _most(node: TflNode, tfl: TflBuilder, number: Value) -> Value:
-    """How many boxes of a class may be left: int32 [1], at most all of them."""
+def _max_boxes(node: TflNode, tfl: TflBuilder, number: Value) -> Value:
+    """The most boxes to keep of a class, at most all of them: int32 [1]."""
     if not node.has_input(2):
-        return _sizes(0)
+        return _constant(0)
     most = node.input(2)
     if most.constant is not None:
-        asked = max(0, min(int(most.constant.item()), np.iinfo(np.int32).max))
-        return (
-            _sizes(min(asked, int(number.constant[0])))
-            if number.constant is not None
-            else (broadcast(tfl, "minimum", number, _sizes(asked)))
-        )
+        given = max(0, min(int(most.constant.item()), np.iinfo(np.int32).max))
+        if number.constant is not None:
+            return _constant(min(given, int(number.constant[0])))
+        return broadcast(tfl, "minimum", number, _constant(given))
     one = tfl.computed(tfl.reshape(tfl.tensor(most), (1,)))
     bounded = broadcast(tfl, "minimum", one, tfl.converted(number, one.dtype))
     return tfl.converted(broadcast(tfl, "maximum", bounded, scalar(0, one.dtype)), np.int32)
 
 
 def _threshold(node: TflNode, tfl: TflBuilder) -> tuple[Value, Value]:
-    """The smallest number above the overlap allowed, and whether all overlap is; both of rank 0."""
+    """The smallest number above the allowed overlap, and whether every overlap is allowed; both of rank 0."""
     if not node.has_input(3):
         return scalar(_TINY, np.float32), scalar(False, bool)
     allowed = node.input(3)
@@ -89,16 +86,15 @@ def _threshold(node: TflNode, tfl: TflBuilder) -> tuple[Value, Value]:
         return scalar(above, np.float32), scalar(bool(number >= 1), bool)
     one = tfl.computed(tfl.reshape(tfl.tensor(allowed), ()))
     bits = tfl.computed(tfl.bitcast(tfl.tensor(one), np.int32))
-    next_ = tfl.computed(
-        tfl.bitcast(tfl.tensor(broadcast(tfl, "add", bits, scalar(1, np.int32))), np.float32)
-    )
+    following = broadcast(tfl, "add", bits, scalar(1, np.int32))
+    next_ = tfl.computed(tfl.bitcast(tfl.tensor(following), np.float32))
     bounded = broadcast(tfl, "maximum", next_, scalar(_TINY, np.float32))
     bounded = broadcast(tfl, "minimum", bounded, scalar(1, np.float32))
     return bounded, broadcast(tfl, "greater_equal", one, scalar(1, np.float32))
 
 
 def _corners(tfl: TflBuilder, boxes: Value) -> Value:
-    """Boxes of centre and size as two opposite corners."""
+    """Turn boxes of centre and size into two opposite corners."""
     tensor, (images, count, _) = tfl.tensor(boxes), boxes.shape
     centre, size = (tfl.slice(tensor, [0, 0, first], [images, count, 2]) for first in (0, 2))
     half = tfl.op("mul", [size, tfl.constant(0.5, np.float32)], tfl.shape_of(size))
@@ -106,10 +102,10 @@ def _corners(tfl: TflBuilder, boxes: Value) -> Value:
     return tfl.computed(tfl.op("concatenation", ends, boxes.shape, axis=2))
 
 
-def _without_area_apart(
+def _move_flat_boxes(
     tfl: TflBuilder, boxes: Value, keeps_all: Value, number: Value, *, is_centred: bool
 ) -> Value:
-    """The boxes [N, 4] with those that overlap nothing replaced by such as lie apart from all others."""
+    """Replace those of the boxes [N, 4] that overlap nothing by boxes that lie apart from all others."""
     count = boxes.shape[0]
     tensor = tfl.tensor(boxes)
     ends = [tfl.slice(tensor, [0, first], [count, 2]) for first in (0, 2)]
@@ -125,14 +121,14 @@ def _without_area_apart(
     size = tfl.op("abs", [tensor], [count, 4])
     largest = tfl.op("reduce_max", [size, tfl.int32([0, 1])], [1, 1], keep_dims=True)
     unit = broadcast(tfl, "add", tfl.computed(largest), scalar(1, np.float32))
-    places = tfl.reshape(_numbered(tfl, number, count), [count, 1])
+    places = tfl.reshape(_counting(tfl, number, count), [count, 1])
     steps = broadcast(tfl, "add", tfl.computed(places), tfl.computed(places))
     corners = Value((1, 4), np.float32, constant=np.array([[2, 2, 3, 3]], np.float32))
     apart = broadcast(tfl, "mul", broadcast(tfl, "add", steps, corners), unit)
     return broadcast(tfl, "select_v2", moves, apart, boxes)
 
 
-def _numbered(tfl: TflBuilder, number: Value, count: int | None) -> Tensor:
+def _counting(tfl: TflBuilder, number: Value, count: int | None) -> Tensor:
     """0, 1, ... as float32."""
     if count is not None:
         return tfl.constant(np.arange(count), np.float32)
@@ -140,7 +136,7 @@ def _numbered(tfl: TflBuilder, number: Value, count: int | None) -> Tensor:
     return tfl.cast(tfl.op("range", bounds, [None], np.int32), np.float32)
 
 
-def _suppressed(
+def _suppress(
     tfl: TflBuilder,
     boxes: Value,
     scores: Value,
@@ -149,13 +145,13 @@ def _suppressed(
     threshold: Value,
     limit: Value | None,
 ) -> tuple[Tensor, Tensor]:
-    """The boxes left of one class, [most] of which the first so many count, and how many: int32."""
+    """The places of one class's remaining boxes, int32 [most], and how many of them are valid."""
     count = scores.shape[0]
     length = tfl.reshape(tfl.tensor(number), ())
     best, order = tfl.ops(
         "topk_v2", [tfl.tensor(scores), length], [((count,), scores.dtype), ((count,), np.dtype(np.int32))]
     )
-    places = tfl.computed(_numbered(tfl, number, count))
+    places = tfl.computed(_counting(tfl, number, count))
     rank = broadcast(tfl, "sub", tfl.converted(number, np.float32), places)  # from N down to 1
     if limit is not None:
         bound = tfl.computed(tfl.reshape(tfl.tensor(limit), ()))
@@ -177,11 +173,11 @@ def _suppressed(
 
 
 def _rows(tfl: TflBuilder, found: list[Tensor], counts: list[Tensor], most: Value, classes: int) -> Value:
-    """[image, class, box] of what was found, in the order of images and classes."""
+    """[image, class, box] of the remaining boxes, in the order of images and classes."""
     runs, (wanted,) = len(found), tfl.shape_of(found[0])
     boxes = tfl.op("pack", found, [runs, wanted], axis=0, values_count=runs)
     valid = tfl.op("pack", [tfl.reshape(c, [1]) for c in counts], [runs, 1], axis=0, values_count=runs)
-    column = tfl.reshape(tfl.cast(_numbered(tfl, most, wanted), np.int32), [1, wanted])
+    column = tfl.reshape(tfl.cast(_counting(tfl, most, wanted), np.int32), [1, wanted])
     counted = tfl.op("less", [column, valid], [runs, wanted], bool)
     place = tfl.cast(tfl.op("where", [counted], [None, 2], np.int64), np.int32)
     box = tfl.reshape(tfl.op("gather_nd", [boxes, place], [None]), [None, 1])

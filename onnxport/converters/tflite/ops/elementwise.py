@@ -1,26 +1,26 @@
-"""Arithmetic, comparison and logic: ops on every element alike, to which axis order does not matter."""
+"""Arithmetic, comparison and logic: ops on every element alike, for which the axis order does not matter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial, reduce
 
 import numpy as np
 
+from onnxport.converters.semantics import infinity_signs
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import Shape, permuted
+from onnxport.converters.tflite.layout import permuted
 from onnxport.converters.tflite.numbers import doubles
 from onnxport.converters.tflite.registry import REGISTRY, lower
-from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
 
 # ONNX op -> tfl op of one operand with the same meaning.
-UNARY = {
+_UNARY = {
     "Ceil": "ceil",
     "Cos": "cos",
     "Exp": "exp",
     "Floor": "floor",
+    "HardSwish": "hard_swish",
     "Log": "log",
     "Neg": "neg",
     "Not": "logical_not",
@@ -32,7 +32,7 @@ UNARY = {
 }
 
 # ONNX op -> tfl op of two operands that broadcasts as ONNX does.
-BINARY = {
+_BINARY = {
     "Add": "add",
     "And": "logical_and",
     "Equal": "equal",
@@ -47,40 +47,32 @@ BINARY = {
 }
 
 # Variadic ONNX op -> tfl op of two operands to chain.
-VARIADIC = {"Sum": "add", "Max": "maximum", "Min": "minimum"}
-
-Body = Callable[[Tensor, Shape], Tensor]
+_VARIADIC = {"Sum": "add", "Max": "maximum", "Min": "minimum"}
 
 
-def pointwise(node: TflNode, tfl: TflBuilder, body: Body) -> None:
-    """Emits `body(tensor, physical shape)` on the first operand in whatever axis order it has."""
-    x = node.x
+def unary(tfl: TflBuilder, name: str, x: Value, **attributes: object) -> Value:
+    """Emit `tfl.<name>` on every element of x, in the axis order that x has."""
     order = tfl.common_order(x)
-    result = body(tfl.tensor(x, order), permuted(x.shape, order))
-    node.emit(tfl.computed(result, order))
+    tensor = tfl.tensor(x, order)
+    return tfl.computed(tfl.op(name, [tensor], permuted(x.shape, order), **attributes), order)
 
 
-def _unary(name: str, node: TflNode, tfl: TflBuilder) -> None:
-    pointwise(node, tfl, lambda x, shape: tfl.op(name, [x], shape))
+def _lower_unary(name: str, node: TflNode, tfl: TflBuilder) -> None:
+    node.emit(unary(tfl, name, node.x))
 
 
-def _binary(name: str, node: TflNode, tfl: TflBuilder) -> None:
-    node.emit(_joined(tfl, name, node.input(0), node.input(1)))
+def _lower_variadic(name: str, node: TflNode, tfl: TflBuilder) -> None:
+    node.emit(reduce(partial(_join, tfl, name), node.rest()))
 
 
-def _variadic(name: str, node: TflNode, tfl: TflBuilder) -> None:
-    node.emit(reduce(partial(_joined, tfl, name), node.rest()))
-
-
-def _joined(tfl: TflBuilder, name: str, a: Value, b: Value) -> Value:
+def _join(tfl: TflBuilder, name: str, a: Value, b: Value) -> Value:
     if name in ("add", "sub") and doubles.is_exact(tfl, a, b):
         return doubles.total(tfl, name, a, b)
     return broadcast(tfl, name, a, b)
 
 
-REGISTRY.table({op: partial(_unary, name) for op, name in UNARY.items()})
-REGISTRY.table({op: partial(_binary, name) for op, name in BINARY.items()})
-REGISTRY.table({op: partial(_variadic, name) for op, name in VARIADIC.items()})
+REGISTRY.table({op: partial(_lower_unary, name) for op, name in _UNARY.items()})
+REGISTRY.table({op: partial(_lower_variadic, name) for op, name in (_BINARY | _VARIADIC).items()})
 
 
 @lower("Mean")
@@ -88,8 +80,7 @@ def mean(node: TflNode, tfl: TflBuilder) -> None:
     """The mean of all operands, element by element (ONNX Mean-13)."""
     values = node.rest()
     total = reduce(partial(broadcast, tfl, "add"), values)
-    count = scalar(len(values), total.dtype)
-    node.emit(broadcast(tfl, "div", total, count))
+    node.emit(broadcast(tfl, "div", total, scalar(len(values), total.dtype)))
 
 
 @lower("Identity")
@@ -99,7 +90,7 @@ def identity(node: TflNode, tfl: TflBuilder) -> None:
 
 @lower("Dropout")
 def dropout(node: TflNode, tfl: TflBuilder) -> None:
-    """y = x at inference, its mask all true (ONNX Dropout-13); ratio and seed matter to training only."""
+    """y = x at inference, its mask all true (ONNX Dropout-13); ratio and seed matter in training only."""
     node.ignore("seed", "ratio")
     ratio, training = node.optional(1), node.optional(2)
     drops_nothing = ratio is not None and ratio.constant is not None and not ratio.constant.any()
@@ -116,27 +107,23 @@ def dropout(node: TflNode, tfl: TflBuilder) -> None:
 
 @lower("Abs")
 def absolute(node: TflNode, tfl: TflBuilder) -> None:
-    """|x| (ONNX Abs-13); for int64, which TFLite's ABS lacks, max(x, -x)."""
-
-    def body(x: Tensor, shape: Shape) -> Tensor:
-        if node.x.dtype == np.int64:
-            return tfl.op("maximum", [x, tfl.op("neg", [x], shape)], shape)
-        return x if node.x.dtype.kind == "u" else tfl.op("abs", [x], shape)
-
-    pointwise(node, tfl, body)
+    """|x| (ONNX Abs-13); max(x, -x) for int64, which TFLite's ABS lacks."""
+    x = node.x
+    if x.dtype == np.int64:
+        node.emit(broadcast(tfl, "maximum", x, unary(tfl, "neg", x)))
+    else:
+        node.emit(x if x.dtype.kind == "u" else unary(tfl, "abs", x))
 
 
 @lower("Sign")
 def sign(node: TflNode, tfl: TflBuilder) -> None:
-    """-1, 0 or 1 (ONNX Sign-13); for int64, which TFLite's SIGN lacks, x limited to that range."""
-
-    def body(x: Tensor, shape: Shape) -> Tensor:
-        if node.x.dtype != np.int64:
-            return tfl.op("sign", [x], shape)
-        above = tfl.op("maximum", [x, tfl.constant(-1, np.int64)], shape)
-        return tfl.op("minimum", [above, tfl.constant(1, np.int64)], shape)
-
-    pointwise(node, tfl, body)
+    """-1, 0 or 1 (ONNX Sign-13); x clipped to that range for int64, which TFLite's SIGN lacks."""
+    x = node.x
+    if x.dtype == np.int64:
+        above = broadcast(tfl, "maximum", x, scalar(-1, np.int64))
+        node.emit(broadcast(tfl, "minimum", above, scalar(1, np.int64)))
+    else:
+        node.emit(unary(tfl, "sign", x))
 
 
 @lower("Clip")
@@ -145,8 +132,7 @@ def clip(node: TflNode, tfl: TflBuilder) -> None:
     x, low, high = node.x, node.optional(1), node.optional(2)
     bounds = [None if v is None or v.constant is None else float(v.constant.item()) for v in (low, high)]
     if bounds == [0.0, 6.0] and x.dtype == np.float32:
-        # Fuses into the convolution before it.
-        pointwise(node, tfl, lambda tensor, shape: tfl.op("relu6", [tensor], shape))
+        node.emit(unary(tfl, "relu6", x))  # fuses into the convolution before it
         return
     for name, bound in (("maximum", low), ("minimum", high)):
         if bound is not None:
@@ -157,27 +143,18 @@ def clip(node: TflNode, tfl: TflBuilder) -> None:
 @lower("Where")
 def where(node: TflNode, tfl: TflBuilder) -> None:
     """y = a where the condition holds, b elsewhere, all broadcast (ONNX Where-16)."""
-    node.emit(select(tfl, *node.rest()))
-
-
-def select(tfl: TflBuilder, condition: Value, a: Value, b: Value) -> Value:
-    return broadcast(tfl, "select_v2", condition, a, b)
+    node.emit(broadcast(tfl, "select_v2", *node.rest()))
 
 
 @lower("IsNaN")
 def is_nan(node: TflNode, tfl: TflBuilder) -> None:
-    """Whether an element is no number (ONNX IsNaN-20): the only one that differs from itself."""
+    """x != x (ONNX IsNaN-20)."""
     node.emit(broadcast(tfl, "not_equal", node.x, node.x))
 
 
 @lower("IsInf")
 def is_inf(node: TflNode, tfl: TflBuilder) -> None:
-    """Whether an element is infinite, of either sign or of the one asked for (ONNX IsInf-20)."""
+    """x == inf, x == -inf, or either (ONNX IsInf-20)."""
     x = node.x
-    signs = [
-        sign for sign, name in ((1, "detect_positive"), (-1, "detect_negative")) if node.attribute(name, 1)
-    ]
-    if not signs:
-        node.unsupported("detects neither sign")
-    found = [broadcast(tfl, "equal", x, scalar(sign * np.inf, x.dtype)) for sign in signs]
+    found = [broadcast(tfl, "equal", x, scalar(sign * np.inf, x.dtype)) for sign in infinity_signs(node)]
     node.emit(reduce(partial(broadcast, tfl, "logical_or"), found))

@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from onnxport.converters.semantics import check_indices
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import normalized
@@ -13,52 +14,52 @@ from onnxport.converters.tflite.numbers.integers import Integers
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
-from onnxport.core.arrays import Array
 
 
 @lower("ReverseSequence")
 def reverse_sequence(node: TflNode, tfl: TflBuilder) -> None:
-    """The first elements of each sequence in a batch turned round (ONNX ReverseSequence-10)."""
+    """Reverse the first elements of each sequence in a batch (ONNX ReverseSequence-10)."""
     x, lengths = node.x, node.input(1)
     batch, time = node.attribute("batch_axis", 1), node.attribute("time_axis", 0)
     operands = [tfl.tensor(x), tfl.tensor(tfl.converted(lengths, np.int32))]
     node.emit(tfl.computed(tfl.op("reverse_sequence", operands, x.shape, seq_dim=time, batch_dim=batch)))
 
 
-# ---- gathering
-
-
 @lower("Gather")
 def gather(node: TflNode, tfl: TflBuilder) -> None:
-    """Picks slices along an axis by index (ONNX Gather-13); a negative index counts from the end."""
+    """Pick slices along an axis by index (ONNX Gather-13); a negative index counts from the end."""
     x, wanted = node.input(0), node.input(1)
     axis = normalized(node.attribute("axis", 0), x.rank)
-    indices = wrapped_indices(node, tfl, wanted, axis)
+    indices = _wrap_indices(node, tfl, wanted, axis)
     shape = (*x.shape[:axis], *wanted.shape, *x.shape[axis + 1 :])
     result = tfl.op("gather", [tfl.tensor(x), indices], shape, axis=axis, batch_dims=0)
     node.emit(tfl.computed(result))
 
 
-def wrapped_indices(node: TflNode, tfl: TflBuilder, indices: Value, axis: int) -> Tensor:
-    """The indices into `axis` with its size added to the negative ones: TFLite reads out of bounds there."""
+def _wrap_indices(node: TflNode, tfl: TflBuilder, indices: Value, axis: int) -> Tensor:
+    """Add the size of x's `axis` to negative indices, for which TFLite reads out of bounds."""
     x = node.input(0)
     size = x.shape[axis]
     if indices.constant is not None:
         positions = indices.constant
-        if size is not None and ((positions < -size) | (positions >= size)).any():
-            node.unsupported(f"an index outside the {size} elements of axis {axis}")
+        check_indices(node, positions, [size])
         if size is not None or (positions >= 0).all():
             return tfl.int32(np.where(positions < 0, positions + (size or 0), positions))
     if indices.is_natural:
         return tfl.tensor(indices)
-    length = (
-        tfl.computed(tfl.reshape(tfl.size(tfl.tensor(x), axis), ()))
-        if size is None
-        else scalar(size, np.int32)
-    )
+    length = scalar(size, np.int32) if size is not None else tfl.computed(_axis_size(tfl, x, axis))
+    return tfl.tensor(add_to_negative(tfl, indices, length))
+
+
+def _axis_size(tfl: TflBuilder, x: Value, axis: int) -> Tensor:
+    return tfl.reshape(tfl.size(tfl.tensor(x), axis), ())
+
+
+def add_to_negative(tfl: TflBuilder, indices: Value, sizes: Value) -> Value:
+    """Add sizes to negative indices, which count from the end of an axis."""
     is_negative = broadcast(tfl, "less", indices, scalar(0, indices.dtype))
-    moved = broadcast(tfl, "add", indices, tfl.converted(length, indices.dtype))
-    return tfl.tensor(broadcast(tfl, "select_v2", is_negative, moved, indices))
+    moved = broadcast(tfl, "add", indices, tfl.converted(sizes, indices.dtype))
+    return broadcast(tfl, "select_v2", is_negative, moved, indices)
 
 
 @lower("GatherElements")
@@ -67,20 +68,24 @@ def gather_elements(node: TflNode, tfl: TflBuilder) -> None:
     x, indices = node.input(0), node.input(1)
     axis = normalized(node.attribute("axis", 0), x.rank)
     places = flat_positions(node, tfl, axis)
-    found = tfl.op("gather", [flat(tfl, x), places], tfl.shape_of(places), axis=0, batch_dims=0)
-    if indices.shape.count(None) < 2:
-        node.emit(tfl.computed(tfl.reshape(found, indices.shape)))
-        return
-    node.emit(tfl.computed(tfl.op("reshape", [found, tfl.run_time_shape(indices)], indices.shape)))
+    found = tfl.op("gather", [flatten(tfl, x), places], tfl.shape_of(places), axis=0, batch_dims=0)
+    node.emit(reshape_like(tfl, found, indices))
 
 
-def flat(tfl: TflBuilder, x: Value) -> Tensor:
+def reshape_like(tfl: TflBuilder, tensor: Tensor, like: Value) -> Value:
+    """Reshape a tensor to the shape of `like`."""
+    if like.shape.count(None) < 2:
+        return tfl.computed(tfl.reshape(tensor, like.shape))
+    return tfl.computed(tfl.op("reshape", [tensor, tfl.run_time_shape(like)], like.shape))
+
+
+def flatten(tfl: TflBuilder, x: Value) -> Tensor:
     """The elements of x as one row."""
     return tfl.reshape(tfl.tensor(x), (None if None in x.shape else prod(dim or 0 for dim in x.shape),))
 
 
 def flat_positions(node: TflNode, tfl: TflBuilder, axis: int) -> Tensor:
-    """Where each element of the indices' shape (input 1) lies in x's row of elements, `axis` replaced by the index."""
+    """The position in flattened x of each element of input 1, which gives the position along `axis`."""
     x, indices = node.input(0), node.input(1)
     if None in x.shape or None in indices.shape:
         return _open_positions(node, tfl, axis)
@@ -92,38 +97,43 @@ def flat_positions(node: TflNode, tfl: TflBuilder, axis: int) -> Tensor:
     if indices.constant is not None:
         row = Value(offsets.shape, indices.dtype, constant=indices.constant.reshape(-1))
     else:
-        row = tfl.computed(flat(tfl, indices))
-    along = Integers(tfl, tfl.cast(wrapped_indices(node, tfl, row, axis), np.int32))
+        row = tfl.computed(flatten(tfl, indices))
+    along = Integers(tfl, tfl.cast(_wrap_indices(node, tfl, row, axis), np.int32))
     return (along * steps[axis] + offsets).tensor
 
 
 def _open_positions(node: TflNode, tfl: TflBuilder, axis: int) -> Tensor:
-    """The same with sizes read at run time: every axis' own positions broadcast together."""
+    """flat_positions with sizes read at run time: the positions along each axis, broadcast together."""
     x, indices = node.input(0), node.input(1)
     own, wanted = (Integers(tfl, tfl.run_time_shape(value)) for value in (x, indices))
-    along = Integers(tfl, tfl.cast(wrapped_indices(node, tfl, indices, axis), np.int32))
+    along = Integers(tfl, tfl.cast(_wrap_indices(node, tfl, indices, axis), np.int32))
     step, total = Integers(tfl, tfl.int32(1)), Integers(tfl, tfl.int32(0))
     for place in reversed(range(x.rank)):
         if place == axis:
             total = total + along * step
         else:
-            limits = [tfl.int32(0), wanted.element(place).tensor, tfl.int32(1)]
-            row = tfl.op("range", limits, (indices.shape[place],))
-            shape = [1] * place + [indices.shape[place]] + [1] * (x.rank - place - 1)
-            total = total + Integers(tfl, tfl.reshape(row, shape)) * step
+            row = _positions_along(tfl, wanted, indices, place, x.rank)
+            total = total + Integers(tfl, row) * step
         step = step * own.element(place)
-    return flat(tfl, tfl.computed(total.tensor))
+    return flatten(tfl, tfl.computed(total.tensor))
+
+
+def _positions_along(tfl: TflBuilder, sizes: Integers, indices: Value, axis: int, rank: int) -> Tensor:
+    """0, 1, ... along an axis of the indices, in a shape that broadcasts with `rank` axes."""
+    limits = [tfl.int32(0), sizes.element(axis).tensor, tfl.int32(1)]
+    row = tfl.op("range", limits, (indices.shape[axis],))
+    return tfl.reshape(row, [1] * axis + [indices.shape[axis]] + [1] * (rank - axis - 1))
 
 
 @lower("GatherND")
 def gather_nd(node: TflNode, tfl: TflBuilder) -> None:
-    """Picks slices by tuples of indices, after `batch_dims` axes that both operands share (ONNX GatherND-13)."""
+    """Pick slices by tuples of indices, after `batch_dims` axes that both operands share (ONNX GatherND-13)."""
     x, indices, batch = node.input(0), node.input(1), node.attribute("batch_dims", 0)
     if indices.shape[-1] is None:
         node.unsupported("indices of an open depth; fix the inputs' sizes with --shape NAME=...")
-    tuples = wrapped_tuples(node, tfl, batch)
+    tuples = wrap_tuples(node, tfl, batch)
     if batch:
-        # TFLite's has no batch axes: the place in them is written out as further indices.
+        # TFLite's has no batch axes: the positions along them become further indices.
         own = _batch_places(tfl, indices, batch)
         leading = indices.shape[:-1]
         shape = (*leading, batch + indices.shape[-1])
@@ -133,7 +143,7 @@ def gather_nd(node: TflNode, tfl: TflBuilder) -> None:
 
 
 def _batch_places(tfl: TflBuilder, indices: Value, batch: int) -> list[Tensor]:
-    """For each tuple of indices its own places on the first `batch` axes."""
+    """The positions of each tuple of indices along the first `batch` axes."""
     if None not in indices.shape:
         leading = [dim or 0 for dim in indices.shape[:-1]]
         return [tfl.int32(np.moveaxis(np.indices(leading)[:batch], 0, -1))]
@@ -144,23 +154,18 @@ def _batch_places(tfl: TflBuilder, indices: Value, batch: int) -> list[Tensor]:
     )
     places = []
     for axis in range(batch):
-        limits = [tfl.int32(0), sizes.element(axis).tensor, tfl.int32(1)]
-        row = tfl.op("range", limits, (indices.shape[axis],))
-        row = tfl.reshape(row, [1] * axis + [indices.shape[axis]] + [1] * (rank - axis - 1))
+        row = _positions_along(tfl, sizes, indices, axis, rank)
         places.append(tfl.op("broadcast_to", [row, columns], (*indices.shape[:-1], 1)))
     return places
 
 
-def wrapped_tuples(node: TflNode, tfl: TflBuilder, batch: int = 0) -> Tensor:
-    """Input 1's tuples of indices into x's axes from `batch` on as int32, negative ones counted from the end."""
+def wrap_tuples(node: TflNode, tfl: TflBuilder, batch: int = 0) -> Tensor:
+    """Input 1's tuples of indices into x's axes from `batch` on, int32, with negative ones made positive."""
     x, indices = node.input(0), node.input(1)
     depth = indices.shape[-1] or 0
     sizes = x.shape[batch : batch + depth]
     if indices.constant is not None:
-        positions: Array = indices.constant
-        limits = np.array([np.iinfo(np.int32).max if size is None else size for size in sizes])
-        if ((positions < -limits) | (positions >= limits)).any():
-            node.unsupported("an index outside its axis")
+        positions, limits = indices.constant, check_indices(node, indices.constant, sizes)
         if None not in sizes or (positions >= 0).all():
             return tfl.int32(np.where(positions < 0, positions + limits, positions))
     if None in sizes:
@@ -168,18 +173,12 @@ def wrapped_tuples(node: TflNode, tfl: TflBuilder, batch: int = 0) -> Tensor:
         lengths = tfl.computed(tfl.slice(actual, [batch], [depth]))
     else:
         lengths = Value((depth,), np.int32, constant=np.array(sizes, np.int32))
-    narrow = tfl.converted(indices, np.int32)
-    is_negative = broadcast(tfl, "less", narrow, scalar(0, np.int32))
-    moved = broadcast(tfl, "add", narrow, lengths)
-    return tfl.tensor(broadcast(tfl, "select_v2", is_negative, moved, narrow))
-
-
-# ---- results whose size depends on the data
+    return tfl.tensor(add_to_negative(tfl, tfl.converted(indices, np.int32), lengths))
 
 
 @lower("NonZero")
 def non_zero(node: TflNode, tfl: TflBuilder) -> None:
-    """The coordinates of all elements that are not 0, one row per axis (ONNX NonZero-13)."""
+    """The coordinates of all elements other than 0, one row per axis (ONNX NonZero-13)."""
     x = node.x
     if x.rank == 0:
         node.unsupported("a scalar")
@@ -193,7 +192,7 @@ def compress(node: TflNode, tfl: TflBuilder) -> None:
     x, condition = node.input(0), node.input(1)
     axis = node.attribute("axis", None)
     if axis is None:
-        x, axis = tfl.computed(flat(tfl, x)), 0
+        x, axis = tfl.computed(flatten(tfl, x)), 0
     axis = normalized(axis, x.rank)
     found = tfl.op("where", [tfl.tensor(condition)], (None, 1), np.int64)
     places = tfl.reshape(found, (None,))

@@ -1,4 +1,4 @@
-"""Products of integer matrices, exact in int32: TFLite multiplies int8 by int8, whatever was quantized how."""
+"""Products of integer matrices, exact in int32: TFLite multiplies int8 by int8."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ _SIGN_BIT = 0x80
 def matmul_integer(node: TflNode, tfl: TflBuilder) -> None:
     """(a - za) * (b - zb) in int32 (ONNX MatMulInteger-10).
 
-    = a * b - za * columns(b - zb) - rows(a) * zb, where rows and columns are sums along the axis that the
-    product sums over. Only the first term is a product of matrices.
+    = a * b - za * columns(b - zb) - rows(a) * zb, where rows and columns are sums along the axis of the product.
+    Only the first term is a product of matrices.
     """
     if min(node.input(0).rank, node.input(1).rank) < 2:
         node.unsupported("multiplies a vector; reshape it to a matrix")
-    (a, za), (b, zb) = (
-        _signed(tfl, node.input(0), node.optional(2)),
-        _signed(tfl, node.input(1), node.optional(3)),
-    )
+    a, za = _as_int8(tfl, node.input(0), node.optional(2))
+    b, zb = _as_int8(tfl, node.input(1), node.optional(3))
     za = _per_row(tfl, za)  # those of b's columns broadcast as they are
     result = tfl.computed(_product(tfl, a, b))
     if not _is_zero(za):
@@ -39,21 +37,19 @@ def matmul_integer(node: TflNode, tfl: TflBuilder) -> None:
     node.emit(result)
 
 
-def _signed(tfl: TflBuilder, value: Value, zero_point: Value | None) -> tuple[Value, Value]:
-    """The matrix in int8 and its zero point in int32: for uint8 both are lowered by 128."""
-    is_unsigned = value.dtype == np.uint8
+def _as_int8(tfl: TflBuilder, value: Value, zero_point: Value | None) -> tuple[Value, Value]:
+    """Return the matrix in int8 and its zero point in int32, both lowered by 128 for uint8."""
     zero = scalar(0, np.int32) if zero_point is None else tfl.converted(zero_point, np.int32)
-    if not is_unsigned:
+    if value.dtype != np.uint8:
         return value, zero
-    return _flipped(tfl, value), _difference(tfl, zero, scalar(128, np.int32))
+    return _flip_sign(tfl, value), _difference(tfl, zero, scalar(128, np.int32))
 
 
-def _flipped(tfl: TflBuilder, value: Value) -> Value:
-    """x - 128 of uint8 as int8: the same bits but for the sign."""
+def _flip_sign(tfl: TflBuilder, value: Value) -> Value:
+    """x - 128 of uint8 as int8: the bits with the highest one flipped."""
     if value.constant is not None:
-        return Value(
-            value.shape, np.int8, constant=(value.constant ^ _SIGN_BIT).astype(np.uint8).view(np.int8)
-        )
+        constant = (value.constant ^ _SIGN_BIT).astype(np.uint8).view(np.int8)
+        return Value(value.shape, np.int8, constant=constant)
     tensor = tfl.tensor(value)
     bit = tfl.constant(_SIGN_BIT, np.uint8)
     return tfl.computed(tfl.bitcast(tfl.op("bitwise_xor", [tensor, bit], value.shape), np.int8))
@@ -62,8 +58,8 @@ def _flipped(tfl: TflBuilder, value: Value) -> Value:
 def _product(tfl: TflBuilder, a: Value, b: Value) -> Tensor:
     """a * b of int8 in int32.
 
-    The compiler makes fully connected layers, which have no such form, of products with constant matrices; of
-    constants with three axes it does not.
+    The compiler turns products with constant matrices into fully connected layers, which have no such form. It
+    leaves constants of three axes alone.
     """
     rank = max(a.rank, b.rank)
     constant = a if a.constant is not None else b
@@ -77,18 +73,10 @@ def _product(tfl: TflBuilder, a: Value, b: Value) -> Tensor:
 
 
 def _batch_matmul(tfl: TflBuilder, left: Tensor, b: Value, shape: tuple[int | None, ...]) -> Tensor:
-    # Constants lie as the kernel reads them; it would make a copy of others.
-    turned = b.constant is not None
+    # Constants are transposed as the kernel reads them; it copies others.
     right = tfl.constant(b.constant.swapaxes(-1, -2)) if b.constant is not None else tfl.tensor(b)
-    return tfl.op(
-        "batch_matmul",
-        [left, right],
-        shape,
-        np.int32,
-        adj_x=False,
-        adj_y=turned,
-        asymmetric_quantize_inputs=False,
-    )
+    attributes = {"adj_x": False, "adj_y": b.constant is not None, "asymmetric_quantize_inputs": False}
+    return tfl.op("batch_matmul", [left, right], shape, np.int32, **attributes)
 
 
 def _sum(tfl: TflBuilder, value: Value, axis: int) -> Value:
@@ -109,7 +97,7 @@ def _difference(tfl: TflBuilder, a: Value, b: Value) -> Value:
 
 
 def _per_row(tfl: TflBuilder, zero_point: Value) -> Value:
-    """A zero point for each row of a as a column; a matrix of them is one already."""
+    """Turn a zero point for each row of a into a column; a matrix of them is one already."""
     if zero_point.rank != 1 or zero_point.shape == (1,):
         return zero_point
     if zero_point.constant is not None:

@@ -1,4 +1,4 @@
-"""Matrix products. A constant right-hand side becomes a fully connected layer with its weights transposed."""
+"""Matrix products. A constant right-hand side becomes the transposed weights of a fully connected layer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from onnxport.converters.semantics import gemm_bias
 from onnxport.converters.tflite.broadcasting import broadcast_shape
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import identity
@@ -14,8 +15,7 @@ from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array
 
-# BATCH_MATMUL takes so many axes (kernels/batch_matmul.cc).
-_MAX_RANK = 5
+_MAX_RANK = 5  # of BATCH_MATMUL (kernels/batch_matmul.cc)
 
 
 def fully_connected(tfl: TflBuilder, tensor: Tensor, weights: Value, bias: Array | None) -> Tensor:
@@ -31,7 +31,7 @@ def fully_connected(tfl: TflBuilder, tensor: Tensor, weights: Value, bias: Array
 
 
 def _weights(b: Value, *, transposed: bool, factor: float = 1.0) -> Value:
-    """Constant B, [K, O] or transposed [O, K], as weights [O, K]: quantized ones as the model stores them."""
+    """Constant B, [K, O] or transposed [O, K], as weights [O, K]; a quantized one keeps its integers."""
     assert b.constant is not None
     array = b.constant if transposed else b.constant.T
     if factor != 1:
@@ -43,7 +43,7 @@ def _weights(b: Value, *, transposed: bool, factor: float = 1.0) -> Value:
 
 
 def _features(tfl: TflBuilder, value: Value, weights: Value) -> tuple[Tensor, Value]:
-    """The left operand and the weights [O, K], their columns permuted when the operand came scrambled."""
+    """Return the left operand and the weights [O, K]; a scrambled operand permutes their columns."""
     if value.scrambled is not None and not value.copies and weights.constant is not None:
         columns = value.scrambled.index
         numbers = weights.quantized
@@ -68,7 +68,7 @@ def gemm(node: TflNode, tfl: TflBuilder) -> None:
     transposes_a, transposes_b = bool(node.attribute("transA", 0)), bool(node.attribute("transB", 0))
     if b.constant is None:
         product = batch_matmul(tfl, a, b, adjoint_a=transposes_a, adjoint_b=transposes_b)
-        product = _scaled(tfl, product, alpha)
+        product = _scale(tfl, product, alpha)
         bias = None
     else:
         weights = _weights(b, transposed=transposes_b, factor=float(alpha))
@@ -76,24 +76,15 @@ def gemm(node: TflNode, tfl: TflBuilder) -> None:
             tensor = tfl.tensor(a, (1, 0))
         else:
             tensor, weights = _features(tfl, a, weights)
-        bias = _bias(c, beta, weights.shape[0] or 0)
+        bias = gemm_bias(c, float(beta), weights.shape[0] or 0)
         product = fully_connected(tfl, tensor, weights, bias)
     if c is not None and bias is None:
-        addend = _scaled(tfl, tfl.aligned(c, identity(2)), beta)
+        addend = _scale(tfl, tfl.aligned(c, identity(2)), beta)
         product = tfl.op("add", [product, addend], tfl.shape_of(product))
     node.emit(tfl.computed(tfl.cast(product, dtype)))
 
 
-def _bias(c: Value | None, beta: np.float32, channels: int) -> Array | None:
-    """C as a bias [channels], if it is constant and the same for every row."""
-    if c is None or c.constant is None or c.constant.size not in (1, channels):
-        return None
-    if c.rank == 2 and c.shape[0] != 1:
-        return None
-    return np.broadcast_to(c.constant.reshape(-1) * beta, (channels,))
-
-
-def _scaled(tfl: TflBuilder, tensor: Tensor, factor: np.float32) -> Tensor:
+def _scale(tfl: TflBuilder, tensor: Tensor, factor: np.float32) -> Tensor:
     if factor == 1:
         return tensor
     return tfl.op("mul", [tensor, tfl.constant(factor)], tfl.shape_of(tensor))
@@ -111,12 +102,12 @@ def product(tfl: TflBuilder, a: Value, b: Value) -> Value:
         tensor, weights = _features(tfl, a, _weights(b, transposed=False))
         return tfl.computed(fully_connected(tfl, tensor, weights, None))
     if a.rank < 2 or b.rank < 2:
-        return _with_vectors(tfl, a, b)
+        return _vector_product(tfl, a, b)
     return tfl.computed(batch_matmul(tfl, a, b))
 
 
-def _with_vectors(tfl: TflBuilder, a: Value, b: Value) -> Value:
-    """A 1-D operand counts as a row on the left, as a column on the right; its axis leaves the result."""
+def _vector_product(tfl: TflBuilder, a: Value, b: Value) -> Value:
+    """Multiply with a 1-D operand as a row on the left, as a column on the right; its axis leaves the result."""
     left = a if a.rank > 1 else tfl.computed(tfl.with_unit_axis(tfl.tensor(a), 0))
     right = b if b.rank > 1 else tfl.computed(tfl.with_unit_axis(tfl.tensor(b), 1))
     result = batch_matmul(tfl, left, right)
@@ -131,7 +122,7 @@ def _with_vectors(tfl: TflBuilder, a: Value, b: Value) -> Value:
 def batch_matmul(
     tfl: TflBuilder, a: Value, b: Value, *, adjoint_a: bool = False, adjoint_b: bool = False
 ) -> Tensor:
-    """The product over the last two axes, leading ones broadcast; a transpose of an operand is an attribute."""
+    """Multiply over the last two axes, the leading ones broadcast; operands may be transposed for free."""
     left, flipped_a = _operand(tfl, a)
     right, flipped_b = _operand(tfl, b)
     rows = a.shape[-1] if adjoint_a else a.shape[-2]
@@ -139,7 +130,7 @@ def batch_matmul(
     shape = (*broadcast_shape(a.shape[:-2], b.shape[:-2]), rows, columns)
     result = shape
     if len(shape) > _MAX_RANK and a.shape[:-2] == b.shape[:-2] and None not in shape:
-        left, right = (_as_one_batch(tfl, operand) for operand in (left, right))
+        left, right = (_merge_batches(tfl, operand) for operand in (left, right))
         result = (prod(dim or 0 for dim in shape[:-2]), rows, columns)
     product = tfl.op(
         "batch_matmul",
@@ -152,13 +143,13 @@ def batch_matmul(
     return product if result == shape else tfl.reshape(product, shape)
 
 
-def _as_one_batch(tfl: TflBuilder, tensor: Tensor) -> Tensor:
+def _merge_batches(tfl: TflBuilder, tensor: Tensor) -> Tensor:
     *batches, rows, columns = tfl.shape_of(tensor)
     return tfl.reshape(tensor, (prod(dim or 0 for dim in batches), rows, columns))
 
 
 def _operand(tfl: TflBuilder, value: Value) -> tuple[Tensor, bool]:
-    """The operand, and whether its last two axes lie swapped: then no transpose is needed."""
+    """Return the operand, and whether its last two axes are swapped, so that it needs no transpose."""
     *leading, rows, columns = identity(value.rank)
     swapped = (*leading, columns, rows)
     if value.constant is None and swapped in value.copies and identity(value.rank) not in value.copies:

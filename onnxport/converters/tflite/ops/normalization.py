@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxport.converters.semantics import batch_norm_factors, check_inference, check_stash_type
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import axis_last, channels_last, normalized, permuted
+from onnxport.converters.tflite.ops.elementwise import unary
 from onnxport.converters.tflite.ops.reduction import reduce_axes
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.values import Value, scalar
@@ -16,16 +18,13 @@ from onnxport.converters.tflite.values import Value, scalar
 def batch_normalization(node: TflNode, tfl: TflBuilder) -> None:
     """y = (x - mean) / sqrt(var + epsilon) * scale + bias per channel (ONNX BatchNormalization-15).
 
-    Written as one multiplication and one addition, which the compiler folds into a convolution before it.
+    One multiplication and one addition, which the compiler folds into a convolution before it.
     """
-    if node.attribute("training_mode", 0):
-        node.unsupported("training_mode is set; export the model for inference")
-    node.ignore("momentum")  # of the running statistics, which only training updates
+    check_inference(node)
     x, epsilon = node.x, node.attribute("epsilon", 1e-5)
     parameters = [node.input(i) for i in range(1, 5)]
-    if all(value.constant is not None for value in parameters):
-        scale, bias, mean, variance = (np.asarray(value.constant).astype(np.float64) for value in parameters)
-        factor = scale / np.sqrt(variance + epsilon)
+    if (known := batch_norm_factors(parameters, epsilon)) is not None:
+        factor, mean, bias = known
         factors, offsets = (
             Value(array.shape, np.float32, constant=array.astype(np.float32))
             for array in (factor, bias - mean * factor)
@@ -38,7 +37,7 @@ def batch_normalization(node: TflNode, tfl: TflBuilder) -> None:
 
 
 def _affine(tfl: TflBuilder, x: Value, factors: Value, offsets: Value) -> Value:
-    """x * factors + offsets, these one per channel (logical axis 1), in float32."""
+    """x * factors + offsets in float32, with factors and offsets per channel (logical axis 1)."""
     product = broadcast(tfl, "mul", tfl.float32(x), _per_channel(tfl, factors, x.rank))
     return tfl.converted(broadcast(tfl, "add", product, _per_channel(tfl, offsets, x.rank)), x.dtype)
 
@@ -53,30 +52,25 @@ def _per_channel(tfl: TflBuilder, values: Value, rank: int) -> Value:
 
 def _inverse_deviation(tfl: TflBuilder, variance: Value, epsilon: float) -> Value:
     """1 / sqrt(variance + epsilon)."""
-    shifted = broadcast(tfl, "add", variance, scalar(epsilon, np.float32))
-    order = tfl.common_order(shifted)
-    return tfl.computed(tfl.op("rsqrt", [tfl.tensor(shifted, order)], permuted(shifted.shape, order)), order)
+    return unary(tfl, "rsqrt", broadcast(tfl, "add", variance, scalar(epsilon, np.float32)))
 
 
 @lower("InstanceNormalization")
 def instance_normalization(node: TflNode, tfl: TflBuilder) -> None:
-    """Each channel of each sample to zero mean and unit variance over space (ONNX InstanceNormalization-22)."""
+    """Standardize each channel of each sample over space (ONNX InstanceNormalization-22)."""
     x = node.x
     scale, bias = (tfl.float32(node.input(i)) for i in (1, 2))
-    standard, _, _ = _standardized(tfl, x, list(range(2, x.rank)), node.attribute("epsilon", 1e-5))
+    standard, _, _ = _standardize(tfl, x, list(range(2, x.rank)), node.attribute("epsilon", 1e-5))
     node.emit(tfl.converted(_affine(tfl, standard, scale, bias), x.dtype))
 
 
 @lower("LayerNormalization")
 def layer_normalization(node: TflNode, tfl: TflBuilder) -> None:
-    """Zero mean and unit variance over the axes from `axis` on, in float32 (ONNX LayerNormalization-17)."""
-    if node.attribute("stash_type", 1) != 1:
-        node.unsupported("a stash_type other than float32, in which it is computed")
+    """Standardize over the axes from `axis` on, in float32 (ONNX LayerNormalization-17)."""
+    check_stash_type(node)
     x = node.x
-    axis = normalized(node.attribute("axis", -1), x.rank)
-    standard, mean, inverse = _standardized(
-        tfl, x, list(range(axis, x.rank)), node.attribute("epsilon", 1e-5)
-    )
+    axes = list(range(normalized(node.attribute("axis", -1), x.rank), x.rank))
+    standard, mean, inverse = _standardize(tfl, x, axes, node.attribute("epsilon", 1e-5))
     result = broadcast(tfl, "mul", standard, tfl.float32(node.input(1)))
     if node.has_input(2):
         result = broadcast(tfl, "add", result, tfl.float32(node.input(2)))
@@ -86,8 +80,8 @@ def layer_normalization(node: TflNode, tfl: TflBuilder) -> None:
             node.emit(statistic, index)
 
 
-def _standardized(tfl: TflBuilder, x: Value, axes: list[int], epsilon: float) -> tuple[Value, Value, Value]:
-    """(x - mean) / sqrt(var + epsilon) over logical `axes` in float32, the mean, and the inverse deviation."""
+def _standardize(tfl: TflBuilder, x: Value, axes: list[int], epsilon: float) -> tuple[Value, Value, Value]:
+    """Return (x - mean) / sqrt(var + epsilon) over logical `axes`, the mean and the inverse deviation, float32."""
     x = tfl.float32(x)
     mean = reduce_axes(tfl, "mean", x, axes, keep=True)
     centred = broadcast(tfl, "sub", x, mean)
@@ -102,12 +96,10 @@ def lp_normalization(node: TflNode, tfl: TflBuilder) -> None:
     x, p = node.x, node.attribute("p", 2)
     axis = normalized(node.attribute("axis", -1), x.rank)
     wide = tfl.float32(x)
-    order = tfl.common_order(wide)
-    size = tfl.computed(tfl.op("abs", [tfl.tensor(wide, order)], permuted(wide.shape, order)), order)
-    norm = reduce_axes(tfl, "sum", size if p == 1 else broadcast(tfl, "mul", wide, wide), [axis], keep=True)
+    powers = unary(tfl, "abs", wide) if p == 1 else broadcast(tfl, "mul", wide, wide)
+    norm = reduce_axes(tfl, "sum", powers, [axis], keep=True)
     if p == 2:
-        order = tfl.common_order(norm)
-        norm = tfl.computed(tfl.op("sqrt", [tfl.tensor(norm, order)], permuted(norm.shape, order)), order)
+        norm = unary(tfl, "sqrt", norm)
     is_zero = broadcast(tfl, "equal", norm, scalar(0, np.float32))
     divisor = broadcast(tfl, "select_v2", is_zero, scalar(1, np.float32), norm)
     node.emit(tfl.converted(broadcast(tfl, "div", wide, divisor), x.dtype))

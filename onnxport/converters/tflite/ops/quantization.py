@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxport.converters import quantized_constants
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import normalized
 from onnxport.converters.tflite.ops import quantization_arithmetic as arithmetic
@@ -11,30 +12,32 @@ from onnxport.converters.tflite.quantized.quantization import (
     Quantization,
     QuantizedConstant,
     quantization_of,
-    stored,
+    to_storage,
 )
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array
 
-# The limits of the types that constants are quantized to; NumPy gives those of its own types only.
-_LIMITS = {"int4": (-8, 7), "uint4": (0, 15)}
+# Integers of 4 bits, which NumPy does not count as integers.
+_NARROW = ("int4", "uint4")
 
 
 @lower("QuantizeLinear")
 def quantize_linear(node: TflNode, tfl: TflBuilder) -> None:
     """saturate(round(x / scale) + zero point) (ONNX QuantizeLinear-25), a grid where DequantizeLinear follows."""
-    # A tensor of TFLite's own holds 8 bits, in which numbers of 4 would not saturate.
-    is_narrow = node.output_dtype().name in _LIMITS
+    # A quantized tensor of TFLite has 8 bits, in which numbers of 4 would not saturate.
+    is_narrow = node.output_dtype().name in _NARROW
     grid = None if is_narrow else _grid(node, node.output_dtype().name)
     if grid is not None and grid.axis is None and node.x.constant is None and _is_dequantized(node):
-        node.ignore("axis", "block_size", "saturate", "precision", "output_dtype")  # nothing of one scale
+        node.ignore(
+            "axis", "block_size", "saturate", "precision", "output_dtype"
+        )  # of no meaning for one scale
         order = tfl.common_order(node.x)
         tensor = tfl.tensor(tfl.float32(node.x), order)
-        rounded = tfl.quantized.rounded(tensor, grid)
+        rounded = tfl.quantized.round_to(tensor, grid)
         node.emit(Value(node.x.shape, node.output_dtype(), dequantized=tfl.computed(rounded, order)))
         return
-    if (numbers := _quantized_constant(node)) is not None:
+    if (numbers := _quantize_constant(node)) is not None:
         node.emit(Value(numbers.shape, numbers.dtype, constant=numbers))
         return
     arithmetic.quantize_linear(node, tfl)
@@ -49,14 +52,14 @@ def dequantize_linear(node: TflNode, tfl: TflBuilder) -> None:
         node.ignore("axis", "block_size", "output_dtype")
         node.emit(x.dequantized)
         return
-    if (floats := _dequantized_constant(node)) is not None:
+    if (floats := _dequantize_constant(node)) is not None:
         node.emit(floats)
         return
     arithmetic.dequantize_linear(node, tfl)
 
 
 def _grid(node: TflNode, dtype: str) -> Quantization | None:
-    """The node's parameters as TFLite has them; None where it does not, or they are computed at run time."""
+    """The node's parameters in TFLite's form; None if it has none for them, or they are computed at run time."""
     scale, zero_point = node.input(1).constant, node.optional(2)
     if scale is None or (zero_point is not None and zero_point.constant is None):
         return None
@@ -66,13 +69,16 @@ def _grid(node: TflNode, dtype: str) -> Quantization | None:
 
 
 def _is_dequantized(node: TflNode) -> bool:
-    """Whether the result goes to DequantizeLinear only, with the parameters that it was made with."""
+    """Return whether only DequantizeLinear nodes with the same parameters read the result."""
     result = node.node.outputs[0]
     parameters = [_numbers(value) for value in node.node.inputs[1:3]]
     return not result.is_graph_output() and all(
         user.op_type == "DequantizeLinear"
         and index == 0
-        and all(_same(own, _numbers(other)) for own, other in zip(parameters, user.inputs[1:3], strict=False))
+        and all(
+            own is not None and (given := _numbers(other)) is not None and np.array_equal(own, given)
+            for own, other in zip(parameters, user.inputs[1:3], strict=False)
+        )
         for user, index in result.uses()
     )
 
@@ -82,47 +88,33 @@ def _numbers(value: object) -> Array | None:
     return None if tensor is None else tensor.numpy()
 
 
-def _same(a: Array | None, b: Array | None) -> bool:
-    return a is not None and b is not None and np.array_equal(a, b)
-
-
 # ---- constants
 
 
-def _quantized_constant(node: TflNode) -> Array | None:
-    """The numbers of a constant that is quantized; None where anything is known at run time only."""
+def _quantize_constant(node: TflNode) -> Array | None:
+    """Quantize a constant; None if the node is not constant throughout."""
     x, scale, zero_point = _constants(node)
     dtype = node.output_dtype()
-    if x is None or scale is None or (dtype.kind not in "iu" and dtype.name not in _LIMITS):
+    if x is None or scale is None or (dtype.kind not in "iu" and dtype.name not in _NARROW):
         return None
     node.ignore("saturate", "precision", "output_dtype")
-    steps = np.round(x.astype(np.float32) / scale)
-    if zero_point is not None:
-        steps = steps + zero_point.astype(np.float32)
-    low, high = _LIMITS.get(dtype.name) or (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    numbers: Array = np.clip(steps, low, high).astype(np.int32).astype(dtype)
-    return numbers
+    return quantized_constants.quantize(x, scale, zero_point, dtype)
 
 
-def _dequantized_constant(node: TflNode) -> Value | None:
-    """The floats of a quantized constant, which the file stores as the model does where TFLite can."""
+def _dequantize_constant(node: TflNode) -> Value | None:
+    """Dequantize a constant, which the file stores in integers if TFLite can; None if it is not constant."""
     x, scale, zero_point = _constants(node)
     if x is None or scale is None:
         return None
     node.ignore("output_dtype")  # the result's type is inferred
-    if x.dtype.kind in "iu" or x.dtype.name in _LIMITS:
-        wide = x.astype(np.int64)
-        steps = (wide if zero_point is None else wide - zero_point.astype(np.int64)).astype(np.float32)
-    else:
-        steps = x.astype(np.float32)
-    floats = (steps * scale.astype(np.float32)).astype(node.output_dtype())
+    floats = quantized_constants.dequantize(x, scale, zero_point, node.output_dtype())
     grid = _grid(node, x.dtype.name)
-    kept = None if grid is None else QuantizedConstant(stored(x), grid)
+    kept = None if grid is None else QuantizedConstant(to_storage(x), grid)
     return Value(floats.shape, floats.dtype, constant=floats, quantized=kept)
 
 
 def _constants(node: TflNode) -> tuple[Array | None, Array | None, Array | None]:
-    """x, the scale and the zero point, the latter two in a shape that broadcasts with x; None where not constant."""
+    """Return x, scale and zero point, the latter two in shapes that broadcast with x; None if not constant."""
     x, scale, zero_point = node.x.constant, node.input(1).constant, node.optional(2)
     axis, block = node.attribute("axis", 1), node.attribute("block_size", 0)
     if x is None or scale is None or (zero_point is not None and zero_point.constant is None):

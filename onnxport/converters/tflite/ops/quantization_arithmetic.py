@@ -1,77 +1,64 @@
-"""Quantization computed as arithmetic: scales and zero points may be run-time values, and results are bit-exact.
+"""Quantization as bit-exact arithmetic, with scales and zero points that may be run-time values.
 
-quantization.py beside it decides when it is.
+quantization.py decides when to use it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from onnxport.converters.quantized_constants import LIMITS
+from onnxport.converters.semantics import block_numbers, scale_axis
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.ops.casts import SMALL_FLOATS, rounded
+from onnxport.converters.tflite.ops.casts import SMALL_FLOATS, round_to
+from onnxport.converters.tflite.ops.elementwise import unary
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.values import Value, scalar
 
-# Quantized type -> (its limits, the type that holds it: TFLite computes on no narrower one).
-_QUANTIZED = {
-    "int2": (-2, 1, "int8"),
-    "uint2": (0, 3, "uint8"),
-    "int4": (-8, 7, "int8"),
-    "uint4": (0, 15, "uint8"),
-    "int8": (-128, 127, "int8"),
-    "uint8": (0, 255, "uint8"),
-    "int16": (-(2**15), 2**15 - 1, "int16"),
-    "uint16": (0, 2**16 - 1, "uint16"),
-}
+# Quantized type -> the type that holds it, where TFLite computes on no narrower one.
+_HOLDERS = {"int2": "int8", "uint2": "uint8", "int4": "int8", "uint4": "uint8"}
 
 
 def quantize_linear(node: TflNode, tfl: TflBuilder) -> None:
     """saturate(round(x / scale) + zero point), ties to even (ONNX QuantizeLinear-25).
 
-    What lies between round and saturate is exact in float32: at 2^24 every type is saturated.
+    Numbers between round and saturate are exact in float32: every type saturates below 2^24.
     """
     node.ignore("output_dtype")  # the result's type is inferred
     name, saturate = node.output_dtype().name, bool(node.attribute("saturate", 1))
-    if name not in _QUANTIZED and name not in SMALL_FLOATS:
+    if name not in LIMITS and name not in SMALL_FLOATS:
         node.unsupported(f"quantizes to {name}, which TFLite does not hold; quantize to an integer type")
     if node.attribute("precision", 0) not in (0, 1):
         node.unsupported("divides in another precision than float32; leave out its attribute 'precision'")
     x = tfl.float32(node.x)
     scale, zero_point = _parameters(node, tfl, x)
-    if name in _QUANTIZED:
-        node.emit(_quantized(tfl, x, scale, zero_point, name))
+    if name in LIMITS:
+        node.emit(_quantize(tfl, x, scale, zero_point, name))
         return
     if zero_point is not None and (
         zero_point.constant is None or zero_point.constant.astype(np.float32).any()
     ):
         node.unsupported(f"quantizes to {name} with a zero point other than 0")
-    steps = broadcast(tfl, "div", x, _unfolded(tfl, scale))
-    node.emit(rounded(tfl, steps, SMALL_FLOATS[name], saturate=saturate))
+    steps = broadcast(tfl, "div", x, _hide_constant(tfl, scale))
+    node.emit(round_to(tfl, steps, SMALL_FLOATS[name], saturate=saturate))
 
 
-def _quantized(tfl: TflBuilder, x: Value, scale: Value, zero_point: Value | None, name: str) -> Value:
-    """x, in float32, as numbers of the quantized type `name`."""
-    low, high, holder = _QUANTIZED[name]
-    steps = _rounded(tfl, broadcast(tfl, "div", x, _unfolded(tfl, scale)))
+def _quantize(tfl: TflBuilder, x: Value, scale: Value, zero_point: Value | None, name: str) -> Value:
+    """Quantize float32 to the integer type `name`."""
+    steps = unary(tfl, "round", broadcast(tfl, "div", x, _hide_constant(tfl, scale)))
     if zero_point is not None:
         steps = broadcast(tfl, "add", steps, tfl.converted(zero_point, np.float32))
-    return tfl.converted(_within(tfl, steps, low, high), np.dtype(holder))
+    return tfl.converted(_clamp(tfl, steps, *LIMITS[name]), np.dtype(_HOLDERS.get(name, name)))
 
 
-def _rounded(tfl: TflBuilder, x: Value) -> Value:
-    order = x.order
-    tensor = tfl.tensor(x, order)
-    return tfl.computed(tfl.op("round", [tensor], tfl.shape_of(tensor)), order)
-
-
-def _within(tfl: TflBuilder, x: Value, low: float, high: float) -> Value:
+def _clamp(tfl: TflBuilder, x: Value, low: float, high: float) -> Value:
     above = broadcast(tfl, "maximum", x, scalar(low, np.float32))
     return broadcast(tfl, "minimum", above, scalar(high, np.float32))
 
 
-def _unfolded(tfl: TflBuilder, divisor: Value) -> Value:
-    """A divisor in which the compiler sees no constant: it would multiply by the reciprocal, and round otherwise."""
+def _hide_constant(tfl: TflBuilder, divisor: Value) -> Value:
+    """Hide a constant divisor from the compiler, which would multiply by its reciprocal and round otherwise."""
     if divisor.constant is None:
         return divisor
     return tfl.computed(tfl.bitcast(tfl.constant(divisor.constant.view(np.int32)), np.float32))
@@ -88,12 +75,12 @@ def dynamic_quantize_linear(node: TflNode, tfl: TflBuilder) -> None:
     )
     low, high = broadcast(tfl, "minimum", low, zero), broadcast(tfl, "maximum", high, zero)
     span = broadcast(tfl, "sub", high, low)
-    scale = broadcast(tfl, "div", span, _unfolded(tfl, scalar(255, np.float32)))
+    scale = broadcast(tfl, "div", span, _hide_constant(tfl, scalar(255, np.float32)))
     is_flat = broadcast(tfl, "equal", scale, zero)
     scale = broadcast(tfl, "select_v2", is_flat, scalar(1, np.float32), scale)
     offset = broadcast(tfl, "sub", zero, broadcast(tfl, "div", low, scale))
-    zero_point = tfl.converted(_rounded(tfl, _within(tfl, offset, 0, 255)), np.uint8)
-    node.emit(_quantized(tfl, x, scale, zero_point, "uint8"), 0)
+    zero_point = tfl.converted(unary(tfl, "round", _clamp(tfl, offset, 0, 255)), np.uint8)
+    node.emit(_quantize(tfl, x, scale, zero_point, "uint8"), 0)
     node.emit(scale, 1)
     node.emit(zero_point, 2)
 
@@ -111,45 +98,29 @@ def dequantize_linear(node: TflNode, tfl: TflBuilder) -> None:
 
 
 def _parameters(node: TflNode, tfl: TflBuilder, x: Value) -> tuple[Value, Value | None]:
-    """The scale, in float32, and the zero point, both in a shape that broadcasts with x."""
+    """Return the scale, in float32, and the zero point, both in a shape that broadcasts with x."""
     axis, block = node.attribute("axis", 1), node.attribute("block_size", 0)
     scale, zero_point = tfl.float32(node.input(1)), node.optional(2)
-    aligned = _along_axis(node, tfl, scale, x, axis, block)
-    return aligned, None if zero_point is None else _along_axis(node, tfl, zero_point, x, axis, block)
+    aligned = _align(node, tfl, scale, x, axis, block)
+    return aligned, None if zero_point is None else _align(node, tfl, zero_point, x, axis, block)
 
 
-def _along_axis(node: TflNode, tfl: TflBuilder, parameter: Value, x: Value, axis: int, block: int) -> Value:
+def _align(node: TflNode, tfl: TflBuilder, parameter: Value, x: Value, axis: int, block: int) -> Value:
     if parameter.rank == 0 or parameter.shape == (1,):
-        return _reshaped(tfl, parameter, ())
-    if not -x.rank <= axis < x.rank:
-        node.unsupported(f"its axis {axis} is none of the {x.rank} axes of x")
-    axis %= x.rank
+        return _reshape(tfl, parameter, ())
+    axis = scale_axis(node, axis)
     if parameter.rank == 1:
-        return _reshaped(tfl, parameter, tuple(parameter.shape[0] if i == axis else 1 for i in range(x.rank)))
-    if parameter.rank != x.rank or not block:
-        node.unsupported(f"its scale has {parameter.rank} axes, x has {x.rank}")
-    size = x.shape[axis]
-    if size is None:
-        node.unsupported(
-            "scales blocks of an axis of open size; fix the size with --shape NAME=... if it is an input's"
-        )
-    return _repeated(tfl, parameter, axis, np.arange(size) // block)
+        return _reshape(tfl, parameter, tuple(parameter.shape[0] if i == axis else 1 for i in range(x.rank)))
+    places = block_numbers(node, parameter, axis, block)
+    shape = tuple(x.shape[i] if i == axis else dim for i, dim in enumerate(parameter.shape))
+    if parameter.constant is not None:
+        return Value(shape, parameter.dtype, constant=parameter.constant.take(places, axis))
+    operands = [tfl.tensor(parameter), tfl.int32(places.astype(np.int32))]
+    return tfl.computed(tfl.op("gather", operands, shape, axis=axis, batch_dims=0))
 
 
-def _reshaped(tfl: TflBuilder, value: Value, shape: tuple[int | None, ...]) -> Value:
+def _reshape(tfl: TflBuilder, value: Value, shape: tuple[int | None, ...]) -> Value:
     if value.constant is not None:
         constant = value.constant.reshape([dim or 0 for dim in shape])
         return Value(shape, value.dtype, constant=constant)
     return tfl.computed(tfl.reshape(tfl.tensor(value), shape))
-
-
-def _repeated(
-    tfl: TflBuilder, value: Value, axis: int, places: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> Value:
-    shape = tuple(len(places) if i == axis else dim for i, dim in enumerate(value.shape))
-    if value.constant is not None:
-        return Value(shape, value.dtype, constant=value.constant.take(places, axis))
-    gathered = tfl.op(
-        "gather", [tfl.tensor(value), tfl.int32(places.astype(np.int32))], shape, axis=axis, batch_dims=0
-    )
-    return tfl.computed(gathered)

@@ -1,4 +1,4 @@
-"""Reductions over axes."""
+"""Reductions over axes, and running sums."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from onnxport.converters.semantics import reduction_axes
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import identity, normalized, permuted
+from onnxport.converters.tflite.ops.elementwise import unary
 from onnxport.converters.tflite.registry import REGISTRY, lower
 from onnxport.converters.tflite.values import Value, scalar
 
 # ONNX reduction -> tfl reduction of the same meaning (all of opset 20).
-REDUCTIONS = {
+_REDUCTIONS = {
     "ReduceMax": "reduce_max",
     "ReduceMean": "mean",
     "ReduceMin": "reduce_min",
@@ -25,7 +27,7 @@ REDUCTIONS = {
 
 
 def reduce_axes(tfl: TflBuilder, name: str, x: Value, axes: Iterable[int], *, keep: bool) -> Value:
-    """Emits `tfl.<name>` over logical `axes` in whatever axis order x has."""
+    """Emit `tfl.<name>` over logical `axes`, in the axis order that x has."""
     gone = {normalized(axis, x.rank) for axis in axes}
     order = tfl.common_order(x)
     physical_axes = sorted(order.index(axis) for axis in gone)
@@ -41,28 +43,14 @@ def reduce_axes(tfl: TflBuilder, name: str, x: Value, axes: Iterable[int], *, ke
     return tfl.computed(result, result_order)
 
 
-def axes_of(node: TflNode, index: int = 1) -> list[int] | None:
-    """The axes that a reduction names, all of them if it names none; None if they are computed at run time."""
-    every, axes = list(range(node.x.rank)), node.optional(index)
-    if axes is None or axes.shape == (0,):
-        return [] if node.attribute("noop_with_empty_axes", 0) else every
-    node.attribute("noop_with_empty_axes", 0)
-    if axes.constant is None:
-        return None
-    wanted = [normalized(axis, node.x.rank) for axis in axes.constant.reshape(-1).tolist()]
-    if beyond := [axis for axis in wanted if axis not in every]:
-        node.unsupported(f"reduces axis {beyond[0]} of a value of {node.x.rank} dimensions")
-    return wanted
-
-
-def _reduction(name: str, node: TflNode, tfl: TflBuilder) -> None:
-    x, keep, axes = node.x, bool(node.attribute("keepdims", 1)), axes_of(node)
+def _lower_reduction(name: str, node: TflNode, tfl: TflBuilder) -> None:
+    x, keep, axes = node.x, bool(node.attribute("keepdims", 1)), reduction_axes(node, node.optional(1))
     if axes is None:
-        result = _over_run_time_axes(name, node, tfl, x, keep=keep)
+        result = _reduce_run_time_axes(name, node, tfl, x, keep=keep)
     else:
         result = reduce_axes(tfl, name, x, axes, keep=keep) if axes else x
     if name in _EXTREME_OF_NOTHING and 0 in x.shape and result is not x:
-        # TFLite's is the largest finite number. Where the result has elements, each is that of nothing.
+        # TFLite gives the largest finite number. All elements of the result are extremes of an empty set.
         nothing = tfl.constant(_EXTREME_OF_NOTHING[name](x.dtype), x.dtype)
         result = tfl.computed(tfl.op("broadcast_to", [nothing, tfl.run_time_shape(result)], result.shape))
     node.emit(result)
@@ -76,11 +64,11 @@ def _limit(sign: int, dtype: np.dtype[Any]) -> float:
     return np.iinfo(dtype).max if sign > 0 else np.iinfo(dtype).min
 
 
-# What ONNX says of an empty set: the largest element is the least that there is.
+# Reduction -> ONNX's result for an empty set: the smallest number is the largest element.
 _EXTREME_OF_NOTHING = {"reduce_max": partial(_limit, -1), "reduce_min": partial(_limit, 1)}
 
 
-def _over_run_time_axes(name: str, node: TflNode, tfl: TflBuilder, x: Value, *, keep: bool) -> Value:
+def _reduce_run_time_axes(name: str, node: TflNode, tfl: TflBuilder, x: Value, *, keep: bool) -> Value:
     axes = node.input(1)
     if axes.shape[0] is None:
         node.unsupported("the number of its axes (input 1) is known only at run time")
@@ -89,39 +77,32 @@ def _over_run_time_axes(name: str, node: TflNode, tfl: TflBuilder, x: Value, *, 
     return tfl.computed(tfl.op(name, operands, [None] * rank, keep_dims=keep))
 
 
-REGISTRY.table({op: partial(_reduction, name) for op, name in REDUCTIONS.items()})
+REGISTRY.table({op: partial(_lower_reduction, name) for op, name in _REDUCTIONS.items()})
 
 
 @lower("ReduceLogSumExp")
 def reduce_log_sum_exp(node: TflNode, tfl: TflBuilder) -> None:
     """log(sum(exp(x))) (ONNX ReduceLogSumExp-18), shifted by the largest element so that exp cannot overflow."""
-    x, keep, axes = node.x, bool(node.attribute("keepdims", 1)), axes_of(node)
+    x, keep, axes = node.x, bool(node.attribute("keepdims", 1)), reduction_axes(node, node.optional(1))
     if x.dtype.kind != "f":
         node.unsupported(f"elements of {x.dtype}")
     if axes == []:
         node.emit(x)
         return
 
-    def reduced(name: str, value: Value, *, keep: bool) -> Value:
+    def reduce(name: str, value: Value, *, keep: bool) -> Value:
         if axes is None:
-            return _over_run_time_axes(name, node, tfl, value, keep=keep)
+            return _reduce_run_time_axes(name, node, tfl, value, keep=keep)
         return reduce_axes(tfl, name, value, axes, keep=keep)
 
-    # Infinite extremes would make the difference no number.
+    # Infinite extremes would make the difference NaN.
     largest = float(np.finfo(np.float16 if x.dtype == np.float16 else np.float32).max)
-    peak = reduced("reduce_max", x, keep=True)
-    peak = broadcast(
-        tfl, "minimum", broadcast(tfl, "maximum", peak, scalar(-largest, x.dtype)), scalar(largest, x.dtype)
-    )
-    shifted = broadcast(tfl, "sub", x, peak)
-    order = tfl.common_order(shifted)
-    powers = tfl.op("exp", [tfl.tensor(shifted, order)], permuted(shifted.shape, order))
-    total = reduced("sum", tfl.computed(powers, order), keep=True)
-    order = tfl.common_order(total)
-    logarithm = tfl.op("log", [tfl.tensor(total, order)], permuted(total.shape, order))
-    result = broadcast(tfl, "add", tfl.computed(logarithm, order), peak)
+    peak = broadcast(tfl, "maximum", reduce("reduce_max", x, keep=True), scalar(-largest, x.dtype))
+    peak = broadcast(tfl, "minimum", peak, scalar(largest, x.dtype))
+    total = reduce("sum", unary(tfl, "exp", broadcast(tfl, "sub", x, peak)), keep=True)
+    result = broadcast(tfl, "add", unary(tfl, "log", total), peak)
     # The sum over axes of size 1 only drops them.
-    node.emit(result if keep else reduced("sum", result, keep=False))
+    node.emit(result if keep else reduce("sum", result, keep=False))
 
 
 @lower("CumSum")
@@ -129,11 +110,10 @@ def cumulative_sum(node: TflNode, tfl: TflBuilder) -> None:
     """Running sums along an axis (ONNX CumSum-14)."""
     x, axis = node.x, node.input(1)
     order = tfl.common_order(x) if axis.constant is not None else identity(x.rank)
-    place = (
-        tfl.tensor(tfl.converted(axis, np.int32))
-        if axis.constant is None
-        else tfl.int32(order.index(normalized(int(axis.constant.item()), x.rank)))
-    )
+    if axis.constant is None:
+        place = tfl.tensor(tfl.converted(axis, np.int32))
+    else:
+        place = tfl.int32(order.index(normalized(int(axis.constant.item()), x.rank)))
     result = tfl.op(
         "cumsum",
         [tfl.tensor(x, order), place if not axis.rank else tfl.reshape(place, ())],

@@ -1,4 +1,4 @@
-"""Ops that compare elements along an axis: ArgMax, ArgMin, Hardmax, TopK."""
+"""Ops that find or sort extremes along an axis: ArgMax, ArgMin, Hardmax, TopK."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import Permutation, axis_last, normalized, permuted
+from onnxport.converters.tflite.ops.elementwise import unary
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
@@ -16,9 +17,9 @@ _ONLY_SORTED = frozenset(("int64", "uint32"))
 
 
 def _arg_extreme(tfl: TflBuilder, name: str, x: Value, axis: int) -> tuple[Tensor, Permutation]:
-    """`tfl.arg_max` or `tfl.arg_min` as int64, and the axis order in which x's other axes lie."""
+    """Return the result of `tfl.arg_max` or `tfl.arg_min` in int64, and the order of x's axes in it."""
     if x.dtype.name in _ONLY_SORTED:
-        source, order = x if name == "arg_max" else descending(tfl, x), axis_last(x.rank, axis)
+        source, order = x if name == "arg_max" else reverse_order(tfl, x), axis_last(x.rank, axis)
         leading = permuted(x.shape, order)[:-1]
         results = [((*leading, 1), x.dtype), ((*leading, 1), np.dtype(np.int32))]
         _, first = tfl.ops("topk_v2", [tfl.tensor(source, order), tfl.int32(1)], results)
@@ -31,7 +32,7 @@ def _arg_extreme(tfl: TflBuilder, name: str, x: Value, axis: int) -> tuple[Tenso
     return tfl.op(name, operands, shape, np.int64, output_type=output_type), order
 
 
-def _reversed(tfl: TflBuilder, x: Value, axis: int) -> Value:
+def _reverse(tfl: TflBuilder, x: Value, axis: int) -> Value:
     order = tfl.common_order(x)
     operands = [tfl.tensor(x, order), tfl.int32([order.index(axis)])]
     return tfl.computed(tfl.op("reverse_v2", operands, permuted(x.shape, order)), order)
@@ -39,7 +40,7 @@ def _reversed(tfl: TflBuilder, x: Value, axis: int) -> Value:
 
 @lower("ArgMax", "ArgMin")
 def arg_reduction(node: TflNode, tfl: TflBuilder) -> None:
-    """Index of the extreme element along an axis, the first of equals or the last (ONNX ArgMax-13)."""
+    """The index of the extreme element along an axis, the first or the last of equals (ONNX ArgMax-13)."""
     x = node.x
     axis, keep = normalized(node.attribute("axis", 0), x.rank), bool(node.attribute("keepdims", 1))
     last = bool(node.attribute("select_last_index", 0))
@@ -49,7 +50,7 @@ def arg_reduction(node: TflNode, tfl: TflBuilder) -> None:
             "select_last_index along an open dimension; fix the input's size with --shape NAME=..."
         )
     name = {"ArgMax": "arg_max", "ArgMin": "arg_min"}[node.op]
-    result, order = _arg_extreme(tfl, name, _reversed(tfl, x, axis) if last else x, axis)
+    result, order = _arg_extreme(tfl, name, _reverse(tfl, x, axis) if last else x, axis)
     if last:
         end = tfl.constant((size or 0) - 1, np.int64)
         result = tfl.op("sub", [end, result], tfl.shape_of(result))
@@ -80,29 +81,25 @@ def top_k(node: TflNode, tfl: TflBuilder) -> None:
     """The k largest or smallest elements along an axis, sorted, and their indices (ONNX TopK-11)."""
     x = node.x
     axis = normalized(node.attribute("axis", -1), x.rank)
-    node.ignore("sorted")  # sorted is one of the orders that an unsorted result may have
+    node.ignore("sorted")  # an unsorted result may be sorted
     wanted = node.input(1)
     k = None if wanted.constant is None else int(wanted.constant.item())
     count = tfl.int32(k) if k is not None else tfl.reshape(tfl.tensor(tfl.converted(wanted, np.int32)), ())
-    source = x if node.attribute("largest", 1) else descending(tfl, x)
+    source = x if node.attribute("largest", 1) else reverse_order(tfl, x)
     order = axis_last(x.rank, axis)
     shape = (*permuted(x.shape, order)[:-1], k)
-    values, indices = tfl.ops(
-        "topk_v2",
-        [tfl.tensor(source, order), count],
-        [(shape, x.dtype), (shape, np.dtype(np.int32))],
-    )
+    results = [(shape, x.dtype), (shape, np.dtype(np.int32))]
+    values, indices = tfl.ops("topk_v2", [tfl.tensor(source, order), count], results)
     result = tfl.computed(values, order)
-    node.emit(result if source is x else descending(tfl, result), 0)
+    node.emit(result if source is x else reverse_order(tfl, result), 0)
     if node.wants_output(1):
         node.emit(tfl.computed(tfl.cast(indices, np.int64), order), 1)
 
 
-def descending(tfl: TflBuilder, x: Value) -> Value:
-    """The elements mapped so that the smallest become the largest; applied twice they are themselves."""
+def reverse_order(tfl: TflBuilder, x: Value) -> Value:
+    """Map the smallest elements to the largest; applied twice, it gives x again."""
     if x.dtype.kind == "b":
-        order = tfl.common_order(x)
-        return tfl.computed(tfl.op("logical_not", [tfl.tensor(x, order)], permuted(x.shape, order)), order)
+        return unary(tfl, "logical_not", x)
     if x.dtype.kind == "u":
         return broadcast(tfl, "sub", scalar(np.iinfo(x.dtype).max, x.dtype), x)
     # -1 - x, unlike -x, exists for the smallest integer too.

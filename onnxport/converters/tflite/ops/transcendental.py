@@ -1,16 +1,16 @@
 """Trigonometry, hyperbolic functions and the error function, from the few such kernels that TFLite has.
 
-Each keeps a small relative error where its value is small: x - x^3/6 style cancellations are avoided by way of
-ELU, which is exp(x) - 1 for negative x, and of Elements.log1p_of_fraction.
+Each keeps a small relative error for small values: ELU, exp(x) - 1 for negative x, and Elements.log1p_of_fraction
+avoid cancellation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.elements import Elements, formula
-from onnxport.converters.tflite.registry import REGISTRY, lower
+from onnxport.converters.tflite.registry import REGISTRY
 
 # erf(x) = x * P(x^2) / Q(x^2) for |x| up to the bound, beyond which it is 1 in float32. These are the
 # coefficients of Eigen and XLA (xla/client/lib/math.cc, ErfImpl32), error below 3e-7.
@@ -33,17 +33,11 @@ _ERF_Q = (
 )
 
 
-@lower("Erf")
-def erf(node: TflNode, tfl: TflBuilder) -> None:
-    """The error function (ONNX Erf-13)."""
-
-    def body(x: Elements) -> Elements:
-        bounded = x.maximum(-_ERF_BOUND).minimum(_ERF_BOUND)
-        square = bounded * bounded
-        quotient = bounded * square.polynomial(_ERF_P) / square.polynomial(_ERF_Q)
-        return quotient.maximum(-1.0).minimum(1.0)
-
-    formula(node, tfl, body)
+def _erf(x: Elements) -> Elements:
+    bounded = x.maximum(-_ERF_BOUND).minimum(_ERF_BOUND)
+    square = bounded * bounded
+    quotient = bounded * square.polynomial(_ERF_P) / square.polynomial(_ERF_Q)
+    return quotient.maximum(-1.0).minimum(1.0)
 
 
 def _tan(x: Elements) -> Elements:
@@ -89,7 +83,7 @@ def _half_exp(x: Elements) -> Elements:
 def _log1p(u: Elements) -> Elements:
     """log(1 + u) for u >= 0."""
     small = u.minimum(1.0).log1p_of_fraction()
-    # What is above 1 adds log((1 + u) / 2), which is 0 up to there.
+    # Above 1, add log((1 + u) / 2); below it, that is 0.
     return small + ((u.maximum(1.0) + 1.0) * 0.5).call("log")
 
 
@@ -108,12 +102,12 @@ def _acosh(x: Elements) -> Elements:
 
 def _atanh(x: Elements) -> Elements:
     size = x.call("abs")
-    root = (-size + 1.0).call("sqrt")  # no number beyond 1, as the result has to be
+    root = (-size + 1.0).call("sqrt")  # NaN beyond 1, as the result has to be
     return _log1p(size * 2.0 / (root * root)) * x.call("sign") * 0.5
 
 
-# ONNX op -> its formula (all of opset 22).
-FORMULAS: dict[str, Callable[[Elements], Elements]] = {
+# ONNX op -> its formula (Erf of opset 13, the others of opset 22).
+_FORMULAS: dict[str, Callable[[Elements], Elements]] = {
     "Acos": _acos,
     "Acosh": _acosh,
     "Asin": _asin,
@@ -121,13 +115,10 @@ FORMULAS: dict[str, Callable[[Elements], Elements]] = {
     "Atan": _atan,
     "Atanh": _atanh,
     "Cosh": _cosh,
+    "Erf": _erf,
     "Sinh": _sinh,
     "Tan": _tan,
 }
 
 
-def _lowering(body: Callable[[Elements], Elements]) -> Callable[[TflNode, TflBuilder], None]:
-    return lambda node, tfl: formula(node, tfl, body)
-
-
-REGISTRY.table({op: _lowering(body) for op, body in FORMULAS.items()})
+REGISTRY.table({op: partial(formula, body=body) for op, body in _FORMULAS.items()})

@@ -1,1 +1,1 @@
-"""Quantized models: their tensors, their ports, and what computes in integers in the end."""
+"""Quantized models: their tensors, their ports, and the notes on integer kernels."""

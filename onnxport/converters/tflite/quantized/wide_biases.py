@@ -1,4 +1,4 @@
-"""Biases of 16-bit depthwise convolutions in 64 bits, as their kernel wants; litert-converter 0.5.0 writes 32."""
+"""Biases of 16-bit products in 64 bits, as their kernels want; litert-converter 0.5.0 writes 32."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ai_edge_litert import schema_py_generated as schema
 from onnxport.core.errors import CannotConvertError
 
 _IDENTIFIER = b"TFL3"
-# Operator -> which of its operands are the data and the bias.
+# Operator -> positions of its data and its bias.
 _OPERANDS = {
     schema.BuiltinOperator.CONV_2D: (0, 2),
     schema.BuiltinOperator.DEPTHWISE_CONV_2D: (0, 2),
@@ -26,13 +26,13 @@ _OPERANDS = {
 
 
 def widen_biases(path: Path) -> None:
-    """Rewrites the file at `path` where a product of int16 data has a bias of int32.
+    """Rewrite the file at `path` if a product of int16 data has an int32 bias.
 
     Raises:
         CannotConvertError: 32 bits did not hold a bias.
     """
     model: Any = schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
-    narrow = [subgraph for subgraph in model.subgraphs if _widen_in(model, subgraph)]
+    narrow = [subgraph for subgraph in model.subgraphs if _widen_subgraph(model, subgraph)]
     if not narrow:
         return
     builder = flatbuffers.Builder(path.stat().st_size)
@@ -40,8 +40,8 @@ def widen_biases(path: Path) -> None:
     path.write_bytes(builder.Output())
 
 
-def _widen_in(model: Any, subgraph: Any) -> bool:
-    """Gives every product of int16 data its bias in int64; returns whether there was one to widen."""
+def _widen_subgraph(model: Any, subgraph: Any) -> bool:
+    """Widen the int32 bias of every product of int16 data; return whether there was one."""
     narrow = list(_narrow_biases(model, subgraph))
     reads = Counter(int(index) for operator in subgraph.operators for index in operator.inputs)
     for index, uses in groupby(sorted(narrow, key=lambda use: use[0]), key=lambda use: use[0]):
@@ -49,7 +49,7 @@ def _widen_in(model: Any, subgraph: Any) -> bool:
         if len(readers) == reads[index]:
             subgraph.tensors[index] = wide
             continue
-        # Products of 8 bits share it, and keep the narrow one.
+        # Products of 8 bits share it and keep the narrow one.
         for operator in readers:
             operator.inputs = [len(subgraph.tensors) if each == index else each for each in operator.inputs]
         subgraph.tensors.append(wide)
@@ -71,7 +71,7 @@ def _copy_as_int64(model: Any, tensor: Any) -> Any:
 
 
 def _narrow_biases(model: Any, subgraph: Any) -> Iterator[tuple[int, Any]]:
-    """The number of each tensor that is an int32 bias of int16 data, with the operator that reads it so."""
+    """Yield the index of each int32 bias of int16 data, and the operator that reads it."""
     for operator in subgraph.operators:
         code = model.operatorCodes[operator.opcodeIndex]
         places = _OPERANDS.get(max(code.builtinCode, code.deprecatedBuiltinCode))

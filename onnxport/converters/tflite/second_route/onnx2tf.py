@@ -1,7 +1,7 @@
-"""The second route: onnx2tf, another converter, in an environment of its own that the user names or that is on PATH.
+"""The second route: onnx2tf, another converter, in its own environment, given by the user or found on PATH.
 
-It pins 17 packages and needs a newer Python than we do, rewrites the file that it is given and litters the current
-directory. So it runs out of process, without our Python's settings, on a copy of the model in a fresh folder.
+It pins 17 packages, needs a newer Python than we do, rewrites its input and writes into the current directory. So it
+runs out of process, without our Python's settings, on a copy of the model in a fresh folder.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ HOW_TO_GET = (
     "make an environment for it: python3.12 -m venv onnx2tf-env && onnx2tf-env/bin/pip install onnx2tf, "
     "then give --onnx2tf onnx2tf-env/bin/onnx2tf"
 )
-# Seconds. It takes 5 to 60 on models of 1 to 100 MB.
+# Seconds; models of 1 to 100 MB take 5 to 60.
 TIME_LIMIT = 900.0
 _WRITTEN = "out/model_float32.tflite"
+_MATCHER = "onnxport.converters.tflite.second_route.port_matching:Matcher"
 
 
 @dataclass(frozen=True)
@@ -42,72 +43,69 @@ class Onnx2tf:
 
     @classmethod
     def find(cls, given: Path | None) -> Self:
-        """The one that the user names, else the one on PATH.
+        """Return the command that the user gives, else the one on PATH.
 
         Raises:
-            MissingDependencyError: there is none, or it lacks onnxsim.
+            MissingDependencyError: no such command, or it lacks onnxsim.
         """
         found = shutil.which(os.fspath(given or "onnx2tf"))
         if found is None:
-            what = f"{given} is no command that can be run" if given else "onnx2tf is not on PATH"
+            what = f"{given} is not an executable command" if given else "onnx2tf is not on PATH"
             raise MissingDependencyError(what, fix=HOW_TO_GET)
         command = Path(found).absolute()  # not resolved: an environment's commands may be links out of it
         if shutil.which("onnxsim", path=environments.search_path(command)) is None:
-            # Without it onnx2tf goes on, says success, and writes operators that no runtime knows.
+            # Without it onnx2tf exits with 0 and writes operators that no runtime knows.
             raise MissingDependencyError(f"{command} has no onnxsim beside it", fix=HOW_TO_GET)
         return cls(command)
 
     @cached_property
     def version(self) -> str:
-        """Its version, "unknown" where the command lies in no environment of Python's."""
+        """Its version, "unknown" if the command is in no Python environment."""
         return environments.version_of(self.command, "onnx2tf")
 
     def convert(self, model: Model, output: Path, params: TfliteParams, manifest: Manifest) -> Compiled:
-        """Has onnx2tf convert a copy of `model` to `output`, which gets our manifest as if we had made it.
+        """Convert a copy of `model` to `output` with onnx2tf, and add our manifest.
 
         Raises:
-            CannotConvertError: it gives up, or what it writes is of no use.
-            MachineError: it crashed or took longer than the limit.
+            CannotConvertError: onnx2tf fails, or its file is unusable.
+            MachineError: it crashed or exceeded the time limit.
         """
         with tempfile.TemporaryDirectory(prefix="onnx2tf-", dir=output.parent) as temp:
             folder = Path(temp)
-            source = _pinned(model, params).save(folder / "model.onnx").path
-            # Onnx2tf rewrites what it is given; what the artefact is held against afterwards must be the original.
-            original = _pinned(model, params).save(folder / "original.onnx").path
+            source = _pin_shapes(model, params).save(folder / "model.onnx").path
+            # onnx2tf rewrites its input; the artefact is compared with the original.
+            original = _pin_shapes(model, params).save(folder / "original.onnx").path
             self._run(source, model, params, folder)
             named = replace(manifest, made_by={**manifest.made_by, "onnx2tf": self.version})
-            with Child(
-                "onnxport.converters.tflite.second_route.adoption:Adopter", purpose="the LiteRT interpreter"
-            ) as adopter:
-                compiled: Compiled = adopter.call("adopt", original, folder / _WRITTEN, output, named)
+            with Child(_MATCHER, purpose="the LiteRT interpreter") as matcher:
+                compiled: Compiled = matcher.call("match", original, folder / _WRITTEN, output, named)
         return compiled
 
     def _run(self, source: Path, model: Model, params: TfliteParams, folder: Path) -> None:
         command = [os.fspath(self.command), "-i", source.name, "-o", "out", "-coion", "-n"]
         if params.layout == "keep":
             command += ["-kat", *(spec.name for spec in model.inputs)]
-        with (folder / "said").open("wb") as said:
+        log = folder / "log"
+        with log.open("wb") as stream:
             environment = environments.environment_of(self.command, folder)
             code = environments.exit_code(
                 command,
                 folder,
                 environment,
-                said.fileno(),
+                stream.fileno(),
                 limit=TIME_LIMIT,
                 fix="convert with --route direct",
             )
-        text = (folder / "said").read_text(encoding="utf-8", errors="replace")
+        text = log.read_text(encoding="utf-8", errors="replace")
         if code < 0:
-            cause = f"signal {signal.Signals(-code).name}"
-            raise MachineError(
-                f"onnx2tf crashed on {model.path} ({cause})", why=environments.telling_line(text)
-            )
+            what = f"onnx2tf crashed on {model.path} (signal {signal.Signals(-code).name})"
+            raise MachineError(what, why=environments.telling_line(text))
         if code or not (folder / _WRITTEN).is_file():
-            why = environments.telling_line(text) if code else "it says success and writes no file"
+            why = environments.telling_line(text) if code else "it exits with 0 and writes no file"
             raise CannotConvertError(f"onnx2tf cannot convert {model.path}", why=why)
 
 
-def _pinned(model: Model, params: TfliteParams) -> Model:
+def _pin_shapes(model: Model, params: TfliteParams) -> Model:
     from onnxport.optimizers import shape_inference
 
     copy = model.clone()

@@ -1,1 +1,1 @@
-"""Weights in fewer bits: what the user asks for and what the source stores."""
+"""Weights in fewer bits, as the user asks for or as the source stores them."""

@@ -1,4 +1,4 @@
-"""Floats in fewer bits: the numbers and scales that stand for an array of weights, nearly or exactly."""
+"""Encodings of float weights in fewer bits, nearest or exact."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 
-# Rows are worked on in portions of so many elements: a large weight is not held in memory several times.
+# Elements that are encoded at a time, so that temporaries of large weights stay small.
 _PORTION = 1 << 22
-# With four bits a scale that cuts off the largest weights is nearer to all others; these are tried, as parts of the
-# scale that reaches the largest. Eight bits gain nothing by it.
+# With 4 bits, a scale that clips the largest weights is nearer to all others. These fractions of the scale that
+# reaches the largest are tried. With 8 bits that gains nothing.
 _CUTS = np.linspace(1.0, 0.6, 17, dtype=np.float32)
-# The largest number of a row is mostly the limit of the type, so that these are tried first.
+# Candidates for the largest integer of a row, the limits of the type first, which it mostly is.
 _LARGEST = {
     8: (127, 128, 255, *range(254, 128, -1), *range(126, 0, -1)),
     4: (7, 8, *range(15, 8, -1), *range(6, 0, -1)),
 }
-# A row of ordinary floats is told by so many of its elements.
+# Elements that mostly suffice to recognize a row of ordinary floats.
 _SAMPLE = 64
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Weights as they are stored.
+    """Stored weights.
 
     Attributes:
-        numbers: float16, or integers of `bits` bits held as int8; in the shape of the weights, or in that of `grouped`.
+        numbers: float16, or integers of `bits` bits held as int8; in the shape of the weights, or as blocks in rows.
         bits: 16, 8 or 4.
         scales, zero_points: one per group of weights; empty for float16.
         axis: the axis of `numbers` along which the groups lie; None for one group.
@@ -42,8 +42,8 @@ class Encoded:
     axis: int | None = None
 
 
-def halves(weights: Array) -> Encoded | None:
-    """The nearest float16; None where a finite weight has none."""
+def encode_float16(weights: Array) -> Encoded | None:
+    """Return the nearest float16; None if a finite weight overflows."""
     with np.errstate(over="ignore"):
         numbers = weights.astype(np.float16)
     if not np.array_equal(np.isfinite(numbers), np.isfinite(weights)):
@@ -51,38 +51,40 @@ def halves(weights: Array) -> Encoded | None:
     return Encoded(numbers, 16, np.empty(0), np.empty(0))
 
 
-def exact_halves(weights: Array) -> Encoded | None:
-    """The float16 that are exactly these weights, if they are."""
-    encoded = halves(weights)
+def encode_float16_exactly(weights: Array) -> Encoded | None:
+    """Return these weights in float16 if that is exact."""
+    encoded = encode_float16(weights)
     if encoded is None or not np.array_equal(encoded.numbers.astype(np.float32), weights):
         return None
     return encoded
 
 
-def integers(weights: Array, bits: int, axis: int | None) -> Encoded | None:
-    """The nearest integers, symmetric, with a scale for each index of `axis`; None where a weight is not finite."""
+def encode_integers(weights: Array, bits: int, axis: int | None) -> Encoded | None:
+    """Return the nearest integers, symmetric, with a scale per index of `axis`; None if a weight is not finite."""
     if not np.isfinite(weights).all():
         return None
-    rows = _rows(weights, axis)
+    rows = _to_rows(weights, axis)
     largest = 2 ** (bits - 1) - 1
     numbers, scales = np.empty(rows.shape, np.int8), np.empty(len(rows), np.float32)
     for part in _portions(rows):
-        scales[part] = _scales(rows[part], largest, _CUTS if bits == 4 else _CUTS[:1])
+        scales[part] = _best_scales(rows[part], largest, _CUTS if bits == 4 else _CUTS[:1])
         numbers[part] = np.clip(np.rint(rows[part] / scales[part, None]), -largest, largest)
-    return Encoded(_unrolled(numbers, weights.shape, axis), bits, scales, np.zeros(len(rows), np.int64), axis)
+    return Encoded(
+        _from_rows(numbers, weights.shape, axis), bits, scales, np.zeros(len(rows), np.int64), axis
+    )
 
 
-def recovered(weights: Array, bits: int, axis: int | None) -> Encoded | None:
-    """The integers that are exactly these weights when multiplied by a scale for each index of `axis`, if there are.
+def recover_integers(weights: Array, bits: int, axis: int | None) -> Encoded | None:
+    """Return integers that are exactly these weights times a scale per index of `axis`, if there are any.
 
-    Weights that the source stored as integers are found again after all that moved and scaled their rows.
+    Recovers weights that the source stored as integers, even if their rows were moved and scaled since.
     """
-    rows = _rows(weights, axis)
+    rows = _to_rows(weights, axis)
     lowest = -(2 ** (bits - 1))
     numbers, scales = np.empty(rows.shape, np.int8), np.empty(len(rows), np.float32)
     zero_points = np.empty(len(rows), np.int64)
     for part in _portions(rows):
-        found = _whole_multiples(rows[part], bits)
+        found = _find_multiples(rows[part], bits)
         if found is None:
             return None
         multiples, scales[part] = found
@@ -90,11 +92,11 @@ def recovered(weights: Array, bits: int, axis: int | None) -> Encoded | None:
         fits = (least >= lowest) & (most <= -lowest - 1)
         zero_points[part] = np.where(fits, 0, np.where(least < lowest, lowest - least, -lowest - 1 - most))
         numbers[part] = multiples + zero_points[part, None]
-    return Encoded(_unrolled(numbers, weights.shape, axis), bits, scales, zero_points, axis)
+    return Encoded(_from_rows(numbers, weights.shape, axis), bits, scales, zero_points, axis)
 
 
-def _scales(rows: Array, largest: int, cuts: Array) -> Array:
-    """Of the cuts the one with the least squared error, row by row; 1 for a row of zeros."""
+def _best_scales(rows: Array, largest: int, cuts: Array) -> Array:
+    """Return for each row the scale of the cut with the least squared error; 1 for a row of zeros."""
     reach = np.abs(rows).max(axis=1) / np.float32(largest)
     reach = np.maximum(np.where(reach == 0, np.float32(1), reach), np.finfo(np.float32).tiny)
     best = reach.astype(np.float32)
@@ -110,8 +112,8 @@ def _scales(rows: Array, largest: int, cuts: Array) -> Array:
     return best
 
 
-def _whole_multiples(rows: Array, bits: int) -> tuple[Array, Array] | None:
-    """[rows, n] as integers times one float32 for each row, exactly; None where a row is not so."""
+def _find_multiples(rows: Array, bits: int) -> tuple[Array, Array] | None:
+    """Return rows [rows, n] as exact integers and a float32 scale per row; None if a row is not of that form."""
     peaks = np.abs(rows).max(axis=1)
     if not np.isfinite(peaks).all():
         return None
@@ -119,7 +121,7 @@ def _whole_multiples(rows: Array, bits: int) -> tuple[Array, Array] | None:
     for largest in _LARGEST[bits]:
         for ulps in (0, -1, 1):
             unknown = np.flatnonzero(scales == 0)
-            tried = _moved((peaks[unknown].astype(np.float64) / largest).astype(np.float32), ulps)
+            tried = _neighbour((peaks[unknown].astype(np.float64) / largest).astype(np.float32), ulps)
             for columns in (slice(_SAMPLE), slice(None)):
                 right = _are_multiples(rows[unknown, columns], tried, 2**bits - 1)
                 unknown, tried = unknown[right], tried[right]
@@ -129,28 +131,28 @@ def _whole_multiples(rows: Array, bits: int) -> tuple[Array, Array] | None:
     return np.rint(rows / scales[:, None]).astype(np.int64), scales
 
 
-def _moved(scales: Array, ulps: int) -> Array:
-    """Each scale's neighbour so many floats away."""
+def _neighbour(scales: Array, ulps: int) -> Array:
+    """Return the float32 `ulps` steps from each scale."""
     bits = scales.view(np.int32) + np.int32(ulps)
     return np.maximum(bits.view(np.float32), np.finfo(np.float32).tiny)
 
 
 def _are_multiples(rows: Array, scales: Array, span: int) -> Array:
-    """Whether each row is its scale times integers within `span`, to the last bit, as DEQUANTIZE computes it."""
+    """Return whether each row is its scale times integers within `span`, to the last bit, as in DEQUANTIZE."""
     steps = np.rint(rows / scales[:, None])
     exact = (steps * scales[:, None] == rows).all(axis=1)
     return np.asarray(exact & (steps.max(axis=1, initial=0) - steps.min(axis=1, initial=0) <= span))
 
 
-def _rows(weights: Array, axis: int | None) -> Array:
-    """[groups, the elements of one]; a view where the layout allows."""
+def _to_rows(weights: Array, axis: int | None) -> Array:
+    """Reshape to [groups, elements of a group]; a view if the layout allows it."""
     if axis is None:
         return weights.reshape(1, -1)
     return np.moveaxis(weights, axis, 0).reshape(weights.shape[axis], -1)
 
 
-def _unrolled(rows: Array, shape: tuple[int, ...], axis: int | None) -> Array:
-    """_rows undone."""
+def _from_rows(rows: Array, shape: tuple[int, ...], axis: int | None) -> Array:
+    """Undo _rows."""
     if axis is None:
         return rows.reshape(shape)
     moved = (shape[axis], *shape[:axis], *shape[axis + 1 :])

@@ -1,4 +1,4 @@
-"""What a model stores in fewer bits than float32, so that the artefact can hold it so as well."""
+"""The weights that a model stores in fewer bits than float32, so that the artefact can do the same."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from onnxport.formats.model import Model
 
-# Below this a scale for each channel, and the operator that applies it, are no saving.
-LEAST = 1024  # elements
+# Elements; below this, scales and the operator that applies them cost more than they save.
+LEAST = 1024
 
 _BITS = {
     ir.DataType.FLOAT16: 16,
@@ -20,8 +20,6 @@ _BITS = {
     ir.DataType.INT4: 4,
     ir.DataType.UINT4: 4,
 }
-
-
 _MATMUL_N_BITS = ("N", "K", "bits", "block_size")
 
 
@@ -30,9 +28,9 @@ class Stored:
     """A weight in fewer bits.
 
     Attributes:
-        size: its number of elements.
+        size: number of elements.
         bits: 16, 8 or 4.
-        block: how many of its elements along an axis share a scale; 0 for the whole axis.
+        block: number of elements along an axis that share a scale; 0 for the whole axis.
     """
 
     size: int
@@ -40,13 +38,15 @@ class Stored:
     block: int = 0
 
 
-def stored_weights(*models: Model) -> frozenset[Stored]:
-    """The weights that any of the models stores so: before it was prepared Casts of weights are still there, and
-    after it blocks of quantized ones."""
-    return frozenset(stored for model in models for stored in _found(model) if stored.size >= LEAST)
+def find_stored_weights(*models: Model) -> frozenset[Stored]:
+    """Return the weights that any of the models stores in fewer bits.
+
+    Before preparation a model still has Casts of weights, after it the blocks of quantized ones.
+    """
+    return frozenset(stored for model in models for stored in _find_stored(model) if stored.size >= LEAST)
 
 
-def _found(model: Model) -> Iterator[Stored]:
+def _find_stored(model: Model) -> Iterator[Stored]:
     for graph in model.ir.graphs():
         for value in graph.initializers.values():
             if value.const_value is not None and value.dtype in _BITS:

@@ -1,16 +1,16 @@
 """Stores the weights of a compiled module in fewer bits, after the compiler has folded and fused.
 
-Weights are float32 constants of LEAST elements or more that go into a product or are looked up. What becomes of them:
+Weights are float32 constants of at least LEAST elements that products or lookups read:
 
-1. fp16: float16 behind DEQUANTIZE. A constant with a number that float16 cannot hold stays float32.
-2. int8-weights, int4-weights: integers behind DEQUANTIZE, symmetric, a scale for each output channel. Depthwise filters
-   have 8 bits in both: they are few, and with 4 bits MobileNetV2 lost 1 dB and took 1.4 times as long by them.
-3. int8-dynamic: the integers themselves where the operator has a hybrid kernel, which quantizes its input at run time;
+1. fp16: float16 behind DEQUANTIZE. A constant with a number beyond float16 stays float32.
+2. int8-weights, int4-weights: symmetric integers behind DEQUANTIZE, with a scale per output channel. Depthwise filters
+   have 8 bits in both: they are few, and 4 bits cost MobileNetV2 1 dB and 1.4 times the latency.
+3. int8-dynamic: the integers themselves if the operator has a hybrid kernel, which quantizes its input at run time;
    else as 2.
-4. As the model has it: what the model stores in float16 or in integers of 8 or 4 bits is stored so again, where the
-   numbers are exactly those; it has become float32 on the way, and may have been transposed and scaled.
+4. As in the model: weights that it stores in float16 or in integers of 8 or 4 bits are stored in that form again if
+   that is exact. Preparation turned them into float32, and may have transposed and scaled them.
 
-The arithmetic stays float32 but for 3, and everything else that is a constant stays as it is.
+The arithmetic stays float32 except for 3. All other constants stay unchanged.
 """
 
 from __future__ import annotations
@@ -24,12 +24,18 @@ import numpy as np
 from litert_converter.mlir import ir
 
 from onnxport.converters.params import Precision
-from onnxport.converters.tflite.storage.encodings import Encoded, exact_halves, halves, integers, recovered
+from onnxport.converters.tflite.storage.encodings import (
+    Encoded,
+    encode_float16,
+    encode_float16_exactly,
+    encode_integers,
+    recover_integers,
+)
 from onnxport.converters.tflite.storage.source_weights import LEAST, Stored
 from onnxport.core.arrays import Array
 from onnxport.formats.tflite.tensor_names import INNER
 
-# tfl op -> the operand that holds its weights, and the axis of their output channels; None for "it depends".
+# tfl op -> (operand with its weights, axis of their output channels; None if that varies).
 _WEIGHTS: Mapping[str, tuple[int, int | None]] = {
     "tfl.batch_matmul": (1, None),
     "tfl.conv_2d": (1, 0),
@@ -41,14 +47,14 @@ _WEIGHTS: Mapping[str, tuple[int, int | None]] = {
     "tfl.transpose_conv": (1, 0),
 }
 _FLOATS = (ir.F32Type, ir.F16Type)
-_WIDENS = frozenset(("tfl.cast", "tfl.dequantize"))
-# Measured in ai-edge-litert 2.3.0, with and without XNNPACK: these take float activations and int8 weights.
+_CASTS = frozenset(("tfl.cast", "tfl.dequantize"))
+# Ops that take float activations and int8 weights, measured in ai-edge-litert 2.3.0 with and without XNNPACK.
 _HYBRID = frozenset("tfl.conv_2d tfl.depthwise_conv_2d tfl.fully_connected tfl.transpose_conv".split())
 
 
-# Measured: XNNPACK widens constants of 8 and 16 bits when it is made, and not those of 4.
+# XNNPACK unpacks constants of 8 and 16 bits when it starts, but not those of 4 (measured).
 _SLOW = (
-    "weights of 4 bits: {}; they make the file small and not fast, since XNNPACK does not read them and their products "
+    "weights of 4 bits: {}; they make the file small but not fast, since XNNPACK does not read them and their products "
     "run in TFLite's own kernels; --precision int8-dynamic is faster"
 )
 
@@ -56,20 +62,22 @@ _SLOW = (
 def store_weights(
     module: ir.Module, precision: Precision | None, stored: Collection[Stored]
 ) -> tuple[str, ...]:
-    """Rewrites the weights of a module that the compiler is done with.
+    """Rewrite the weights of a compiled module.
 
     Returns:
-        What to say of it: the constants that stayed float32 where the user asked for fewer bits, and slow ones.
+        Notes on constants that stayed float32 although the user asked for fewer bits, and on slow weights.
     """
-    stayed, slow = _Stayed(), 0
-    for constant in _constants(module):
-        weight = _weight(constant)
+    stayed, slow = _Unchanged(), 0
+    for constant in _float_constants(module):
+        weight = _find_weight(constant)
         if weight is None:
             stayed.other(constant)
         elif weight.array.size < LEAST:
             stayed.small += 1
         elif precision is None or precision in _ENCODINGS:
-            encoded = _as_stored(weight, stored) if precision is None else _ENCODINGS[precision](weight)
+            encoded = (
+                _encode_as_stored(weight, stored) if precision is None else _ENCODINGS[precision](weight)
+            )
             if encoded is None:
                 stayed.beyond.append(weight.name)
                 continue
@@ -84,9 +92,9 @@ _Users: TypeAlias = tuple[tuple[ir.Operation, int], ...]  # operators, and which
 
 @dataclass(frozen=True)
 class _Weight:
-    """A constant that products or lookups alone use, with the axis of its output channels."""
+    """A constant that only products or lookups read, with the axis of its output channels."""
 
-    made_by: tuple[ir.Operation, ...]  # the last one is the constant itself
+    made_by: tuple[ir.Operation, ...]  # the constant itself comes last
     array: Array
     users: _Users
     axis: int
@@ -102,16 +110,18 @@ class _Weight:
 
 
 _ENCODINGS: Mapping[Precision, Callable[[_Weight], Encoded | None]] = {
-    "fp16": lambda weight: halves(weight.array),
-    "int8-dynamic": lambda weight: integers(weight.array, 8, weight.axis),
-    "int8-weights": lambda weight: integers(weight.array, 8, weight.axis),
-    "int4-weights": lambda weight: integers(weight.array, 8 if weight.is_depthwise else 4, weight.axis),
+    "fp16": lambda weight: encode_float16(weight.array),
+    "int8-dynamic": lambda weight: encode_integers(weight.array, 8, weight.axis),
+    "int8-weights": lambda weight: encode_integers(weight.array, 8, weight.axis),
+    "int4-weights": lambda weight: encode_integers(
+        weight.array, 8 if weight.is_depthwise else 4, weight.axis
+    ),
 }
 
 
 @dataclass
-class _Stayed:
-    """What stayed float32, and why."""
+class _Unchanged:
+    """The constants that stay float32, by cause."""
 
     small: int = 0
     others: int = 0
@@ -126,22 +136,21 @@ class _Stayed:
     def notes(self) -> tuple[str, ...]:
         parts = []
         if self.small:
-            parts.append(f"{_counted(self.small, 'weight')} of fewer than {LEAST} elements")
+            parts.append(f"{_count(self.small, 'weight')} of fewer than {LEAST} elements")
         if self.others:
-            parts.append(
-                f"{_counted(self.others, 'constant')} ({self.other_bytes / 1e6:.1f} MB) not read by products alone"
-            )
+            size = f"{self.other_bytes / 1e6:.1f} MB"
+            parts.append(f"{_count(self.others, 'constant')} ({size}) that not only products read")
         if self.beyond:
             parts.append("weights with numbers beyond the type's range: " + ", ".join(map(repr, self.beyond)))
         return ("stayed float32: " + "; ".join(parts),) if parts else ()
 
 
-def _counted(count: int, noun: str) -> str:
+def _count(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _constants(module: ir.Module) -> list[ir.Operation]:
-    """The constants of float32 and float16."""
+def _float_constants(module: ir.Module) -> list[ir.Operation]:
+    """List the constants of float32 and float16."""
     found = []
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
@@ -155,8 +164,8 @@ def _constants(module: ir.Module) -> list[ir.Operation]:
     return found
 
 
-def _weight(constant: ir.Operation) -> _Weight | None:
-    users, widened = _users(constant)
+def _find_weight(constant: ir.Operation) -> _Weight | None:
+    users, widened = _find_users(constant)
     axes = {_axis(user, position) for user, position in users}
     if len(axes) != 1 or None in axes:
         return None
@@ -166,10 +175,10 @@ def _weight(constant: ir.Operation) -> _Weight | None:
     return _Weight((*widened, constant), array.astype(np.float32, copy=False), users, axis)
 
 
-def _users(constant: ir.Operation) -> tuple[_Users, tuple[ir.Operation, ...]]:
-    """The operators behind the one that widens a float16 constant, and that one; a float32 constant's own."""
+def _find_users(constant: ir.Operation) -> tuple[_Users, tuple[ir.Operation, ...]]:
+    """Return a constant's users and the casts of a float16 one to float32, whose users these then are."""
     uses = tuple((use.owner, use.operand_number) for use in constant.results[0].uses)
-    if all(user.name in _WIDENS and _is_float32(user.results[0]) for user, _ in uses):
+    if all(user.name in _CASTS and _is_float32(user.results[0]) for user, _ in uses):
         behind = [(use.owner, use.operand_number) for user, _ in uses for use in user.results[0].uses]
         return tuple(behind), tuple(user for user, _ in uses)
     return uses, ()
@@ -180,7 +189,7 @@ def _is_float32(tensor: ir.Value) -> bool:
 
 
 def _axis(user: ir.Operation, position: int) -> int | None:
-    """The axis of the output channels of the weights at operand `position`; None if that is no place for weights."""
+    """Return the axis of the output channels if operand `position` of `user` is its weights, else None."""
     place, axis = _WEIGHTS.get(user.name, (-1, None))
     if position != place:
         return None
@@ -195,53 +204,47 @@ def _flag(operation: ir.Operation, name: str) -> bool:
     return name in operation.attributes and bool(ir.BoolAttr(operation.attributes[name]).value)
 
 
-def _as_stored(weight: _Weight, stored: Collection[Stored]) -> Encoded | None:
-    """The weight as the source stores one of its size, where that is the same to the last bit."""
-    for source in sorted(source for source in stored if source.size == weight.array.size):
-        encoded = _exactly(weight, source)
-        if encoded is not None:
-            return encoded
-    return None
+def _encode_as_stored(weight: _Weight, stored: Collection[Stored]) -> Encoded | None:
+    """Encode a weight as the source stores one of its size, if that is exact."""
+    sources = sorted(source for source in stored if source.size == weight.array.size)
+    found = (_encode_exactly(weight, source) for source in sources)
+    return next((encoded for encoded in found if encoded is not None), None)
 
 
-def _exactly(weight: _Weight, source: Stored) -> Encoded | None:
+def _encode_exactly(weight: _Weight, source: Stored) -> Encoded | None:
     if source.bits == 16:
-        return exact_halves(weight.array)
+        return encode_float16_exactly(weight.array)
     if source.block:
-        columns = weight.array.shape[-1]
-        return (
-            recovered(weight.array.reshape(-1, source.block), source.bits, 0)
-            if columns % source.block == 0
-            else None
-        )
+        fits = weight.array.shape[-1] % source.block == 0
+        return recover_integers(weight.array.reshape(-1, source.block), source.bits, 0) if fits else None
     axes = (None, weight.axis, *(axis for axis in range(weight.array.ndim) if axis != weight.axis))
-    found = (recovered(weight.array, source.bits, axis) for axis in axes)
+    found = (recover_integers(weight.array, source.bits, axis) for axis in axes)
     return next((encoded for encoded in found if encoded is not None), None)
 
 
 def _replace(weight: _Weight, encoded: Encoded, *, hybrid: bool = False) -> None:
-    """Puts the encoded numbers in the constant's place, behind DEQUANTIZE for users that take floats alone."""
+    """Replace the constant by its encoding, behind DEQUANTIZE for users that only take floats."""
     with ir.InsertionPoint(weight.made_by[-1]):
-        numbers = _numbers(encoded)
+        numbers = _emit_numbers(encoded)
         floats = None
         for user, position in weight.users:
             if hybrid and user.name in _HYBRID:
                 user.operands[position] = numbers
                 continue
-            floats = _dequantized(numbers, weight, encoded) if floats is None else floats
+            floats = _emit_dequantize(numbers, weight, encoded) if floats is None else floats
             user.operands[position] = floats
     for operation in weight.made_by:
-        operation.erase()  # the exporter would write it, used or not
+        operation.erase()  # the exporter also writes unused ones
 
 
-def _numbers(encoded: Encoded) -> ir.Value:
+def _emit_numbers(encoded: Encoded) -> ir.Value:
     shape = encoded.numbers.shape
     if encoded.bits == 16:
         half = ir.RankedTensorType.get(shape, ir.F16Type.get())
         value = ir.DenseElementsAttr.get(encoded.numbers, type=half)
         return ir.Operation.create("arith.constant", results=[half], attributes={"value": value}).results[0]
     signless = ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(encoded.bits))
-    quantized = ir.Type.parse(f"tensor<{'x'.join(map(str, shape))}x{_quantized(encoded)}>")
+    quantized = ir.Type.parse(f"tensor<{'x'.join(map(str, shape))}x{_quantized_type(encoded)}>")
     attributes = {
         "qtype": ir.TypeAttr.get(quantized),
         "value": ir.DenseElementsAttr.get(encoded.numbers, type=signless),
@@ -249,8 +252,8 @@ def _numbers(encoded: Encoded) -> ir.Value:
     return ir.Operation.create("tfl.pseudo_qconst", results=[quantized], attributes=attributes).results[0]
 
 
-def _quantized(encoded: Encoded) -> str:
-    """The element type in MLIR's words, which has no constructor in Python."""
+def _quantized_type(encoded: Encoded) -> str:
+    """Return MLIR's text of the element type, which has no constructor in Python."""
     pairs = ",".join(
         f"{scale:.9e}:{zero_point}"
         for scale, zero_point in zip(encoded.scales, encoded.zero_points, strict=True)
@@ -260,15 +263,13 @@ def _quantized(encoded: Encoded) -> str:
     return f"!quant.uniform<i{encoded.bits}:f32:{encoded.axis}, {{{pairs}}}>"
 
 
-def _dequantized(numbers: ir.Value, weight: _Weight, encoded: Encoded) -> ir.Value:
-    """The numbers as floats in the weight's own shape."""
+def _emit_dequantize(numbers: ir.Value, weight: _Weight, encoded: Encoded) -> ir.Value:
+    """Emit the numbers as floats in the weight's own shape."""
     type_ = ir.RankedTensorType.get(weight.array.shape, ir.F32Type.get())
     widened = ir.RankedTensorType.get(encoded.numbers.shape, ir.F32Type.get())
     floats = ir.Operation.create("tfl.dequantize", results=[widened], operands=[numbers]).results[0]
     if widened == type_:
         return floats
     shape = ir.DenseElementsAttr.get(np.array(weight.array.shape, np.int32))
-    wanted = ir.Operation.create("arith.constant", results=[shape.type], attributes={"value": shape}).results[
-        0
-    ]
-    return ir.Operation.create("tfl.reshape", results=[type_], operands=[floats, wanted]).results[0]
+    sizes = ir.Operation.create("arith.constant", results=[shape.type], attributes={"value": shape})
+    return ir.Operation.create("tfl.reshape", results=[type_], operands=[floats, sizes.results[0]]).results[0]
