@@ -100,4 +100,4 @@ def _keyed(path: Path, feeds: Feeds) -> dict[str, Array]:
 
     details = Interpreter(str(path)).get_input_details()
     inputs = [(str(each["index"]), np.dtype(each["dtype"]).name, ()) for each in details]
-    return ports_of("litert", path, inputs, ()).entering(feeds)
+    return ports_of("litert", path, inputs, ()).to_runtime(feeds)

@@ -43,11 +43,11 @@ class Gate:
         seconds = _PATIENCE if params.runs >= _LEAST_RUNS else 0.0
         return _extend(enough, _is_steady, seconds if params.patience is None else params.patience)
 
-    def judged(self, rows: Sequence[Row], at: Conditions) -> tuple[Row, ...]:
+    def judge(self, rows: Sequence[Row], at: Conditions) -> tuple[Row, ...]:
         """Return the rows with their comparisons."""
         return tuple(rows)
 
-    def doubted(self, rows: Sequence[Row]) -> tuple[Row, ...]:
+    def rows_to_repeat(self, rows: Sequence[Row]) -> tuple[Row, ...]:
         """Return the slower rows, which are measured again in fresh processes.
 
         A process can be slow because of its place in memory, and a host because of its other guests, for as long as
@@ -60,7 +60,7 @@ class Gate:
         return ()
 
 
-def confirmed(rows: Sequence[Row], again: Sequence[Row]) -> tuple[Row, ...]:
+def keep_faster(rows: Sequence[Row], again: Sequence[Row]) -> tuple[Row, ...]:
     """Return the rows; of those measured again, the faster measurement."""
 
     def ratio(row: Row) -> float:
@@ -71,7 +71,7 @@ def confirmed(rows: Sequence[Row], again: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(min(row, second.get(row.key, row), key=ratio) for row in rows)
 
 
-def gate_of(artifacts: Sequence[Artifact], params: BenchParams, machine: Machine) -> Gate:
+def make_gate(artifacts: Sequence[Artifact], params: BenchParams, machine: Machine) -> Gate:
     """Return the gate for `--against`.
 
     Raises:
@@ -124,7 +124,7 @@ class _BaselineGate(_LimitGate):
         rows = plan_rows(artifacts, params)
         self._baseline.check([(str(row.artifact.path), row.settings) for row in rows])
 
-    def judged(self, rows: Sequence[Row], at: Conditions) -> tuple[Row, ...]:
+    def judge(self, rows: Sequence[Row], at: Conditions) -> tuple[Row, ...]:
         return tuple(row.model_copy(update={"against": self._baseline.standard(row, at)}) for row in rows)
 
     def notes(self, rows: Sequence[Row], versions: Mapping[str, str]) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ class _ModelGate(_LimitGate):
         self.beside = (model,)
         self._path = model.path
 
-    def judged(self, rows: Sequence[Row], at: Conditions) -> tuple[Row, ...]:
+    def judge(self, rows: Sequence[Row], at: Conditions) -> tuple[Row, ...]:
         earlier = {_shared_settings(row.settings): row for row in rows if row.artifact == str(self._path)}
         found = []
         for row in rows:

@@ -66,7 +66,7 @@ class Inputs:
             return f"generated, seed {self._params.seed}"
         return f"the first of {self._params.inputs}"
 
-    def settle(self, models: Sequence[tuple[str, Specs]]) -> None:
+    def resolve_sizes(self, models: Sequence[tuple[str, Specs]]) -> None:
         """Find a size for every dimension of the models' inputs that is not a batch.
 
         Args:

@@ -47,7 +47,7 @@ class Measured:
     notes: tuple[str, ...] = ()
 
 
-def measured(
+def measure(
     artifacts: Sequence[Artifact], params: BenchParams, phases: Phases, until: Stop | None = None
 ) -> Measured:
     """Measure every artefact under all its settings, in turns.
@@ -92,7 +92,7 @@ def _subject(plan: Planned, inputs: Inputs) -> Subject:
 def _run(session: Session, inputs: Inputs, params: BenchParams, phases: Phases, until: Stop) -> None:
     with phases.phase("load"):
         session.load()
-        inputs.settle(
+        inputs.resolve_sizes(
             [
                 (str(trial.subject.path), trial.ports.inputs)
                 for trial in session.running

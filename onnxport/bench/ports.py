@@ -24,7 +24,7 @@ class Ports(Protocol):
     @property
     def outputs(self) -> tuple[TensorSpec, ...]: ...
 
-    def entering(self, feeds: Feeds) -> dict[str, Array]:
+    def to_runtime(self, feeds: Feeds) -> dict[str, Array]:
         """Return the arrays by the runtime's keys, as it stores them (UsageError where they do not fit)."""
         ...
 
@@ -50,7 +50,7 @@ class NamedPorts:
     def __init__(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
 
-    def entering(self, feeds: Feeds) -> dict[str, Array]:
+    def to_runtime(self, feeds: Feeds) -> dict[str, Array]:
         fed = {spec.name: _cast_floats(feeds[spec.name], spec) for spec in self.inputs if spec.name in feeds}
         check_feeds(self.inputs, fed)
         return fed
@@ -70,7 +70,7 @@ class TflitePorts:
         self.inputs = tuple(_source_order(port.spec, port.permutation) for port, _ in self._ends.inputs)
         self.outputs = tuple(_source_order(port.spec, port.permutation) for port, _ in self._ends.outputs)
 
-    def entering(self, feeds: Feeds) -> dict[str, Array]:
+    def to_runtime(self, feeds: Feeds) -> dict[str, Array]:
         from onnxport.formats.tflite.ports import stored
 
         fed = {spec.name: _cast_floats(feeds[spec.name], spec) for spec in self.inputs if spec.name in feeds}

@@ -119,10 +119,6 @@ class Trial:
         return floor_of([(turn.times, turn.cpu) for turn in self.turns])
 
     @property
-    def contestant(self) -> Subject:  # until quantize/latency.py says subject
-        return self.subject
-
-    @property
     def times(self) -> list[float]:
         """Seconds of every timed run."""
         return [each for turn in self.turns for each in turn.times]
@@ -150,10 +146,6 @@ class Session(Closing):
         self._timeout, self._on_progress = timeout, on_progress
         self._children: dict[int, Child] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="onnxport-")
-
-    @property
-    def lanes(self) -> tuple[Trial, ...]:  # until quantize/latency.py says trials
-        return self.trials
 
     @property
     def running(self) -> tuple[Trial, ...]:
@@ -240,7 +232,7 @@ class Session(Closing):
         assert trial.ports is not None
         trial.feeds = trial.subject.feeding(trial.ports.inputs)
         with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
-            fed = self._call(trial, "feed", save_arrays(trial.ports.entering(trial.feeds), folder))
+            fed = self._call(trial, "feed", save_arrays(trial.ports.to_runtime(trial.feeds), folder))
         trial.loading += fed["ready"]
         trial.loaded, trial.first = fed["loaded"], fed["first"]
 

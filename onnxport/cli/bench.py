@@ -33,7 +33,7 @@ def command(models: tuple[Path, ...], report_files: tuple[Path, ...], output: Ou
 
     params = params_from(BenchParams, options, purpose="a bench")
     artifacts = [Artifact.open(model) for model in models]
-    with saving(report_files, "bench", package="onnxport.reports.bench") as save:
+    with saving(report_files, "bench", subject="bench") as save:
         report = measurements.bench(artifacts, params, output.progress(), output.arguments)
         save(report)
     output.result(lambda: report.model_dump_json(indent=2), lambda: bench_lines(report))

@@ -69,7 +69,7 @@ def _belong_together(unused: list[str]) -> None:
 
 def _inspection(model: Path, others: tuple[Path, ...], required: Path | None, output: Output) -> int:
     from onnxport.inspection import inspect_model
-    from onnxport.reports.terminal import inspection_lines
+    from onnxport.reports.inspection import inspection_lines
 
     found = inspect_model(model)
     if found.format == "ort" or others or required:
@@ -86,7 +86,7 @@ def _deployment(model: Path, output: Output, files: tuple[Path, ...], options: d
     from onnxport.reports.deployment import terminal
 
     params = params_from(DeploymentParams, options, purpose="inspection")
-    with saving(files, "inspect", package=terminal.__package__) as save:
+    with saving(files, "inspect", subject="deployment") as save:
         report = deployment(model, params)
         save(report)
     output.result(

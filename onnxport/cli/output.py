@@ -65,7 +65,7 @@ class Output:
 
         After a failed proof, or with --verbose, `more` or the figures of every output follow.
         """
-        from onnxport.reports.terminal import notes, result_lines
+        from onnxport.reports.run.terminal import notes, result_lines
 
         detailed = self.verbose or (more is None and not report.passed)
 

@@ -45,7 +45,7 @@ def command(
     if trace_file is not None:
         _check_trace(trace_file, report_files)
     with ExitStack() as stack:
-        save = stack.enter_context(saving(report_files, "profile", package="onnxport.reports.profile"))
+        save = stack.enter_context(saving(report_files, "profile", subject="profile"))
         staging = stack.enter_context(Staging(trace_file, "--trace")) if trace_file is not None else None
         found = measurements.profile(Artifact.open(model), params, output.progress(), output.arguments)
         save(found.report)

@@ -47,7 +47,7 @@ class Reporting:
         )
         if not output.quiet and not output.json:
             if folds:
-                show_command(services.figures(report, time.time()))
+                show_command(services.figure_section(report, time.time()))
             for note in terminal.notes(report):
                 show_on_stderr(printable(note))
         for fault in matrix.faults(report):
@@ -65,7 +65,7 @@ class Reporting:
             if self.service != "none":
                 from onnxport.reports.pipeline import markdown, services
 
-                found = services.refused(error, pipeline)
+                found = services.refusal_findings(error, pipeline)
                 self._annotate(found, functools.partial(markdown.failure, error, "run"))
             raise
 
@@ -73,7 +73,7 @@ class Reporting:
         from onnxport.reports.pipeline import services
 
         try:
-            for line in services.tell(self.service, found, summary):
+            for line in services.annotate(self.service, found, summary):
                 show_command(line)
         except OnnxportError as error:  # the result of the run is valid anyway
             show_on_stderr(printable(f"note: {error}"))

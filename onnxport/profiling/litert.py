@@ -48,7 +48,7 @@ class LitertProfiler:
 
     def record(self, feeds: Feeds, runs: int, warmup: int) -> Recording:
         """Run the model in turns with and without the profiler."""
-        entering = self._ports.entering(feeds)
+        entering = self._ports.to_runtime(feeds)
         plain_run = self._model.feed(entering)
         answers = self._model.answers()
         self._profiled.feed(_numbered(entering), _numbered(answers))

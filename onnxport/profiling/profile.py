@@ -76,7 +76,7 @@ def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
         source = params.source or (artifact.path if artifact.format == "onnx" else None)
         inputs = _inputs(params, source)
         specs = child.answer()
-        inputs.settle([(str(artifact.path), specs)])
+        inputs.resolve_sizes([(str(artifact.path), specs)])
         feeds = inputs.feeding(None)(specs)
         recording: Recording = child.call("record", feeds, params.runs, params.warmup)
     sources = _sources(recording, source)

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.bench.engine import Contest, Contestant
 from onnxport.bench.report import Settings
+from onnxport.bench.session import Session, Subject
 from onnxport.bench.statistics import median_interval
 from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec
@@ -69,7 +69,7 @@ def speedup(times: Times) -> Speedup:
 
 
 def measure_latency(before: Path, after: Path, feeds: Feeds, folder: Path | None = None) -> Times:
-    """Time both models on `feeds`, each in its own process, in rounds (bench/engine.py).
+    """Time both models on `feeds`, each in its own process, in rounds (bench/session.py).
 
     Args:
         before, after: `.onnx`, `.ort` or `.tflite` files, each run by its own runtime.
@@ -86,22 +86,22 @@ def measure_latency(before: Path, after: Path, feeds: Feeds, folder: Path | None
 
     optimized = folder / OPTIMIZED if folder is not None and after.suffix.lower() == ".onnx" else None
     sides = [
-        Contestant(before, _settings(before), feeding),
-        Contestant(after, _settings(after), feeding, optimized),
+        Subject(before, _settings(before), feeding),
+        Subject(after, _settings(after), feeding, optimized),
     ]
-    with Contest(sides, timeout=_TIMEOUT) as contest:
-        contest.load()
-        contest.feed()
-        _check(contest)
-        first = sum(lane.first for lane in contest.lanes)
+    with Session(sides, timeout=_TIMEOUT) as session:
+        session.load()
+        session.feed()
+        _check(session)
+        first = sum(trial.first for trial in session.trials)
         ends = time.monotonic() + BUDGET - first
         if first > BUDGET:
-            return _times(contest, [(lane.first,) for lane in contest.lanes])
-        contest.warm_up(1)
-        contest.run(lambda rounds: rounds.rounds > 0 and _has_enough_rounds(rounds, ends))
-        _check(contest)
+            return _times(session, [(trial.first,) for trial in session.trials])
+        session.warm_up(1)
+        session.run(lambda rounds: rounds.rounds > 0 and _has_enough_rounds(rounds, ends))
+        _check(session)
         return _times(
-            contest, [tuple(statistics.fmean(turn.times) for turn in lane.turns) for lane in contest.lanes]
+            session, [tuple(statistics.fmean(turn.times) for turn in trial.turns) for trial in session.trials]
         )
 
 
@@ -112,25 +112,25 @@ def _settings(path: Path) -> Settings:
     return Settings(runtime="ort")
 
 
-def _has_enough_rounds(contest: Contest, ends: float) -> bool:
+def _has_enough_rounds(session: Session, ends: float) -> bool:
     """Decide whether there are enough rounds; a busy machine needs time to warm up."""
     now = time.monotonic()
-    late = now >= ends and (contest.rounds >= _ROUNDS or now >= ends + BUDGET)
-    return late or contest.rounds >= _MOST_ROUNDS
+    late = now >= ends and (session.rounds >= _ROUNDS or now >= ends + BUDGET)
+    return late or session.rounds >= _MOST_ROUNDS
 
 
-def _check(contest: Contest) -> None:
+def _check(session: Session) -> None:
     """Raise what stopped a model from being timed."""
-    for lane in contest.lanes:
-        if lane.failure is not None:
-            raise lane.failure.error
+    for trial in session.trials:
+        if trial.failure is not None:
+            raise trial.failure.error
 
 
-def _times(contest: Contest, seconds: Sequence[tuple[float, ...]]) -> Times:
+def _times(session: Session, seconds: Sequence[tuple[float, ...]]) -> Times:
     before, after = seconds
     names = (
-        lane.ran_on + (f", {threads} threads" if (threads := lane.contestant.settings.threads) else "")
-        for lane in contest.lanes
+        trial.ran_on + (f", {threads} threads" if (threads := trial.subject.settings.threads) else "")
+        for trial in session.trials
     )
     return Times(before, after, " and ".join(dict.fromkeys(names)), _load())
 

@@ -53,7 +53,7 @@ def form_module(subject: str, form: str) -> View:
 
 
 @contextmanager
-def saving(paths: Sequence[Path], command: str = "", package: str = "run") -> Iterator[Save]:
+def saving(paths: Sequence[Path], command: str = "", subject: str = "run") -> Iterator[Save]:
     """Yield a function that stages a report; the files appear when the block ends without an error.
 
     After an error in the block only JUnit XML and Markdown are written, which can tell of it, and none after a
@@ -61,13 +61,12 @@ def saving(paths: Sequence[Path], command: str = "", package: str = "run") -> It
     is staged, which the runner does before an artefact takes its place.
 
     Args:
-        package: the subject, a key of FORMS; the name of its package will do.
+        subject: a key of FORMS.
 
     Raises:
         UsageError: the subject has no form of this suffix, a path is given twice, or the folder does not exist.
         MachineError: the folder cannot be written to.
     """
-    subject = package.rpartition(".")[2]
     with ExitStack() as stack:
         saves = [stack.enter_context(_saving(path, _view(path, subject), command)) for path in paths]
         if len({path.resolve() for path in paths}) < len(paths):

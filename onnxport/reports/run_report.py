@@ -158,10 +158,10 @@ class RunReport(_Record):
 
     def _refusal(self, artifact: ArtifactRecord) -> NotProvenError:
         report = artifact.report
-        return NotProvenError(accusation(report), why=report.reason, fix=_fix(artifact), report=self)
+        return NotProvenError(rejection(report), why=report.reason, fix=_fix(artifact), report=self)
 
 
-def accusation(report: Report) -> str:
+def rejection(report: Report) -> str:
     """Return what is wrong with a rejected candidate, as a clause."""
     name, source = report.candidate.path, report.reference.path
     if report.verdict == "not equivalent":
@@ -175,7 +175,7 @@ def accusation(report: Report) -> str:
 _FLOAT64_FRAMEWORKS = frozenset({"sklearn", "lightgbm"})
 
 
-def ways_out(report: Report) -> list[str]:
+def remedies(report: Report) -> list[str]:
     """Return what the user can do about a report that did not pass, in clauses that name options."""
     generated = all(each.source == "generated" for each in report.fed)
     found = []
@@ -197,7 +197,7 @@ def _fix(artifact: ArtifactRecord) -> str:
     dropped = artifact.path is None
     keeping = dropped and artifact.report.verdict != "inconclusive"
     kept = "nothing was kept (--keep-rejected keeps rejected artefacts)" if keeping else "nothing was kept"
-    return "; ".join((*([kept] if dropped else ()), *ways_out(artifact.report)))
+    return "; ".join((*([kept] if dropped else ()), *remedies(artifact.report)))
 
 
 def exit_code_of(artifacts: tuple[ArtifactRecord, ...]) -> int:

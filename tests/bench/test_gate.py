@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onnxport.bench.gate import Gate, confirmed, gate_of
+from onnxport.bench.gate import Gate, keep_faster, make_gate
 from onnxport.bench.params import BenchParams
 from onnxport.bench.report import Row, Standard
 from onnxport.core.errors import OnnxportError
@@ -19,7 +19,7 @@ MACHINE = handmade.report([]).machine
 
 
 def gate(**options: Any) -> Gate:
-    return gate_of([Artifact.open(DIGITS)], BenchParams(**options), MACHINE)
+    return make_gate([Artifact.open(DIGITS)], BenchParams(**options), MACHINE)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def row(ratio: float, standing: str) -> Row:
 def test_a_slower_row_is_measured_again_and_the_lower_of_the_two_counts() -> None:
     slow, kept = row(1.4, "slower"), row(1.02, "kept")
     doubting = Gate()
-    assert doubting.doubted([slow, kept]) == (slow,)
-    assert confirmed([slow], [kept]) == (kept,)
-    assert confirmed([slow], [row(1.6, "slower")]) == (slow,)
-    assert confirmed([slow], []) == (slow,)
+    assert doubting.rows_to_repeat([slow, kept]) == (slow,)
+    assert keep_faster([slow], [kept]) == (kept,)
+    assert keep_faster([slow], [row(1.6, "slower")]) == (slow,)
+    assert keep_faster([slow], []) == (slow,)

@@ -40,14 +40,14 @@ def embedding(folder: Path, rows: int) -> Model:
 
 def test_an_open_size_is_refused_with_the_option_that_sets_it() -> None:
     with pytest.raises(UsageError) as caught:
-        inputs().settle([("m.onnx", IMAGE)])
+        inputs().resolve_sizes([("m.onnx", IMAGE)])
     assert caught.value.what.startswith("m.onnx has open sizes")
     assert "--shape image=?,3,SIZE,SIZE" in caught.value.fix
 
 
 def test_given_sizes_are_used_and_the_batch_is_one_by_default() -> None:
     given = inputs(shape="image=?,3,32,48")
-    given.settle([("m.onnx", IMAGE)])
+    given.resolve_sizes([("m.onnx", IMAGE)])
     assert given.feeding(None)(IMAGE)["image"].shape == (1, 3, 32, 48)
     assert given.feeding(8)(IMAGE)["image"].shape == (8, 3, 32, 48)
     assert given.batch_of(IMAGE, given.feeding(8)(IMAGE)) == 8
@@ -56,7 +56,7 @@ def test_given_sizes_are_used_and_the_batch_is_one_by_default() -> None:
 def test_a_size_that_another_artefact_has_fixed_is_taken_and_both_are_fed_the_same() -> None:
     fixed = (TensorSpec("image", "float32", (1, 3, 64, 96)),)
     shared = inputs()
-    shared.settle([("m.onnx", IMAGE), ("m.tflite", fixed)])
+    shared.resolve_sizes([("m.onnx", IMAGE), ("m.tflite", fixed)])
     ours, theirs = shared.feeding(None)(IMAGE), shared.feeding(None)(fixed)
     assert ours["image"].shape == (1, 3, 64, 96)
     np.testing.assert_array_equal(ours["image"], theirs["image"])
@@ -80,7 +80,7 @@ def test_the_users_own_inputs_tell_all_sizes_and_are_repeated_for_a_larger_batch
     images = np.random.default_rng(0).random((2, 3, 8, 6), np.float32)
     np.savez(tmp_path / "own.npz", image=images)
     own = inputs(inputs=tmp_path)
-    own.settle([("m.onnx", IMAGE)])
+    own.resolve_sizes([("m.onnx", IMAGE)])
     np.testing.assert_array_equal(own.feeding(None)(IMAGE)["image"], images)
     np.testing.assert_array_equal(own.feeding(3)(IMAGE)["image"], images[[0, 1, 0]])
 
@@ -94,4 +94,4 @@ def test_the_users_own_inputs_tell_all_sizes_and_are_repeated_for_a_larger_batch
 )
 def test_an_invalid_shape_is_refused(shape: str, says: str) -> None:
     with pytest.raises(UsageError, match=says.replace(".", r"\.")):
-        inputs(shape=shape).settle([("m.onnx", IMAGE)])
+        inputs(shape=shape).resolve_sizes([("m.onnx", IMAGE)])

@@ -11,7 +11,7 @@ import pytest
 
 from onnxport.core.errors import InputError, NotProvenError, UsageError
 from onnxport.reports import FORMATS, saving, wording
-from onnxport.reports.run.terminal import result_line
+from onnxport.reports.run.terminal import artifact_line
 from onnxport.reports.run_report import ArtifactRecord, RunReport, SourceRecord
 from onnxport.reports.wording import human_size
 from onnxport.validate.report import InputSet, Judgement, OutputReport, Report, Side
@@ -74,7 +74,7 @@ def run_report(*outputs: OutputReport, path: str | None = "model.tflite", **chan
 
 
 def line_of(report: RunReport) -> str:
-    return result_line(report.artifacts[0], report.seconds)
+    return artifact_line(report.artifacts[0], report.seconds)
 
 
 def test_line_is_that_of_the_style_guide() -> None:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from onnxport.bench.comparison import Conditions
-from onnxport.bench.engine import enough
-from onnxport.bench.gate import confirmed, gate_of
-from onnxport.bench.measurement import Measured, measured
+from onnxport.bench.gate import keep_faster, make_gate
+from onnxport.bench.measurement import Measured
 from onnxport.bench.params import BenchParams
 from onnxport.bench.report import BenchReport, Machine
+from onnxport.bench.session import enough
 from onnxport.core.errors import InputError
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, require, versions
@@ -46,21 +46,21 @@ def bench(
         Artifact.open(params.reference)
     if params.inputs is not None and not params.inputs.exists():
         raise InputError(f"{params.inputs} does not exist", fix="give a folder or a file with inputs")
-    gate = gate_of(artifacts, params, about)
+    gate = make_gate(artifacts, params, about)
     subjects = (*artifacts, *gate.beside)
     libraries = {name for artifact in subjects for name in RUNS_ON[artifact.format]}
 
-    def measure(some: Sequence[Artifact]) -> Measured:
-        return measured(some, params, Clock(progress), gate.until(enough(params.runs), params))
+    def measure_all(some: Sequence[Artifact]) -> Measured:
+        return measure(some, params, Clock(progress), gate.until(enough(params.runs), params))
 
     with unchanged(*subjects):
-        found = measure(subjects)
-        rows = gate.judged(found.rows, Conditions(found.pace_ms, found.others))
+        found = measure_all(subjects)
+        rows = gate.judge(found.rows, Conditions(found.pace_ms, found.others))
         libraries |= {name for row in found.rows for name in registry.distributions(row.settings.runtime)}
         used = {"python": platform.python_version()} | versions(sorted(libraries))
-        if doubted := {row.artifact for row in gate.doubted(rows)}:
-            again = measure((*(each for each in artifacts if str(each.path) in doubted), *gate.beside))
-            rows = confirmed(rows, gate.judged(again.rows, Conditions(again.pace_ms, again.others)))
+        if repeated := {row.artifact for row in gate.rows_to_repeat(rows)}:
+            again = measure_all((*(each for each in artifacts if str(each.path) in repeated), *gate.beside))
+            rows = keep_faster(rows, gate.judge(again.rows, Conditions(again.pace_ms, again.others)))
     return BenchReport(
         command=shlex.join(("onnxport", "bench", *arguments)),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

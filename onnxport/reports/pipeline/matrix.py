@@ -13,7 +13,7 @@ from onnxport.core.errors import NOT_EQUIVALENT, PROVEN
 from onnxport.reports import wording
 from onnxport.reports.pipeline.option_keys import spell_as_keys
 from onnxport.reports.pipeline_report import CellRecord, NodeRecord, PipelineReport, PlaceRecord
-from onnxport.reports.run_report import ArtifactRecord, Latency, RunReport, accusation, ways_out
+from onnxport.reports.run_report import ArtifactRecord, Latency, RunReport, rejection, remedies
 from onnxport.reports.wording import text
 from onnxport.validate.report import Diagnosis, OutputReport
 
@@ -282,7 +282,7 @@ def _sentence(node: NodeRecord) -> str:
     if node.failure is not None or artifact is None:
         return f"{node.name}: {reason_of(node)}"
     report = artifact.report
-    return "; ".join((f"{accusation(report)}: {report.reason}", *map(spell_as_keys, ways_out(report))))
+    return "; ".join((f"{rejection(report)}: {report.reason}", *map(spell_as_keys, remedies(report))))
 
 
 def lines(sentence: str) -> list[str]:

@@ -68,7 +68,7 @@ def findings(report: PipelineReport) -> list[Finding]:
     return sorted(found, key=lambda each: _SEVERITIES.index(each.kind), reverse=True)
 
 
-def refused(error: OnnxportError, pipeline: Path) -> list[Finding]:
+def refusal_findings(error: OnnxportError, pipeline: Path) -> list[Finding]:
     """Return a finding for each error in the file itself, at the line that its message begins with."""
     found = []
     for fault in getattr(error, "faults", (error,)):
@@ -79,7 +79,7 @@ def refused(error: OnnxportError, pipeline: Path) -> list[Finding]:
     return found
 
 
-def tell(service: Service, found: Sequence[Finding], summary: Callable[[], str]) -> list[str]:
+def annotate(service: Service, found: Sequence[Finding], summary: Callable[[], str]) -> list[str]:
     """Write the files that the service reads; return the lines that it reads from the log.
 
     Args:
@@ -96,7 +96,7 @@ def tell(service: Service, found: Sequence[Finding], summary: Callable[[], str])
     return []
 
 
-def figures(report: PipelineReport, seconds: float) -> str:
+def figure_section(report: PipelineReport, seconds: float) -> str:
     """Return the figures of every stage as a section of GitLab's log that is folded at first.
 
     Args:

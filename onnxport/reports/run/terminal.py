@@ -20,7 +20,7 @@ def result_lines(run: RunReport, *, detailed: bool = False) -> str:
     """Return a line per artefact; `detailed` adds tables of its outputs' figures."""
     parts = []
     for artifact in run.artifacts:
-        parts.append(result_line(artifact, run.seconds))
+        parts.append(artifact_line(artifact, run.seconds))
         if detailed:
             parts += [_output_table(judgement) for judgement in artifact.report.judgements]
             parts += [_fact_table(table) for table in facts.tables(artifact)]
@@ -37,7 +37,7 @@ def _slowness(artifact: ArtifactRecord) -> list[str]:
     return [] if artifact.worth is None else list(wording.slowness(artifact.worth))
 
 
-def result_line(artifact: ArtifactRecord, seconds: float) -> str:
+def artifact_line(artifact: ArtifactRecord, seconds: float) -> str:
     """Return an artefact's line: name, size, verdict, worst figure, inputs, time.
 
     A dropped artefact has no size, and the error that follows the line says why a proof failed.

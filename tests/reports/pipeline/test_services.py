@@ -35,7 +35,7 @@ def unescaped(text: str, further: str = "") -> str:
 
 def told(run: PipelineReport) -> list[str]:
     """The lines for GitHub."""
-    return services.tell("github", services.findings(run), str)
+    return services.annotate("github", services.findings(run), str)
 
 
 def test_failures_are_commands_at_their_lines_the_worst_first() -> None:
@@ -106,17 +106,17 @@ def test_refused_file_is_annotated_at_the_line_that_the_message_names(
     error = UsageError(
         "ci/pipeline.yaml:7, targets.phone: there is no target 'orrt'", fix="did you mean 'ort'?"
     )
-    found = services.refused(error, Path("ci/pipeline.yaml"))
-    (line,) = services.tell("github", found, str)
+    found = services.refusal_findings(error, Path("ci/pipeline.yaml"))
+    (line,) = services.annotate("github", found, str)
     name, said, message = command(line)
     assert (name, said["file"], said["line"]) == ("error", "ci/pipeline.yaml", "7")
     assert message.endswith("did you mean 'ort'?")
-    (other,) = services.refused(UsageError("no such thing"), Path("p.yaml"))
+    (other,) = services.refusal_findings(UsageError("no such thing"), Path("p.yaml"))
     assert (other.file, other.line) == ("p.yaml", 1)
     several = BadPipelineError("p.yaml has 2 faults:", [error, UsageError("p.yaml:9: another")])
-    both = services.refused(several, Path("p.yaml"))
+    both = services.refusal_findings(several, Path("p.yaml"))
     assert [each.line for each in both] == [7, 9]
-    services.tell("gitlab", both, str)
+    services.annotate("gitlab", both, str)
     assert len({each["fingerprint"] for each in json.loads(Path(services.QUALITY).read_text())}) == 2
 
 
@@ -124,7 +124,7 @@ def test_summary_is_appended_to_what_stands_there(tmp_path: Path, monkeypatch: p
     file = tmp_path / "summary.md"
     file.write_text("# before\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
-    services.tell("github", [], lambda: "## after\n")
+    services.annotate("github", [], lambda: "## after\n")
     assert file.read_text().startswith("# before\n## after\n")
 
 
@@ -132,7 +132,7 @@ def test_gitlab_finds_a_report_of_code_quality(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
     monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path))
-    assert services.tell("gitlab", services.findings(lost()), str) == []
+    assert services.annotate("gitlab", services.findings(lost()), str) == []
     found = json.loads((tmp_path / services.QUALITY).read_text())
     assert [each["severity"] for each in found] == ["blocker", "critical", "critical"]
     assert len({each["fingerprint"] for each in found}) == 3
@@ -143,7 +143,7 @@ def test_gitlab_finds_a_report_of_code_quality(tmp_path: Path, monkeypatch: pyte
 
 
 def test_gitlabs_log_has_one_section_that_is_folded() -> None:
-    said = services.figures(hostile(), 1795351488.7)
+    said = services.figure_section(hostile(), 1795351488.7)
     markers = re.findall(r"\x1b\[0Ksection_(start|end):(\d+):(\w+)(\[collapsed=true\])?\r\x1b\[0K", said)
     assert [(kind, at, name) for kind, at, name, _ in markers] == [
         ("start", "1795351488", "onnxport_figures"),
