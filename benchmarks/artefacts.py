@@ -20,7 +20,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from benchmarks.figures import Interval
 from benchmarks.matching import Array, Match, Permutation, match_inputs, match_outputs
-from onnxport.converters.tflite.load_check import operators
+from onnxport.converters.tflite.load_check import count_operators
 from onnxport.formats.model import Model
 from onnxport.samples.domain import domains
 from onnxport.samples.generator import KINDS, generate
@@ -79,7 +79,7 @@ class Bench:
 
     def examine(self, model: Path, shapes: Mapping[str, tuple[int, ...]], artefact: Path) -> Examination:
         """Looks into the artefact and runs it on generated samples."""
-        counts = operators(artefact)
+        counts = count_operators(artefact)
         contents = (sum(counts.values()), counts.get("TRANSPOSE", 0), artefact.stat().st_size / 1e6)
         samples = generated(model, shapes)
         try:

@@ -217,14 +217,14 @@ def inspect_deployment(
         MissingDependencyError: a named runtime is missing, and its operators are not known either.
         OnnxportError: another error; see docs/exit-codes.md for its kinds.
     """
-    from onnxport.deployment.analysis import deployment
+    from onnxport.deployment.analysis import analyze_deployment
     from onnxport.deployment.params import DeploymentParams
 
     words = runs_on if isinstance(runs_on, str) else tuple(runs_on)
     if not words:
         raise UsageError("no runtime is given", fix='give runs_on="all", or names of runtimes')
     params = params_of(DeploymentParams, {"runs_on": words, **options}, purpose="inspection")
-    return deployment(model, params)
+    return analyze_deployment(model, params)
 
 
 def profile_model(model: StrPath, *, progress: Progress | None = None, **options: Any) -> ProfileReport:

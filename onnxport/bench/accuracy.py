@@ -17,7 +17,7 @@ from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact, TensorSpec
 from onnxport.runtimes.ort.integer_products import holds_integer_products
 from onnxport.runtimes.process import IsolatedRuntime
-from onnxport.validate.metrics import METRICS, Seen
+from onnxport.validate.metrics import METRICS, OutputSums
 
 Outputs = Mapping[str, Array]
 
@@ -114,7 +114,7 @@ def worst_sqnr(reference: str, expected: Outputs, found: Outputs) -> Accuracy | 
         own = expected.get(name)
         if own is None or own.shape != array.shape or not _is_float(name, own):
             continue
-        sums = Seen()
+        sums = OutputSums()
         sums.add(own, array.astype(own.dtype), 0.0)
         sqnr = _SQNR.value(sums)
         if sqnr is not None:

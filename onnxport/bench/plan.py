@@ -55,7 +55,7 @@ def plan_rows(artifacts: Sequence[Artifact], params: BenchParams) -> tuple[Plann
 
 
 def _rows(artifact: Artifact, params: BenchParams) -> list[Planned]:
-    own, among = RUNTIMES[artifact.format], registry.names(artifact.format)
+    own, among = RUNTIMES[artifact.format], registry.runtime_names(artifact.format)
     runtimes = [name for name in params.runtimes or (own,) if name in among and _runs(name, artifact)]
     if not runtimes:
         error = MissingDependencyError(
@@ -70,7 +70,7 @@ def _rows(artifact: Artifact, params: BenchParams) -> list[Planned]:
 
 
 def _runs(name: str, artifact: Artifact) -> bool:
-    kind = registry.named(name)
+    kind = registry.find(name)
     return kind is not None and artifact.format in kind.formats
 
 
@@ -97,7 +97,7 @@ def _default_rows(artifact: Artifact, runtime: str, params: BenchParams) -> list
 
 def _engine_rows(artifact: Artifact, runtime: str, params: BenchParams) -> list[Planned]:
     """Return the rows of another engine or a plugin's runtime; they have no providers and levels."""
-    kind = registry.named(runtime)
+    kind = registry.find(runtime)
     has_threads = kind is not None and "threads" in kind.settings
     combined = product(params.threads if has_threads else (None,), params.batch or (None,))
     return [
@@ -136,7 +136,7 @@ def _check_runtimes(given: Sequence[str]) -> None:
     """Refuse unknown runtimes; the evaluator of ML programs is too slow to measure."""
     known = [
         name
-        for name in dict.fromkeys(each for fmt in SUFFIXES for each in registry.names(fmt))
+        for name in dict.fromkeys(each for fmt in SUFFIXES for each in registry.runtime_names(fmt))
         if name != "evaluator"
     ]
     for name in given:

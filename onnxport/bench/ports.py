@@ -63,28 +63,28 @@ class TflitePorts:
     """Ports of LiteRT: tensors by number, perhaps permuted and in other types, as the file's metadata says."""
 
     def __init__(self, path: Path, inputs: Sequence[Port]) -> None:
-        from onnxport.formats.tflite.ports import read_ends
+        from onnxport.formats.tflite.ports import read_signature
 
-        self._ends = read_ends(path)
+        self._ends = read_signature(path)
         self._types = {int(key): np.dtype(kind) for key, kind, _ in inputs}
         self.inputs = tuple(_source_order(port.spec, port.permutation) for port, _ in self._ends.inputs)
         self.outputs = tuple(_source_order(port.spec, port.permutation) for port, _ in self._ends.outputs)
 
     def to_runtime(self, feeds: Feeds) -> dict[str, Array]:
-        from onnxport.formats.tflite.ports import stored
+        from onnxport.formats.tflite.ports import to_tflite
 
         fed = {spec.name: _cast_floats(feeds[spec.name], spec) for spec in self.inputs if spec.name in feeds}
         check_feeds(self.inputs, fed)
         return {
-            str(index): stored(_permute(fed[port.name], port.permutation), self._types[index], port)
+            str(index): to_tflite(_permute(fed[port.name], port.permutation), self._types[index], port)
             for port, index in self._ends.inputs
         }
 
     def to_source(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
-        from onnxport.formats.tflite.ports import restored
+        from onnxport.formats.tflite.ports import from_tflite
 
         return {
-            port.name: _permute(restored(outputs[str(index)], port), tuple(np.argsort(port.permutation)))
+            port.name: _permute(from_tflite(outputs[str(index)], port), tuple(np.argsort(port.permutation)))
             for port, index in self._ends.outputs
         }
 

@@ -81,7 +81,7 @@ def _plugin(plugin: plugins.Plugin) -> dict[str, Any]:
         "kind": plugin.kind,
         "distribution": plugin.distribution,
         "version": plugin.version,
-        "rivals": plugins.rivals(plugin, reserved),
+        "rivals": plugins.claimants(plugin, reserved),
     }
 
 

@@ -81,13 +81,13 @@ def _inspection(model: Path, others: tuple[Path, ...], required: Path | None, ou
 
 
 def _deployment(model: Path, output: Output, files: tuple[Path, ...], options: dict[str, Any]) -> int:
-    from onnxport.deployment.analysis import deployment
+    from onnxport.deployment.analysis import analyze_deployment
     from onnxport.reports import saving
     from onnxport.reports.deployment import terminal
 
     params = params_from(DeploymentParams, options, purpose="inspection")
     with saving(files, "inspect", subject="deployment") as save:
-        report = deployment(model, params)
+        report = analyze_deployment(model, params)
         save(report)
     output.result(
         lambda: report.model_dump_json(indent=2), lambda: terminal.lines(report, detailed=output.verbose)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--frozen", is_flag=True, help="Fail if a run would differ from pipeline.lock.")
 @output_options
 def command(pipeline: Path, targets: tuple[str, ...], frozen: bool, output: Output) -> int:
-    from onnxport.core.user_modules import importable_from
+    from onnxport.core.user_modules import import_from
     from onnxport.pipelines.cache import Cache, folder_beside
     from onnxport.pipelines.config.reader import read
     from onnxport.pipelines.execution.run import select_cells
@@ -35,7 +35,7 @@ def command(pipeline: Path, targets: tuple[str, ...], frozen: bool, output: Outp
 
     found = read(pipeline)
     cells = select_cells(found, targets)
-    with importable_from(found.folder):
+    with import_from(found.folder):
         LockGuard(found, cells, frozen=frozen)  # refuses differences from the lock
         plan = Planner(found, cells, Cache(folder_beside(pipeline))).plan()
     output.result(lambda: plan.model_dump_json(indent=2), lambda: _text(plan))

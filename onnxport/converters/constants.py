@@ -18,7 +18,7 @@ _TYPES = {
 }
 
 
-def constant_of(node: NodeView[Any]) -> np.ndarray[Any, np.dtype[Any]]:
+def read_constant(node: NodeView[Any]) -> np.ndarray[Any, np.dtype[Any]]:
     """Return the elements of a Constant node (ONNX Constant-21)."""
     (name,) = node.node.attributes
     if name not in _TYPES:

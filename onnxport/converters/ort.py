@@ -103,15 +103,15 @@ def convert(
     nodes: tuple[required_operators.Use, ...] = ()
     try:
         session = ort_file.read(written)
-        nodes = tuple(required_operators.uses(session))
+        nodes = tuple(required_operators.find_uses(session))
         facts["nodes"] = len(session["model"]["graph"]["nodes"])
         output.write_bytes(ort_file.write(session))
     except ValueError as error:  # the format is newer than our schema
         notes.append(f"{output.name} may have other bytes in the next run: {error}")
         output.write_bytes(written)
-    needed = required_operators.written([output])
+    needed = required_operators.write_list([output])
     config.write_text(needed)
-    if lacking := required_operators.parsed(needed).lacks(nodes):
+    if lacking := required_operators.parse_list(needed).lacks(nodes):
         notes.append(_LACKING.format(config.name, ", ".join(lacking)))
     return Artifact(output, "ort", (config,)), tuple(notes), facts
 

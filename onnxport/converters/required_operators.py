@@ -42,7 +42,7 @@ class Use:
     outputs: tuple[str, ...]
 
 
-def uses(session: Table) -> Iterator[Use]:
+def find_uses(session: Table) -> Iterator[Use]:
     """Yield every node of an `.ort` file as ort_file.read returns it, including subgraphs."""
     yield from _uses(session["model"]["graph"], {})
 
@@ -67,7 +67,7 @@ def _type(value: Table) -> str:
     return _CPP_TYPES[type_["value"].get("elem_type", 0)] if type_.get("value_type") == _TENSOR else ""
 
 
-def written(paths: Sequence[Path]) -> str:
+def write_list(paths: Sequence[Path]) -> str:
     """Write the list for a build that runs all `.ort` files of `paths`.
 
     Only builds with --enable_reduced_operator_type_support use the types.
@@ -91,7 +91,7 @@ def written(paths: Sequence[Path]) -> str:
 
 
 @dataclass(frozen=True)
-class Listed:
+class OperatorList:
     """The contents of a list.
 
     Attributes:
@@ -117,7 +117,7 @@ class Listed:
                 yield f"{named} of {present[index]} ({side[:-1]} {index})"
 
 
-def parsed(text: str) -> Listed:
+def parse_list(text: str) -> OperatorList:
     """Parse a list; ValueError if `text` is not one."""
     operators: set[tuple[str, int, str]] = set()
     types: dict[tuple[str, str], Mapping[tuple[str, int], frozenset[str]]] = {}
@@ -129,7 +129,7 @@ def parsed(text: str) -> Listed:
             operators |= {(domain, int(opset), name) for opset in opsets.split(",")}
             if kept is not None:
                 types[domain, name] = kept
-    return Listed(frozenset(operators), types)
+    return OperatorList(frozenset(operators), types)
 
 
 def _entries(text: str) -> Iterator[tuple[str, Mapping[tuple[str, int], frozenset[str]] | None]]:

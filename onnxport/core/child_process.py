@@ -289,7 +289,7 @@ _spares: dict[str, Child] | None = None
 
 
 @contextlib.contextmanager
-def sparing() -> Iterator[None]:
+def reuse_children() -> Iterator[None]:
     """Keep borrowed children for reuse: their imports happen once, and stay in memory."""
     global _spares
     _spares = {}
@@ -301,7 +301,7 @@ def sparing() -> Iterator[None]:
             child.close()
 
 
-def borrowed(target: str, *, purpose: str) -> Child:
+def borrow(target: str, *, purpose: str) -> Child:
     """Return a Child for `target`, an idle one if there is one; `give_back` returns it.
 
     Only for code whose bytes do not depend on what its libraries did before; those of coremltools do.

@@ -41,7 +41,7 @@ def version_of(command: Path, distribution: str) -> str:
     return "unknown"
 
 
-def exit_code(
+def run(
     command: Sequence[str],
     folder: Path,
     environment: Mapping[str, str],
@@ -91,7 +91,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def telling_line(text: str) -> str:
+def error_line(text: str) -> str:
     """Return the last line that names an error, or the last line."""
     lines = [line.strip() for line in _COLOURS.sub("", text).splitlines() if line.strip()]
     named = [

@@ -68,21 +68,21 @@ def _installed(kind: Kind, places: tuple[str, ...]) -> tuple[Plugin, ...]:
     return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.distribution)))
 
 
-def rivals(plugin: Plugin, reserved: Collection[str]) -> tuple[str, ...]:
+def claimants(plugin: Plugin, reserved: Collection[str]) -> tuple[str, ...]:
     """Return the other distributions with its name, with versions; onnxport itself has the `reserved` names."""
     own = ("onnxport",) if plugin.name in reserved else ()
     others = (str(each) for each in installed(plugin.kind) if each != plugin and each.name == plugin.name)
     return (*own, *others)
 
 
-def named(kind: Kind, name: str, reserved: Collection[str]) -> Plugin | None:
+def find(kind: Kind, name: str, reserved: Collection[str]) -> Plugin | None:
     """Return the plugin of that name, or None.
 
     Raises:
         MissingDependencyError: two plugins have the name.
     """
     plugin = next((each for each in installed(kind) if each.name == name), None)
-    if plugin is not None and (others := rivals(plugin, reserved)):
+    if plugin is not None and (others := claimants(plugin, reserved)):
         raise MissingDependencyError(
             f"the {kind} {name!r} is ambiguous",
             why=f"{' and '.join((str(plugin), *others))} bring one of that name",
@@ -91,7 +91,7 @@ def named(kind: Kind, name: str, reserved: Collection[str]) -> Plugin | None:
     return plugin
 
 
-def imported(plugin: Plugin) -> Any:
+def load(plugin: Plugin) -> Any:
     """Import and return the object of a plugin's entry point.
 
     Raises:
@@ -99,10 +99,10 @@ def imported(plugin: Plugin) -> Any:
     """
     module, _, attribute = plugin.place.partition(":")
     try:
-        with quiet():
+        with stdout_to_stderr():
             return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
     except (Exception, SystemExit) as error:
-        raise unusable(plugin, f"{plugin.place} cannot be imported: {said(error)}") from error
+        raise unusable(plugin, f"{plugin.place} cannot be imported: {one_line(error)}") from error
 
 
 def unusable(plugin: Plugin, why: str) -> MissingDependencyError:
@@ -113,12 +113,12 @@ def unusable(plugin: Plugin, why: str) -> MissingDependencyError:
     )
 
 
-def quiet() -> contextlib.AbstractContextManager[Any]:
+def stdout_to_stderr() -> contextlib.AbstractContextManager[Any]:
     """Send a plugin's output to stderr: our stdout may be a document."""
     return contextlib.redirect_stdout(sys.stderr)
 
 
-def said(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Return a plugin's error in one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from onnxport.core.user_modules import found_module
+from onnxport.core.user_modules import find_module
 
 _SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr")
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
@@ -30,7 +30,7 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 
 @dataclass(frozen=True)
-class Consulted:
+class UsedCode:
     """The modules, files and libraries that were used.
 
     Attributes:
@@ -70,11 +70,11 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         Watch._live.remove(self)
 
-    def consulted(self) -> Consulted:
+    def consulted(self) -> UsedCode:
         """Return what was used so far."""
         modules, files = {}, {}
         for name, file in _user_modules():
-            found = found_module(name)
+            found = find_module(name)
             if found is not None and os.path.samefile(found, file):
                 modules[name] = self._sha256(file)
             else:
@@ -83,7 +83,7 @@ class Watch:
             if self._is_user_file(file):
                 name = os.path.relpath(file, self._folder) if _below(file, (self._folder,)) else file
                 files[name] = self._sha256(file)
-        return Consulted(modules, files, dict(_libraries()))
+        return UsedCode(modules, files, dict(_libraries()))
 
     def _sha256(self, file: str) -> str:
         """Return a file's SHA-256; "" if it was written since the watch began, perhaps after it was read."""

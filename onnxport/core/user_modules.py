@@ -12,7 +12,7 @@ _folders: list[str] = []  # of nested `importable_from`; the last one counts
 
 
 @contextmanager
-def importable_from(folder: Path) -> Iterator[None]:
+def import_from(folder: Path) -> Iterator[None]:
     """Import user modules from `folder` instead of the current one: a pipeline's modules lie beside its file."""
     _folders.append(str(folder.resolve()))
     try:
@@ -37,7 +37,7 @@ def current_directory_first(folder: Path | None = None) -> Iterator[None]:
             sys.path.append(here)
 
 
-def found_module(name: str, folder: Path | None = None) -> Path | None:
+def find_module(name: str, folder: Path | None = None) -> Path | None:
     """Return the file of a module without importing it; None if there is none.
 
     Args:

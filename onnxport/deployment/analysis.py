@@ -21,7 +21,7 @@ from onnxport.formats.artifact import Artifact
 _AT_ONCE = 4  # child processes; each loads the model
 
 
-def deployment(
+def analyze_deployment(
     path: str | os.PathLike[str], params: DeploymentParams, command: str = "inspect"
 ) -> DeploymentReport:
     """Probe or estimate each runtime of `params.runs_on`, and try changes that may make them take more.

@@ -117,12 +117,12 @@ class VariantWorker:
             OnnxportError: it cannot be done.
         """
         from onnxport.formats.model import Model
-        from onnxport.optimizers.optimization import optimized
+        from onnxport.optimizers.optimization import optimize
         from onnxport.optimizers.params import OptimizeParams
 
         params = OptimizeParams.model_validate(options)
         model = Model.load(path)
-        done = optimized(model, params, to.parent, (), equivalence=None, phase=lambda _: nullcontext())
+        done = optimize(model, params, to.parent, (), equivalence=None, phase=lambda _: nullcontext())
         done.model.save(to, model)
 
     def sizes(self, path: Path, given: dict[str, GivenShape]) -> dict[str, tuple[int, ...]] | None:

@@ -24,7 +24,7 @@ from onnxport.formats.artifact import Artifact
 from onnxport.formats.graph import OperatorGraph
 from onnxport.formats.input_shapes import GivenShape
 from onnxport.formats.model import Model
-from onnxport.optimizers.fixed_shapes import pinned, resized
+from onnxport.optimizers.fixed_shapes import pin_shapes, resize_inputs
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class ProbedModel:
         if not shapes:
             return cls(artifact.path, model, folder, variants)
         fixed, declared_path = model.clone(), artifact.path
-        if notes := resized(fixed, shapes):
+        if notes := resize_inputs(fixed, shapes):
             (folder / "resized").mkdir()
             declared_path = fixed.save(folder / "resized" / artifact.path.name).path
-        pinned(fixed, shapes)
+        pin_shapes(fixed, shapes)
         path = fixed.save(folder / artifact.path.name).path
         if notes and not _runs(path, variants):
             raise UsageError(
@@ -111,9 +111,9 @@ def _check(artifact: Artifact) -> None:
     """Raise InputError for a file that is no model, if its reader is installed."""
     with contextlib.suppress(ImportError):
         if artifact.format == "tflite":
-            from onnxport.formats.tflite.ports import read_ends
+            from onnxport.formats.tflite.ports import read_signature
 
-            read_ends(artifact.path, noted=False)
+            read_signature(artifact.path, noted=False)
         elif artifact.format == "coreml":
             from onnxport.formats.mlpackage.reader import read_package
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.child_process import Child, ChildDied
 from onnxport.core.resources import Closing
-from onnxport.core.user_code import Consulted, Watch
+from onnxport.core.user_code import UsedCode, Watch
 from onnxport.exporters.framework import Exported, Framework
 from onnxport.exporters.missing_modules import EXTRAS, missing_module_error
 from onnxport.exporters.params import ExportParams
@@ -71,7 +71,7 @@ class Host:
         assert self._framework is not None, "open comes first"
         return self._framework.run(feeds, other_kernels=other_kernels)
 
-    def consulted(self) -> Consulted:
+    def consulted(self) -> UsedCode:
         return self._watch.consulted()
 
 
@@ -122,9 +122,9 @@ class SourceRuntime(Closing):
         exported: Exported = self._child.call("export", output, opset)
         return exported
 
-    def consulted(self) -> Consulted:
+    def consulted(self) -> UsedCode:
         """Return the user code and files that the model read."""
-        consulted: Consulted = self._child.call("consulted")
+        consulted: UsedCode = self._child.call("consulted")
         return consulted
 
     @property

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.core.errors import InputError, UsageError
-from onnxport.core.user_modules import found_module
+from onnxport.core.user_modules import find_module
 from onnxport.formats.artifact import path_of
 
 # Kind of model, as reports name it, to what it is for a user.
@@ -164,7 +164,7 @@ def _module_file(name: str, folder: Path | None) -> Path:
     Raises:
         InputError: there is none.
     """
-    if file := found_module(name, folder):
+    if file := find_module(name, folder):
         return file
     fix = "run in the folder that holds it" if folder is None else "put it beside the file that names it"
     raise InputError(f"there is no module {name!r}", fix=f"{fix}, or its folder on PYTHONPATH")
@@ -175,9 +175,9 @@ def _factory_hint(name: str) -> str:
     if not _DOTTED.fullmatch(name):
         return ""
     module, _, function = name.rpartition(".")
-    if found_module(name):
+    if find_module(name):
         return f"for a function of that module, write {name}:FUNCTION"
-    if module and found_module(module):
+    if module and find_module(module):
         return f"for a function of a module, write {module}:{function}"
     return ""
 

@@ -147,7 +147,9 @@ def apply_shapes(
     }
 
 
-def limits(inputs: Sequence[TensorSpec], shapes: Mapping[str, GivenShape]) -> dict[str, dict[int, Limit]]:
+def size_limits(
+    inputs: Sequence[TensorSpec], shapes: Mapping[str, GivenShape]
+) -> dict[str, dict[int, Limit]]:
     """Return input name -> axis -> the user's limits, of the axis or of a dimension of the same name.
 
     Raises:

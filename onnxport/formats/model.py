@@ -227,7 +227,7 @@ class Model:
         return model
 
 
-def renamed(artifact: Artifact, name: str) -> Artifact:
+def rename(artifact: Artifact, name: str) -> Artifact:
     """Rename a saved `.onnx` model to `name`, and its data file, as `save` names them.
 
     Args:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 _WEIGHT_ELEMENTS = 256
 
 
-def bare(model: ir.Model) -> ir.Model:
+def without_weights(model: ir.Model) -> ir.Model:
     """Return a copy without weights and without declared shapes of computed values."""
     bare = model.clone()
     for graph in bare.graphs():

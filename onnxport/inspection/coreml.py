@@ -58,11 +58,11 @@ def inspect(artifact: Artifact) -> Inspection:
 
 
 def _ends(package: Any, path: Path) -> tuple[tuple[PortRecord, ...], tuple[PortRecord, ...]]:
-    from onnxport.runtimes.mlprogram.ports import ends
+    from onnxport.runtimes.mlprogram.ports import signature
 
     if package.default not in package.functions:
         return (), ()
-    found = ends(package, path, package.default)
+    found = signature(package, path, package.default)
     return ports(port.spec for port in found.inputs), ports(port.spec for port in found.outputs)
 
 

@@ -9,7 +9,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from onnxport.converters.required_operators import ONNX, SUFFIX, Listed, Use, parsed, uses, written
+from onnxport.converters.required_operators import (
+    ONNX,
+    SUFFIX,
+    OperatorList,
+    Use,
+    find_uses,
+    parse_list,
+    write_list,
+)
 from onnxport.core.errors import InputError, UsageError
 from onnxport.formats import ort_file
 from onnxport.formats.artifact import Artifact, Staging, writing
@@ -40,8 +48,8 @@ def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedB
     place = config or paths[0].with_name(paths[0].stem + SUFFIX)
     listed = _read_list(place) if config is None and place.is_file() else None
     if listed is None:
-        text = written(paths)
-        listed = parsed(text)
+        text = write_list(paths)
+        listed = parse_list(text)
         if config is not None:
             _write(text, config, paths)
     return ReducedBuild(
@@ -72,15 +80,15 @@ def _read_session(path: Path) -> Table:
 
 def _read_uses(path: Path, session: Table) -> list[Use]:
     try:
-        return list(uses(session))
+        return list(find_uses(session))
     except (KeyError, IndexError) as error:
         raise InputError(f"{path} cannot be read", why="the file is damaged") from error
 
 
-def _read_list(path: Path) -> Listed:
+def _read_list(path: Path) -> OperatorList:
     """Read the list of operators that a build would read."""
     try:
-        return parsed(path.read_text(encoding="utf-8"))
+        return parse_list(path.read_text(encoding="utf-8"))
     except (ValueError, AttributeError, TypeError) as error:
         raise InputError(
             f"{path} is no list of operators",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from onnxport.converters.tflite.load_check import operators
+from onnxport.converters.tflite.load_check import count_operators
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.graph.tflite import TfliteModel, read_tflite
 from onnxport.inspection.report import Inspection, list_dynamic, own_manifest, ports
@@ -16,7 +16,7 @@ def inspect(artifact: Artifact) -> Inspection:
         inputs, outputs = ports(runtime.inputs), ports(runtime.outputs)
         remarks = getattr(runtime, "remarks", ())
     model = read_tflite(artifact.path)
-    found = operators(model)
+    found = count_operators(model)
     return Inspection(
         path=str(artifact.path),
         format="tflite",

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.formats.model import Model
-from onnxport.optimizers.unused_inputs import pruned
+from onnxport.optimizers.unused_inputs import prune_inputs
 
 # Bytes; smaller constants may repeat.
 _TELLING = 1024
@@ -21,7 +21,7 @@ _START = 4096
 def find_waste(model: Model) -> Iterator[str]:
     """Yield a sentence for each kind of waste."""
     rest = model.clone()
-    unread = pruned(rest)
+    unread = prune_inputs(rest)
     if unread:
         yield f"no output depends on {_inputs(len(unread))} {', '.join(map(repr, unread))} (optimize --prune-unused)"
     if idle := _nodes(model) - _nodes(rest):

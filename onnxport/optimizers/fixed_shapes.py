@@ -12,7 +12,7 @@ from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.shape_inference import drop_declared, infer, pin_inputs
 
 
-def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
+def pin_shapes(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
     """Fix open dimensions of the inputs in place and infer the other shapes again.
 
     An output that inference cannot follow keeps its declared shape, with the fixed sizes put in.
@@ -45,7 +45,7 @@ def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
     return (f"fixed for these sizes alone: {', '.join(fixed)}",) if fixed else ()
 
 
-def resized(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
+def resize_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
     """Replace sizes that the file fixes at its inputs, in place, as an engine with resizable inputs does. Inner
     shapes stay as declared; outputs become open.
 

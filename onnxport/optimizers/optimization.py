@@ -11,17 +11,17 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Feeds
 from onnxport.formats.model import Model
-from onnxport.optimizers.fixed_shapes import pinned
-from onnxport.optimizers.opset import brought_to
+from onnxport.optimizers.fixed_shapes import pin_shapes
+from onnxport.optimizers.opset import convert_opset
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.passes import Equivalence, Rewritten
 from onnxport.optimizers.shape_inference import drop_value_info
 from onnxport.optimizers.simplification.graph import PLAIN_ATTRIBUTES
 from onnxport.optimizers.simplification.size import measure_size
-from onnxport.optimizers.unused_inputs import pruned, unread_inputs
+from onnxport.optimizers.unused_inputs import prune_inputs, unread_inputs
 
 
-def optimized(
+def optimize(
     model: Model,
     params: OptimizeParams,
     folder: Path,
@@ -47,10 +47,10 @@ def optimized(
     work = _Run(model.clone(), phase)
     if params.shape:
         with work.step("fix sizes"):
-            work.notes += pinned(work.model, params.shape)
+            work.notes += pin_shapes(work.model, params.shape)
     if params.opset is not None:
         with work.step("opset"):
-            converted = brought_to(work.model, params.opset)
+            converted = convert_opset(work.model, params.opset)
             work.model = converted.model
             work.notes += converted.notes
     if params.simplify:
@@ -97,7 +97,7 @@ class _Run:
         self._rows += done.facts.get("passes", ())
 
     def prune(self) -> None:
-        for name in pruned(self.model):
+        for name in prune_inputs(self.model):
             self.notes.append(f"the input {name!r} is removed: no output depends on it")
 
     def convert_to_float16(self, folder: Path, samples: Sequence[Feeds], *, io: bool) -> None:

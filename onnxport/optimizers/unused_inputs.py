@@ -14,7 +14,7 @@ def unread_inputs(model: Model) -> tuple[str, ...]:
     return tuple(value.name or "" for value in _find_unread(copy))
 
 
-def pruned(model: Model) -> tuple[str, ...]:
+def prune_inputs(model: Model) -> tuple[str, ...]:
     """Remove inputs that no output depends on, and unused nodes, in place; return the inputs' names."""
     unread = _find_unread(model)
     for value in unread:

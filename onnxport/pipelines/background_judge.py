@@ -40,7 +40,7 @@ class Verdicts(Protocol):
         ...
 
 
-def JudgeAhead(
+def open_judge(
     reference: Referent,
     params: ValidateParams,
     runtime: ReferenceRuntime,
@@ -55,7 +55,7 @@ def JudgeAhead(
     return Judge(reference, params, runtime, graph, candidate, tell=tell)
 
 
-def started(reference: Artifact, params: ValidateParams) -> IsolatedRuntime:
+def start_reference(reference: Artifact, params: ValidateParams) -> IsolatedRuntime:
     """Start the process that runs the reference; before anything else, so that its imports cost no time."""
     from onnxport.validate.sessions import isolated
 
@@ -65,16 +65,16 @@ def started(reference: Artifact, params: ValidateParams) -> IsolatedRuntime:
 def verdict(judge: Verdicts | None, reference: Referent, product: Product, clock: Clock) -> Report:
     """Return the report on a product; None for `judge` waives the validation."""
     if product.unrunnable:
-        return waived(reference, product.artifact, product.unrunnable)
+        return waive(reference, product.artifact, product.unrunnable)
     if judge is None:
-        return waived(reference, product.artifact)
+        return waive(reference, product.artifact)
     with clock.phase("validate"):
         report = judge.verdict(product.artifact)
     clock.aside("reference", judge.seconds)
     return report
 
 
-def waived(reference: Referent, candidate: Artifact, why: str = "validation was switched off") -> Report:
+def waive(reference: Referent, candidate: Artifact, why: str = "validation was switched off") -> Report:
     """Return the report on a candidate that the user wants unproven, or that no runtime here can run."""
     from onnxport.validate.report import Report, Side
 
@@ -91,7 +91,7 @@ def waived(reference: Referent, candidate: Artifact, why: str = "validation was 
 
 
 @contextmanager
-def blaming_the_model(reference: Artifact, judge: Verdicts | None) -> Iterator[None]:
+def blame_the_model(reference: Artifact, judge: Verdicts | None) -> Iterator[None]:
     """Raise the reference's error in place of a bug of ours that a broken model caused.
 
     ONNX's checker accepts many models whose nodes contradict their weights or bodies; ONNX Runtime finds them.
@@ -113,7 +113,7 @@ def _refusal(reference: Artifact) -> OnnxportError | None:
 
     params = ValidateParams()
     with (
-        started(reference, params) as runtime,
-        JudgeAhead(reference, params, runtime, None, reference) as judge,
+        start_reference(reference, params) as runtime,
+        open_judge(reference, params, runtime, None, reference) as judge,
     ):
         return judge.refusal()

@@ -22,7 +22,7 @@ from onnxport.validate.report import Diagnosis
 PATIENCE = 120.0  # seconds
 
 
-def diagnosed(
+def add_diagnosis(
     report: RunReport,
     origin: Artifact,
     steps: Sequence[Step],

@@ -171,7 +171,7 @@ RUNS_ON: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def engines(params: ValidateParams) -> tuple[str, ...]:
+def runtime_libraries(params: ValidateParams) -> tuple[str, ...]:
     """Return the distributions of the runtimes that a comparison names, beside those of RUNS_ON."""
     from onnxport.runtimes import registry
     from onnxport.runtimes.options import AUTO

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxport.core import plugins
 from onnxport.core.errors import MachineError, OnnxportError
-from onnxport.core.plugins import GROUPS, Kind, Plugin, quiet, said, unusable
+from onnxport.core.plugins import GROUPS, Kind, Plugin, one_line, stdout_to_stderr, unusable
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
@@ -36,7 +36,7 @@ def find(kind: Kind, name: str) -> Stage | None:
     Raises:
         MissingDependencyError: two plugins have the name, or the plugin cannot be used.
     """
-    plugin = plugins.named(kind, name, RESERVED)
+    plugin = plugins.find(kind, name, RESERVED)
     return None if plugin is None else load(plugin)
 
 
@@ -49,14 +49,14 @@ def load(plugin: Plugin) -> Stage:
     """
     from onnxport.pipelines.stages import Provider
 
-    stage = plugins.imported(plugin)
+    stage = plugins.load(plugin)
     if fault := _fault(plugin, stage):
         raise unusable(plugin, fault)
     modules = (plugin.module, stage.params.__module__, stage.worker.partition(":")[0])
     try:
         provider = Provider(plugin.distribution, plugin.version, modules, source_digest(modules))
     except (ImportError, OSError) as error:
-        raise unusable(plugin, f"its code cannot be read: {said(error)}") from error
+        raise unusable(plugin, f"its code cannot be read: {one_line(error)}") from error
     found: Stage = replace(
         stage, libraries=(*dict.fromkeys((*stage.libraries, plugin.distribution)),), provider=provider
     )
@@ -172,7 +172,7 @@ def _check_product(product: Any, stage: Stage, work: Work) -> Product:
 @contextlib.contextmanager
 def _blame_plugin(stage: Stage) -> Iterator[None]:
     try:
-        with quiet():
+        with stdout_to_stderr():
             yield
     except (OnnxportError, MemoryError):
         raise
@@ -181,6 +181,6 @@ def _blame_plugin(stage: Stage) -> Iterator[None]:
             raise
         raise MachineError(
             f"the step {stage.name!r} of the plugin {stage.provider} failed",
-            why=said(error),
+            why=one_line(error),
             fix="report it to its authors, with the model",
         ) from error

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.background_judge import NO_DEMANDS, started
+from onnxport.pipelines.background_judge import NO_DEMANDS, start_reference
 from onnxport.validate.fidelity import resolve_by_loss
 from onnxport.validate.judge import Judge
 from onnxport.validate.report import Judgement, Report, overall
@@ -60,7 +60,7 @@ class Judges:
     def hold_to(self, quantized: Artifact, graph: Model) -> None:
         """Evaluate fidelity against `quantized`, which answers in the background."""
         params = self._params.model_copy(update=NO_DEMANDS)
-        runtime = self._stack.enter_context(started(quantized, params))
+        runtime = self._stack.enter_context(start_reference(quantized, params))
         judge = Judge(
             quantized, params, runtime, graph, self._expected, criterion="fidelity", tell=self._tell
         )

@@ -64,9 +64,9 @@ class Outcome:
             or final.name == artifact.path.name
         ):
             return self
-        from onnxport.formats.model import renamed
+        from onnxport.formats.model import rename
 
-        artifact = renamed(artifact, final.name)
+        artifact = rename(artifact, final.name)
         candidate = self.report.candidate.model_copy(update={"digest": artifact.digest()})
         report = self.report.model_copy(update={"candidate": candidate})
         return replace(self, product=replace(self.product, artifact=artifact), report=report)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.background_judge import JudgeAhead, started, verdict
-from onnxport.pipelines.environment import RUNS_ON, engines, require
+from onnxport.pipelines.background_judge import open_judge, start_reference, verdict
+from onnxport.pipelines.environment import RUNS_ON, require, runtime_libraries
 from onnxport.pipelines.model_sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.report_assembly import record_of, run_report
 from onnxport.pipelines.stages import Product
@@ -31,7 +31,7 @@ def validate(
     clock = Clock(progress)
     for artifact in (reference, candidate):
         require(RUNS_ON[artifact.format], f"running {artifact.path}")
-    with started(reference, params) as runtime:
+    with start_reference(reference, params) as runtime:
         graph = None
         with clock.phase("load"):
             with reading(reference):
@@ -44,11 +44,11 @@ def validate(
         product = Product(candidate)
         with (
             unchanged(reference, candidate),
-            JudgeAhead(reference, params, runtime, graph, candidate, tell=clock.searching) as judge,
+            open_judge(reference, params, runtime, graph, candidate, tell=clock.searching) as judge,
         ):
             report = verdict(judge, reference, product, clock)
     record = record_of(product, candidate.path, "", report, origin, clock)
-    libraries = {*RUNS_ON[reference.format], *RUNS_ON[candidate.format], *engines(params)}
+    libraries = {*RUNS_ON[reference.format], *RUNS_ON[candidate.format], *runtime_libraries(params)}
     return run_report(("validate", *arguments), origin, (record,), libraries, clock)
 
 
@@ -78,4 +78,6 @@ def debug(
         with unchanged(reference, candidate):
             report = diagnose(reference, candidate, params, graph, output, clock.phase, clock.searching)
     record = record_of(Product(candidate), candidate.path, "", report, origin, clock)
-    return run_report(("debug", *arguments), origin, (record,), libraries | {*engines(params)}, clock)
+    return run_report(
+        ("debug", *arguments), origin, (record,), libraries | {*runtime_libraries(params)}, clock
+    )

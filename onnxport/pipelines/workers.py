@@ -51,7 +51,7 @@ def optimize() -> Iterator[Worker]:
     """ONNX to ONNX that computes the same: another opset, fewer nodes, float16."""
 
     def make(model: Model, params: OptimizeParams, work: Work) -> Product:
-        from onnxport.optimizers.optimization import optimized
+        from onnxport.optimizers.optimization import optimize
         from onnxport.quantize.eligibility import check_float
 
         if params.fp16:
@@ -59,9 +59,7 @@ def optimize() -> Iterator[Worker]:
         samples = _samples(model, work) if params.fp16 else ()
         folder = work.output.parent / "scratch"
         folder.mkdir()
-        done = optimized(
-            model, params, folder, samples, equivalence=work.equivalence, phase=work.phases.phase
-        )
+        done = optimize(model, params, folder, samples, equivalence=work.equivalence, phase=work.phases.phase)
         with work.phases.phase("write"):
             artifact = done.model.noted(work.manifest, model).save(work.output, model)
         for each in (model, done.model):

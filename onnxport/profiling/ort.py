@@ -24,7 +24,7 @@ from onnxport.profiling.interleaving import time_in_turns
 from onnxport.profiling.recording import Recording
 from onnxport.runtimes.options import OrtLevel, RuntimeOptions
 from onnxport.runtimes.ort.inference_session import open_session
-from onnxport.runtimes.ort.session import OrtRuntime, provider_named
+from onnxport.runtimes.ort.session import OrtRuntime, find_provider
 
 # The profiler keeps a million events of a session, one or two per node and run; each is a kilobyte of JSON.
 _MOST_EVENTS = 100_000
@@ -48,7 +48,7 @@ class OrtProfiler:
         with OrtRuntime(path, options) as runtime:
             self._name, inputs = runtime.name, runtime.inputs
         self._folder = folder
-        self._options, self._provider = options, provider_named(options.provider)
+        self._options, self._provider = options, find_provider(options.provider)
         self._plain = self._session(path, options.level)
         self._profiled, self._executed = self._profiled_session(path)
         return inputs

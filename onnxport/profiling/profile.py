@@ -55,7 +55,7 @@ class Profile:
         return chrome_trace(self.recording, self.sources, self.report.model)
 
 
-def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
+def profile_model(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
     """Run the model and find where its time goes.
 
     Raises:
@@ -64,7 +64,7 @@ def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
         InputError: it cannot be loaded.
         MachineError: the runtime crashed or hung.
     """
-    check_profiler(artifact)
+    require_profiler(artifact)
     options = _options(artifact, params)
     target, runtime = _TARGETS[artifact.format]
     purpose = f"{runtime} profiling {artifact.path}"
@@ -101,7 +101,7 @@ def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
     return Profile(report, recording, sources)
 
 
-def check_profiler(artifact: Artifact) -> None:
+def require_profiler(artifact: Artifact) -> None:
     """Raise MissingDependencyError for a format without a profiler here."""
     if artifact.format not in _TARGETS:
         raise MissingDependencyError(

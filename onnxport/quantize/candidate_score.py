@@ -20,7 +20,7 @@ from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.samples.readers import SampleFile
 from onnxport.validate.budgets import Budgets, sentence
 from onnxport.validate.custom_metrics import Averages
-from onnxport.validate.metrics import Seen, figures
+from onnxport.validate.metrics import OutputSums, figures
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Figure
 
@@ -105,7 +105,7 @@ class Scorer(Closing):
 
     def score(self, candidate: Model) -> Score:
         """Run the candidate, which has the original's inputs and outputs, on every sample."""
-        seen: dict[str, Seen] = {}
+        seen: dict[str, OutputSums] = {}
         specs: dict[str, TensorSpec] = {}
         averages = Averages(self._budgets.user)
         with OrtRuntime.of_model(candidate) as runtime:
@@ -113,7 +113,7 @@ class Scorer(Closing):
                 given = runtime.run(file.load().feeds)
                 for name, answer in answers.items():
                     specs[name] = TensorSpec(name, answer.dtype.name, answer.shape)
-                    seen.setdefault(name, Seen()).add(answer, given[name], 0.0)
+                    seen.setdefault(name, OutputSums()).add(answer, given[name], 0.0)
                 averages.add(file.label, answers, given)
         found = {name: figures(spec, seen[name]) for name, spec in specs.items()}
         return Score(_sqnr(found), tuple(self._limited(found, averages.figures)))

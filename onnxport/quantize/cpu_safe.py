@@ -28,11 +28,11 @@ _MARGIN = 0.5
 
 def find_saturating_products(model: Model, files: Sequence[SampleFile]) -> frozenset[str]:
     """Return the names of products that saturate on the samples and lose accuracy by it."""
-    made = saturation.emulated(model)
+    made = saturation.emulate(model)
     if made is None:
         return frozenset()
     sets = [dict(file.load().feeds) for file in files[:_SAMPLES]]
-    return frozenset(each.node for each in saturation.losses(*made, sets) if each.sqnr_db < _HARMLESS)
+    return frozenset(each.node for each in saturation.measure_losses(*made, sets) if each.sqnr_db < _HARMLESS)
 
 
 def widen_grid(grid: WeightGrid, values: Floats, node: ir.Node) -> WeightGrid:

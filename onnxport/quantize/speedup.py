@@ -263,7 +263,7 @@ def _graphs(path: Path, folder: Path) -> tuple[TypedGraph, TypedGraph]:
     if path.suffix.lower() == ".ort":
         graph = TypedGraph.flatten(read_ort(path).graph)
         return graph, graph
-    return onnx.of_file(path), onnx.of_file(folder / OPTIMIZED)
+    return onnx.read_typed_graph(path), onnx.read_typed_graph(folder / OPTIMIZED)
 
 
 def _activations(graph: TypedGraph) -> Iterable[str]:

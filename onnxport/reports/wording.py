@@ -14,11 +14,11 @@ from onnxport.core.errors import printable
 from onnxport.reports.run_report import ArtifactRecord, Latency, RunReport, Worth
 from onnxport.validate.report import (
     WORST_FIRST,
+    Criterion,
     Figure,
     Judgement,
     NodeRef,
     OutputReport,
-    Question,
     Report,
     Verdict,
     Worst,
@@ -29,7 +29,7 @@ text = printable
 T = TypeVar("T")
 Tone = Literal["good", "bad", "unsure", "plain"]
 
-QUESTIONS: Mapping[Question, str] = {
+QUESTIONS: Mapping[Criterion, str] = {
     "fidelity": "Does it compute what an ONNX model with the same roundings computes?",
     "quality": "How much accuracy does the lower precision lose against the float original?",
 }
@@ -268,7 +268,7 @@ def extra_metrics(output: OutputReport, *, budgeted: bool = False) -> list[Figur
     ]
 
 
-def output_figures(output: OutputReport, question: Question = "fidelity") -> Iterator[tuple[str, str]]:
+def output_figures(output: OutputReport, question: Criterion = "fidelity") -> Iterator[tuple[str, str]]:
     """Yield all figures of an output as pairs of a label and its text; the tolerance belongs to fidelity only."""
     budgets = {each.metric: f", {budget(each)}" for each in output.figures if each.budget is not None}
     has_tolerance = question == "fidelity"

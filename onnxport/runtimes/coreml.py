@@ -23,10 +23,10 @@ from onnxport.formats.mlpackage.program import Function
 from onnxport.formats.mlpackage.reader import read_package
 from onnxport.runtimes.base import RunError, check_feeds, check_taps, format_shapes
 from onnxport.runtimes.mlprogram.ports import (
-    ends,
     from_program,
     function_name,
     input_types,
+    signature,
     state_names,
     to_program,
 )
@@ -72,7 +72,7 @@ class CoremlRuntime(Closing):
         package = read_package(path)
         self._path, self._units = path, options.units
         name = function_name(package, path, options.function)
-        self._signature = ends(package, path, name)
+        self._signature = signature(package, path, name)
         self.inputs = tuple(port.spec for port in self._signature.inputs)
         self.outputs = tuple(port.spec for port in self._signature.outputs)
         self._function = package.functions[name]

@@ -16,7 +16,7 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError
 from onnxport.core.resources import Closing
 from onnxport.formats.manifest import Port
-from onnxport.formats.tflite.ports import cause, leading_name, read_ends, restored, stored
+from onnxport.formats.tflite.ports import cause, from_tflite, leading_name, read_signature, to_tflite
 from onnxport.runtimes.base import RunError, check_feeds, check_taps, format_shapes
 from onnxport.runtimes.options import RuntimeOptions
 
@@ -43,7 +43,7 @@ class TfliteRuntime(Closing):
 
     def __init__(self, path: Path, options: RuntimeOptions = _DEFAULT, *, noted: bool = True) -> None:
         self._path, self._options = path, options
-        self._ends = read_ends(path, noted)
+        self._ends = read_signature(path, noted)
         self.inputs = tuple(port.spec for port, _ in self._ends.inputs)
         self.outputs = tuple(port.spec for port, _ in self._ends.outputs)
         self.taps = frozenset(self._ends.taps)
@@ -95,7 +95,9 @@ class TfliteRuntime(Closing):
             raise RunError(
                 f"LiteRT cannot run {self._path} on {format_shapes(feeds)}", why=cause(error)
             ) from error
-        outputs = {port.name: restored(_read(interpreter, index), port) for port, index in self._ends.outputs}
+        outputs = {
+            port.name: from_tflite(_read(interpreter, index), port) for port, index in self._ends.outputs
+        }
         return outputs | {name: self._tap(interpreter, name) for name in taps}
 
     def close(self) -> None:
@@ -129,7 +131,7 @@ class TfliteRuntime(Closing):
         wanted = {detail["index"]: detail["dtype"] for detail in interpreter.get_input_details()}
         for port, index in self._ends.inputs:
             given, dtype = feeds[port.name], np.dtype(wanted[index])
-            interpreter.set_tensor(index, stored(given, dtype, port))
+            interpreter.set_tensor(index, to_tflite(given, dtype, port))
 
     def _tap(self, interpreter: Any, name: str) -> Array:
         """Return an intermediate value with its axes in the source's order."""

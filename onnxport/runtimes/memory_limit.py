@@ -67,11 +67,11 @@ class MemoryLimit:
 
     def allows(self, estimate: Estimate) -> bool:
         """Return whether a run of this estimate stays within the limit."""
-        return self.bytes is None or needed(estimate) <= self.bytes
+        return self.bytes is None or needed_bytes(estimate) <= self.bytes
 
     def fills(self, estimate: Estimate) -> bool:
         """Return whether a run of this estimate takes a large part of the limit."""
-        return self.bytes is not None and needed(estimate) > self.bytes // _LARGE_PART
+        return self.bytes is not None and needed_bytes(estimate) > self.bytes // _LARGE_PART
 
     def exceeded(self, step: str, why: str, least: int) -> MemoryFullError:
         """Return the error for a step that exceeds the limit.
@@ -95,7 +95,7 @@ class MemoryLimit:
         )
 
 
-def needed(estimate: Estimate) -> int:
+def needed_bytes(estimate: Estimate) -> int:
     """Return the bytes that a run takes at least, in all processes together."""
     copies = _INPUT_COPIES * estimate.inputs + _OUTPUT_COPIES * estimate.outputs
     return _LIBRARIES + estimate.graph + copies

@@ -133,7 +133,7 @@ KINDS = (
 RESERVED = frozenset((AUTO, *(kind.name for kind in KINDS)))
 
 
-def names(format_: Format) -> tuple[str, ...]:
+def runtime_names(format_: Format) -> tuple[str, ...]:
     """Return the names of the runtimes for a format, and of all plugins, whose formats are unknown until imported."""
     built_in = (kind.name for kind in KINDS if format_ in kind.formats)
     return tuple(dict.fromkeys((*built_in, *(plugin.name for plugin in plugins.installed("runtime")))))
@@ -151,9 +151,9 @@ def find_runtime(format_: Format, name: str = AUTO, option: str = "runtime") -> 
     """
     if name == AUTO:
         return next(kind for kind in KINDS if format_ in kind.formats and kind.system in ("", sys.platform))
-    kind = named(name)
+    kind = find(name)
     if kind is None or (kind in KINDS and format_ not in kind.formats):
-        known = ", ".join((AUTO, *names(format_)))
+        known = ", ".join((AUTO, *runtime_names(format_)))
         raise UsageError(f"{option}: runtime has the value {name!r}", fix=f"give {known}")
     if format_ not in kind.formats:
         runs = ", ".join(SUFFIXES[each] for each in SUFFIXES if each in kind.formats)
@@ -161,13 +161,13 @@ def find_runtime(format_: Format, name: str = AUTO, option: str = "runtime") -> 
     return kind
 
 
-def named(name: str) -> Kind | None:
+def find(name: str) -> Kind | None:
     """Return the runtime of that name, for any format; None where there is none.
 
     Raises:
         MissingDependencyError: two plugins have the name, or the plugin cannot be used.
     """
-    plugin = plugins.named("runtime", name, RESERVED)
+    plugin = plugins.find("runtime", name, RESERVED)
     if plugin is not None:
         return _load_plugin(plugin)
     return next((kind for kind in KINDS if kind.name == name), None)
@@ -175,7 +175,7 @@ def named(name: str) -> Kind | None:
 
 def distributions(name: str) -> tuple[str, ...]:
     """Return the distributions of a runtime, whose versions a report lists; () for an unknown name."""
-    kind = named(name)
+    kind = find(name)
     return () if kind is None else kind.distributions
 
 
@@ -186,7 +186,7 @@ def _load_plugin(plugin: Plugin) -> Kind:
     Raises:
         MissingDependencyError: it fails to import, or breaks the contract.
     """
-    kind = plugins.imported(plugin)
+    kind = plugins.load(plugin)
     if fault := _find_fault(plugin, kind):
         raise plugins.unusable(plugin, f"{plugin.place} {fault}")
     assert isinstance(kind, Kind)

@@ -20,7 +20,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
-from onnxport.formats.weightless import bare
+from onnxport.formats.weightless import without_weights
 from onnxport.samples.sizes import Shapes
 
 # Operators whose result is their first operand in another shape.
@@ -94,7 +94,7 @@ class Footprint:
         """The graph without weights; None where it cannot be serialized."""
         assert self._model is not None
         try:
-            return ir.to_proto(bare(self._model.ir))
+            return ir.to_proto(without_weights(self._model.ir))
         except (ValueError, TypeError, RuntimeError):
             return None
 
@@ -107,7 +107,7 @@ class Footprint:
     def _trusts_inference(self) -> bool:
         """Whether shape inference accepts the model with open sizes; if not, its errors are not about sizes."""
         assert self._model is not None
-        proto = ir.to_proto(bare(self._model.ir))
+        proto = ir.to_proto(without_weights(self._model.ir))
         return _infer(proto, strict=True)[0] is not None
 
     def _infer(self) -> tuple[ModelProto | None, str]:

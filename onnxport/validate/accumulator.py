@@ -11,7 +11,7 @@ from onnxport.core.arrays import Array
 from onnxport.formats.artifact import TensorSpec
 from onnxport.validate.comparison import WORST_ELEMENTS, Comparison
 from onnxport.validate.error_sums import ElementSums
-from onnxport.validate.metrics import Seen, figures, scale_of
+from onnxport.validate.metrics import OutputSums, figures, scale_of
 from onnxport.validate.report import NodeRef, NonFinite, OutputReport, Verdict, Worst
 from onnxport.validate.tolerance import Noise, Tolerance
 
@@ -37,7 +37,7 @@ class Tally:
     name: str
     dtype: str
     node: NodeRef | None = None
-    ordinary: Seen = field(default_factory=Seen)
+    ordinary: OutputSums = field(default_factory=OutputSums)
     companions: ElementSums = field(default_factory=ElementSums)
     shape: tuple[int, ...] = ()
     elements: int = 0

@@ -14,7 +14,7 @@ from onnxport.validate.fidelity import Fidelity
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.quality import Quality
 from onnxport.validate.reference import AnsweredSet, Reference
-from onnxport.validate.report import Judgement, Precision, Question
+from onnxport.validate.report import Criterion, Judgement, Precision
 from onnxport.validate.rollout import Run
 from onnxport.validate.rounded_reference import RoundedReference
 from onnxport.validate.signature import unfit_sizes
@@ -27,7 +27,7 @@ def evaluate(
     params: ValidateParams,
     budgets: Budgets,
     kept: Collection[str] = (),
-    criterion: Question | None = None,
+    criterion: Criterion | None = None,
 ) -> tuple[tuple[Judgement, ...], tuple[str, ...]]:
     """Judge a candidate's answers; it runs once per set, and no criterion keeps its answers.
 

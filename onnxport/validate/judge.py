@@ -21,7 +21,7 @@ from onnxport.validate.evaluation import evaluate
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.precision import kept_float32, precision_of
 from onnxport.validate.reference import AnsweredSet, Reference
-from onnxport.validate.report import RIGHT, Judgement, Precision, Question, Report, Side, overall
+from onnxport.validate.report import RIGHT, Criterion, Judgement, Precision, Report, Side, overall
 from onnxport.validate.rollout import Run
 from onnxport.validate.saturation import measure_saturation
 from onnxport.validate.sessions import Oriented, isolated, source_dtypes
@@ -67,7 +67,7 @@ class Judge(Closing):
         graph: Model | None = None,
         candidate: Artifact | None = None,
         *,
-        criterion: Question | None = None,
+        criterion: Criterion | None = None,
         tell: Tell | None = None,
     ) -> None:
         self._artifact, self._params, self._criterion = reference, params, criterion

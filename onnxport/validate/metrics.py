@@ -22,7 +22,7 @@ Direction = Literal["higher", "lower"]
 
 
 @dataclass
-class Seen:
+class OutputSums:
     """The sums of one output, from which all metrics follow."""
 
     sums: ElementSums = field(default_factory=ElementSums)
@@ -58,7 +58,7 @@ class Metric:
     applies: str
     formula: str
     may: Callable[[TensorSpec], bool]
-    value: Callable[[Seen], float | None]
+    value: Callable[[OutputSums], float | None]
 
 
 def _is_float(spec: TensorSpec) -> bool:
@@ -95,7 +95,7 @@ def scale_of(values: Array) -> float:
     return float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
 
 
-def _error(seen: Seen, value: float) -> float | None:
+def _error(seen: OutputSums, value: float) -> float | None:
     """Return an error; None without a number, infinite where one side alone is not finite."""
     if seen.sums.broken:
         return math.inf
@@ -108,13 +108,13 @@ def _max_of_scale(sums: ElementSums) -> float:
     return sums.largest / sums.scale if sums.scale else math.inf
 
 
-def _sqnr(seen: Seen) -> float | None:
+def _sqnr(seen: OutputSums) -> float | None:
     if seen.sums.broken:
         return -math.inf
     return seen.sums.sqnr_db if seen.sums.finite else None
 
 
-def _cosine(seen: Seen) -> float | None:
+def _cosine(seen: OutputSums) -> float | None:
     sums = seen.sums
     if sums.broken or not sums.finite:
         return 0.0 if sums.broken else None
@@ -188,7 +188,7 @@ _TABLE = (
 METRICS = {metric.name: metric for metric in _TABLE}
 
 
-def figures(spec: TensorSpec, seen: Seen) -> tuple[Figure, ...]:
+def figures(spec: TensorSpec, seen: OutputSums) -> tuple[Figure, ...]:
     """Return the metrics that the output `spec` has; its shape is that of its answers."""
     values = ((metric, metric.value(seen)) for metric in _TABLE if metric.may(spec))
     return tuple(

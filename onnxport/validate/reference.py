@@ -14,10 +14,10 @@ import numpy as np
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError
 from onnxport.formats.artifact import Referent, TensorSpec
-from onnxport.formats.input_shapes import apply_shapes, limits
+from onnxport.formats.input_shapes import apply_shapes, size_limits
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import ReferenceRuntime, Runtime
-from onnxport.runtimes.memory_limit import MemoryLimit, format_size, needed
+from onnxport.runtimes.memory_limit import MemoryLimit, format_size, needed_bytes
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.samples.columns import is_odd_nan
 from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
@@ -194,7 +194,7 @@ class Reference:
                 self.inputs, self.shapes, self._params, self._states, self._answer, self._runtime.features
             )
         else:
-            sizes = OpenSizes(self.inputs, self.shapes, limits(self.inputs, self._params.shape))
+            sizes = OpenSizes(self.inputs, self.shapes, size_limits(self.inputs, self._params.shape))
             seconds = patience(self.artifact.size)
             search = Search(sizes, self._footprint, self._limit, seconds, self._tell)
             self._generated = generated = GeneratedInputs(
@@ -353,7 +353,7 @@ class Reference:
         """Refuse the user's inputs on which a run takes too much memory."""
         estimate = self._footprint.at({name: array.shape for name, array in sample.feeds.items()})
         if not self._limit.allows(estimate):
-            least = needed(estimate)
+            least = needed_bytes(estimate)
             why = f"it takes at least {format_size(least)}"
             raise self._limit.exceeded(f"running the reference on {sample.label}", why, least)
 

@@ -21,7 +21,7 @@ WORST_FIRST: tuple[Verdict, ...] = get_args(Verdict)
 # Verdicts on a right candidate, and all with which it passes.
 RIGHT: frozenset[Verdict] = frozenset(("proven", "measured"))
 LEAVES: frozenset[Verdict] = RIGHT | {"unproven"}
-Question = Literal["fidelity", "quality"]
+Criterion = Literal["fidelity", "quality"]
 # The precision of an artefact; "mixed" where no single name fits. docs/fidelity.md has the reference for each.
 Precision = Literal[
     "float32",
@@ -271,7 +271,7 @@ class Judgement(_Record):
         metrics: the user's own metrics, over all outputs together.
     """
 
-    question: Question
+    question: Criterion
     verdict: Verdict
     reason: str
     against: str

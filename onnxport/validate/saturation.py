@@ -92,7 +92,7 @@ def products(model: Model) -> list[Product]:
     return [each for node in model.graph if (each := _product(node)) is not None and len(each.pairs)]
 
 
-def emulated(model: Model) -> tuple[Model, list[Product]] | None:
+def emulate(model: Model) -> tuple[Model, list[Product]] | None:
     """Copy a model so that it answers as on a CPU without VNNI; None if no product can saturate.
 
     Returns:
@@ -106,7 +106,7 @@ def emulated(model: Model) -> tuple[Model, list[Product]] | None:
     return (copy, found) if found else None
 
 
-def losses(model: Model, found: Sequence[Product], sets: Sequence[Feeds]) -> list[SaturatingNode]:
+def measure_losses(model: Model, found: Sequence[Product], sets: Sequence[Feeds]) -> list[SaturatingNode]:
     """Measure what every product of an emulated model loses on these inputs, the largest loss first."""
     taps = [name for each in found for name in (each.name + _SUFFIX, each.name + _SUFFIX + "/right")]
     lost = {each.name: [0, 0, 0.0, 0.0] for each in found}
@@ -346,9 +346,9 @@ def measure_saturation(reference: Reference, candidate: Artifact) -> Saturation 
     """Work out what a quantized ONNX candidate with the reference's names loses on x86 CPUs without VNNI."""
     if candidate.format != "onnx" or reference.steps > 1:
         return None
-    from onnxport.validate.precision.onnx import read
+    from onnxport.validate.precision.onnx import read_unchecked
 
-    if not holds_integer_products(candidate.path) or (model := read(candidate.path)) is None:
+    if not holds_integer_products(candidate.path) or (model := read_unchecked(candidate.path)) is None:
         return None
     names = {spec.name: spec.dtype for spec in reference.outputs}
     if {spec.name for spec in model.outputs} != names.keys():
@@ -374,11 +374,11 @@ def _saturation(
         sets: inputs and the float reference's answers to them.
         outputs: the float outputs.
     """
-    made = emulated(candidate)
+    made = emulate(candidate)
     if made is None:
         return None
     model, found = made
-    lost = losses(model, found, [feeds for feeds, _ in sets])
+    lost = measure_losses(model, found, [feeds for feeds, _ in sets])
     if not lost:
         return None
     exact, saturated = (_sqnr(each, sets, outputs) for each in (candidate, model))

@@ -48,8 +48,8 @@ def source_dtypes(artifact: Artifact, runtime: Runtime) -> dict[str, str]:
         return {}
     from onnxport.validate.precision import onnx
 
-    model = onnx.read(artifact.path)
-    note = None if model is None else onnx.note_in(model)
+    model = onnx.read_unchecked(artifact.path)
+    note = None if model is None else onnx.manifest_in(model)
     ports = () if note is None else (*note.inputs, *note.outputs)
     return {port.key: port.dtype for port in ports if narrow.get(port.key, port.dtype) != port.dtype}
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from onnxport.core.errors import OnnxportError
 from onnxport.runtimes.base import MemoryFullError, RunError, SlowRunError
-from onnxport.runtimes.memory_limit import MemoryLimit, format_size, needed
+from onnxport.runtimes.memory_limit import MemoryLimit, format_size, needed_bytes
 from onnxport.samples.footprint import Estimate, Footprint
 from onnxport.samples.sizes import OpenSizes, Shapes
 
@@ -126,7 +126,7 @@ class Search:
         began = time.monotonic()
         estimate = self._footprint.at(shapes)
         if not self._limit.allows(estimate):
-            self._large.append((shapes, needed(estimate)))
+            self._large.append((shapes, needed_bytes(estimate)))
             self._spend(began)
             return None
         if estimate.contradiction:

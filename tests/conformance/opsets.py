@@ -23,7 +23,7 @@ import onnx_ir as ir
 import onnxruntime
 
 from onnxport.formats.model import Model
-from onnxport.optimizers.opset import OLDEST_OPSET, LiftError, brought_to
+from onnxport.optimizers.opset import OLDEST_OPSET, LiftError, convert_opset
 from onnxport.optimizers.params import LOWEST_OPSET
 from tests.conformance.harness import COLLECTIONS, RTOL, cases
 from tests.conformance.onnxruntime import answers, is_same
@@ -49,12 +49,12 @@ def outcomes(folder: Path, *, bound: bool) -> dict[str, str]:
     except Exception:  # ONNX Runtime's own errors have no common class
         return {}
     newest: list[Model] = []
-    found = {"up": _outcome(lambda: _kept(newest, brought_to(model, "latest").model), sets, expected)}
+    found = {"up": _outcome(lambda: _kept(newest, convert_opset(model, "latest").model), sets, expected)}
     if model.opset > LOWEST_OPSET:
-        found["down"] = _outcome(lambda: brought_to(model, LOWEST_OPSET).model, sets, expected)
+        found["down"] = _outcome(lambda: convert_opset(model, LOWEST_OPSET).model, sets, expected)
     if newest and newest[0].opset > max(model.opset, LOWEST_OPSET):
         back = max(model.opset, LOWEST_OPSET)
-        found["up and down"] = _outcome(lambda: brought_to(newest[0], back).model, sets, expected)
+        found["up and down"] = _outcome(lambda: convert_opset(newest[0], back).model, sets, expected)
     return found
 
 

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnxruntime.tools.reduced_build_config_parser import parse_config
 
-from onnxport.converters.required_operators import Use, parsed, uses, written
+from onnxport.converters.required_operators import Use, find_uses, parse_list, write_list
 from onnxport.formats import ort_file
 from tests.converters.test_ort import DIGITS, converted
 
@@ -30,7 +30,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def nodes(path: Path) -> list[Use]:
-    return list(uses(ort_file.read(path.read_bytes())))
+    return list(find_uses(ort_file.read(path.read_bytes())))
 
 
 def test_nodes_have_the_types_that_onnx_infers(files: tuple[Path, Path]) -> None:
@@ -45,7 +45,7 @@ def test_nodes_have_the_types_that_onnx_infers(files: tuple[Path, Path]) -> None
 
 
 def test_a_list_lacks_nothing_of_the_models_it_was_written_for(files: tuple[Path, Path]) -> None:
-    listed = parsed(written(files))
+    listed = parse_list(write_list(files))
     assert [listed.lacks(nodes(path)) for path in files] == [(), ()]
 
 
@@ -53,7 +53,7 @@ def test_our_reading_of_a_list_is_that_of_onnx_runtime_s_build(
     files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     config = tmp_path / "app.config"
-    config.write_text(written(files))
+    config.write_text(write_list(files))
     operators, types = parse_config(str(config), enable_type_reduction=True)
     found = {
         (domain, opset, name)
@@ -61,7 +61,7 @@ def test_our_reading_of_a_list_is_that_of_onnx_runtime_s_build(
         for opset, all_ in opsets.items()
         for name in all_
     }
-    assert parsed(config.read_text()).operators == found
+    assert parse_list(config.read_text()).operators == found
     allowed = {
         (operator, side.lower() + "s", int(index)): set(kept.split(", "))
         for line in types.get_cpp_entries()
@@ -69,7 +69,7 @@ def test_our_reading_of_a_list_is_that_of_onnx_runtime_s_build(
     }
     ours = {
         (operator, *place): kept
-        for (_, operator), places in parsed(config.read_text()).types.items()
+        for (_, operator), places in parse_list(config.read_text()).types.items()
         for place, kept in places.items()
     }
     assert ours == allowed
@@ -89,9 +89,9 @@ def test_our_reading_of_a_list_is_that_of_onnx_runtime_s_build(
 def test_what_is_missing_in_a_list_is_named(
     before: str, after: str, lacking: str, files: tuple[Path, Path]
 ) -> None:
-    text = written(files[1:])
+    text = write_list(files[1:])
     assert before in text
-    assert lacking in parsed(text.replace(before, after)).lacks(nodes(files[1]))
+    assert lacking in parse_list(text.replace(before, after)).lacks(nodes(files[1]))
 
 
 def test_optional_inputs_that_are_left_out_have_no_type(tmp_path: Path) -> None:
@@ -100,4 +100,4 @@ def test_optional_inputs_that_are_left_out_have_no_type(tmp_path: Path) -> None:
     )
     path = converted(model, tmp_path, "disable")
     assert [node.inputs for node in nodes(path)] == [("float", "", "float")]
-    assert parsed(written([path])).lacks(nodes(path)) == ()
+    assert parse_list(write_list([path])).lacks(nodes(path)) == ()

@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 import onnxport
-from onnxport.core.child_process import Child, ChildBug, Parent, _environment, borrowed, give_back, sparing
+from onnxport.core.child_process import (
+    Child,
+    ChildBug,
+    Parent,
+    _environment,
+    borrow,
+    give_back,
+    reuse_children,
+)
 from onnxport.core.errors import CannotConvertError, MachineError, Refusal
 
 
@@ -123,11 +131,11 @@ def test_a_child_and_its_parent_can_talk_during_a_call() -> None:
 
 
 def borrow_child() -> Child:
-    return borrowed("tests.core.test_child_process:Served", purpose="the test's child")
+    return borrow("tests.core.test_child_process:Served", purpose="the test's child")
 
 
 def test_what_is_given_back_serves_again_and_remembers_nothing() -> None:
-    with sparing():
+    with reuse_children():
         first = borrow_child()
         assert first.call("remember", 1) == [1]
         process = first.call("process")

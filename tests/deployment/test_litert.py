@@ -10,7 +10,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from onnxport.core.errors import InputError
-from onnxport.deployment.analysis import deployment
+from onnxport.deployment.analysis import analyze_deployment
 from onnxport.deployment.litert.conversion import ConvertedModel, convert_once
 from onnxport.deployment.litert.gpu import estimate_gpu
 from onnxport.deployment.params import DeploymentParams
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_tflite_model_is_refused_before_any_probe(
     for content in (b"hello", cut.file.path.read_bytes()[:400]):
         (tmp_path / "damaged.tflite").write_bytes(content)
         with pytest.raises(InputError):
-            deployment(tmp_path / "damaged.tflite", params)
+            analyze_deployment(tmp_path / "damaged.tflite", params)
 
 
 def test_a_model_that_litert_does_not_load_is_not_taken(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
-from onnxport.formats.input_shapes import Limit, apply_shapes, limits, parse_shapes
+from onnxport.formats.input_shapes import Limit, apply_shapes, parse_shapes, size_limits
 
 SPECS = [TensorSpec("x", "float32", ("N", 3, None)), TensorSpec("n", "int64", ())]
 
@@ -55,7 +55,7 @@ def test_bounds_and_choices_leave_a_dimension_open() -> None:
     assert given == {"x": ("1..8", 3, "224|320")}
     assert parse_shapes({"x": ("1 .. 8", 3, "224 | 320")}) == given
     assert apply_shapes(SPECS, given) == {"x": ("N", 3, None), "n": ()}
-    assert limits(SPECS, given) == {"x": {0: Limit(1, 8), 2: Limit(224, 320, (224, 320))}, "n": {}}
+    assert size_limits(SPECS, given) == {"x": {0: Limit(1, 8), 2: Limit(224, 320, (224, 320))}, "n": {}}
 
 
 @pytest.mark.parametrize("text", ["x=8..1", "x=0..3", "x=1..", "x=..3", "x=3|", "x=1..2|3"])
@@ -71,12 +71,12 @@ def test_limits_on_a_fixed_dimension_contradict_the_model() -> None:
 
 def test_dimensions_of_one_name_have_one_limit() -> None:
     specs = [TensorSpec(name, "int64", ("batch", "length")) for name in ("ids", "mask")]
-    assert limits(specs, {"ids": ("1..4", None)})["mask"] == {0: Limit(1, 4)}
+    assert size_limits(specs, {"ids": ("1..4", None)})["mask"] == {0: Limit(1, 4)}
 
 
 def test_choices_of_one_input_belong_together() -> None:
     with pytest.raises(UsageError, match="different numbers of choices"):
-        limits(SPECS, {"x": ("1|2", 3, "4|5|6")})
+        size_limits(SPECS, {"x": ("1|2", 3, "4|5|6")})
 
 
 def test_a_mapping_may_hold_texts() -> None:

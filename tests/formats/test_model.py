@@ -345,7 +345,7 @@ def test_small_weights_in_several_files_are_saved_inside_the_model(tmp_path: Pat
 def test_a_renamed_model_finds_its_weights_under_their_new_name(tmp_path: Path) -> None:
     source = scattered(tmp_path / "theirs")
     saved = Model.load(source).save(tmp_path / "out.onnx")
-    renamed = model_module.renamed(saved, "out.rejected.onnx")
+    renamed = model_module.rename(saved, "out.rejected.onnx")
     assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == [
         "out.rejected.onnx",
         "out.rejected.onnx.data",

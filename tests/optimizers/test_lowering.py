@@ -14,7 +14,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxport.formats.model import Model
-from onnxport.optimizers.opset import LiftError, brought_to, lower
+from onnxport.optimizers.opset import LiftError, convert_opset, lower
 from onnxport.optimizers.opset.downgrades.arithmetic import WIDER
 from onnxport.optimizers.opset.downgrades.registry import LOWERINGS
 from onnxport.optimizers.opset.upgrade_adapters import ADAPTERS
@@ -218,7 +218,7 @@ ONLY_REFUSE = {("Pad", 19), ("Resize", 19), ("ScatterElements", 18), ("ScatterND
 
 
 def lowered(model: onnx.ModelProto, to: int) -> onnx.ModelProto:
-    result = ir.to_proto(brought_to(Model(ir.from_proto(model)), to).model.ir)
+    result = ir.to_proto(convert_opset(Model(ir.from_proto(model)), to).model.ir)
     check(result)
     assert list(result.graph.output) == list(model.graph.output)
     assert {entry.domain: entry.version for entry in result.opset_import} == {"": to}
@@ -232,7 +232,7 @@ def test_a_lowered_node_gives_the_newer_answers_also_when_lifted_again(opset: in
     expected = run(model, fed)
     result = lowered(model, LOWEST_OPSET)
     assert_same(run(result, fed), expected)
-    again = brought_to(Model(ir.from_proto(result)), "latest").model.ir
+    again = convert_opset(Model(ir.from_proto(result)), "latest").model.ir
     assert_same(run(ir.to_proto(again), fed), expected)
 
 
@@ -258,7 +258,7 @@ def refused() -> list[Any]:
 def test_a_node_without_an_older_form_is_refused_by_name(opset: int, to: int, text: str, why: str) -> None:
     model = build(opset, text)
     with pytest.raises(LiftError, match=why) as caught:
-        brought_to(Model(ir.from_proto(model)), to)
+        convert_opset(Model(ir.from_proto(model)), to)
     (refusal,) = caught.value.refusals
     assert refusal.op in operators(text)
     assert refusal.node == "y"
@@ -268,7 +268,7 @@ def test_a_refused_part_of_a_definition_names_the_users_node() -> None:
     model = build(20, "(bfloat16[2,3] x) => (bfloat16[] y) { y = Gelu(x) }")
     model.graph.node[0].name = "act"
     with pytest.raises(LiftError, match="1 of 1 nodes") as caught:
-        brought_to(Model(ir.from_proto(model)), 12)
+        convert_opset(Model(ir.from_proto(model)), 12)
     (refusal,) = caught.value.refusals
     assert (refusal.op, refusal.node) == ("Gelu", "act")
     assert refusal.why == "it is made of Cast, and opset 12 does not give tensor(bfloat16)"
@@ -364,7 +364,7 @@ def test_weights_stay_where_they_are() -> None:
 
 def test_a_run_time_shape_is_assumed_to_hold_no_zero_with_a_note() -> None:
     model = build(14, "(float[2,N] x) => (float[] y) { s = Shape(x) y = Reshape<allowzero=1>(x, s) }")
-    brought = brought_to(Model(ir.from_proto(model)), LOWEST_OPSET)
+    brought = convert_opset(Model(ir.from_proto(model)), LOWEST_OPSET)
     assert brought.notes == (
         "run-time shapes of Reshape nodes with allowzero are assumed to hold no size of 0",
     )
@@ -377,7 +377,7 @@ def test_the_ir_version_falls_with_the_opset() -> None:
     model.ir_version = 10
     assert lowered(model, 11).ir_version == 6
     model.opset_import.add(domain="ai.onnx.ml", version=4)
-    assert ir.to_proto(brought_to(Model(ir.from_proto(model)), 11).model.ir).ir_version == 9
+    assert ir.to_proto(convert_opset(Model(ir.from_proto(model)), 11).model.ir).ir_version == 9
 
 
 def test_functions_are_inlined_before_they_are_lowered() -> None:
@@ -387,6 +387,6 @@ def test_functions_are_inlined_before_they_are_lowered() -> None:
             { n = Constant<value_ints=[1]>() b = ReduceMax(a, n) }"""
     model = onnx.parser.parse_model(text)
     fed = feeds(model)
-    result = ir.to_proto(brought_to(Model(ir.from_proto(model)), 12).model.ir)
+    result = ir.to_proto(convert_opset(Model(ir.from_proto(model)), 12).model.ir)
     assert [node.op_type for node in result.graph.node] == ["ReduceMax"]
     assert_same(run(result, fed), run(model, fed))

@@ -19,7 +19,7 @@ from onnx import numpy_helper
 
 from fixtures import models
 from onnxport.formats.model import Model
-from onnxport.optimizers.opset import CANONICAL_OPSET, OLDEST_OPSET, LiftError, brought_to, lift
+from onnxport.optimizers.opset import CANONICAL_OPSET, OLDEST_OPSET, LiftError, convert_opset, lift
 from onnxport.optimizers.opset.ort_support import newest_opset
 from onnxport.optimizers.opset.upgrade_adapters import ADAPTERS
 from onnxport.optimizers.params import NEWEST_OPSET
@@ -234,7 +234,7 @@ def lifted(model: onnx.ModelProto, to: int = CANONICAL_OPSET) -> onnx.ModelProto
 
 def latest(model: onnx.ModelProto) -> onnx.ModelProto:
     """Lift a model to the newest opset at which ONNX Runtime runs it."""
-    result = ir.to_proto(brought_to(Model(ir.from_proto(model)), "latest").model.ir)
+    result = ir.to_proto(convert_opset(Model(ir.from_proto(model)), "latest").model.ir)
     check(result)
     found = {entry.domain: entry.version for entry in result.opset_import}[""]
     assert found == (CANONICAL_OPSET if UNRUN & {node.op_type for node in model.graph.node} else NEWEST_OPSET)
@@ -526,7 +526,7 @@ def test_functions_are_inlined_whatever_their_opsets() -> None:
         (fed["x"] ** 2).sum(0, keepdims=True).max(1, keepdims=True)
     ]  # ONNX Runtime refuses mixed opsets
     for to in (CANONICAL_OPSET, NEWEST_OPSET):
-        brought = brought_to(Model(ir.from_proto(model)), to)
+        brought = convert_opset(Model(ir.from_proto(model)), to)
         result = ir.to_proto(brought.model.ir)
         check(result)
         assert not result.functions
@@ -544,7 +544,7 @@ def test_a_function_whose_parameter_determines_its_form_is_refused() -> None:
         { y = own.total<over=[1]>(x) }
         <opset_import: ["": 12], domain: "own"> total<over>(a) => (b) { b = ReduceSum<axes: ints = @over>(a) }"""
     with pytest.raises(LiftError, match="'axes' is a parameter of the function"):
-        brought_to(Model(ir.from_proto(onnx.parser.parse_model(text))), 21)
+        convert_opset(Model(ir.from_proto(onnx.parser.parse_model(text))), 21)
 
 
 def test_operators_that_onnx_never_had_are_left_alone() -> None:
@@ -562,13 +562,13 @@ def test_there_is_no_lift_beyond_the_adapters() -> None:
 def test_latest_is_what_onnx_runtime_has_kernels_for() -> None:
     text = """(float[1,1,8,8] x) => (float[] y) <float[1,4] r = {0.0, 0.0, 5.0, 5.0}, int64[1] i = {0}>
         { y = RoiAlign(x, r, i) }"""
-    brought = brought_to(Model(ir.from_proto(build(17, text))), "latest")
+    brought = convert_opset(Model(ir.from_proto(build(17, text))), "latest")
     assert brought.model.opset == 21
     assert [re.sub("Runtime [0-9.]+", "Runtime", note) for note in brought.notes] == [
         "its newest opset is 21, not 26: ONNX Runtime lacks RoiAlign-22"
     ]
     with pytest.raises(LiftError, match="1 of 1 nodes do not run at opset 24") as caught:
-        brought_to(Model(ir.from_proto(build(17, text))), 24)
+        convert_opset(Model(ir.from_proto(build(17, text))), 24)
     assert [(refusal.op, refusal.node) for refusal in caught.value.refusals] == [("RoiAlign", "y")]
     assert "has no kernel for RoiAlign-22" in str(caught.value)
 
@@ -578,12 +578,12 @@ def test_no_opset_is_newer_than_onnx_runtime_loads() -> None:
     assert newest_opset(NEWEST_OPSET - 3) == NEWEST_OPSET - 3
     model = Model(ir.from_proto(build(21, "(float[2] x) => (float[] y) { y = Abs(x) }")))
     with pytest.raises(LiftError, match="know opsets up to 26; give --opset 26"):
-        brought_to(model, NEWEST_OPSET + 1)
+        convert_opset(model, NEWEST_OPSET + 1)
 
 
 def test_a_node_that_did_not_run_before_does_not_limit_the_opset() -> None:
     model = build(20, "(uint8[9] x) => (uint8[] y) { y = ImageDecoder(x) }")
-    assert brought_to(Model(ir.from_proto(model)), "latest").model.opset == NEWEST_OPSET
+    assert convert_opset(Model(ir.from_proto(model)), "latest").model.opset == NEWEST_OPSET
 
 
 # ONNX's own tests, with the least number of opset 6 to 20 that ONNX Runtime answers.

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.model import Model
-from onnxport.optimizers.optimization import optimized
+from onnxport.optimizers.optimization import optimize
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.passes import Rewritten
 
@@ -47,7 +47,7 @@ def model(text: str) -> Model:
 
 def done(source: Model, folder: Path, *samples: dict[str, Any], **options: Any) -> Rewritten:
     params = OptimizeParams(**options)
-    return optimized(source, params, folder, samples, equivalence=None, phase=lambda name: nullcontext())
+    return optimize(source, params, folder, samples, equivalence=None, phase=lambda name: nullcontext())
 
 
 DECLARED = """

@@ -78,4 +78,4 @@ def test_a_runtime_that_dies_or_hangs_is_a_sentence(
     target = (f"{kind.__module__}:{kind.__name__}", "ONNX Runtime")
     monkeypatch.setitem(profiling._TARGETS, "onnx", target)
     with pytest.raises(error, match=rf"ONNX Runtime profiling .*digits\.onnx {said}"):
-        profiling.profile(Artifact.open(DIGITS), ProfileParams(timeout=2.0), "")
+        profiling.profile_model(Artifact.open(DIGITS), ProfileParams(timeout=2.0), "")

@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 
 from onnxport.formats.artifact import TensorSpec
 from onnxport.validate.error_sums import worst_elements
-from onnxport.validate.metrics import Seen, figures
+from onnxport.validate.metrics import OutputSums, figures
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -22,7 +22,7 @@ RANDOM = np.random.default_rng(7)
 
 def values(*sets: tuple[Array, Array], tie: float = 0.0) -> dict[str, float]:
     """Metric name to value, over all sets."""
-    seen = Seen()
+    seen = OutputSums()
     for reference, candidate in sets:
         seen.add(reference, candidate, tie)
     spec = TensorSpec("y", sets[0][0].dtype.name, sets[0][0].shape)
@@ -103,7 +103,7 @@ def test_a_value_that_is_not_finite_on_one_side_is_an_infinite_error() -> None:
 
 
 def test_what_is_not_finite_is_counted_on_both_sides() -> None:
-    seen = Seen()
+    seen = OutputSums()
     reference = np.array([np.nan, np.nan, np.inf, np.inf, 1, 2], np.float32)
     candidate = np.array([np.nan, 1, np.inf, -np.inf, np.nan, 2], np.float32)
     seen.add(reference, candidate, 0.0)
@@ -204,7 +204,7 @@ def test_integers_have_errors_and_a_share_of_mismatches() -> None:
     found = values((np.array([1, 5, 7, 9]), np.array([1, 5, 3, 9])))
     assert found == {"max_abs": 4, "mean_abs": 1, "mismatch_share": 0.25}
     words = np.array(["a", "b"], object), np.array(["a", "c"], object)
-    seen = Seen()
+    seen = OutputSums()
     seen.add(*words, 0.0)
     assert [(f.metric, f.value) for f in figures(TensorSpec("y", "string", (2,)), seen)] == [
         ("mismatch_share", 0.5)
@@ -224,7 +224,7 @@ def test_histogram_counts_every_element_in_its_decade() -> None:
     differences = np.repeat([0, 3e-12, 2e-7, 5e-7, 3e-3, 40.0], [5, 4, 3, 2, 1, 6])
     reference = np.zeros(differences.size + 1)
     reference[-1] = 2.0  # the scale
-    seen = Seen()
+    seen = OutputSums()
     seen.add(reference, reference + np.append(2 * differences, 0), 0.0)
     found = seen.sums.histogram(2.0, 2e-6)
     assert found is not None
@@ -254,7 +254,7 @@ def test_figures_need_no_memory_worth_a_copy_of_the_output() -> None:
     reference, candidate = noisy((1, 2_000_000), 1e-6)
     tracemalloc.start()
     try:
-        Seen().add(reference, candidate, 0.0)
+        OutputSums().add(reference, candidate, 0.0)
         assert tracemalloc.get_traced_memory()[1] < 1.5 * reference.nbytes
     finally:
         tracemalloc.stop()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onnxport.validate.fidelity import resolve_by_loss
-from onnxport.validate.report import Judgement, OutputReport, Question, Verdict
+from onnxport.validate.report import Criterion, Judgement, OutputReport, Verdict
 
 NOISY = "the reference's own noise is 13.1% of the output's scale"
 
@@ -31,7 +31,7 @@ def output(verdict: Verdict, sqnr: float | None, **changes: Any) -> OutputReport
     return OutputReport(**fields | changes)
 
 
-def judgement(question: Question, *outputs: OutputReport) -> Judgement:
+def judgement(question: Criterion, *outputs: OutputReport) -> Judgement:
     return Judgement(question=question, verdict=outputs[0].verdict, reason=NOISY, against="", outputs=outputs)
 
 

@@ -61,7 +61,7 @@ def test_a_model_whose_sums_fit_into_16_bits_is_left_alone(tmp_path: Path) -> No
         tmp_path,
         initializers={"w": np.eye(3, dtype=np.float32).reshape(3, 3, 1, 1)},
     )
-    assert saturation.emulated(Model.load(made.path)) is None
+    assert saturation.emulate(Model.load(made.path)) is None
 
 
 _SCRIPT = """
@@ -94,8 +94,8 @@ def test_quantize_writes_weights_that_saturate_nowhere(digits: Path) -> None:
     feeds = [{"image": np.load(IMAGES)["image"][:40]}]
     lost = {}
     for cpu in ("vnni", "any"):
-        made = saturation.emulated(Model.load(digits / f"{cpu}.onnx"))
-        lost[cpu] = [] if made is None else saturation.losses(*made, feeds)
+        made = saturation.emulate(Model.load(digits / f"{cpu}.onnx"))
+        lost[cpu] = [] if made is None else saturation.measure_losses(*made, feeds)
     assert lost["vnni"][0].sqnr_db < 20
     assert all(each.sqnr_db > 40 for each in lost["any"])
 
@@ -142,7 +142,7 @@ def test_weights_of_a_general_matrix_product_are_read_by_rows_where_transposed(t
         made = small.quantized_case(model, folder, for_cpu="vnni")
         onnx.checker.check_model(made.path)
         quantized = Model.load(made.path)
-        found = saturation.emulated(quantized)
+        found = saturation.emulate(quantized)
         assert found is not None
         assert [product.pairs.tolist() for product in found[1]] == [[[1, 2]]]
 
@@ -157,4 +157,4 @@ def test_batched_weights_are_left_alone(tmp_path: Path) -> None:
         initializers={"w": weights},
     )
     assert made.sqnr > 25
-    assert saturation.emulated(Model.load(made.path)) is None
+    assert saturation.emulate(Model.load(made.path)) is None

@@ -25,7 +25,7 @@ class KindLoader:
     def require(self) -> None:
         from onnxport.runtimes import registry
 
-        kind = registry.named(self._name)
+        kind = registry.find(self._name)
         if kind is None:
             raise MissingDependencyError(f"there is no runtime {self._name!r}")
         self._factory: Callable[..., Runtime] = kind.load()

@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxport.converters.coreml.library import Var, mb, types
 from onnxport.converters.coreml.names import INNER
-from onnxport.converters.coreml.quantized import stored
+from onnxport.converters.coreml.quantized import emit_dequantize
 from onnxport.converters.coreml.values import LARGEST_RANK, Value
 from onnxport.converters.driver import Scope
 from onnxport.converters.lowering import UnsupportedOp
@@ -196,7 +196,7 @@ class MilBuilder:
         assert value.constant is not None
         if value.quantized is not None and type_ in ("fp16", "fp32"):
             ios = int(self.target.name.removeprefix("iOS"))
-            made = stored(value.quantized, type_, ios, self.inner_name("dequantized"))
+            made = emit_dequantize(value.quantized, type_, ios, self.inner_name("dequantized"))
             if made is not None:
                 return made
         return self._constant(value.constant, type_)

@@ -79,12 +79,12 @@ class CoremlConverter(Closing):
         """Return the values that a float16 program computes in float32, and notes on them."""
         if params.precision not in ("fp16", "mixed"):
             return (), ()
-        from onnxport.optimizers.float16.islands import islands, said
-        from onnxport.optimizers.float16.magnitudes import measured_apart
+        from onnxport.optimizers.float16.islands import island_notes, islands
+        from onnxport.optimizers.float16.magnitudes import measure_in_subprocess
 
-        measured = measured_apart(handed_over, params.shape, samples)
+        measured = measure_in_subprocess(handed_over, params.shape, samples)
         found = islands(model.graph, measured.peaks, mixed=params.precision == "mixed")
-        return found, said(model.graph, found, measured)
+        return found, island_notes(model.graph, found, measured)
 
     def close(self) -> None:
         self._child.close()

@@ -19,7 +19,7 @@ from onnxport.converters.coreml.package.sizes import Sizes, input_sizes
 from onnxport.converters.coreml.ports import Ports
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.shapes import high_rank
-from onnxport.converters.coreml.states import checked_states
+from onnxport.converters.coreml.states import parse_states
 from onnxport.converters.coreml.values import Value, nothing
 from onnxport.converters.driver import Driver, check_rank, import_lowerings
 from onnxport.converters.lowering import NodeView, known_shape, qualified_op
@@ -69,7 +69,7 @@ def lower_model(model: Model, params: CoremlParams, islands: Collection[str] = (
         CannotConvertError: nodes without an equivalent, all of them listed.
         UsageError: sizes or states that Core ML does not have so.
     """
-    states = checked_states(model, params)
+    states = parse_states(model, params)
     check_images(model.inputs, params.image)
     builder = MilBuilder(targets[params.minimum_target], "fp16" if params.precision == "fp16" else "fp32")
     sizes, notes = input_sizes(model.inputs, params.shape, several_enumerated=builder.at_least("iOS18"))

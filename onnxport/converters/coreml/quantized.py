@@ -54,7 +54,7 @@ def holds_scale(scale: Array) -> bool:
     return bool((np.abs(held - scale) <= _ROUNDING * np.abs(scale).max(initial=0)).all())
 
 
-def stored(grid: Grid, type_: str, ios: int, name: str) -> Var | None:
+def emit_dequantize(grid: Grid, type_: str, ios: int, name: str) -> Var | None:
     """Emit the floats of `grid` as "fp16" or "fp32" from its numbers; None if floats are the better storage.
 
     Args:

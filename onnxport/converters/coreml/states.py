@@ -10,7 +10,7 @@ from onnxport.formats.model import Model
 from onnxport.samples.states import given_states
 
 
-def checked_states(model: Model, params: CoremlParams) -> Mapping[str, str]:
+def parse_states(model: Model, params: CoremlParams) -> Mapping[str, str]:
     """Check the user's states (`--state`); return input name to the output that is its next value.
 
     Raises:

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.kernels import BROADCAST_RANK, NoKernel
-from onnxport.converters.tflite.layout import Shape, permuted
+from onnxport.converters.tflite.layout import Shape, permute
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value
 
@@ -27,7 +27,7 @@ def broadcast(tfl: TflBuilder, name: str, *values: Value) -> Value:
     order = tfl.common_order(*values) if max(value.rank for value in values) == rank else tuple(range(rank))
     ranked = any(v.rank == rank and (v.constant is None or v.constant.size > 1) for v in values)
     operands = [tfl.aligned(value, order, shrinks=ranked) for value in values]
-    result = permuted(shape, order)
+    result = permute(shape, order)
     dtype = np.dtype(bool) if name in COMPARISONS else values[-1].dtype
     if rank > BROADCAST_RANK[name] and any(tfl.shape_of(operand) != result for operand in operands):
         return tfl.computed(_on_fewer_axes(tfl, name, operands, result, dtype), order)

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxport.converters.driver import Scope
 from onnxport.converters.lowering import NodeView
-from onnxport.converters.tflite.layout import Permutation, identity, permuted, transpose_between
+from onnxport.converters.tflite.layout import Permutation, identity, permute, transpose_between
 from onnxport.converters.tflite.numbers.conversions import narrow
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 from onnxport.converters.tflite.values import Value
@@ -50,7 +50,7 @@ class TflBuilder(TensorBuilder):
         """Return a value with `tensor` as its physical tensor in axis order `order`."""
         physical = self.shape_of(tensor)
         order = identity(len(physical)) if order is None else order
-        shape = permuted(physical, transpose_between(order, identity(len(order))))
+        shape = permute(physical, transpose_between(order, identity(len(order))))
         return Value(shape, self.dtype_of(tensor), copies={order: tensor})
 
     def run_time_shape(self, value: Value, dtype: np.dtype[Any] | type = np.int32) -> Tensor:

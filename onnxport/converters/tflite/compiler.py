@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite.metadata.labels import check_normalization, read_label_files
 from onnxport.converters.tflite.result import Compiled
-from onnxport.core.child_process import borrowed, give_back
+from onnxport.core.child_process import borrow, give_back
 from onnxport.core.errors import CannotConvertError
 from onnxport.core.resources import Closing
 from onnxport.formats.manifest import Manifest
@@ -21,7 +21,7 @@ class TfliteConverter(Closing):
     """The compiler, which starts while the parent still prepares the model."""
 
     def __init__(self) -> None:
-        self._child = borrowed("onnxport.converters.tflite.worker:Worker", purpose="the LiteRT compiler")
+        self._child = borrow("onnxport.converters.tflite.worker:Worker", purpose="the LiteRT compiler")
 
     def native_ops(self) -> frozenset[str]:
         """Return the ONNX operators that have a lowering; `prepare` decomposes the others if it can."""

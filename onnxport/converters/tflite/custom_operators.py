@@ -12,7 +12,7 @@ from litert_converter.mlir import ir
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.optimizers.shape_inference import KNOWN_DOMAINS
 
-REFUSAL = "is of an unknown domain; --allow-custom-ops keeps it as a custom operator, unproven"
+UNKNOWN_DOMAIN = "is of an unknown domain; --allow-custom-ops keeps it as a custom operator, unproven"
 
 
 def is_custom(node: onnx_ir.Node) -> bool:

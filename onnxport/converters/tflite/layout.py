@@ -27,7 +27,7 @@ def axis_last(rank: int, axis: int) -> Permutation:
     return (*(a for a in range(rank) if a != axis), axis)
 
 
-def permuted(shape: Sequence[int | None], perm: Permutation) -> Shape:
+def permute(shape: Sequence[int | None], perm: Permutation) -> Shape:
     """Return the physical shape of a value with logical `shape`."""
     return tuple(shape[axis] for axis in perm)
 
@@ -48,7 +48,7 @@ def moves_no_data(shape: Sequence[int | None], transpose: Sequence[int]) -> bool
     return moved == sorted(moved)
 
 
-def normalized(axis: int, rank: int) -> int:
+def normalize_axis(axis: int, rank: int) -> int:
     return axis + rank if axis < 0 else axis
 
 

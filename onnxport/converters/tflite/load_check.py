@@ -13,7 +13,7 @@ from onnxport.core.errors import CannotConvertError, InputError, Refusal
 from onnxport.formats.graph.tflite import TfliteModel, read_tflite
 
 
-def operators(model: Path | TfliteModel) -> dict[str, int]:
+def count_operators(model: Path | TfliteModel) -> dict[str, int]:
     """Return how often each operator of a file occurs, by TFLite's names, most frequent first.
 
     Raises:

@@ -18,10 +18,10 @@ from onnxport.converters.lowering import NodeView, known_shape, node_name, quali
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite import ops
 from onnxport.converters.tflite.builder import TflBuilder
-from onnxport.converters.tflite.custom_operators import REFUSAL, is_custom, lower_custom
+from onnxport.converters.tflite.custom_operators import UNKNOWN_DOMAIN, is_custom, lower_custom
 from onnxport.converters.tflite.kernels import NoKernel
-from onnxport.converters.tflite.layout import Permutation, Shape, channels_last, identity, permuted
-from onnxport.converters.tflite.ops.casts import HANDS_ON
+from onnxport.converters.tflite.layout import Permutation, Shape, channels_last, identity, permute
+from onnxport.converters.tflite.ops.casts import KEEPS_FLOAT64
 from onnxport.converters.tflite.quantized.integer_ports import IntegerPorts
 from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.converters.tflite.values import Value
@@ -29,7 +29,7 @@ from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.manifest import Port, Tap
 from onnxport.formats.model import Model, dtype_name
-from onnxport.formats.tflite.tensor_names import INNER, Keys
+from onnxport.formats.tflite.tensor_names import INNER, TensorNames
 
 import_lowerings(ops)
 
@@ -117,7 +117,7 @@ class _Lowering(Driver[Value, TflBuilder]):
         self.ports = IntegerPorts(builder, params.io)
         self.tensor_keys: dict[ir.Value, str] = {}
         self.sequence: dict[str, int] = {}
-        self.keys = Keys()
+        self.keys = TensorNames()
         self.inputs = [v for v in self.graph.inputs if v.name not in self.graph.initializers]
         builder.scope = self
 
@@ -129,7 +129,7 @@ class _Lowering(Driver[Value, TflBuilder]):
         orders = [self._input_order(value) for value in inputs]
         keys = self.keys.keys(value.name or "" for value in inputs)
         types = [
-            self.ports.input_type(value, permuted(known_shape(value), order), _dtype(value))
+            self.ports.input_type(value, permute(known_shape(value), order), _dtype(value))
             for value, order in zip(inputs, orders, strict=True)
         ]
         with ir.InsertionPoint(module.body):
@@ -150,7 +150,7 @@ class _Lowering(Driver[Value, TflBuilder]):
             ir.FunctionType.get(types, [tensor.type for tensor, _, _ in results])
         )
         _verify(module)
-        out_keys = Keys().keys(value.name or "" for value in self.graph.outputs)
+        out_keys = TensorNames().keys(value.name or "" for value in self.graph.outputs)
         converter_api_ext.set_signature(module.operation, SIGNATURE, keys, out_keys)
         return Lowered(
             self.tfl,
@@ -201,13 +201,13 @@ class _Lowering(Driver[Value, TflBuilder]):
         elif self.custom_ops:
             lower_custom(view, self.tfl)
         else:
-            view.unsupported(REFUSAL)
+            view.unsupported(UNKNOWN_DOMAIN)
         for index, result in view.results.items():
             check_rank(view, index, result.rank)
 
     def _inner_name(self, node: onnx.Node) -> str:
         """Name the tensors inside the node's lowering: after the node, unless another has its name."""
-        names = (Keys.clean(name) + INNER for name in (node_name(node), node.outputs[0].name or ""))
+        names = (TensorNames.clean(name) + INNER for name in (node_name(node), node.outputs[0].name or ""))
         name = next((name for name in names if name not in self.sequence), INNER)
         self.sequence[name] = len(self.sequence)
         return name
@@ -284,7 +284,7 @@ class _Lowering(Driver[Value, TflBuilder]):
         permutation = () if order == identity(len(order)) else order
         quantized = self.ports.parameters(value, is_output=is_output)
         return Port(
-            value.name or "", key, dtype_name(value.dtype), permuted(shape, order), permutation, **quantized
+            value.name or "", key, dtype_name(value.dtype), permute(shape, order), permutation, **quantized
         )
 
 
@@ -301,7 +301,7 @@ def _fits_a_port(value: onnx.Value) -> bool:
 
 def _computes_float64(node: onnx.Node) -> bool:
     values = [value for value in (*node.inputs, *node.outputs) if value is not None]
-    return node.op_type not in HANDS_ON and any(value.dtype == onnx.DataType.DOUBLE for value in values)
+    return node.op_type not in KEEPS_FLOAT64 and any(value.dtype == onnx.DataType.DOUBLE for value in values)
 
 
 def _feeds_images(value: onnx.Value) -> bool:

@@ -11,7 +11,7 @@ from litert_converter import converter_api_ext
 from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.kernels import HOLDERS, KERNELS, Carrier, NoKernel, carrier
-from onnxport.converters.tflite.layout import Permutation, Shape, identity, moves_no_data, permuted
+from onnxport.converters.tflite.layout import Permutation, Shape, identity, moves_no_data, permute
 from onnxport.converters.tflite.numbers.conversions import Conversions
 from onnxport.converters.tflite.quantized.quantization import QuantizedTensors
 from onnxport.core.arrays import Array
@@ -275,7 +275,7 @@ class TensorBuilder(Conversions):
         if perm == identity(len(perm)):
             return tensor
         shape = self.shape_of(tensor)
-        result = permuted(shape, perm)
+        result = permute(shape, perm)
         if moves_no_data(shape, perm) and result.count(None) <= 1:
             return self.reshape(tensor, result)
         return self.op("transpose", [tensor, self.int32(perm)], result)

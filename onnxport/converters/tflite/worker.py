@@ -15,8 +15,8 @@ from litert_converter import converter_api_ext
 from litert_converter.mlir import ir, passmanager
 
 from onnxport.converters.params import TfliteParams
-from onnxport.converters.tflite.control.repairs import mend_branches, separate_results
-from onnxport.converters.tflite.load_check import check_runs, operators
+from onnxport.converters.tflite.control.repairs import repair_branches, separate_results
+from onnxport.converters.tflite.load_check import check_runs, count_operators
 from onnxport.converters.tflite.lower import Lowered, lower_model
 from onnxport.converters.tflite.metadata.labels import LabelFile
 from onnxport.converters.tflite.metadata.writer import NAME, pack_labels, write_metadata
@@ -67,7 +67,7 @@ class Worker:
         pack_labels(output, labels)
         # Frees the module before the file is loaded; the builder is part of a reference cycle.
         gc.collect()
-        counts = operators(output)
+        counts = count_operators(output)
         if not custom_names(counts):
             check_runs(output, ends=ends)
         return Compiled(counts, notes)
@@ -101,7 +101,7 @@ def _compile(
             app_metadata = write_metadata(output.stem, *ports, params.normalization, labels)
         _embed(lowered.module, complete, app_metadata)
         _export(lowered.module, output, size)
-        mend_branches(lowered.module, output)
+        repair_branches(lowered.module, output)
         if "int16" in lowered.builder.quantized.storage:
             widen_biases(output)
     return notes, not lowered.builder.may_not_end

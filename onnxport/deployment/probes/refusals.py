@@ -14,7 +14,7 @@ from onnxport.deployment.report import Fallback
 from onnxport.formats.artifact import Dim
 from onnxport.formats.graph import Node, OperatorGraph, format_shape
 from onnxport.formats.model import Model, dims_of
-from onnxport.optimizers.fixed_shapes import pinned
+from onnxport.optimizers.fixed_shapes import pin_shapes
 
 Sizes = Mapping[str, tuple[int, ...]]
 
@@ -79,7 +79,7 @@ def _find_contradictions(graph: OperatorGraph, model: Model, sizes: Sizes) -> It
     declared = _declared_shapes(model)
     copy = model.clone()
     try:
-        pinned(copy, sizes)
+        pin_shapes(copy, sizes)
     except UsageError:
         return
     followed = _declared_shapes(copy)

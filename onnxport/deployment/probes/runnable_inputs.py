@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxport.deployment.probes.ort import REFUSALS
-from onnxport.formats.input_shapes import GivenShape, apply_shapes, limits
+from onnxport.formats.input_shapes import GivenShape, apply_shapes, size_limits
 from onnxport.formats.model import Model
 from onnxport.runtimes.ort.inference_session import open_session
 from onnxport.samples.domain import domains
@@ -29,7 +29,7 @@ def runnable_inputs(
         shapes: the user's sizes.
     """
     inputs, known = model.inputs, domains(model)
-    sizes = OpenSizes(inputs, apply_shapes(inputs, shapes), limits(inputs, shapes))
+    sizes = OpenSizes(inputs, apply_shapes(inputs, shapes), size_limits(inputs, shapes))
     proposed = [
         generate(
             {spec.name: (spec, chosen[spec.name]) for spec in inputs}, known, kind=KINDS[0], seed=0, index=0

@@ -92,7 +92,7 @@ class PaddleModel:
         except Exception as error:  # its classes have no common base but this
             raise CannotConvertError(
                 f"what paddle2onnx {self._environment.version} wrote cannot be loaded",
-                why=environments.telling_line(str(error)),
+                why=environments.error_line(str(error)),
                 fix="another version of it may do better",
             ) from error
 

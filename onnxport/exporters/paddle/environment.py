@@ -89,19 +89,19 @@ class Environment:
             command += ["--optimize_tool", "None"]  # what it wrote is what is looked at
         with (folder / "said").open("wb") as said:
             environment = environments.environment_of(self.command, folder)
-            code = environments.exit_code(command, folder, environment, said.fileno(), limit=TIME_LIMIT)
+            code = environments.run(command, folder, environment, said.fileno(), limit=TIME_LIMIT)
         text = (folder / "said").read_text(encoding="utf-8", errors="replace")
         if "ModuleNotFoundError" in text:
             raise MissingDependencyError(
-                f"{self.command} does not run: {environments.telling_line(text)}", fix=HOW_TO_GET
+                f"{self.command} does not run: {environments.error_line(text)}", fix=HOW_TO_GET
             )
         if code < 0:
             cause = f"signal {signal.Signals(-code).name}"
             raise MachineError(
-                f"paddle2onnx crashed on {program.graph.name} ({cause})", why=environments.telling_line(text)
+                f"paddle2onnx crashed on {program.graph.name} ({cause})", why=environments.error_line(text)
             )
         if code or not output.is_file():
-            why = environments.telling_line(text) if code else "it says success and writes no file"
+            why = environments.error_line(text) if code else "it says success and writes no file"
             raise CannotConvertError(
                 f"paddle2onnx {self.version} cannot convert {program.graph.name}", why=why
             )
@@ -153,7 +153,7 @@ class Worker:
         """Return the outputs in order; raise RunError where PaddlePaddle refuses the inputs."""
         said, answers = self._asked({"method": "run", "other": other}, arrays)
         if "error" in said:
-            raise RunError("PaddlePaddle refuses these inputs", why=environments.telling_line(said["error"]))
+            raise RunError("PaddlePaddle refuses these inputs", why=environments.error_line(said["error"]))
         return answers
 
     def _asked(self, request: dict[str, Any], arrays: Sequence[Array]) -> tuple[dict[str, Any], list[Array]]:
@@ -194,8 +194,8 @@ class Worker:
         text = self._said.read().decode(errors="replace")
         if "ModuleNotFoundError" in text:
             return MissingDependencyError(  # type: ignore[return-value]
-                f"paddle2onnx's environment lacks a library: {environments.telling_line(text)}",
+                f"paddle2onnx's environment lacks a library: {environments.error_line(text)}",
                 fix=HOW_TO_GET,
             )
         cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return MachineError(f"PaddlePaddle crashed ({cause})", why=environments.telling_line(text))
+        return MachineError(f"PaddlePaddle crashed ({cause})", why=environments.error_line(text))

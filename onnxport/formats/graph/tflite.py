@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from onnxport.core.errors import InputError
 from onnxport.formats.graph import Node, OperatorGraph, Tensor
-from onnxport.formats.tflite.ports import Ends, leading_name, manifest_text, read_ends
+from onnxport.formats.tflite.ports import Signature, leading_name, manifest_text, read_signature
 from onnxport.formats.tflite.tensor_names import INNER
 
 # Options that name the subgraphs which an operator runs.
@@ -59,7 +59,7 @@ class TfliteModel:
 
     path: Path
     subgraphs: tuple[Subgraph, ...]
-    ends: Ends
+    ends: Signature
     stored: tuple[Tensor, ...]
     version: int
     description: str
@@ -81,7 +81,7 @@ def read_tflite(path: Path, *, distinct: bool = False) -> TfliteModel:
     Raises:
         InputError: no TFLite file, or a damaged one.
     """
-    ends = read_ends(path)
+    ends = read_signature(path)
     try:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -93,7 +93,7 @@ def read_tflite(path: Path, *, distinct: bool = False) -> TfliteModel:
 
 
 class _Reader:
-    def __init__(self, content: mmap.mmap, ends: Ends, distinct: bool) -> None:
+    def __init__(self, content: mmap.mmap, ends: Signature, distinct: bool) -> None:
         self._model = schema.Model.GetRootAs(content, 0)
         self._content, self._ends, self._distinct = content, ends, distinct
         self._names = {tap.key: name for name, tap in ends.taps.items()}

@@ -25,7 +25,7 @@ _SIGNATURE = "serving_default"
 
 
 @dataclass(frozen=True)
-class Ends:
+class Signature:
     """The inputs and outputs of a file with the indices of their tensors, in the source's order."""
 
     inputs: tuple[tuple[Port, int], ...]
@@ -34,7 +34,7 @@ class Ends:
     keeps_state: bool
 
 
-def read_ends(path: Path, noted: bool = True) -> Ends:
+def read_signature(path: Path, noted: bool = True) -> Signature:
     """Read the signature of a file.
 
     Args:
@@ -61,7 +61,7 @@ def read_ends(path: Path, noted: bool = True) -> Ends:
         raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
 
 
-def _ends(model: Any, content: mmap.mmap, noted: bool) -> Ends:
+def _ends(model: Any, content: mmap.mmap, noted: bool) -> Signature:
     graph = model.Subgraphs(0)
     inputs = [graph.Inputs(i) for i in range(graph.InputsLength())]
     outputs = [graph.Outputs(i) for i in range(graph.OutputsLength())]
@@ -69,14 +69,14 @@ def _ends(model: Any, content: mmap.mmap, noted: bool) -> Ends:
     manifest = _manifest(model, content) if noted else None
     keeps_state = any(graph.Tensors(i).IsVariable() for i in range(graph.TensorsLength()))
     if manifest is None:
-        return Ends(
+        return Signature(
             tuple((_port(graph, name, index), index) for name, index in named_inputs.items()),
             tuple((_port(graph, name, index), index) for name, index in named_outputs.items()),
             {},
             keeps_state,
         )
     names = {leading_name(_name(graph.Tensors(i))) for i in range(graph.TensorsLength())}
-    return Ends(
+    return Signature(
         tuple((port, named_inputs[port.key]) for port in manifest.inputs),
         tuple((port, named_outputs[port.key]) for port in manifest.outputs),
         {name: tap for name, tap in manifest.taps.items() if tap.key in names},
@@ -152,12 +152,12 @@ def manifest_text(model: Any, content: mmap.mmap) -> str | None:
     return None
 
 
-def stored(array: Array, dtype: np.dtype[Any], port: Port) -> Array:
+def to_tflite(array: Array, dtype: np.dtype[Any], port: Port) -> Array:
     """Convert a source array for the file's tensor of type `dtype`."""
     return _quantize(array, dtype, port) if port.scale else _cast(array, dtype, port.name)
 
 
-def restored(value: Array, port: Port) -> Array:
+def from_tflite(value: Array, port: Port) -> Array:
     """Convert the value of the file's tensor to the source's dtype."""
     if port.scale:
         return np.asarray(

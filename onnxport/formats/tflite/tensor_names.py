@@ -9,7 +9,7 @@ from collections.abc import Iterable
 INNER = "/inner"
 
 
-class Keys:
+class TensorNames:
     """Unique names that MLIR and the TFLite exporter leave unchanged."""
 
     def __init__(self) -> None:

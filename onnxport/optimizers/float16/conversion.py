@@ -15,7 +15,7 @@ from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.float16.batch_norms import fold_batch_norms
-from onnxport.optimizers.float16.magnitudes import Measured, measured_apart
+from onnxport.optimizers.float16.magnitudes import Measured, measure_in_subprocess
 from onnxport.optimizers.float16.operator_support import complete_types, computes_floats, is_float
 from onnxport.optimizers.float16.placement import place
 from onnxport.optimizers.float16.rewriter import Counts, rewrite
@@ -121,7 +121,7 @@ def _islands(model: Model, kept: Mapping[ir.Node, str]) -> tuple[str, ...]:
 def _measure(model: Model, folder: Path, samples: Sequence[Feeds]) -> Measured:
     path = folder / "measured.onnx"
     model.hand_over(path)
-    return measured_apart(path, {}, samples)
+    return measure_in_subprocess(path, {}, samples)
 
 
 def _has_floats(model: Model) -> bool:

@@ -125,7 +125,7 @@ def _computes_floats(node: ir.Node) -> bool:
     return any(value.dtype is not None and value.dtype.is_floating_point() for value in node.outputs)
 
 
-def said(graph: ir.Graph, found: Collection[str], measured: Measured) -> tuple[str, ...]:
+def island_notes(graph: ir.Graph, found: Collection[str], measured: Measured) -> tuple[str, ...]:
     """Return the report's notes on islands."""
     notes = []
     if measured.failure:

@@ -30,7 +30,7 @@ class Measured:
     failure: str = ""
 
 
-def measured_apart(path: Path, shapes: Mapping[str, GivenShape], samples: Sequence[Feeds]) -> Measured:
+def measure_in_subprocess(path: Path, shapes: Mapping[str, GivenShape], samples: Sequence[Feeds]) -> Measured:
     """Measure in a subprocess (preflight.py); report a failure if it needs too much memory."""
     with Child("onnxport.optimizers.float16.preflight:Preflight", purpose="the float16 pre-flight") as child:
         child.memory = max(min((machine_memory() or _MOST) // 4, _MOST), _LEAST)

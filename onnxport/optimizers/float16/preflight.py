@@ -17,7 +17,7 @@ import onnxruntime
 
 from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec
-from onnxport.formats.input_shapes import GivenShape, apply_shapes, limits
+from onnxport.formats.input_shapes import GivenShape, apply_shapes, size_limits
 from onnxport.formats.model import Model
 from onnxport.optimizers.float16.magnitudes import Measured
 from onnxport.optimizers.float16.taps import tap
@@ -86,7 +86,7 @@ def _generate(model: Model, shapes: Mapping[str, GivenShape], session: Any) -> I
     overflow."""
     inputs = [spec for spec in model.inputs if spec.name in {each.name for each in session.get_inputs()}]
     known = domains(model)
-    sizes = OpenSizes(inputs, apply_shapes(inputs, {}), limits(inputs, _present(shapes, inputs)))
+    sizes = OpenSizes(inputs, apply_shapes(inputs, {}), size_limits(inputs, _present(shapes, inputs)))
     footprint, end = Footprint(model, inputs), time.monotonic() + _PATIENCE
     fitting = (shape for shape in sizes.proposals(1) if _fits(footprint.at(shape), sizes))
     proposals = takewhile(lambda _: time.monotonic() < end, islice(fitting, _MOST_TRIES))

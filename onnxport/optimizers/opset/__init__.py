@@ -4,7 +4,7 @@ Not `onnx.version_converter` (1.23): it serializes the weights, and of 111 old f
 converts 11 wrongly and writes 8 that do not load.
 """
 
-from onnxport.optimizers.opset.conversion import brought_to
+from onnxport.optimizers.opset.conversion import convert_opset
 from onnxport.optimizers.opset.downgrade import lower
 from onnxport.optimizers.opset.errors import LiftError
 from onnxport.optimizers.opset.upgrade import inline_functions, lift
@@ -14,7 +14,7 @@ __all__ = [
     "CANONICAL_OPSET",
     "OLDEST_OPSET",
     "LiftError",
-    "brought_to",
+    "convert_opset",
     "inline_functions",
     "lift",
     "lower",

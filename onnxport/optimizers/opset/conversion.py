@@ -19,7 +19,7 @@ from onnxport.optimizers.params import NEWEST_OPSET
 from onnxport.optimizers.passes import Rewritten
 
 
-def brought_to(model: Model, opset: int | Literal["latest"]) -> Rewritten:
+def convert_opset(model: Model, opset: int | Literal["latest"]) -> Rewritten:
     """Return a copy of `model` at `opset`; "latest" is the newest at which ONNX Runtime runs its nodes.
 
     The weights are shared. The file's own functions are inlined if anything changes; imports of other domains stay.

@@ -8,7 +8,7 @@ import onnx
 import onnx.shape_inference
 import onnx_ir as ir
 
-from onnxport.formats.weightless import bare
+from onnxport.formats.weightless import without_weights
 
 
 class InferredTypes:
@@ -49,7 +49,7 @@ def infer_types(model: ir.Model) -> InferredTypes:
     Declared shapes of intermediates are often wrong and not used. Declared types are: behind an unknown operator
     there is nothing else.
     """
-    proto = ir.to_proto(bare(model))
+    proto = ir.to_proto(without_weights(model))
     try:
         proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):

@@ -112,9 +112,9 @@ def _copy(source: Artifact, folder: Path, output: Path) -> Artifact:
     companions = tuple(folder / file.name for file in source.companions)
     copy = Artifact(folder / source.path.name, source.format, companions)
     if copy.format == "onnx" and companions:
-        from onnxport.formats.model import renamed
+        from onnxport.formats.model import rename
 
-        return renamed(copy, output.name)
+        return rename(copy, output.name)
     return copy
 
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from onnxport.core.child_process import ChildBug
 from onnxport.core.errors import OnnxportError, printable
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.background_judge import JudgeAhead, started
+from onnxport.pipelines.background_judge import open_judge, start_reference
 from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, versions
 from onnxport.pipelines.graph.cache_keys import describe_params
 from onnxport.pipelines.model_sources import load
@@ -76,9 +76,9 @@ class Timings:
 def _measure(source: Artifact, product: Artifact, params: ValidateParams) -> Worth:
     from onnxport.quantize.latency import measure_latency
 
-    with started(source, params) as runtime:
+    with start_reference(source, params) as runtime:
         model, whole = load(source)
-        with JudgeAhead(whole, params, runtime, model, None) as judge:
+        with open_judge(whole, params, runtime, model, None) as judge:
             feeds = judge.feeds()
     return Worth(latency=latency_of(measure_latency(source.path, product.path, feeds)))
 

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxport.core.child_process import sparing
+from onnxport.core.child_process import reuse_children
 from onnxport.core.errors import UsageError
-from onnxport.core.user_modules import importable_from
+from onnxport.core.user_modules import import_from
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.config.pipeline import Cell, Pipeline
 from onnxport.pipelines.config.reader import read
@@ -72,8 +72,8 @@ def run(
         with (
             Cache(folder_beside(path)) if cached else Cache.apart() as cache,
             _executor(jobs, memory_limit, scheduler, watcher) as executor,
-            importable_from(pipeline.folder),
-            sparing(),
+            import_from(pipeline.folder),
+            reuse_children(),
         ):
             jobs = getattr(executor, "jobs", jobs)  # of a cluster: as many as it has workers
             run_scheduler = Scheduler(

@@ -7,7 +7,7 @@ import time
 import traceback
 from typing import Literal
 
-from onnxport.core.child_process import ChildBug, Parent, sparing
+from onnxport.core.child_process import ChildBug, Parent, reuse_children
 from onnxport.pipelines.executors.base import Result
 from onnxport.pipelines.executors.task import Task, perform
 from onnxport.pipelines.step_times import TIMED
@@ -24,7 +24,7 @@ class Worker:
     parent: Parent | None = None
 
     def __init__(self) -> None:
-        self._sparing = sparing()
+        self._sparing = reuse_children()
         self._sparing.__enter__()  # until the process ends, with its own children
 
     def perform(self, task: Task) -> Result:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from onnxport.core.errors import MachineError
 from onnxport.core.user_code import Watch
-from onnxport.core.user_modules import importable_from
+from onnxport.core.user_modules import import_from
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import SUFFIXES, Artifact, Staging
@@ -59,7 +59,7 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
         OnnxportError: it could not be made.
     """
     try:
-        with importable_from(task.folder or Path.cwd()):
+        with import_from(task.folder or Path.cwd()):
             return _perform(task, progress)
     except MachineError as error:
         # The room could not be written; it is no -o of a single command.
@@ -119,9 +119,9 @@ def _make(task: Task, progress: Progress | None) -> RunReport:
     report = runner.run(job, "run", progress)
     if report.passed or not task.diagnose or task.validation is None:
         return report
-    from onnxport.pipelines.diagnosis import diagnosed
+    from onnxport.pipelines.diagnosis import add_diagnosis
 
     try:
-        return diagnosed(report, task.origin, task.steps, task.validation, progress)
+        return add_diagnosis(report, task.origin, task.steps, task.validation, progress)
     finally:
         shutil.rmtree(task.room, ignore_errors=True)

@@ -25,7 +25,7 @@ from onnxport.core.version import __version__
 from onnxport.exporters.params import ExportParams
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines.config.pipeline import Node
-from onnxport.pipelines.environment import RUNS_ON, SOURCES, engines, instruction_sets, library
+from onnxport.pipelines.environment import RUNS_ON, SOURCES, instruction_sets, library, runtime_libraries
 from onnxport.pipelines.graph import digests
 from onnxport.pipelines.runner.provenance import irrelevant_options
 from onnxport.samples.folders import has_images
@@ -118,7 +118,7 @@ def _step(node: Node) -> dict[str, Any]:
 def _versions(node: Node) -> dict[str, str]:
     """Return the versions of all libraries in the chain: the product's note names them."""
     made_by = {name for each in node.chain for name in _libraries(each)}
-    asked = engines(node.validation) if node.validation is not None else ()
+    asked = runtime_libraries(node.validation) if node.validation is not None else ()
     names = sorted({*_COMPUTES, *made_by, *_readers(node), *asked})
     found = {name: version for name in names if (version := _version(name))}
     return found | _external_tools(node) | {"onnxport": __version__, "sources": own_sources()}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxport.core.errors import InputError
-from onnxport.core.user_modules import found_module
+from onnxport.core.user_modules import find_module
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.external_data import locations
 from onnxport.reports.run_report import ConsultedRecord
@@ -100,7 +100,7 @@ def find_change(then: ConsultedRecord | None) -> str:
     if then is None:
         return ""
     for name, digest in then.modules.items():
-        if _digest_or_none(found_module(name)) != digest:
+        if _digest_or_none(find_module(name)) != digest:
             return f"the module {name} changed"
     for name, digest in then.files.items():
         if _digest_or_none(Path(name)) != digest:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from onnxport.core.errors import UsageError, printable
-from onnxport.core.user_modules import importable_from
+from onnxport.core.user_modules import import_from
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.config.pipeline import Cell, NamedModel, Node, Pipeline
 from onnxport.pipelines.graph import digests as contents
@@ -199,7 +199,7 @@ def _stage_differences(was: LockedStage, now: LockedStage, words: Spelling) -> I
             yield "proof", f"validate of {words.owner}: " + ("none -> some" if proof else "some -> none")
     else:
         yield from _option_differences("validate", proof, was.said["proof"], now.said["proof"])
-    with importable_from(words.pipeline.folder):
+    with import_from(words.pipeline.folder):
         found = [find_change(each) for each in code_in(was, words.pipeline.folder)]
     yield from (("files", f"{words.owner}: {said}") for said in found if said)
     for name in sorted((was.said.keys() | now.said.keys()) - _IN_WORDS):

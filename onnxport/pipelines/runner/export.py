@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from onnxport.core.errors import NoSizesError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import Manifest
-from onnxport.pipelines.background_judge import JudgeAhead, verdict
+from onnxport.pipelines.background_judge import open_judge, verdict
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, require, versions
 from onnxport.pipelines.jobs import Export, check_belongs
 from onnxport.pipelines.model_sources import load, origin_of, reading, unchanged
@@ -55,7 +55,7 @@ def make(job: Export, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
         consulted = runtime.consulted() if job.consults else None
         if job.validation is not None:
             judge = stack.enter_context(
-                JudgeAhead(source, job.validation, runtime, model, None, tell=clock.searching)
+                open_judge(source, job.validation, runtime, model, None, tell=clock.searching)
             )
         with _explaining_dynamic(job):
             report = verdict(judge, source, product, clock)
@@ -85,7 +85,7 @@ def _export(
     job: Export, runtime: SourceRuntime, digest: str, folder: Path, clock: Clock
 ) -> tuple[Product, Model]:
     """Export the model, convert its opset and write it with our note in it."""
-    from onnxport.optimizers.opset import brought_to
+    from onnxport.optimizers.opset import convert_opset
     from onnxport.optimizers.params import NEWEST_OPSET
 
     raw = folder / "exported" / job.output.name
@@ -96,7 +96,7 @@ def _export(
     model, _ = load(Artifact.open(exported.path))
     notes = exported.notes
     if job.params.opset is not None:
-        brought = brought_to(model, job.params.opset)
+        brought = convert_opset(model, job.params.opset)
         model, notes = brought.model, (*notes, *brought.notes)
     manifest = Manifest(
         source=digest,

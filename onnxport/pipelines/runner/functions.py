@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from onnxport.core.errors import InputError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import MAIN
-from onnxport.pipelines.background_judge import JudgeAhead, started, verdict, waived
+from onnxport.pipelines.background_judge import open_judge, start_reference, verdict, waive
 from onnxport.pipelines.model_sources import load, reading
 from onnxport.pipelines.stages import Product
 from onnxport.pipelines.step_times import Clock
@@ -91,10 +91,10 @@ def judge(
     """Judge a further function of the product; `params` is None for no proof."""
     model = models[name]
     if params is None:
-        return waived(model.artifact, product.artifact)
+        return waive(model.artifact, product.artifact)
     own = validation_of(params, name, models)
     with (
-        started(model.artifact, own) as runtime,
-        JudgeAhead(model.artifact, own, runtime, model, product.artifact, tell=clock.searching) as asked,
+        start_reference(model.artifact, own) as runtime,
+        open_judge(model.artifact, own, runtime, model, product.artifact, tell=clock.searching) as asked,
     ):
         return verdict(asked, model.artifact, product, clock)

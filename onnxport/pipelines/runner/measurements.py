@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxport.bench.comparison import Conditions
 from onnxport.bench.gate import keep_faster, make_gate
-from onnxport.bench.measurement import Measured
+from onnxport.bench.measurement import Measured, measure
 from onnxport.bench.params import BenchParams
 from onnxport.bench.report import BenchReport, Machine
 from onnxport.bench.session import enough
@@ -103,9 +103,9 @@ def profile(
     """Profile `artifact`; write no file."""
     from onnxport.profiling import profile as profiling
 
-    profiling.check_profiler(artifact)
+    profiling.require_profiler(artifact)
     sources = [] if params.source is None else [Artifact.open(params.source)]
     for each in (artifact, *sources):
         require(RUNS_ON[each.format], f"profiling {artifact.path}")
     with Clock(progress).phase("profile"), reading(artifact), unchanged(artifact, *sources):
-        return profiling.profile(artifact, params, shlex.join(("onnxport", "profile", *arguments)))
+        return profiling.profile_model(artifact, params, shlex.join(("onnxport", "profile", *arguments)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxport.formats.artifact import SUFFIXES, Artifact, writing
 from onnxport.formats.manifest import MAIN, Manifest
-from onnxport.pipelines.background_judge import blaming_the_model, started, verdict
+from onnxport.pipelines.background_judge import blame_the_model, start_reference, verdict
 from onnxport.pipelines.environment import RUNS_ON, require, versions
 from onnxport.pipelines.jobs import Job
 from onnxport.pipelines.model_sources import load, origin_of, reading, unchanged
@@ -43,7 +43,7 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
     runtime = None
     if job.validation is not None:
         require(RUNS_ON[job.target.gives], f"proving {job.output}")
-        runtime = stack.enter_context(started(job.source, job.validation))
+        runtime = stack.enter_context(start_reference(job.source, job.validation))
     with clock.phase("load"), reading(job.source):
         model, source = load(job.source)
         origin = origin_of(source)
@@ -132,7 +132,7 @@ class _Chain:
     def _run(self, number: int, start: _Start) -> Product:
         worker = self.workers[number]
         assert worker is not None, "a step that is made already has no worker"
-        with writing(self.job.output), blaming_the_model(self.job.source, self.judge):
+        with writing(self.job.output), blame_the_model(self.job.source, self.judge):
             product = worker(start.model, self.job.steps[number].params, self._work(number))
         return replace(product, notes=(*start.notes, *product.notes), facts={**start.facts, **product.facts})
 

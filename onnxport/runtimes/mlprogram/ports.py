@@ -47,7 +47,7 @@ def function_name(package: Package, path: Path, wanted: str) -> str:
     raise InputError(fault, why=why, fix="choose one with --candidate-runtime function=NAME")
 
 
-def ends(package: Package, path: Path, name: str) -> Signature:
+def signature(package: Package, path: Path, name: str) -> Signature:
     """Return the signature of the package's function `name`.
 
     Raises:

@@ -16,11 +16,11 @@ from onnxport.runtimes.base import RunError, check_feeds, check_taps
 from onnxport.runtimes.mlprogram.evaluator import Evaluator
 from onnxport.runtimes.mlprogram.kernels.registry import Failed, Undefined
 from onnxport.runtimes.mlprogram.ports import (
-    ends,
     from_program,
     function_name,
     image_inputs,
     input_types,
+    signature,
     state_names,
     to_pixels,
     to_program,
@@ -50,7 +50,7 @@ class MilRuntime(Closing):
         self._path = path
         self._package = read_package(path)
         name = function_name(self._package, path, options.function)
-        self._signature = ends(self._package, path, name)
+        self._signature = signature(self._package, path, name)
         self._images = image_inputs(self._package, path, name)
         self.inputs = tuple(port.spec for port in self._signature.inputs)
         self.outputs = tuple(port.spec for port in self._signature.outputs)

@@ -66,7 +66,7 @@ class OrtRuntime(Closing):
         self._sessions: dict[frozenset[str], Any] = {}
         if options.integers == "exact" and options.provider == "CPU":
             self._make_exact()
-        self._provider = provider_named(options.provider)
+        self._provider = find_provider(options.provider)
         main = self._session(frozenset())
         self.inputs = tuple(spec_of(each.name, each.type, each.shape) for each in main.get_inputs())
         self.outputs = tuple(spec_of(each.name, each.type, each.shape) for each in main.get_outputs())
@@ -242,7 +242,7 @@ class OrtRuntime(Closing):
         return proto.SerializeToString(), folder or self._folder
 
 
-def provider_named(wanted: str) -> str:
+def find_provider(wanted: str) -> str:
     """Return ONNX Runtime's full name of a provider.
 
     Raises:

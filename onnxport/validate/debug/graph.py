@@ -23,7 +23,7 @@ from onnxport.validate.graph_analysis import node_length
 from onnxport.validate.report import NodeRef
 
 # Ends the name of a node's output in a part that takes the candidate's value of that name as an input.
-ANSWER = "/answer"
+ANSWER_SUFFIX = "/answer"
 
 # Their outputs are sequences, optionals or maps, which no runtime returns here.
 _NO_TENSORS = frozenset(
@@ -157,8 +157,8 @@ class Network:
         for node in nodes:
             for position, name in enumerate(node.output):
                 if name in given:
-                    node.output[position] = name + ANSWER
-        answers = {name: name + ANSWER if name in given else name for name in targets}
+                    node.output[position] = name + ANSWER_SUFFIX
+        answers = {name: name + ANSWER_SUFFIX if name in given else name for name in targets}
         graph = onnx.GraphProto(name=self.proto.graph.name or "part", node=nodes)
         graph.input.extend(self.inputs.get(name, onnx.ValueInfoProto(name=name)) for name in taken)
         graph.output.extend(onnx.ValueInfoProto(name=name) for name in answers.values())

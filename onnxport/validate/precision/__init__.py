@@ -37,15 +37,15 @@ def precision_of(artifact: Referent, graph: Model | None = None, function: str =
             from onnxport.formats.graph.ort import read_ort
 
             file = read_ort(artifact.path)
-            if onnx.is_half(onnx.note_in(file)):
+            if onnx.is_half(onnx.manifest_in(file)):
                 return "float16"
             return graphs.precision(graphs.TypedGraph.flatten(file.graph))
     except InputError:  # damage that the runtime does not see, or a newer schema than ours
         return "unknown"
-    model = graph or onnx.read(artifact.path)
+    model = graph or onnx.read_unchecked(artifact.path)
     if model is None:
         return "unknown"
-    return "float16" if onnx.is_half(onnx.note_in(model)) else graphs.precision(onnx.of_model(model))
+    return "float16" if onnx.is_half(onnx.manifest_in(model)) else graphs.precision(onnx.typed_graph(model))
 
 
 def kept_float32(artifact: Artifact, function: str = "") -> frozenset[str]:
@@ -60,13 +60,13 @@ def kept_float32(artifact: Artifact, function: str = "") -> frozenset[str]:
     if artifact.format == "onnx":
         from onnxport.validate.precision import graphs, onnx
 
-        return graphs.islands(onnx.of_file(artifact.path))
+        return graphs.islands(onnx.read_typed_graph(artifact.path))
     if artifact.format == "ort":
         from onnxport.formats.graph.ort import read_ort
         from onnxport.validate.precision import onnx
 
         try:
-            note = onnx.note_in(read_ort(artifact.path))
+            note = onnx.manifest_in(read_ort(artifact.path))
         except InputError:
             return frozenset()
         return frozenset(note.islands) if note else frozenset()

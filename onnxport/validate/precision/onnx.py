@@ -16,18 +16,18 @@ from onnxport.validate.precision.graphs import TypedGraph
 _NO_MANIFEST = (ValueError, TypeError, KeyError, AttributeError)
 
 
-def of_model(model: Model) -> TypedGraph:
+def typed_graph(model: Model) -> TypedGraph:
     """Return the graph of `model`; model-local functions count as if each were called once."""
     return TypedGraph.flatten(from_ir(model.ir), *functions_from_ir(model.ir))
 
 
-def of_file(path: Path) -> TypedGraph:
+def read_typed_graph(path: Path) -> TypedGraph:
     """Return the graph in an `.onnx` file; an empty one for a file that cannot be read."""
-    model = read(path)
-    return TypedGraph() if model is None else of_model(model)
+    model = read_unchecked(path)
+    return TypedGraph() if model is None else typed_graph(model)
 
 
-def read(path: Path) -> Model | None:
+def read_unchecked(path: Path) -> Model | None:
     """Read an `.onnx` file without its weights; None where it cannot be read.
 
     The model is not checked: ONNX Runtime takes more than ONNX's checker does.
@@ -38,7 +38,7 @@ def read(path: Path) -> Model | None:
         return None
 
 
-def note_in(model: Model | OrtModel) -> Manifest | None:
+def manifest_in(model: Model | OrtModel) -> Manifest | None:
     """Return our manifest in a model."""
     text = (model.metadata if isinstance(model, OrtModel) else model.ir.metadata_props).get(KEY)
     try:

@@ -57,7 +57,7 @@ def test_between_takes_one_order_to_the_other(drawn: tuple[list[int], list[Permu
     x = numbered(shape)
     moved = x.transpose(source).transpose(layout.transpose_between(source, target))
     assert np.array_equal(moved, x.transpose(target))
-    assert layout.permuted(shape, target) == moved.shape
+    assert layout.permute(shape, target) == moved.shape
 
 
 @given(shape_and_orders(2))
@@ -101,7 +101,7 @@ def test_a_reshape_in_place_is_what_numpy_reshapes(drawn: tuple[list[int], list[
     if order is None:
         return
     x = numbered(before)
-    lying = x.transpose(physical).reshape(layout.permuted(after, order))
+    lying = x.transpose(physical).reshape(layout.permute(after, order))
     assert np.array_equal(lying, x.reshape(after).transpose(order))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 
 from onnxport.formats.model import Model
-from onnxport.validate.debug.graph import ANSWER, Network
+from onnxport.validate.debug.graph import ANSWER_SUFFIX, Network
 from tests.validate.debug import networks
 
 
@@ -41,7 +41,7 @@ def test_a_value_is_given_and_computed_in_one_part(tmp_path: Path) -> None:
     network = Network(Model.load(networks.diamond(tmp_path / "m.onnx")))
     part = network.part(["l", "l2"], frozenset({"a", "l"}))
     assert part.inputs == ("a", "l")
-    assert part.answers == {"l": "l" + ANSWER, "l2": "l2"}
+    assert part.answers == {"l": "l" + ANSWER_SUFFIX, "l2": "l2"}
     for value in part.proto.graph.input:
         value.type.tensor_type.elem_type = 1
     session = onnxruntime.InferenceSession(part.proto.SerializeToString())

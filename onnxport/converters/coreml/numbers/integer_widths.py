@@ -32,7 +32,7 @@ def is_natural(value: Value) -> bool:
     return value.is_natural
 
 
-def wrapped(x: Term, dtype: np.dtype[np.generic]) -> Term:
+def wrap(x: Term, dtype: np.dtype[np.generic]) -> Term:
     """Wrap an int32 to the type."""
     if not is_narrow(dtype):
         return x
@@ -43,9 +43,9 @@ def wrapped(x: Term, dtype: np.dtype[np.generic]) -> Term:
 
 def product(a: Term, b: Term, dtype: np.dtype[np.generic]) -> Term:
     if dtype.name != "uint16":
-        return wrapped(a * b, dtype)
+        return wrap(a * b, dtype)
     # 65535 squared is beyond int32: by the two bytes of b, of which the higher one wraps.
-    return wrapped(a * (b % 256) + (a * (b // 256) % 256) * 256, dtype)
+    return wrap(a * (b % 256) + (a * (b // 256) % 256) * 256, dtype)
 
 
 def quotient(a: Term, b: Term, dtype: np.dtype[np.generic]) -> Term:
@@ -55,7 +55,7 @@ def quotient(a: Term, b: Term, dtype: np.dtype[np.generic]) -> Term:
         return down
     rest = a - down * b
     up = (rest.differs(0)) & ((a < 0) ^ (b < 0))
-    return wrapped(down + up.whole(), dtype)
+    return wrap(down + up.whole(), dtype)
 
 
 def remainder(a: Term, b: Term, *, like_dividend: bool) -> Term:
@@ -102,7 +102,7 @@ def _fixed_power(a: Term, exponent: int, dtype: np.dtype[np.generic]) -> Term:
 # ---- bits
 
 
-def shifted(x: Term, count: Term, dtype: np.dtype[np.generic], *, left: bool) -> Term:
+def shift(x: Term, count: Term, dtype: np.dtype[np.generic], *, left: bool) -> Term:
     """Shift unsigned numbers; a shift by all their bits gives 0."""
     mil, width = x.mil, 8 * dtype.itemsize
     last = min(width, 31)
@@ -110,7 +110,7 @@ def shifted(x: Term, count: Term, dtype: np.dtype[np.generic], *, left: bool) ->
     place = count.minimum(last).value
     factor = Term(mil, mil.gather(x=mil.constant(factors), indices=place, axis=0))
     if left:
-        return wrapped(x * factor, dtype)
+        return wrap(x * factor, dtype)
     return (count < last).where(x // factor, 0)
 
 

@@ -16,8 +16,8 @@ from onnxport.converters.coreml.numbers.integer_widths import (
     product,
     quotient,
     remainder,
-    shifted,
-    wrapped,
+    shift,
+    wrap,
 )
 from onnxport.converters.coreml.registry import REGISTRY, lower
 from onnxport.converters.coreml.values import Value
@@ -26,12 +26,12 @@ from onnxport.converters.semantics import check_divisor
 
 _Binary = Callable[[Term, Term, np.dtype[np.generic]], Term]
 _BINARY: dict[str, _Binary] = {
-    "Add": lambda a, b, dtype: wrapped(a + b, dtype),
+    "Add": lambda a, b, dtype: wrap(a + b, dtype),
     "Max": lambda a, b, dtype: a.maximum(b),
     "Min": lambda a, b, dtype: a.minimum(b),
     "Mul": product,
-    "Sub": lambda a, b, dtype: wrapped(a - b, dtype),
-    "Sum": lambda a, b, dtype: wrapped(a + b, dtype),
+    "Sub": lambda a, b, dtype: wrap(a - b, dtype),
+    "Sum": lambda a, b, dtype: wrap(a + b, dtype),
 }
 # How many operands must not be negative so that the result is not; sizes and indices have 64 bits.
 _NATURAL = {"Add": all, "Max": any, "Min": all, "Mul": all, "Sum": all}
@@ -109,7 +109,7 @@ def pow_(node: NodeView[Value], mil: MilBuilder) -> None:
         is_whole = whole.real().equals(exponent)
         # Exponent 0 where the root is not used, so that the cast is defined.
         root = base.real().call("pow", y=is_whole.where(exponent * 0.0, exponent).value).whole()
-        node.emit(is_whole.where(power(base, whole, dtype), wrapped(root, dtype)).value)
+        node.emit(is_whole.where(power(base, whole, dtype), wrap(root, dtype)).value)
     elif (known == np.rint(known)).all():
         node.emit(power(base, Term(mil, mil.constant(known.astype(np.int64))), dtype).value)
     else:
@@ -160,4 +160,4 @@ def bitwise_not(node: NodeView[Value], mil: MilBuilder) -> None:
 def bit_shift(node: NodeView[Value], mil: MilBuilder) -> None:
     """Unsigned integers times or divided by powers of two (ONNX BitShift-11)."""
     x, count = terms(mil, (node.input(0), node.input(1)))
-    node.emit(shifted(x, count, x.value.dtype, left=node.attribute("direction") == "LEFT").value)
+    node.emit(shift(x, count, x.value.dtype, left=node.attribute("direction") == "LEFT").value)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder, MilType, wrap
+from onnxport.converters.coreml.numbers import integer_widths
 from onnxport.converters.coreml.numbers.formulas import Term
-from onnxport.converters.coreml.numbers.integer_widths import wrapped
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
@@ -47,7 +47,7 @@ def _cast_to_float(mil: MilBuilder, x: Value, type_: MilType) -> Value:
 def _cast_to_integer(mil: MilBuilder, x: Value, target: np.dtype[Any]) -> Value:
     if x.is_integer:
         fits = np.can_cast(x.dtype, target)
-        return x if fits else wrapped(Term(mil, x), target).value
+        return x if fits else integer_widths.wrap(Term(mil, x), target).value
     # From the type that holds it: half precision on the way would round or overflow.
     mil.compute = "fp16" if set(x.copies) == {"fp16"} else "fp32"
-    return wrapped(Term(mil, x).call("cast", dtype="int32"), target).value
+    return integer_widths.wrap(Term(mil, x).call("cast", dtype="int32"), target).value

@@ -9,8 +9,8 @@ from onnxport.converters.coreml.numbers.integer_widths import is_natural
 from onnxport.converters.coreml.ops.reshape import with_axes
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
-from onnxport.converters.coreml.shapes.axes import normalized
-from onnxport.converters.coreml.shapes.integers import Integers, integers, joined, size_of, sizes_of
+from onnxport.converters.coreml.shapes.axes import normalize_axis
+from onnxport.converters.coreml.shapes.integers import Integers, concatenate, integers, size_of, sizes_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 
@@ -20,7 +20,7 @@ Node = NodeView[Value]
 @lower("Concat")
 def concat(node: Node, mil: MilBuilder) -> None:
     """Join values along an axis (ONNX Concat-13)."""
-    axis = normalized(node.attribute("axis"), node.x.rank)
+    axis = normalize_axis(node.attribute("axis"), node.x.rank)
     values = [value for value in node.rest() if value.shape[axis] != 0]
     if not values:
         node.unsupported("joins tensors without elements, which Core ML does not hold")
@@ -35,14 +35,14 @@ def _join(mil: MilBuilder, values: Sequence[Value], axis: int) -> Value:
         return first
     if not any(high_rank.is_tall(value) for value in values):
         return mil.concat(values=values, axis=axis)  # type: ignore[no-any-return]
-    length = joined(mil, [size_of(mil, value, axis) for value in values]).summed(0)
+    length = concatenate(mil, [size_of(mil, value, axis) for value in values]).summed(0)
     total: high_rank.Size = length if length.number is None else length.number
 
     def change(part: Value) -> Value:
         others = [high_rank.sides(mil, value, axis) for value in values[1:]]
         return mil.concat(values=[part, *others], axis=1)  # type: ignore[no-any-return]
 
-    return high_rank.along(mil, first, axis, change, [total])
+    return high_rank.apply_along(mil, first, axis, change, [total])
 
 
 @lower("Expand")
@@ -51,7 +51,7 @@ def expand(node: Node, mil: MilBuilder) -> None:
     x, rank = node.input(0), len(node.output_shape())
     wanted = integers(mil, node.input(1))
     aligned = with_axes(mil, x, range(rank - x.rank))
-    target = joined(mil, [*[1] * (rank - wanted.length), wanted])
+    target = concatenate(mil, [*[1] * (rank - wanted.length), wanted])
     own = sizes_of(mil, aligned)
     repeats: list[Integers | int] = []
     for axis, (dim, result) in enumerate(zip(aligned.shape, node.output_shape(), strict=True)):
@@ -60,7 +60,7 @@ def expand(node: Node, mil: MilBuilder) -> None:
             repeats.append(own.element(axis).equals(1).where(target.element(axis), 1))
         else:
             repeats.append(1 if dim != 1 else result or target.element(axis))
-    node.emit(_tile(mil, aligned, joined(mil, repeats)))
+    node.emit(_tile(mil, aligned, concatenate(mil, repeats)))
 
 
 @lower("Tile")
@@ -73,5 +73,5 @@ def _tile(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
     if repeats.known is not None and (repeats.known == 1).all():
         return x
     if high_rank.is_tall(x):
-        return high_rank.tiled(mil, x, repeats)
+        return high_rank.tile(mil, x, repeats)
     return mil.tile(x=x, reps=repeats.value)  # type: ignore[no-any-return]

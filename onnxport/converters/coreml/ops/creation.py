@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.constants import constant_of
+from onnxport.converters.constants import read_constant
 from onnxport.converters.coreml.builder import MilBuilder, MilType
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.integers import Integers, counted, integers, size_of, sizes_of
+from onnxport.converters.coreml.shapes.integers import Integers, arange, integers, size_of, sizes_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.semantics import shape_bounds
@@ -18,7 +18,7 @@ Node = NodeView[Value]
 @lower("Constant")
 def constant(node: Node, mil: MilBuilder) -> None:
     """A constant in a branch (ONNX Constant-21); `prepare` makes others initializers."""
-    node.emit(mil.constant(constant_of(node)))
+    node.emit(mil.constant(read_constant(node)))
 
 
 @lower("Shape")
@@ -68,7 +68,7 @@ def constant_of_shape(node: Node, mil: MilBuilder) -> None:
 
 def _diagonals(mil: MilBuilder, x: Value) -> Integers:
     """The number of the diagonal of each element of x's matrices."""
-    rows, columns = (counted(mil, size_of(mil, x, axis)) for axis in (x.rank - 2, x.rank - 1))
+    rows, columns = (arange(mil, size_of(mil, x, axis)) for axis in (x.rank - 2, x.rank - 1))
     return columns.reshaped(1, -1) - rows.reshaped(-1, 1)
 
 

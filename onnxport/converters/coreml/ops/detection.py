@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.dims import Size, multiplied, reshaped, size_of
+from onnxport.converters.coreml.shapes.dims import Size, product, reshaped, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 
@@ -26,7 +26,7 @@ def non_max_suppression(node: NodeView[Value], mil: MilBuilder) -> None:
     classes = scores.shape[1]
     if classes is None:
         node.unsupported("has an open number of classes; fix it with --shape NAME=...")
-    runs = multiplied(mil, [images, classes])
+    runs = product(mil, [images, classes])
     centred = _to_centres(node, mil, boxes)
     repeated = mil.tile(x=mil.expand_dims(x=centred, axes=[1]), reps=[1, classes, 1, 1])
     given = reshaped(mil, scores, [runs, 1, count])

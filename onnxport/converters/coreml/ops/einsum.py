@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.dims import Size, multiplied, reshaped, size_of
+from onnxport.converters.coreml.shapes.dims import Size, product, reshaped, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.einsum import Einsum
 from onnxport.converters.lowering import NodeView
@@ -48,7 +48,7 @@ class _Einsum(Einsum[Value, Size]):
     def matrix(
         self, value: Value, batch: Sequence[Size], rows: Sequence[Size], columns: Sequence[Size]
     ) -> Value:
-        return self.reshape(value, [multiplied(self.mil, each) for each in (batch, rows, columns)])
+        return self.reshape(value, [product(self.mil, each) for each in (batch, rows, columns)])
 
     def multiply(self, left: Value, right: Value, *, is_outer: bool) -> Value:
         return self.mil.mul(x=left, y=right) if is_outer else self.mil.matmul(x=left, y=right)  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import Compute, MilBuilder
 from onnxport.converters.coreml.numbers.formulas import Term
-from onnxport.converters.coreml.numbers.integer_widths import wrapped
+from onnxport.converters.coreml.numbers.integer_widths import wrap
 from onnxport.converters.coreml.registry import REGISTRY, lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
@@ -80,13 +80,13 @@ def absolute(x: Term) -> Term:
     """|x| (ONNX Abs-13); the lowest integer gives itself."""
     if x.value.dtype.kind == "u":
         return x
-    return wrapped(x.call("abs"), x.value.dtype) if x.value.is_integer else x.call("abs")
+    return wrap(x.call("abs"), x.value.dtype) if x.value.is_integer else x.call("abs")
 
 
 @formula("Neg")
 def negative(x: Term) -> Term:
     """-x (ONNX Neg-13); the lowest integer gives itself."""
-    return wrapped(-x, x.value.dtype)
+    return wrap(-x, x.value.dtype)
 
 
 @formula("Acosh")

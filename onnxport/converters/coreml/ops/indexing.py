@@ -11,8 +11,8 @@ from onnxport.converters.coreml.numbers.integer_widths import is_natural
 from onnxport.converters.coreml.ops.reshape import reshaped
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
-from onnxport.converters.coreml.shapes.axes import normalized
-from onnxport.converters.coreml.shapes.integers import Integers, integers, joined, size_of, sizes_of
+from onnxport.converters.coreml.shapes.axes import normalize_axis
+from onnxport.converters.coreml.shapes.integers import Integers, concatenate, integers, size_of, sizes_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.semantics import check_indices
@@ -20,31 +20,31 @@ from onnxport.converters.semantics import check_indices
 Node = NodeView[Value]
 
 
-def movable(mil: MilBuilder, x: Value) -> Value:
+def to_gatherable(mil: MilBuilder, x: Value) -> Value:
     """Return x in a type that MIL's gathers and scatters take: a bool as an integer."""
     if x.dtype.kind != "b":
         return x
     return Value(x.shape, np.dtype(np.int32), copies={"int32": mil.var(x, "int32")})
 
 
-def picked(mil: MilBuilder, x: Value, axis: int, positions: Integers) -> Value:
+def gather_at(mil: MilBuilder, x: Value, axis: int, positions: Integers) -> Value:
     """Gather the elements of an axis at `positions`, none of which is negative."""
     if high_rank.is_tall(x, x.rank + len(positions.shape) - 1):
         row = positions.reshaped(-1)
 
         def gather_part(part: Value) -> Value:
-            return mil.gather(x=movable(mil, part), indices=row.value, axis=1)  # type: ignore[no-any-return]
+            return mil.gather(x=to_gatherable(mil, part), indices=row.value, axis=1)  # type: ignore[no-any-return]
 
-        return high_rank.along(mil, x, axis, gather_part, high_rank.sizes(mil, positions.value))
-    return mil.gather(x=movable(mil, x), indices=positions.value, axis=axis)  # type: ignore[no-any-return]
+        return high_rank.apply_along(mil, x, axis, gather_part, high_rank.sizes(mil, positions.value))
+    return mil.gather(x=to_gatherable(mil, x), indices=positions.value, axis=axis)  # type: ignore[no-any-return]
 
 
 @lower("Gather")
 def gather(node: Node, mil: MilBuilder) -> None:
     """Pick slices along an axis by index (ONNX Gather-13); a negative index counts from the end."""
     x, indices = node.input(0), node.input(1)
-    axis = normalized(node.attribute("axis", 0), x.rank)
-    node.emit(picked(mil, x, axis, wrap_indices(node, mil, indices, axis)))
+    axis = normalize_axis(node.attribute("axis", 0), x.rank)
+    node.emit(gather_at(mil, x, axis, wrap_indices(node, mil, indices, axis)))
 
 
 def wrap_indices(node: Node, mil: MilBuilder, indices: Value, axis: int) -> Integers:
@@ -61,9 +61,9 @@ def wrap_indices(node: Node, mil: MilBuilder, indices: Value, axis: int) -> Inte
 def gather_elements(node: Node, mil: MilBuilder) -> None:
     """y[i][j] = x[index[i][j]][j] and so on along an axis (ONNX GatherElements-13)."""
     x, indices = node.input(0), node.input(1)
-    axis = normalized(node.attribute("axis", 0), x.rank)
+    axis = normalize_axis(node.attribute("axis", 0), x.rank)
     places = wrap_indices(node, mil, indices, axis)
-    x = _crop(mil, movable(mil, x), indices, axis)
+    x = _crop(mil, to_gatherable(mil, x), indices, axis)
     node.emit(mil.gather_along_axis(x=x, indices=places.value, axis=axis))
 
 
@@ -77,7 +77,7 @@ def _crop(mil: MilBuilder, x: Value, indices: Value, axis: int) -> Value:
     return mil.slice_by_index(  # type: ignore[no-any-return]
         x=x,
         begin=[0] * x.rank,
-        end=joined(mil, ends).value,
+        end=concatenate(mil, ends).value,
         begin_mask=[True] * x.rank,
         end_mask=[not other for other in others],
     )
@@ -98,10 +98,10 @@ def gather_nd(node: Node, mil: MilBuilder) -> None:
         node.unsupported("batch_dims needs iOS16 (MIL's gather_nd); give --minimum-target iOS16")
     extra = {"batch_dims": batch} if batch else {}
     if indices.rank == 1 and batch + tuples.length == x.rank:
-        found = mil.gather_nd(x=movable(mil, x), indices=tuples.reshaped(1, tuples.length).value)
+        found = mil.gather_nd(x=to_gatherable(mil, x), indices=tuples.reshaped(1, tuples.length).value)
         node.emit(mil.squeeze(x=found, axes=[0]))
         return
-    node.emit(mil.gather_nd(x=movable(mil, x), indices=tuples.value, **extra))
+    node.emit(mil.gather_nd(x=to_gatherable(mil, x), indices=tuples.value, **extra))
 
 
 def wrap_tuples(node: Node, mil: MilBuilder, batch: int = 0) -> Integers:
@@ -134,14 +134,14 @@ def compress(node: Node, mil: MilBuilder) -> None:
     axis = node.attribute("axis", None)
     if axis is None:
         x, axis = flatten(mil, x), 0
-    axis = normalized(axis, x.rank)
+    axis = normalize_axis(axis, x.rank)
     if condition.constant is not None:
         places = Integers(mil, np.flatnonzero(condition.constant))
         if not places.length:
             node.unsupported("selects nothing, and Core ML holds no tensor without elements")
     else:
         places = Integers(mil, mil.reshape(x=mil.non_zero(x=condition), shape=[-1]))
-    node.emit(picked(mil, x, axis, places))
+    node.emit(gather_at(mil, x, axis, places))
 
 
 def flatten(mil: MilBuilder, x: Value) -> Value:

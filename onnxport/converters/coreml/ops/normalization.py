@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.dims import Size, multiplied, reshaped, size_of
+from onnxport.converters.coreml.shapes.dims import Size, product, reshaped, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.semantics import batch_norm_factors, check_inference, check_stash_type
@@ -100,7 +100,7 @@ def group_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
     check_stash_type(node)
     x, groups, epsilon = node.x, node.attribute("num_groups"), node.attribute("epsilon", 1e-5)
     sizes = [size_of(mil, x, axis) for axis in range(x.rank)]
-    rest = multiplied(mil, sizes[1:])
+    rest = product(mil, sizes[1:])
     width: Size = rest // groups if isinstance(rest, int) else mil.floor_div(x=rest, y=groups)
     grouped = reshaped(mil, x, [sizes[0], groups, width])
     standard = mil.instance_norm(x=grouped, **_parameters(mil, epsilon=epsilon))

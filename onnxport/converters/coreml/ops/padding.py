@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.ops.indexing import movable, picked
+from onnxport.converters.coreml.ops.indexing import gather_at, to_gatherable
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.axes import named_axes
-from onnxport.converters.coreml.shapes.integers import Integers, axis_table, counted, integers, size_of
+from onnxport.converters.coreml.shapes.integers import Integers, arange, axis_table, integers, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.windows import Window
@@ -102,8 +102,8 @@ def _extend(
     start, end = before.negated().maximum(0), after.negated().maximum(0)
     length = size_of(mil, x, axis) - start - end
     first = before.maximum(0)
-    places = counted(mil, first + length + after.maximum(0)) - first
-    result = picked(mil, x, axis, _source(places, length, mode) + start)
+    places = arange(mil, first + length + after.maximum(0)) - first
+    result = gather_at(mil, x, axis, _source(places, length, mode) + start)
     is_own = (places >= 0) & (places < length)
     if mode != "constant" or (is_own.known is not None and is_own.known.all()):
         return result
@@ -126,7 +126,7 @@ def _source(places: Integers, length: Integers, mode: str) -> Integers:
 
 def _scalar(mil: MilBuilder, fill: Value) -> Value:
     """Return the fill as a scalar; a bool as an integer, which MIL's select and gather take."""
-    fill = movable(mil, fill)
+    fill = to_gatherable(mil, fill)
     if fill.constant is not None:
         return mil.constant(fill.constant.reshape(()))
     result: Value = mil.squeeze(x=fill) if fill.rank else fill

@@ -9,8 +9,8 @@ import numpy as np
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
-from onnxport.converters.coreml.shapes.axes import named_axes, normalized
-from onnxport.converters.coreml.shapes.integers import Integers, axis_table, integers, joined, sizes_of
+from onnxport.converters.coreml.shapes.axes import named_axes, normalize_axis
+from onnxport.converters.coreml.shapes.integers import Integers, axis_table, concatenate, integers, sizes_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.shape_arithmetic import run_time_axes, squeeze_table, squeezed_axes
@@ -48,7 +48,7 @@ def reshape(node: Node, mil: MilBuilder) -> None:
     shape = node.output_shape()
     keeps_zeros = bool(node.attribute("allowzero", 0))
     if high_rank.is_tall(x, len(shape)):
-        node.emit(high_rank.shaped(mil, x, _sizes(node, mil, wanted, keeps_zeros)))
+        node.emit(high_rank.reshape(mil, x, _sizes(node, mil, wanted, keeps_zeros)))
     elif shape.count(None) > 1:
         node.emit(with_sizes(mil, x, _target(node, mil, integers(mil, wanted), keeps_zeros)))
     else:
@@ -76,16 +76,16 @@ def _target(node: Node, mil: MilBuilder, wanted: Integers, keeps_zeros: bool) ->
         node.unsupported("allowzero with a size of 0, which Core ML does not hold")
     if not keeps_zeros:
         shared = min(own.length, wanted.length)
-        padded = joined(mil, [own.part(0, shared), *[1] * (wanted.length - shared)])
+        padded = concatenate(mil, [own.part(0, shared), *[1] * (wanted.length - shared)])
         if wanted.known is not None:
             is_own = wanted.known == 0
             parts = [padded.element(i) if is_own[i] else int(wanted.known[i]) for i in range(wanted.length)]
-            return joined(mil, parts)
+            return concatenate(mil, parts)
         wanted = wanted.equals(0).where(padded, wanted)
     if all(size is None for size in shape):
         return wanted
     # Give MIL the sizes that ONNX knows.
-    return joined(mil, [wanted.element(i) if size is None else size for i, size in enumerate(shape)])
+    return concatenate(mil, [wanted.element(i) if size is None else size for i, size in enumerate(shape)])
 
 
 def reshaped(mil: MilBuilder, x: Value, shape: Sequence[int | None]) -> Value:
@@ -111,18 +111,18 @@ def with_sizes(mil: MilBuilder, x: Value, sizes: Integers) -> Value:
 def flatten(node: Node, mil: MilBuilder) -> None:
     """Flatten to a matrix: the axes before `axis` become rows, the others columns (ONNX Flatten-21)."""
     x = node.x
-    axis = normalized(node.attribute("axis", 1), x.rank, last=True)
+    axis = normalize_axis(node.attribute("axis", 1), x.rank, last=True)
     if high_rank.is_tall(x):
         own = high_rank.sizes(mil, x)
         node.emit(
-            high_rank.shaped(mil, x, [high_rank.product(mil, part) for part in (own[:axis], own[axis:])])
+            high_rank.reshape(mil, x, [high_rank.product(mil, part) for part in (own[:axis], own[axis:])])
         )
         return
     if node.output_shape().count(None) < 2:
         node.emit(reshaped(mil, x, node.output_shape()))
         return
     sizes = sizes_of(mil, x)
-    node.emit(with_sizes(mil, x, joined(mil, [sizes.part(0, axis).product(), -1])))
+    node.emit(with_sizes(mil, x, concatenate(mil, [sizes.part(0, axis).product(), -1])))
 
 
 @lower("Squeeze")
@@ -141,7 +141,7 @@ def without_axes(mil: MilBuilder, x: Value, gone: Sequence[int]) -> Value:
     left = [axis for axis in range(x.rank) if axis not in gone]
     if high_rank.is_tall(x):
         own = high_rank.sizes(mil, x)
-        return high_rank.shaped(mil, x, [own[axis] for axis in left])
+        return high_rank.reshape(mil, x, [own[axis] for axis in left])
     if x.constant is not None or not gone:
         return reshaped(mil, x, [x.shape[axis] for axis in left]) if gone else x
     # MIL leaves an axis in if it does not see that its size is 1.
@@ -151,7 +151,7 @@ def without_axes(mil: MilBuilder, x: Value, gone: Sequence[int]) -> Value:
     if sum(x.shape[axis] is None for axis in left) < 2:
         return reshaped(mil, x, [x.shape[axis] for axis in left])
     sizes = sizes_of(mil, x)
-    return with_sizes(mil, x, joined(mil, [x.shape[axis] or sizes.element(axis) for axis in left]))
+    return with_sizes(mil, x, concatenate(mil, [x.shape[axis] or sizes.element(axis) for axis in left]))
 
 
 def _squeeze_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
@@ -182,7 +182,7 @@ def with_axes(mil: MilBuilder, x: Value, axes: Sequence[int]) -> Value:
         return mil.constant(np.expand_dims(x.constant, tuple(axes)), x.dtype)
     if high_rank.is_tall(x, x.rank + len(axes)):
         own = iter(high_rank.sizes(mil, x))
-        return high_rank.shaped(mil, x, [1 if i in axes else next(own) for i in range(x.rank + len(axes))])
+        return high_rank.reshape(mil, x, [1 if i in axes else next(own) for i in range(x.rank + len(axes))])
     result: Value = mil.expand_dims(x=x, axes=list(axes))
     return result
 

@@ -6,12 +6,18 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.numbers.formulas import Term
-from onnxport.converters.coreml.numbers.integer_widths import is_narrow, wrapped
-from onnxport.converters.coreml.ops.indexing import flatten, movable, same_sizes, wrap_indices, wrap_tuples
+from onnxport.converters.coreml.numbers.integer_widths import is_narrow, wrap
+from onnxport.converters.coreml.ops.indexing import (
+    flatten,
+    same_sizes,
+    to_gatherable,
+    wrap_indices,
+    wrap_tuples,
+)
 from onnxport.converters.coreml.ops.reshape import with_axes
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.axes import normalized
-from onnxport.converters.coreml.shapes.integers import Integers, counted, integers, sizes_of
+from onnxport.converters.coreml.shapes.axes import normalize_axis
+from onnxport.converters.coreml.shapes.integers import Integers, arange, integers, sizes_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 
@@ -24,7 +30,7 @@ _MODES = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "mi
 def _wrap_sums(mil: MilBuilder, node: Node, result: Value) -> Value:
     """Wrap sums of narrow integers around as their type does."""
     is_sum = node.attribute("reduction", "none") == "add" and is_narrow(node.x.dtype)
-    return wrapped(Term(mil, result), node.x.dtype).value if is_sum else result
+    return wrap(Term(mil, result), node.x.dtype).value if is_sum else result
 
 
 def _mode(node: Node) -> str:
@@ -47,7 +53,7 @@ def scatter_nd(node: Node, mil: MilBuilder) -> None:
         node.emit(x)
         return
     tuples, mode = wrap_tuples(node, mil), _mode(node)
-    data, changes = movable(mil, x), movable(mil, updates)
+    data, changes = to_gatherable(mil, x), to_gatherable(mil, updates)
     result = mil.scatter_nd(data=data, indices=tuples.value, updates=changes, mode=mode)
     node.emit(_wrap_sums(mil, node, result))
 
@@ -56,12 +62,12 @@ def scatter_nd(node: Node, mil: MilBuilder) -> None:
 def scatter_elements(node: Node, mil: MilBuilder) -> None:
     """Replace x[index[i][j]][j] and so on, or reduce it with updates, along an axis (ONNX ScatterElements-18)."""
     x, indices, updates = node.input(0), node.input(1), node.input(2)
-    axis, mode = normalized(node.attribute("axis", 0), x.rank), _mode(node)
+    axis, mode = normalize_axis(node.attribute("axis", 0), x.rank), _mode(node)
     if 0 in updates.shape:
         node.emit(x)
         return
     places = wrap_indices(node, mil, indices, axis)
-    data, changes = movable(mil, x), movable(mil, updates)
+    data, changes = to_gatherable(mil, x), to_gatherable(mil, updates)
     if same_sizes(mil, x, indices, axis):
         where = {"indices": places.value, "updates": changes, "axis": axis}  # MIL keeps this order
         result = mil.scatter_along_axis(data=data, **where, mode=mode)
@@ -80,7 +86,7 @@ def _coordinates(mil: MilBuilder, indices: Value, places: Integers, axis: int) -
             column = places
         else:
             form = [-1 if i == other else 1 for i in range(rank)]
-            column = counted(mil, sizes.element(other)).reshaped(*form) + places * 0
+            column = arange(mil, sizes.element(other)).reshaped(*form) + places * 0
         columns.append(column.reshaped(-1, 1))
     if all(column.known is not None for column in columns):
         return Integers(mil, np.concatenate([np.asarray(column.known) for column in columns], 1))
@@ -95,15 +101,15 @@ def one_hot(node: Node, mil: MilBuilder) -> None:
     """
     indices, depth, values = node.input(0), node.input(1), node.input(2)
     rank = indices.rank + 1
-    axis = normalized(node.attribute("axis", -1), rank)
+    axis = normalize_axis(node.attribute("axis", -1), rank)
     count = integers(mil, depth).reshaped() if depth.rank else integers(mil, depth)
     # An index from -depth to -1 counts from the end; any other outside 0 to depth - 1 gives no 1.
     places = integers(mil, indices).within(count)
-    row = counted(mil, count).reshaped(*[-1 if i == axis else 1 for i in range(rank)])
+    row = arange(mil, count).reshaped(*[-1 if i == axis else 1 for i in range(rank)])
     hits = Integers(mil, with_axes(mil, places.value, [axis])).equals(row)
     pair = values.constant
     if pair is not None and list(pair) == [0, 1]:
         node.emit(hits.value)
         return
-    off, on = (mil.gather(x=movable(mil, values), indices=i, axis=0) for i in (0, 1))
+    off, on = (mil.gather(x=to_gatherable(mil, values), indices=i, axis=0) for i in (0, 1))
     node.emit(mil.select(cond=hits.value, a=on, b=off))

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.ops.indexing import picked
+from onnxport.converters.coreml.ops.indexing import gather_at
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
-from onnxport.converters.coreml.shapes.axes import named_axes, normalized
+from onnxport.converters.coreml.shapes.axes import named_axes, normalize_axis
 from onnxport.converters.coreml.shapes.integers import (
     Integers,
+    arange,
     axis_table,
-    counted,
+    concatenate,
     integers,
-    joined,
     size_of,
 )
 from onnxport.converters.coreml.values import Value, nothing
@@ -39,7 +39,7 @@ def slice_(node: Node, mil: MilBuilder) -> None:
     x = node.x
     for axis, cut in enumerate(cuts):
         if not cut.is_whole:
-            x = picked(mil, x, axis, _positions(node, mil, axis, cut))
+            x = gather_at(mil, x, axis, _positions(node, mil, axis, cut))
     node.emit(x)
 
 
@@ -96,8 +96,8 @@ def _slice_forwards(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
         return x
     result: Value = mil.slice_by_index(
         x=x,
-        begin=joined(mil, begins).value,
-        end=joined(mil, [0 if whole else end for end, whole in zip(ends, to_last, strict=True)]).value,
+        begin=concatenate(mil, begins).value,
+        end=concatenate(mil, [0 if whole else end for end, whole in zip(ends, to_last, strict=True)]).value,
         stride=steps,
         begin_mask=from_first,
         end_mask=to_last,
@@ -116,7 +116,7 @@ def _positions(node: Node, mil: MilBuilder, axis: int, cut: _Cut) -> Integers:
     count = (last - first + step - backwards.where(-1, 1)) // step
     if count.number is not None and count.number <= 0:
         node.unsupported("gives a tensor without elements, which Core ML does not hold")
-    return counted(mil, count.maximum(0)) * step + first
+    return arange(mil, count.maximum(0)) * step + first
 
 
 # ---- Split
@@ -126,7 +126,7 @@ def _positions(node: Node, mil: MilBuilder, axis: int, cut: _Cut) -> Integers:
 def split(node: Node, mil: MilBuilder) -> None:
     """Split an axis (ONNX Split-18); sizes default to equal parts, the last one smaller."""
     x = node.x
-    axis = normalized(node.attribute("axis", 0), x.rank)
+    axis = normalize_axis(node.attribute("axis", 0), x.rank)
     sizes = node.optional(1)
     count = node.attribute("num_outputs", node.output_count)
     length = size_of(mil, x, axis)
@@ -144,7 +144,7 @@ def split(node: Node, mil: MilBuilder) -> None:
                     nothing(tuple(0 if i == axis else dim for i, dim in enumerate(x.shape)), x.dtype), index
                 )
                 continue
-            node.emit(between(mil, x, axis, begin, end), index)
+            node.emit(slice_axis(mil, x, axis, begin, end), index)
 
 
 def _split_natively(node: Node, mil: MilBuilder, axis: int, parts: Sequence[int]) -> None:
@@ -155,21 +155,23 @@ def _split_natively(node: Node, mil: MilBuilder, axis: int, parts: Sequence[int]
         node.emit(part, index)
 
 
-def between(mil: MilBuilder, x: Value, axis: int, begin: Integers, end: Integers) -> Value:
+def slice_axis(mil: MilBuilder, x: Value, axis: int, begin: Integers, end: Integers) -> Value:
     """Return the elements of an axis from `begin` up to `end`."""
     if high_rank.is_tall(x):
         length = end - begin
 
         def change(part: Value) -> Value:
-            return between(mil, part, 1, begin, end)
+            return slice_axis(mil, part, 1, begin, end)
 
-        return high_rank.along(mil, x, axis, change, [length if length.number is None else length.number])
+        return high_rank.apply_along(
+            mil, x, axis, change, [length if length.number is None else length.number]
+        )
     others = [i != axis for i in range(x.rank)]
     begins, ends = ([0 if other else bound for other in others] for bound in (begin, end))
     result: Value = mil.slice_by_index(
         x=x,
-        begin=joined(mil, begins).value,
-        end=joined(mil, ends).value,
+        begin=concatenate(mil, begins).value,
+        end=concatenate(mil, ends).value,
         begin_mask=others,
         end_mask=others,
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.ops.indexing import movable
-from onnxport.converters.coreml.ops.slicing import between
+from onnxport.converters.coreml.ops.indexing import to_gatherable
+from onnxport.converters.coreml.ops.slicing import slice_axis
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.axes import normalized
+from onnxport.converters.coreml.shapes.axes import normalize_axis
 from onnxport.converters.coreml.shapes.integers import Integers, integers
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
@@ -17,8 +17,8 @@ Node = NodeView[Value]
 @lower("TopK")
 def top_k(node: Node, mil: MilBuilder) -> None:
     """The k largest or smallest elements along an axis, sorted, and their indices (ONNX TopK-11)."""
-    x = movable(mil, node.x)
-    axis = normalized(node.attribute("axis", -1), x.rank)
+    x = to_gatherable(mil, node.x)
+    axis = normalize_axis(node.attribute("axis", -1), x.rank)
     ascending = not node.attribute("largest", 1)
     node.ignore("sorted")  # an unsorted result may be sorted
     count = integers(mil, node.input(1))
@@ -30,8 +30,8 @@ def top_k(node: Node, mil: MilBuilder) -> None:
     else:
         order = mil.argsort(x=x, axis=axis, ascending=ascending)
         zero, k_ = Integers(mil, 0), count.reshaped(1)
-        indices = between(mil, order, axis, zero, k_)
-        values = between(mil, mil.gather_along_axis(x=x, indices=order, axis=axis), axis, zero, k_)
+        indices = slice_axis(mil, order, axis, zero, k_)
+        values = slice_axis(mil, mil.gather_along_axis(x=x, indices=order, axis=axis), axis, zero, k_)
     indices.is_natural = True
     node.emit(values, 0)
     node.emit(indices, 1)
@@ -43,7 +43,7 @@ def cumulative_sum(node: Node, mil: MilBuilder) -> None:
     x, axis = node.x, integers(mil, node.input(1))
     options = {name: bool(node.attribute(name, 0)) for name in ("exclusive", "reverse")}
     if axis.known is not None or x.rank == 1:
-        number = 0 if axis.known is None else normalized(int(axis.known.item()), x.rank)
+        number = 0 if axis.known is None else normalize_axis(int(axis.known.item()), x.rank)
         node.emit(mil.cumsum(x=x, axis=number, **options))
         return
     wanted = axis.reshaped().within(Integers(mil, x.rank))

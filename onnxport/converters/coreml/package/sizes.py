@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
-from onnxport.formats.input_shapes import GivenShape, Limit, limits
+from onnxport.formats.input_shapes import GivenShape, Limit, size_limits
 from onnxport.samples.sizes import OpenSizes
 
 # The largest size of an open dimension without a bound from the user: of a batch, and of any other dimension. The
@@ -42,7 +42,7 @@ def input_sizes(
     Raises:
         UsageError: choices that Core ML does not support.
     """
-    given = limits(inputs, shapes)
+    given = size_limits(inputs, shapes)
     open_sizes = OpenSizes(inputs, {spec.name: spec.shape for spec in inputs}, given)
     usual = next(open_sizes.proposals(1), {})
     batches = open_sizes.batch_axes

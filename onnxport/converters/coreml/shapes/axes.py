@@ -6,7 +6,7 @@ from onnxport.converters.coreml.builder import NoMil
 from onnxport.converters.coreml.values import Value
 
 
-def normalized(axis: int, rank: int, *, last: bool = False) -> int:
+def normalize_axis(axis: int, rank: int, *, last: bool = False) -> int:
     """Return an axis counted from 0.
 
     Args:
@@ -20,4 +20,4 @@ def normalized(axis: int, rank: int, *, last: bool = False) -> int:
 def named_axes(axes: Value, rank: int) -> list[int]:
     """Return constant axes, counted from 0."""
     assert axes.constant is not None
-    return [normalized(int(axis), rank) for axis in axes.constant.reshape(-1)]
+    return [normalize_axis(int(axis), rank) for axis in axes.constant.reshape(-1)]

@@ -18,7 +18,7 @@ def size_of(mil: MilBuilder, value: Value, axis: int) -> Size:
     return _size(integers.size_of(mil, value, axis))
 
 
-def multiplied(mil: MilBuilder, sizes: Sequence[Size]) -> Size:
+def product(mil: MilBuilder, sizes: Sequence[Size]) -> Size:
     """Return the product of sizes, 1 for none."""
     return _size(_vector(mil, sizes).product())
 
@@ -43,7 +43,9 @@ def reshaped(mil: MilBuilder, value: Value, sizes: Sequence[Size]) -> Value:
 
 
 def _vector(mil: MilBuilder, sizes: Sequence[Size]) -> Integers:
-    return integers.joined(mil, [each if isinstance(each, int) else Integers(mil, each) for each in sizes])
+    return integers.concatenate(
+        mil, [each if isinstance(each, int) else Integers(mil, each) for each in sizes]
+    )
 
 
 def _size(size: Integers) -> Size:

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.shapes.integers import Integers, joined, sizes_of
+from onnxport.converters.coreml.shapes.integers import Integers, concatenate, sizes_of
 from onnxport.converters.coreml.values import LARGEST_RANK, Row, Value
 
 Size = int | None | Integers  # None: the one that follows from the others
@@ -44,7 +44,7 @@ def product(mil: MilBuilder, parts: Sequence[Size]) -> Size:
     return result
 
 
-def shaped(mil: MilBuilder, x: Value, wanted: Sequence[Size]) -> Value:
+def reshape(mil: MilBuilder, x: Value, wanted: Sequence[Size]) -> Value:
     """Reshape to any rank."""
     shape = tuple(size if isinstance(size, int) else None for size in wanted)
     if x.constant is not None and None not in shape:
@@ -57,7 +57,7 @@ def shaped(mil: MilBuilder, x: Value, wanted: Sequence[Size]) -> Value:
 
 
 def _reshaped(mil: MilBuilder, x: Value, wanted: Sequence[int | Integers]) -> Value:
-    target = joined(mil, wanted or [1])
+    target = concatenate(mil, wanted or [1])
     given = target.known.tolist() if target.known is not None else target.value
     result: Value = x if given == [-1] and x.rank == 1 else mil.reshape(x=x, shape=given)
     if not wanted:
@@ -66,7 +66,7 @@ def _reshaped(mil: MilBuilder, x: Value, wanted: Sequence[int | Integers]) -> Va
     return result
 
 
-def along(
+def apply_along(
     mil: MilBuilder, x: Value, axis: int, change: Callable[[Value], Value], result: Sequence[Size]
 ) -> Value:
     """Change `x` along one axis.
@@ -79,13 +79,13 @@ def along(
     before, after = own[:axis], own[axis + 1 :]
     changed = change(sides(mil, x, axis))
     changed.dtype = x.dtype
-    return shaped(mil, changed, [*before, *result, *after])
+    return reshape(mil, changed, [*before, *result, *after])
 
 
 def sides(mil: MilBuilder, x: Value, axis: int) -> Value:
     """Merge the axes before `axis`, and those behind it."""
     own = sizes(mil, x)
-    return shaped(mil, x, [product(mil, own[:axis]), own[axis], product(mil, own[axis + 1 :])])
+    return reshape(mil, x, [product(mil, own[:axis]), own[axis], product(mil, own[axis + 1 :])])
 
 
 def transpose(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
@@ -98,19 +98,19 @@ def transpose(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
     natural = sorted(runs)
     merged = {run[0]: product(mil, [own[left[axis]] for axis in run]) for run in natural}
     there, wanted = [run[0] for run in natural], [run[0] for run in runs]
-    x = shaped(mil, x, [merged[run] for run in there])
+    x = reshape(mil, x, [merged[run] for run in there])
     if len(runs) <= LARGEST_RANK:
         if there != wanted:
             x = _permuted(mil, x, [there.index(run) for run in wanted])
-        return shaped(mil, x, [own[axis] for axis in perm])
+        return reshape(mil, x, [own[axis] for axis in perm])
     for place, run in enumerate(wanted):
         at = there.index(run)
         if at != place:
             parts = [there[:place], there[place:at], [run], there[at + 1 :]]
-            x = shaped(mil, x, [product(mil, [merged[each] for each in part]) for part in parts])
+            x = reshape(mil, x, [product(mil, [merged[each] for each in part]) for part in parts])
             x = _permuted(mil, x, [0, 2, 1, 3])
             there = [*parts[0], run, *parts[1], *parts[3]]
-    return shaped(mil, x, [own[axis] for axis in perm])
+    return reshape(mil, x, [own[axis] for axis in perm])
 
 
 def _permuted(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
@@ -119,7 +119,7 @@ def _permuted(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
     return result
 
 
-def tiled(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
+def tile(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
     """Repeat `x` along each axis."""
     for axis in range(x.rank):
         times = repeats.element(axis)
@@ -127,11 +127,11 @@ def tiled(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
             continue
 
         def repeated(part: Value, times: Integers = times) -> Value:
-            result: Value = mil.tile(x=part, reps=joined(mil, [1, times, 1]).value)
+            result: Value = mil.tile(x=part, reps=concatenate(mil, [1, times, 1]).value)
             return result
 
         grown = times * sizes_of(mil, x).element(axis)
-        x = along(mil, x, axis, repeated, [grown if grown.number is None else grown.number])
+        x = apply_along(mil, x, axis, repeated, [grown if grown.number is None else grown.number])
     return x
 
 
@@ -185,4 +185,4 @@ def _is_as_long(mil: MilBuilder, x: Value, other: Value) -> bool:
 def restore_shape(mil: MilBuilder, row: Value, operands: Sequence[Value | None]) -> Value:
     """Reshape an elementwise operator's result to the shape of its operands."""
     highest = next(x for x in operands if x is not None and is_tall(x))
-    return shaped(mil, row, sizes(mil, highest))
+    return reshape(mil, row, sizes(mil, highest))

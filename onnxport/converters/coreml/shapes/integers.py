@@ -180,9 +180,9 @@ def sizes_of(mil: MilBuilder, x: Value) -> Integers:
         return Integers(mil, np.array(x.shape, np.int64))
     if x.row is not None:
         held = list(x.row.sizes)
-        others = joined(mil, [size for size in held if size is not None]).product()
+        others = concatenate(mil, [size for size in held if size is not None]).product()
         total = sizes_of(mil, x.row.held).element(0)
-        return joined(mil, [total // others if size is None else size for size in held])
+        return concatenate(mil, [total // others if size is None else size for size in held])
     return Integers(mil, mil.shape(x=x))
 
 
@@ -192,7 +192,7 @@ def size_of(mil: MilBuilder, x: Value, axis: int) -> Integers:
     return sizes_of(mil, x).element(axis) if size is None else Integers(mil, size)
 
 
-def joined(mil: MilBuilder, parts: Sequence[Integers | int]) -> Integers:
+def concatenate(mil: MilBuilder, parts: Sequence[Integers | int]) -> Integers:
     """Concatenate scalars and vectors to a vector."""
     vectors = [part if isinstance(part, Integers) else Integers(mil, part) for part in parts]
     vectors = [vector.reshaped(1) if vector.shape == () else vector for vector in _runs(vectors)]
@@ -221,7 +221,7 @@ def _runs(parts: Sequence[Integers]) -> list[Integers]:
     return found
 
 
-def counted(mil: MilBuilder, count: Integers) -> Integers:
+def arange(mil: MilBuilder, count: Integers) -> Integers:
     """Return 0, 1, 2 ... below `count`."""
     if count.number is not None:
         return Integers(mil, np.arange(count.number))

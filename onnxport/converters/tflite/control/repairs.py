@@ -40,7 +40,7 @@ def _copy(tfl: TensorBuilder, tensor: Tensor) -> Tensor:
     return tfl.op("gather", [rows, tfl.int32(0)], tfl.shape_of(tensor), axis=0, batch_dims=0)
 
 
-def mend_branches(module: ir.Module, path: Path) -> None:
+def repair_branches(module: ir.Module, path: Path) -> None:
     """Correct the operands of the IF operators in the file at `path`, which was exported from `module`."""
     wrong = {name: branches for name, branches in _branches(module) if any(branches)}
     if not wrong:

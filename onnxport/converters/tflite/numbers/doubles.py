@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder
-from onnxport.converters.tflite.numbers.integer_arithmetic import reinterpreted
+from onnxport.converters.tflite.numbers.integer_arithmetic import reinterpret
 from onnxport.converters.tflite.values import Value, scalar
 
 _UNIT = 1 << 52  # of the exponent among the bits
@@ -39,17 +39,17 @@ def is_exact(tfl: TflBuilder, *values: Value) -> bool:
 def total(tfl: TflBuilder, name: str, a: Value, b: Value) -> Value:
     """Return the "add" or "sub" of two float64 operands; subnormal numbers count as 0."""
     op = partial(broadcast, tfl)
-    x, y = (reinterpreted(tfl, value, np.int64) for value in (a, b))
+    x, y = (reinterpret(tfl, value, np.int64) for value in (a, b))
     y = op("add", y, _SIGN) if name == "sub" else y
     of_x, of_y = _exponent(tfl, x), _exponent(tfl, y)
     larger = op("maximum", of_x, of_y)
     scale = op("sub", larger, _int64((_BIAS + _FILLS) * _UNIT))
     whole = op("add", _fixed(tfl, x, of_x, scale), _fixed(tfl, y, of_y, scale))
-    result = _rescaled(tfl, reinterpreted(tfl, tfl.converted(whole, np.float64), np.int64), scale)
+    result = _rescaled(tfl, reinterpret(tfl, tfl.converted(whole, np.float64), np.int64), scale)
     # NaN and infinities are float32's as well.
     special = op("add", _special(tfl, x, of_x), _special(tfl, y, of_y))
-    bits = reinterpreted(tfl, tfl.converted(special, np.float64), np.int64)
-    return reinterpreted(tfl, op("select_v2", op("equal", larger, _LARGEST), bits, result), np.float64)
+    bits = reinterpret(tfl, tfl.converted(special, np.float64), np.int64)
+    return reinterpret(tfl, op("select_v2", op("equal", larger, _LARGEST), bits, result), np.float64)
 
 
 def _exponent(tfl: TflBuilder, bits: Value) -> Value:
@@ -64,7 +64,7 @@ def _fixed(tfl: TflBuilder, bits: Value, exponent: Value, scale: Value) -> Value
     op = partial(broadcast, tfl)
     vanishes = op("logical_or", op("less_equal", exponent, scale), op("equal", exponent, _ZERO))
     scaled = op("select_v2", vanishes, _ZERO, op("sub", bits, scale))
-    return tfl.converted(reinterpreted(tfl, scaled, np.float64), np.int64)
+    return tfl.converted(reinterpret(tfl, scaled, np.float64), np.int64)
 
 
 def _rescaled(tfl: TflBuilder, bits: Value, scale: Value) -> Value:
@@ -81,4 +81,4 @@ def _rescaled(tfl: TflBuilder, bits: Value, scale: Value) -> Value:
 def _special(tfl: TflBuilder, bits: Value, exponent: Value) -> Value:
     """Return NaN or infinity in float32, else 0."""
     kept = broadcast(tfl, "select_v2", broadcast(tfl, "equal", exponent, _LARGEST), bits, _ZERO)
-    return tfl.converted(reinterpreted(tfl, kept, np.float64), np.float32)
+    return tfl.converted(reinterpret(tfl, kept, np.float64), np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder
-from onnxport.converters.tflite.layout import identity, permuted
+from onnxport.converters.tflite.layout import identity, permute
 from onnxport.converters.tflite.values import Value, scalar
 from onnxport.core.arrays import Array
 
@@ -20,12 +20,12 @@ _ZERO, _ONE, _MINUS_ONE = (scalar(number, np.int64) for number in (0, 1, -1))
 # ---- division
 
 
-def divided(tfl: TflBuilder, a: Value, b: Value) -> Value:
+def divide(tfl: TflBuilder, a: Value, b: Value) -> Value:
     """Return a / b, truncated toward zero: float32 estimates the quotient, integers correct it."""
     if a.dtype == np.uint64:
         return _unsigned_quotient(tfl, a, b)
     if a.dtype != np.int64:
-        return tfl.converted(divided(tfl, tfl.converted(a, np.int64), tfl.converted(b, np.int64)), a.dtype)
+        return tfl.converted(divide(tfl, tfl.converted(a, np.int64), tfl.converted(b, np.int64)), a.dtype)
     op = partial(broadcast, tfl)
     divisor = tfl.converted(b, np.float32)
     first = _round(tfl, op("div", tfl.converted(a, np.float32), divisor), np.int64)
@@ -39,14 +39,14 @@ def divided(tfl: TflBuilder, a: Value, b: Value) -> Value:
 
 def _unsigned_quotient(tfl: TflBuilder, a: Value, b: Value) -> Value:
     op = partial(broadcast, tfl)
-    bits, by = reinterpreted(tfl, a, np.int64), reinterpreted(tfl, b, np.int64)
+    bits, by = reinterpret(tfl, a, np.int64), reinterpret(tfl, b, np.int64)
     divisor = _magnitude(tfl, by)
     first = _round(tfl, op("div", _magnitude(tfl, bits), divisor), np.uint64)
-    quotient, rest = _refine(tfl, bits, by, divisor, reinterpreted(tfl, first, np.int64))
+    quotient, rest = _refine(tfl, bits, by, divisor, reinterpret(tfl, first, np.int64))
     quotient = op("add", quotient, op("select_v2", op("less", rest, _ZERO), _MINUS_ONE, _ZERO))
     # A divisor from 2^63 on goes in once or not at all.
     once = op("select_v2", op("greater_equal", a, b), _ONE, _ZERO)
-    return reinterpreted(tfl, op("select_v2", op("less", by, _ZERO), once, quotient), np.uint64)
+    return reinterpret(tfl, op("select_v2", op("less", by, _ZERO), once, quotient), np.uint64)
 
 
 def _refine(tfl: TflBuilder, a: Value, b: Value, divisor: Value, first: Value) -> tuple[Value, Value]:
@@ -70,19 +70,19 @@ def _magnitude(tfl: TflBuilder, bits: Value) -> Value:
 
 def _round(tfl: TflBuilder, x: Value, dtype: type) -> Value:
     order = tfl.common_order(x)
-    rounded = tfl.op("round", [tfl.tensor(x, order)], permuted(x.shape, order))
+    rounded = tfl.op("round", [tfl.tensor(x, order)], permute(x.shape, order))
     return tfl.converted(tfl.computed(rounded, order), dtype)
 
 
 def remainder(tfl: TflBuilder, a: Value, b: Value) -> Value:
     """Return a mod b of unsigned 64-bit numbers."""
-    return broadcast(tfl, "sub", a, broadcast(tfl, "mul", divided(tfl, a, b), b))
+    return broadcast(tfl, "sub", a, broadcast(tfl, "mul", divide(tfl, a, b), b))
 
 
 # ---- bits
 
 
-def reinterpreted(tfl: TflBuilder, value: Value, dtype: np.dtype[np.generic] | type) -> Value:
+def reinterpret(tfl: TflBuilder, value: Value, dtype: np.dtype[np.generic] | type) -> Value:
     """Read the elements' bits as another type of the same width."""
     if value.constant is not None:
         constant = np.ascontiguousarray(value.constant).view(dtype).reshape(value.constant.shape)
@@ -98,8 +98,8 @@ def bitwise(tfl: TflBuilder, name: str, a: Value, b: Value) -> Value:
         shape = joined.shape[:-1]
         return tfl.computed(tfl.op("bitcast", [tfl.tensor(joined)], shape, a.dtype))
     if a.dtype == np.uint32:
-        signed = [reinterpreted(tfl, value, np.int32) for value in (a, b)]
-        return reinterpreted(tfl, bitwise(tfl, name, *signed), np.uint32)
+        signed = [reinterpret(tfl, value, np.int32) for value in (a, b)]
+        return reinterpret(tfl, bitwise(tfl, name, *signed), np.uint32)
     if a.dtype != np.int32:
         wide = [tfl.converted(value, np.int32) for value in (a, b)]
         return tfl.converted(bitwise(tfl, name, *wide), a.dtype)
@@ -114,10 +114,10 @@ def _both(tfl: TflBuilder, a: Value, b: Value, different: Value) -> Value:
     """Return a & b of int32: a + b = 2 (a & b) + (a ^ b), the sign bit apart."""
     op = partial(broadcast, tfl)
     twice = op("sub", op("add", a, b), different)
-    low = op("right_shift", reinterpreted(tfl, twice, np.uint32), scalar(1, np.uint32))
+    low = op("right_shift", reinterpret(tfl, twice, np.uint32), scalar(1, np.uint32))
     zero, lowest = scalar(0, np.int32), scalar(np.iinfo(np.int32).min, np.int32)
     negative = op("logical_and", op("less", a, zero), op("less", b, zero))
-    return op("add", reinterpreted(tfl, low, np.int32), op("select_v2", negative, lowest, zero))
+    return op("add", reinterpret(tfl, low, np.int32), op("select_v2", negative, lowest, zero))
 
 
 def _halves(tfl: TflBuilder, value: Value) -> Value:
@@ -129,7 +129,7 @@ def _halves(tfl: TflBuilder, value: Value) -> Value:
     return tfl.computed(tfl.op("bitcast", [tfl.tensor(value)], shape, np.int32))
 
 
-def shifted(tfl: TflBuilder, x: Value, count: Value, *, left: bool) -> Value:
+def shift(tfl: TflBuilder, x: Value, count: Value, *, left: bool) -> Value:
     """Shift unsigned numbers; a shift by all their bits gives 0."""
     width = x.dtype.itemsize * 8
     factors = np.array([*(1 << bit for bit in range(width)), 0], x.dtype)
@@ -137,7 +137,7 @@ def shifted(tfl: TflBuilder, x: Value, count: Value, *, left: bool) -> Value:
         return broadcast(tfl, "mul", x, _look_up(tfl, factors, count))
     last = broadcast(tfl, "minimum", count, scalar(width - 1, x.dtype))
     if x.dtype == np.uint64:
-        result = divided(tfl, x, _look_up(tfl, factors, last))
+        result = divide(tfl, x, _look_up(tfl, factors, last))
     else:
         result = broadcast(tfl, "right_shift", x, last)
     within = broadcast(tfl, "less", count, scalar(width, x.dtype))

@@ -7,7 +7,7 @@ import numpy as np
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.elements import Elements, formula
-from onnxport.converters.tflite.layout import permuted
+from onnxport.converters.tflite.layout import permute
 from onnxport.converters.tflite.ops.elementwise import unary
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.values import scalar
@@ -42,7 +42,7 @@ def prelu(node: TflNode, tfl: TflBuilder) -> None:
         return
     full = slope.constant.reshape((1,) * (x.rank - slope.rank) + slope.constant.shape)
     alpha = tfl.constant(np.transpose(full, order)[0])
-    result = tfl.op("prelu", [tfl.tensor(x, order), alpha], permuted(x.shape, order))
+    result = tfl.op("prelu", [tfl.tensor(x, order), alpha], permute(x.shape, order))
     node.emit(tfl.computed(result, order))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from onnxport.converters.semantics import check_divisor
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.numbers.integer_arithmetic import bitwise, divided, power, remainder, shifted
+from onnxport.converters.tflite.numbers.integer_arithmetic import bitwise, divide, power, remainder, shift
 from onnxport.converters.tflite.registry import REGISTRY, lower
 from onnxport.converters.tflite.values import Value, scalar
 
@@ -26,7 +26,7 @@ def div(node: TflNode, tfl: TflBuilder) -> None:
         node.emit(tfl.converted(narrow, np.int64))
         return
     wide = a.dtype.name in ("int64", "uint32", "uint64")
-    node.emit(divided(tfl, a, b) if wide else broadcast(tfl, "div", a, b))
+    node.emit(divide(tfl, a, b) if wide else broadcast(tfl, "div", a, b))
 
 
 @lower("Mod")
@@ -131,4 +131,4 @@ def bitwise_not(node: TflNode, tfl: TflBuilder) -> None:
 @lower("BitShift")
 def bit_shift(node: TflNode, tfl: TflBuilder) -> None:
     """Unsigned integers times or divided by powers of two (ONNX BitShift-11)."""
-    node.emit(shifted(tfl, node.input(0), node.input(1), left=node.attribute("direction") == "LEFT"))
+    node.emit(shift(tfl, node.input(0), node.input(1), left=node.attribute("direction") == "LEFT"))

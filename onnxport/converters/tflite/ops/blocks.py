@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import channels_last, permuted
+from onnxport.converters.tflite.layout import channels_last, permute
 from onnxport.converters.tflite.registry import lower
 
 
@@ -18,7 +18,7 @@ def depth_to_space(node: TflNode, tfl: TflBuilder) -> None:
     x, block = node.x, node.attribute("blocksize")
     mode = node.attribute("mode", "DCR")
     order = channels_last(4)
-    shape = permuted(node.output_shape(), order)
+    shape = permute(node.output_shape(), order)
     tensor = tfl.tensor(x, order)
     if mode == "CRD":
         channels = x.shape[1]
@@ -33,6 +33,6 @@ def depth_to_space(node: TflNode, tfl: TflBuilder) -> None:
 def space_to_depth(node: TflNode, tfl: TflBuilder) -> None:
     """Move blocks of space into channels, block before channel (ONNX SpaceToDepth-13)."""
     block, order = node.attribute("blocksize"), channels_last(4)
-    shape = permuted(node.output_shape(), order)
+    shape = permute(node.output_shape(), order)
     operand = tfl.tensor(node.x, order)
     node.emit(tfl.computed(tfl.op("space_to_depth", [operand], shape, block_size=block), order))

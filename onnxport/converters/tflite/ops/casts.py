@@ -10,13 +10,13 @@ import onnx_ir
 
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.numbers.integer_arithmetic import reinterpreted
+from onnxport.converters.tflite.numbers.integer_arithmetic import reinterpret
 from onnxport.converters.tflite.ops.elementwise import unary
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.values import Value, scalar
 
 # Ops that pass float64 on unchanged.
-HANDS_ON = frozenset(
+KEEPS_FLOAT64 = frozenset(
     (
         "Cast Concat Expand Flatten Gather GatherND Identity Reshape Shape Size Slice Split Squeeze Tile Transpose "
         "Unsqueeze Where"
@@ -75,7 +75,7 @@ def cast(node: TflNode, tfl: TflBuilder) -> None:
 def bit_cast(node: TflNode, tfl: TflBuilder) -> None:
     """Read the bits as another type of the same width (ONNX BitCast-26)."""
     node.attribute("to")  # shape inference has turned it into the result's type
-    node.emit(reinterpreted(tfl, node.x, node.output_dtype()))
+    node.emit(reinterpret(tfl, node.x, node.output_dtype()))
 
 
 def _refuse_large_integers(node: TflNode) -> None:
@@ -85,7 +85,7 @@ def _refuse_large_integers(node: TflNode) -> None:
     while waiting:
         value, computed = waiting.pop()
         for user, _ in value.uses():
-            computes = computed or user.op_type not in HANDS_ON
+            computes = computed or user.op_type not in KEEPS_FLOAT64
             for result in user.outputs:
                 step = (result, computes)
                 if computes and result.dtype is not None and not result.dtype.is_floating_point():
@@ -121,12 +121,12 @@ def round_to(tfl: TflBuilder, x: Value, kind: SmallFloat, *, saturate: bool) -> 
 def _spacing(tfl: TflBuilder, x: Value, kind: SmallFloat) -> Value:
     """The spacing of the format's numbers around x: a float32 with x's exponent and no mantissa."""
     op = partial(broadcast, tfl)
-    bits = reinterpreted(tfl, x, np.uint32)
+    bits = reinterpret(tfl, x, np.uint32)
     exponent = tfl.converted(op("right_shift", bits, scalar(23, np.uint32)), np.int32)
     exponent = op("floor_mod", exponent, scalar(256, np.int32))  # without the sign
     least = op("maximum", exponent, scalar(kind.smallest + 127, np.int32))
     lowered = op("sub", least, scalar(kind.mantissa, np.int32))
-    return reinterpreted(tfl, op("mul", lowered, scalar(1 << 23, np.int32)), np.float32)
+    return reinterpret(tfl, op("mul", lowered, scalar(1 << 23, np.int32)), np.float32)
 
 
 def _wrap(tfl: TflBuilder, x: Value, width: int, dtype: type) -> Value:

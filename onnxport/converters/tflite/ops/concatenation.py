@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import identity, normalized, permuted
+from onnxport.converters.tflite.layout import identity, normalize_axis, permute
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value
@@ -16,7 +16,7 @@ def concat(node: TflNode, tfl: TflBuilder) -> None:
     """Join values along an axis (ONNX Concat-13)."""
     values = node.rest()
     rank = values[0].rank
-    axis = normalized(node.attribute("axis"), rank)
+    axis = normalize_axis(node.attribute("axis"), rank)
     order = tfl.common_order(*values)
     sizes = [value.shape[axis] for value in values]
     shape = list(node.output_shape())
@@ -24,7 +24,7 @@ def concat(node: TflNode, tfl: TflBuilder) -> None:
     result = tfl.op(
         "concatenation",
         [tfl.tensor(value, order) for value in values],
-        permuted(shape, order),
+        permute(shape, order),
         axis=order.index(axis),
     )
     node.emit(tfl.computed(result, order))
@@ -75,4 +75,4 @@ def tile(node: TflNode, tfl: TflBuilder) -> None:
     order = tfl.common_order(x)
     shape = [None if dim is None else dim * count for dim, count in zip(x.shape, times, strict=True)]
     counts = tfl.int32([times[axis] for axis in order])
-    node.emit(tfl.computed(tfl.op("tile", [tfl.tensor(x, order), counts], permuted(shape, order)), order))
+    node.emit(tfl.computed(tfl.op("tile", [tfl.tensor(x, order), counts], permute(shape, order)), order))

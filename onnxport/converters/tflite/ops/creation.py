@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.constants import constant_of
+from onnxport.converters.constants import read_constant
 from onnxport.converters.semantics import shape_bounds
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
@@ -16,7 +16,7 @@ from onnxport.converters.tflite.values import Value, scalar
 @lower("Constant")
 def constant(node: TflNode, tfl: TflBuilder) -> None:
     """A constant in a branch (ONNX Constant-21); `prepare` makes others initializers."""
-    value = constant_of(node)
+    value = read_constant(node)
     node.emit(Value(value.shape, value.dtype, constant=value))
 
 

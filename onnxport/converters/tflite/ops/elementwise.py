@@ -9,7 +9,7 @@ import numpy as np
 from onnxport.converters.semantics import infinity_signs
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import permuted
+from onnxport.converters.tflite.layout import permute
 from onnxport.converters.tflite.numbers import doubles
 from onnxport.converters.tflite.registry import REGISTRY, lower
 from onnxport.converters.tflite.values import Value, scalar
@@ -54,7 +54,7 @@ def unary(tfl: TflBuilder, name: str, x: Value, **attributes: object) -> Value:
     """Emit `tfl.<name>` on every element of x, in the axis order that x has."""
     order = tfl.common_order(x)
     tensor = tfl.tensor(x, order)
-    return tfl.computed(tfl.op(name, [tensor], permuted(x.shape, order), **attributes), order)
+    return tfl.computed(tfl.op(name, [tensor], permute(x.shape, order), **attributes), order)
 
 
 def _lower_unary(name: str, node: TflNode, tfl: TflBuilder) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from onnxport.converters.semantics import check_indices
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import normalized
+from onnxport.converters.tflite.layout import normalize_axis
 from onnxport.converters.tflite.numbers.integers import Integers
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
@@ -29,7 +29,7 @@ def reverse_sequence(node: TflNode, tfl: TflBuilder) -> None:
 def gather(node: TflNode, tfl: TflBuilder) -> None:
     """Pick slices along an axis by index (ONNX Gather-13); a negative index counts from the end."""
     x, wanted = node.input(0), node.input(1)
-    axis = normalized(node.attribute("axis", 0), x.rank)
+    axis = normalize_axis(node.attribute("axis", 0), x.rank)
     indices = _wrap_indices(node, tfl, wanted, axis)
     shape = (*x.shape[:axis], *wanted.shape, *x.shape[axis + 1 :])
     result = tfl.op("gather", [tfl.tensor(x), indices], shape, axis=axis, batch_dims=0)
@@ -66,7 +66,7 @@ def add_to_negative(tfl: TflBuilder, indices: Value, sizes: Value) -> Value:
 def gather_elements(node: TflNode, tfl: TflBuilder) -> None:
     """y[i][j] = x[index[i][j]][j] and so on along an axis (ONNX GatherElements-13)."""
     x, indices = node.input(0), node.input(1)
-    axis = normalized(node.attribute("axis", 0), x.rank)
+    axis = normalize_axis(node.attribute("axis", 0), x.rank)
     places = flat_positions(node, tfl, axis)
     found = tfl.op("gather", [flatten(tfl, x), places], tfl.shape_of(places), axis=0, batch_dims=0)
     node.emit(reshape_like(tfl, found, indices))
@@ -193,7 +193,7 @@ def compress(node: TflNode, tfl: TflBuilder) -> None:
     axis = node.attribute("axis", None)
     if axis is None:
         x, axis = tfl.computed(flatten(tfl, x)), 0
-    axis = normalized(axis, x.rank)
+    axis = normalize_axis(axis, x.rank)
     found = tfl.op("where", [tfl.tensor(condition)], (None, 1), np.int64)
     places = tfl.reshape(found, (None,))
     shape = (*x.shape[:axis], None, *x.shape[axis + 1 :])

@@ -7,7 +7,7 @@ import numpy as np
 from onnxport.converters.semantics import batch_norm_factors, check_inference, check_stash_type
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import axis_last, channels_last, normalized, permuted
+from onnxport.converters.tflite.layout import axis_last, channels_last, normalize_axis, permute
 from onnxport.converters.tflite.ops.elementwise import unary
 from onnxport.converters.tflite.ops.reduction import reduce_axes
 from onnxport.converters.tflite.registry import lower
@@ -69,7 +69,7 @@ def layer_normalization(node: TflNode, tfl: TflBuilder) -> None:
     """Standardize over the axes from `axis` on, in float32 (ONNX LayerNormalization-17)."""
     check_stash_type(node)
     x = node.x
-    axes = list(range(normalized(node.attribute("axis", -1), x.rank), x.rank))
+    axes = list(range(normalize_axis(node.attribute("axis", -1), x.rank), x.rank))
     standard, mean, inverse = _standardize(tfl, x, axes, node.attribute("epsilon", 1e-5))
     result = broadcast(tfl, "mul", standard, tfl.float32(node.input(1)))
     if node.has_input(2):
@@ -94,7 +94,7 @@ def _standardize(tfl: TflBuilder, x: Value, axes: list[int], epsilon: float) -> 
 def lp_normalization(node: TflNode, tfl: TflBuilder) -> None:
     """x divided by its L1 or L2 norm along an axis (ONNX LpNormalization-22); 0 where that norm is 0."""
     x, p = node.x, node.attribute("p", 2)
-    axis = normalized(node.attribute("axis", -1), x.rank)
+    axis = normalize_axis(node.attribute("axis", -1), x.rank)
     wide = tfl.float32(x)
     powers = unary(tfl, "abs", wide) if p == 1 else broadcast(tfl, "mul", wide, wide)
     norm = reduce_axes(tfl, "sum", powers, [axis], keep=True)
@@ -120,7 +120,7 @@ def local_response_normalization(node: TflNode, tfl: TflBuilder) -> None:
     result = tfl.op(
         "local_response_normalization",
         [tfl.tensor(x, order)],
-        permuted(x.shape, order),
+        permute(x.shape, order),
         radius=(size - 1) // 2,
         bias=float(node.attribute("bias", 1.0)),
         alpha=float(node.attribute("alpha", 1e-4)) / size,
@@ -133,8 +133,8 @@ def local_response_normalization(node: TflNode, tfl: TflBuilder) -> None:
 def softmax(node: TflNode, tfl: TflBuilder) -> None:
     """Softmax along one axis (ONNX Softmax-13); TFLite's works along the last one."""
     x = node.x
-    axis = normalized(node.attribute("axis", -1), x.rank)
+    axis = normalize_axis(node.attribute("axis", -1), x.rank)
     order = next((order for order in x.copies if order[-1] == axis), axis_last(x.rank, axis))
     name, attributes = {"Softmax": ("softmax", {"beta": 1.0}), "LogSoftmax": ("log_softmax", {})}[node.op]
-    result = tfl.op(name, [tfl.tensor(x, order)], permuted(x.shape, order), **attributes)
+    result = tfl.op(name, [tfl.tensor(x, order)], permute(x.shape, order), **attributes)
     node.emit(tfl.computed(result, order))

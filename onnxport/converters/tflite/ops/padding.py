@@ -9,7 +9,7 @@ from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant, require_constant
-from onnxport.converters.tflite.layout import normalized, permuted
+from onnxport.converters.tflite.layout import normalize_axis, permute
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
@@ -60,7 +60,7 @@ def _crop(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int]
         begin=[begin[axis] for axis in order],
         end=[end[axis] for axis in order],
         strides=[1] * x.rank,
-        shape=permuted(shape, order),
+        shape=permute(shape, order),
     )
     return tfl.computed(result, order)
 
@@ -163,7 +163,7 @@ def _targets(node: TflNode) -> Sequence[int]:
     """Return the axes that the amounts are for, which must be constant."""
     axes = optional_constant(node, 3, "axes")
     rank = node.x.rank
-    return range(rank) if axes is None else [normalized(int(axis), rank) for axis in axes]
+    return range(rank) if axes is None else [normalize_axis(int(axis), rank) for axis in axes]
 
 
 def _amounts_per_axis(node: TflNode, tfl: TflBuilder) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxport.converters import quantized_constants
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import normalized
+from onnxport.converters.tflite.layout import normalize_axis
 from onnxport.converters.tflite.ops import quantization_arithmetic as arithmetic
 from onnxport.converters.tflite.quantized.quantization import (
     Quantization,
@@ -63,7 +63,7 @@ def _grid(node: TflNode, dtype: str) -> Quantization | None:
     scale, zero_point = node.input(1).constant, node.optional(2)
     if scale is None or (zero_point is not None and zero_point.constant is None):
         return None
-    axis = normalized(node.attribute("axis", 1), node.x.rank) if scale.size > 1 else None
+    axis = normalize_axis(node.attribute("axis", 1), node.x.rank) if scale.size > 1 else None
     points = None if zero_point is None else zero_point.constant
     return quantization_of(dtype, scale, points, axis)
 
@@ -127,7 +127,7 @@ def _along_axis(parameter: Array | None, x: Array, axis: int, block: int) -> Arr
     assert parameter is not None
     if parameter.size == 1:
         return parameter.reshape(())
-    axis = normalized(axis, x.ndim)
+    axis = normalize_axis(axis, x.ndim)
     if parameter.ndim == 1:
         return parameter.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
     return parameter.repeat(block, axis).take(np.arange(x.shape[axis]), axis)

@@ -11,7 +11,7 @@ import numpy as np
 from onnxport.converters.semantics import reduction_axes
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import identity, normalized, permuted
+from onnxport.converters.tflite.layout import identity, normalize_axis, permute
 from onnxport.converters.tflite.ops.elementwise import unary
 from onnxport.converters.tflite.registry import REGISTRY, lower
 from onnxport.converters.tflite.values import Value, scalar
@@ -28,10 +28,10 @@ _REDUCTIONS = {
 
 def reduce_axes(tfl: TflBuilder, name: str, x: Value, axes: Iterable[int], *, keep: bool) -> Value:
     """Emit `tfl.<name>` over logical `axes`, in the axis order that x has."""
-    gone = {normalized(axis, x.rank) for axis in axes}
+    gone = {normalize_axis(axis, x.rank) for axis in axes}
     order = tfl.common_order(x)
     physical_axes = sorted(order.index(axis) for axis in gone)
-    shape = permuted(x.shape, order)
+    shape = permute(x.shape, order)
     if keep:
         result_shape = [1 if order[i] in gone else dim for i, dim in enumerate(shape)]
         result_order = order
@@ -113,11 +113,11 @@ def cumulative_sum(node: TflNode, tfl: TflBuilder) -> None:
     if axis.constant is None:
         place = tfl.tensor(tfl.converted(axis, np.int32))
     else:
-        place = tfl.int32(order.index(normalized(int(axis.constant.item()), x.rank)))
+        place = tfl.int32(order.index(normalize_axis(int(axis.constant.item()), x.rank)))
     result = tfl.op(
         "cumsum",
         [tfl.tensor(x, order), place if not axis.rank else tfl.reshape(place, ())],
-        permuted(x.shape, order),
+        permute(x.shape, order),
         exclusive=bool(node.attribute("exclusive", 0)),
         reverse=bool(node.attribute("reverse", 0)),
     )

@@ -14,8 +14,8 @@ from onnxport.converters.tflite.layout import (
     Shape,
     after_transpose,
     identity,
-    normalized,
-    permuted,
+    normalize_axis,
+    permute,
     reshape_groups,
     reshape_in_place,
 )
@@ -36,7 +36,7 @@ def reshaped(tfl: TflBuilder, x: Value, shape: Shape) -> Value:
     if before is not None and after is not None and x.order != identity(x.rank):
         order, source = _order_in_place(x, before, after)
         if order is not None:
-            return tfl.computed(tfl.reshape(tfl.tensor(x, source), permuted(shape, order)), order)
+            return tfl.computed(tfl.reshape(tfl.tensor(x, source), permute(shape, order)), order)
         flattened = _flatten(tfl, x, before, shape)
         if flattened is not None:
             return flattened
@@ -44,7 +44,7 @@ def reshaped(tfl: TflBuilder, x: Value, shape: Shape) -> Value:
         source = (_gather(x, before, after) if len(after) >= 4 else None) or x.order
         order = reshape_in_place(before, after, source)
         if order is not None:
-            return tfl.computed(tfl.reshape(tfl.tensor(x, source), permuted(shape, order)), order)
+            return tfl.computed(tfl.reshape(tfl.tensor(x, source), permute(shape, order)), order)
     return tfl.computed(tfl.reshape(tfl.tensor(x), shape))
 
 
@@ -147,7 +147,7 @@ def _run_time_target(tfl: TflBuilder, x: Value, wanted: Value, keeps_zeros: bool
 def flatten(node: TflNode, tfl: TflBuilder) -> None:
     """Flatten to a matrix: the axes before `axis` become rows, the others columns (ONNX Flatten-21)."""
     x, shape = node.x, node.output_shape()
-    axis = normalized(node.attribute("axis", 1), x.rank)
+    axis = normalize_axis(node.attribute("axis", 1), x.rank)
     if shape.count(None) < 2:
         node.emit(reshaped(tfl, x, shape))
         return
@@ -171,7 +171,7 @@ def squeeze(node: TflNode, tfl: TflBuilder) -> None:
         node.emit(_squeeze_at_run_time(node, tfl, axes))
         return
     else:
-        gone = [normalized(int(axis), x.rank) for axis in axes.constant.reshape(-1)]
+        gone = [normalize_axis(int(axis), x.rank) for axis in axes.constant.reshape(-1)]
     shape = tuple(dim for i, dim in enumerate(x.shape) if i not in gone)
     if x.constant is not None:
         node.emit(reshaped(tfl, x, shape))
@@ -201,7 +201,7 @@ def unsqueeze(node: TflNode, tfl: TflBuilder) -> None:
         return
     axes = named.constant.reshape(-1)
     rank = x.rank + len(axes)
-    new = sorted(normalized(int(axis), rank) for axis in axes)
+    new = sorted(normalize_axis(int(axis), rank) for axis in axes)
     old = [axis for axis in range(rank) if axis not in new]
     if x.constant is not None:
         shape = [1] * rank
@@ -239,7 +239,7 @@ def transpose(node: TflNode, tfl: TflBuilder) -> None:
 
 def transposed(tfl: TflBuilder, x: Value, perm: Permutation) -> Value:
     """Make axis perm[i] of `x` axis i."""
-    shape = permuted(x.shape, perm)
+    shape = permute(x.shape, perm)
     if x.constant is not None:
         return Value(shape, x.dtype, constant=np.transpose(x.constant, perm))
     if not x.copies:

@@ -16,7 +16,7 @@ from onnxport.converters.resize.sampling import (
     weight_matrix,
 )
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import Permutation, axis_last, permuted
+from onnxport.converters.tflite.layout import Permutation, axis_last, permute
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.resize.native import NATIVE, Native, gather_axis, resize_natively, samples_as
 from onnxport.converters.tflite.resize.open import resize_at_run_time
@@ -69,7 +69,7 @@ def _native_for(sampling: Sampling, axes: dict[int, Axis]) -> Native | None:
 def _apply_weights(tfl: TflBuilder, x: Value, axis: int, matrix: Array) -> Value:
     """Multiply the axis by a matrix [after, before], as a fully connected layer."""
     order: Permutation = axis_last(x.rank, axis)
-    *leading, _ = permuted(x.shape, order)
+    *leading, _ = permute(x.shape, order)
     result = tfl.op(
         "fully_connected",
         [tfl.tensor(x, order), tfl.constant(matrix, x.dtype), tfl.no_value()],
@@ -88,5 +88,5 @@ def _extrapolate(tfl: TflBuilder, result: Value, axes: dict[int, Axis], sampling
     order = tfl.common_order(result)
     mask = tfl.constant(np.transpose(lies_outside, order))
     fill = tfl.constant(sampling.extrapolation, result.dtype)
-    shape = permuted(result.shape, order)
+    shape = permute(result.shape, order)
     return tfl.computed(tfl.op("select_v2", [mask, fill, tfl.tensor(result, order)], shape), order)

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import normalized
+from onnxport.converters.tflite.layout import normalize_axis
 from onnxport.converters.tflite.numbers.integers import Integers
 from onnxport.converters.tflite.ops.indexing import (
     add_to_negative,
@@ -55,7 +55,7 @@ def scatter_nd(node: TflNode, tfl: TflBuilder) -> None:
 def scatter_elements(node: TflNode, tfl: TflBuilder) -> None:
     """Replace x[index[i][j]][j] and so on, or reduce it with updates, along an axis (ONNX ScatterElements-18)."""
     x, updates = node.x, node.input(2)
-    axis = normalized(node.attribute("axis", 0), x.rank)
+    axis = normalize_axis(node.attribute("axis", 0), x.rank)
     places, changes, elements = flat_positions(node, tfl, axis), flatten(tfl, updates), flatten(tfl, x)
     count = tfl.shape_of(places)[0]
     join = _JOINS.get(node.attribute("reduction", "none"))
@@ -194,7 +194,7 @@ def one_hot(node: TflNode, tfl: TflBuilder) -> None:
     """values[1] at each index along a new axis, values[0] elsewhere (ONNX OneHot-11)."""
     indices, depth, values = node.input(0), node.input(1), node.input(2)
     shape = node.output_shape()
-    axis = normalized(node.attribute("axis", -1), len(shape))
+    axis = normalize_axis(node.attribute("axis", -1), len(shape))
     count = tfl.reshape(tfl.tensor(tfl.converted(depth, np.int32)), ())
     narrow = tfl.converted(indices, np.int32)
     # An index from -depth to -1 counts from the end; any other outside 0 to depth - 1 gives no 1.

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxport.converters.shape_arithmetic import LIMIT, clamp_bounds, even_parts, refuse_disputed_end
 from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant, require_constant
-from onnxport.converters.tflite.layout import Shape, normalized, permuted
+from onnxport.converters.tflite.layout import Shape, normalize_axis, permute
 from onnxport.converters.tflite.numbers.integers import Integers, axis_table, integers
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
@@ -49,7 +49,7 @@ def _targets(node: TflNode) -> list[int]:
     axes = optional_constant(node, 3, "axes")
     if axes is None:
         return list(range(node.input(1).shape[0] or 0))
-    return [normalized(int(axis), node.x.rank) for axis in axes]
+    return [normalize_axis(int(axis), node.x.rank) for axis in axes]
 
 
 def _strides(node: TflNode) -> list[int]:
@@ -83,7 +83,7 @@ def _slice_natively(node: TflNode, tfl: TflBuilder, bounds: dict[int, Bounds]) -
         return Value(shape, x.dtype, constant=np.zeros([dim or 0 for dim in shape], x.dtype))
     order = tfl.common_order(x)
     result = _strided_slice(
-        tfl, tfl.tensor(x, order), [bounds[axis] for axis in order], permuted(shape, order)
+        tfl, tfl.tensor(x, order), [bounds[axis] for axis in order], permute(shape, order)
     )
     return tfl.computed(result, order)
 
@@ -221,7 +221,7 @@ def _clamp(
 def split(node: TflNode, tfl: TflBuilder) -> None:
     """Split an axis (ONNX Split-18); sizes default to equal parts, the last one smaller."""
     x = node.x
-    axis = normalized(node.attribute("axis", 0), x.rank)
+    axis = normalize_axis(node.attribute("axis", 0), x.rank)
     sizes = node.optional(1)
     count = node.attribute("num_outputs", node.output_count)
     length = x.shape[axis]
@@ -237,7 +237,7 @@ def split(node: TflNode, tfl: TflBuilder) -> None:
         part = -(-(length or 0) // count)
         parts = [min(part, (length or 0) - i * part) for i in range(count)]
     order = tfl.common_order(x)
-    tensor, shape = tfl.tensor(x, order), permuted(x.shape, order)
+    tensor, shape = tfl.tensor(x, order), permute(x.shape, order)
     physical, start = order.index(axis), 0
     for index, size in enumerate(parts):
         begin = [start if i == physical else 0 for i in range(x.rank)]

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxport.converters.resize.sampling import HALF, Axis, Sampling, is_alike, nearest_indices
 from onnxport.converters.tflite.builder import TflBuilder
-from onnxport.converters.tflite.layout import channels_last, permuted
+from onnxport.converters.tflite.layout import channels_last, permute
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array
@@ -57,7 +57,7 @@ def resize_natively(
     result = tfl.op(
         {"linear": "resize_bilinear", "nearest": "resize_nearest_neighbor"}[mode],
         [tfl.tensor(x, order), sizes],
-        permuted(shape, order),
+        permute(shape, order),
         align_corners=native[0],
         half_pixel_centers=native[1],
     )
@@ -68,7 +68,7 @@ def gather_axis(tfl: TflBuilder, x: Value, axis: int, indices: Tensor) -> Value:
     """Return the elements at `indices` of a logical axis."""
     order = tfl.common_order(x)
     place = order.index(axis)
-    shape = list(permuted(x.shape, order))
+    shape = list(permute(x.shape, order))
     shape[place] = tfl.shape_of(indices)[0]
     result = tfl.op("gather", [tfl.tensor(x, order), indices], shape, axis=place, batch_dims=0)
     return tfl.computed(result, order)

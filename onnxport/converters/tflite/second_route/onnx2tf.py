@@ -88,7 +88,7 @@ class Onnx2tf:
         log = folder / "log"
         with log.open("wb") as stream:
             environment = environments.environment_of(self.command, folder)
-            code = environments.exit_code(
+            code = environments.run(
                 command,
                 folder,
                 environment,
@@ -99,9 +99,9 @@ class Onnx2tf:
         text = log.read_text(encoding="utf-8", errors="replace")
         if code < 0:
             what = f"onnx2tf crashed on {model.path} (signal {signal.Signals(-code).name})"
-            raise MachineError(what, why=environments.telling_line(text))
+            raise MachineError(what, why=environments.error_line(text))
         if code or not (folder / _WRITTEN).is_file():
-            why = environments.telling_line(text) if code else "it exits with 0 and writes no file"
+            why = environments.error_line(text) if code else "it exits with 0 and writes no file"
             raise CannotConvertError(f"onnx2tf cannot convert {model.path}", why=why)
 
 

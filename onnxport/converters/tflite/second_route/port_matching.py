@@ -18,7 +18,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
-from onnxport.converters.tflite.load_check import check_runs, operators
+from onnxport.converters.tflite.load_check import check_runs, count_operators
 from onnxport.converters.tflite.result import Compiled, custom_names
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, OnnxportError
@@ -50,7 +50,7 @@ class Matcher:
             CannotConvertError: no runtime loads it, or its inputs and outputs are not the source's.
         """
         try:
-            counts = operators(made)
+            counts = count_operators(made)
         except (struct.error, IndexError, TypeError, ValueError) as error:
             raise CannotConvertError("onnx2tf wrote a file that is not a TFLite model") from error
         if foreign := custom_names(counts):
