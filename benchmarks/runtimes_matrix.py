@@ -4,7 +4,7 @@
 
 Each model goes through the installed command in a fresh process, `onnxport validate MODEL MODEL --candidate-runtime
 runtime=ENGINE`, at the sizes of fixtures/models.toml; for one that is not equivalent `onnxport debug` names the node.
-The table is that of docs/runtimes.md. `--json` keeps earlier results and measures only the given MODELs again.
+The table is that of docs/guide/runtimes.md. `--json` keeps earlier results and measures only the given MODELs again.
 """
 
 from __future__ import annotations

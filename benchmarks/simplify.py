@@ -337,7 +337,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-judge", action="store_true", help="leave the proofs out")
     parser.add_argument("--json", type=Path, metavar="OUT", help="every figure, anew after each model")
     parser.add_argument("--page", type=Path, metavar="FIGURES", help="only the page of such a file")
-    parser.add_argument("--write", action="store_true", help="the page to docs/benchmarks-simplify.md")
+    parser.add_argument(
+        "--write", action="store_true", help="the page to docs/internals/benchmarks-simplify.md"
+    )
     options = parser.parse_args(arguments)
     if options.page:
         record = json.loads(options.page.read_text(encoding="utf-8"))

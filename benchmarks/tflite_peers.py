@@ -1,7 +1,7 @@
 """All real models to TFLite by us, by onnx2tf and by onnxsim, side by side in one run: who is right, and at what cost.
 
     python -m benchmarks.tflite_peers --onnx2tf-python PATH --onnxsim-python PATH --json figures.json
-    python -m benchmarks.tflite_peers --page figures.json          # the tables of docs/benchmarks-tflite.md
+    python -m benchmarks.tflite_peers --page figures.json          # the tables of docs/internals/benchmarks-tflite.md
 
 Every conversion is a whole command in a fresh process, and every tool is told the same sizes for open dimensions. Ours
 proves what it makes, the others only convert; `ours, unproven` is the same command without its proof. What is right,

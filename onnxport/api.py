@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Artifact, path_of
-from onnxport.pipelines import runner, validation_run
-from onnxport.pipelines.jobs import Export, Job, conversion, exportation, optimization, quantization
+from onnxport.pipelines import runner
 from onnxport.pipelines.params import params_of
-from onnxport.pipelines.step_times import Progress
+from onnxport.pipelines.runner import validation
+from onnxport.pipelines.runner.clock import Progress
+from onnxport.pipelines.runner.jobs import Export, Job, conversion, exportation, optimization, quantization
 from onnxport.reports.run_report import RunReport
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import ValidateParams
@@ -72,7 +73,7 @@ def convert_model(
     Raises:
         NotProvenError: the candidate differs from the model, or the proof was inconclusive; its `report` has the
             figures. No artefact is left.
-        OnnxportError: another error; see docs/exit-codes.md for its kinds.
+        OnnxportError: another error; see docs/reference/exit-codes.md for its kinds.
     """
     job = conversion(
         model, to, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
@@ -174,7 +175,7 @@ def validate_model(
         The verdict with figures per output; `passed` is True if the candidate is equivalent.
     """
     params = params_of(ValidateParams, options, purpose="validation")
-    run = validation_run.validate(Artifact.open(reference), Artifact.open(candidate), params, progress)
+    run = validation.validate(Artifact.open(reference), Artifact.open(candidate), params, progress)
     return run.artifacts[0].report
 
 
@@ -199,7 +200,7 @@ def debug_model(
     """
     params = params_of(DebugParams, options, purpose="debugging")
     folder = None if output is None else path_of(output, "the output", fix="give the path of a folder")
-    run = validation_run.debug(Artifact.open(reference), Artifact.open(candidate), params, folder, progress)
+    run = validation.debug(Artifact.open(reference), Artifact.open(candidate), params, folder, progress)
     return run.artifacts[0].report
 
 
@@ -215,7 +216,7 @@ def inspect_deployment(
 
     Raises:
         MissingDependencyError: a named runtime is missing, and its operators are not known either.
-        OnnxportError: another error; see docs/exit-codes.md for its kinds.
+        OnnxportError: another error; see docs/reference/exit-codes.md for its kinds.
     """
     from onnxport.deployment.analysis import analyze_deployment
     from onnxport.deployment.params import DeploymentParams
@@ -237,7 +238,7 @@ def profile_model(model: StrPath, *, progress: Progress | None = None, **options
     Raises:
         MissingDependencyError: a Core ML package, which only Xcode can profile.
         MachineError: the runtime crashed or hung.
-        OnnxportError: another error; see docs/exit-codes.md for its kinds.
+        OnnxportError: another error; see docs/reference/exit-codes.md for its kinds.
     """
     from onnxport.pipelines.runner import measurements
     from onnxport.profiling.params import ProfileParams
@@ -327,7 +328,7 @@ def load(path: StrPath, *, runtime: str = "auto", function: str = "") -> Runtime
     `run({name: array})` takes and returns the ONNX model's names and dtypes in every format.
 
     Args:
-        runtime: the runtime, if there is a choice (docs/runtimes.md): "tract" for an `.onnx` file.
+        runtime: the runtime, if there is a choice (docs/guide/runtimes.md): "tract" for an `.onnx` file.
         function: the function of an `.mlpackage`; its default one unless given.
 
     Raises:

@@ -18,7 +18,7 @@ import sys
 sys.argv = ["onnxport", "quantize", "--help"]
 import onnxport.cli, onnxport.cli.quantize
 import onnx, onnx_ir, onnxruntime, numpy
-import onnxport.pipelines.runner.steps, onnxport.pipelines.jobs
+import onnxport.pipelines.runner.steps, onnxport.pipelines.runner.jobs
 import onnxport.quantize.int8, onnxport.optimizers.canonical_form
 """
 

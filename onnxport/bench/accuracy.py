@@ -15,8 +15,8 @@ from onnxport.bench.session import Session, Subject, Trial
 from onnxport.core.arrays import Array
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact, TensorSpec
+from onnxport.runtimes.isolation import IsolatedRuntime
 from onnxport.runtimes.ort.integer_products import holds_integer_products
-from onnxport.runtimes.process import IsolatedRuntime
 from onnxport.validate.metrics import METRICS, OutputSums
 
 Outputs = Mapping[str, Array]

@@ -38,7 +38,7 @@ def ports_of(runtime: str, path: Path, inputs: Sequence[Port], outputs: Sequence
     if runtime == "litert":
         return TflitePorts(path, inputs)
     if runtime == "ort":
-        from onnxport.runtimes.ort.types_and_messages import spec_of
+        from onnxport.runtimes.ort.parsing import spec_of
 
         return NamedPorts([spec_of(*each) for each in inputs], [spec_of(*each) for each in outputs])
     return NamedPorts([TensorSpec(*each) for each in inputs], [TensorSpec(*each) for each in outputs])

@@ -15,7 +15,7 @@ from onnxport.cli.options import given_options, naming_options
 from onnxport.cli.output import PATH, Output, output_options, report_option
 
 if TYPE_CHECKING:
-    from onnxport.pipelines.jobs import Export, Job
+    from onnxport.pipelines.runner.jobs import Export, Job
 
 Command = Callable[..., int]
 

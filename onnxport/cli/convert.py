@@ -37,6 +37,6 @@ from onnxport.validate.params import ValidateParams
     timed=True,
 )
 def command(model: Path, to: str, request: ArtifactRequest) -> int:
-    from onnxport.pipelines.jobs import conversion
+    from onnxport.pipelines.runner.jobs import conversion
 
     return request.run("convert", conversion, model, to)

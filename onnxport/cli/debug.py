@@ -41,7 +41,7 @@ def command(
     **options: Any,
 ) -> int:
     from onnxport.formats.artifact import Artifact
-    from onnxport.pipelines import validation_run
+    from onnxport.pipelines.runner import validation
     from onnxport.reports import saving
     from onnxport.reports.run.diagnosis import diagnosis_lines
 
@@ -49,7 +49,7 @@ def command(
         raise UsageError("-o and --report name one file", fix="give -o a folder of its own")
     params = params_from(DebugParams, options, purpose="debugging")
     with saving(report_files, "debug") as save:
-        report = validation_run.debug(
+        report = validation.debug(
             Artifact.open(reference),
             Artifact.open(candidate),
             params,

@@ -24,6 +24,6 @@ from onnxport.validate.params import ValidateParams
     where="Where the ONNX file goes; beside SOURCE, or FUNCTION.onnx here, unless given.",
 )
 def command(source: str, request: ArtifactRequest) -> int:
-    from onnxport.pipelines.jobs import exportation
+    from onnxport.pipelines.runner.jobs import exportation
 
     return request.run("export", exportation, source)

@@ -26,6 +26,6 @@ from onnxport.validate.params import ValidateParams
     where="Where the result goes; MODEL_optimized.onnx beside it unless given.",
 )
 def command(model: Path, request: ArtifactRequest) -> int:
-    from onnxport.pipelines.jobs import optimization
+    from onnxport.pipelines.runner.jobs import optimization
 
     return request.run("optimize", optimization, model)

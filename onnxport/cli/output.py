@@ -22,7 +22,7 @@ from onnxport.cli.error_output import inert_document, show_on_stderr, show_on_st
 from onnxport.core.errors import printable
 
 if TYPE_CHECKING:
-    from onnxport.pipelines.step_times import Progress
+    from onnxport.pipelines.runner.clock import Progress
     from onnxport.reports.run_report import RunReport
 
 

@@ -50,7 +50,7 @@ def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
     timed=True,
 )
 def command(model: Path, precisions: tuple[str, ...], request: ArtifactRequest) -> int:
-    from onnxport.pipelines.jobs import quantization
+    from onnxport.pipelines.runner.jobs import quantization
 
     if len(precisions) > 1:
         raise UsageError(

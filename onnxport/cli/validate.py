@@ -27,12 +27,12 @@ def command(
     reference: Path, candidate: Path, report_files: tuple[Path, ...], output: Output, **options: Any
 ) -> int:
     from onnxport.formats.artifact import Artifact
-    from onnxport.pipelines import validation_run
+    from onnxport.pipelines.runner import validation
     from onnxport.reports import saving
 
     params = params_from(ValidateParams, options, purpose="validation")
     with saving(report_files, "validate") as save:
-        report = validation_run.validate(
+        report = validation.validate(
             Artifact.open(reference), Artifact.open(candidate), params, output.progress(), output.arguments
         )
         save(report)

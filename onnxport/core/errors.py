@@ -1,7 +1,7 @@
 """Every error that a user can meet: what happened, why, and the fix.
 
-The exit codes are the contract of the command line (docs/exit-codes.md). Of several failures in one run, the first in
-SEVERITY decides the exit code.
+The exit codes are a contract (docs/reference/exit-codes.md). Of several failures in one run, the first
+in SEVERITY decides the exit code.
 """
 
 from __future__ import annotations

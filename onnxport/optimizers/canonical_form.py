@@ -15,8 +15,7 @@ from onnxport.optimizers.decomposition import decompose
 from onnxport.optimizers.gelu_fusion import fuse_gelu
 from onnxport.optimizers.loop_unrolling import unroll_changing_loops
 from onnxport.optimizers.opset import inline_functions, lift
-from onnxport.optimizers.passes import Equivalence as Equivalence  # pipelines.stages imports it here
-from onnxport.optimizers.passes import Pass, PassManager, Rewritten
+from onnxport.optimizers.passes import Equivalence, Pass, PassManager, Rewritten
 from onnxport.optimizers.qdq import canonicalize_quantization
 from onnxport.optimizers.scan_to_loop import scans_to_loops
 from onnxport.optimizers.sequences import resolve_sequences

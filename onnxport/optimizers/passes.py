@@ -40,7 +40,7 @@ class Pass(Generic[Subject]):
 
     Attributes:
         run: applies it to a model, or to what wraps one, and returns a true value if it may have changed something.
-        rules: what it does, one sentence; `keeps`: what it leaves alone, and why. Both stand in docs/optimize.md.
+        rules: what it does, one sentence; `keeps`: what it leaves alone, and why. Both stand in docs/guide/optimize.md.
         first: the other passes need its form: it runs before shapes are inferred, and --skip does not apply to it.
         optional: it is skipped where it changes the answers; otherwise that is an error.
     """

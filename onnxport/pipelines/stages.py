@@ -21,7 +21,7 @@ from onnxport.formats.artifact import Artifact, Format
 if TYPE_CHECKING:
     from onnxport.formats.manifest import Manifest
     from onnxport.formats.model import Model
-    from onnxport.optimizers.canonical_form import Equivalence
+    from onnxport.optimizers.passes import Equivalence
     from onnxport.validate.params import ValidateParams
 
 P = TypeVar("P", bound=BaseModel)

@@ -16,14 +16,14 @@ from onnxport.core.errors import CannotConvertError, MachineError, MissingDepend
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import MAIN
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.pipelines.jobs import holds_back
 from onnxport.pipelines.runner import functions
+from onnxport.pipelines.runner.jobs import holds_back
 from onnxport.pipelines.stages import Product, Work, Worker
 from onnxport.quantize.params import QuantizeParams
 
 if TYPE_CHECKING:
     from onnxport.converters.coreml.compiler import CoremlConverter
-    from onnxport.converters.tflite.result import Compiled
+    from onnxport.converters.result import Compiled
     from onnxport.formats.model import Model
     from onnxport.quantize.contract import QuantizationInputs
 
@@ -245,7 +245,7 @@ def tflite() -> Iterator[Worker]:
 
 
 def _tflite_product(work: Work, compiled: Compiled, notes: tuple[str, ...], route: str) -> Product:
-    from onnxport.converters.tflite.result import custom_names
+    from onnxport.converters.result import custom_names
 
     transposes = compiled.operators.get("TRANSPOSE", 0)
     facts = {"operators": compiled.operators, "transposes": transposes, "route": route}

@@ -24,7 +24,7 @@ from onnxport.profiling.interleaving import time_in_turns
 from onnxport.profiling.recording import Recording
 from onnxport.runtimes.options import OrtLevel, RuntimeOptions
 from onnxport.runtimes.ort.inference_session import open_session
-from onnxport.runtimes.ort.session import OrtRuntime, find_provider
+from onnxport.runtimes.ort.runtime import OrtRuntime, find_provider
 
 # The profiler keeps a million events of a session, one or two per node and run; each is a kilobyte of JSON.
 _MOST_EVENTS = 100_000

@@ -16,7 +16,7 @@ from onnxport.core.arrays import Array
 from onnxport.core.resources import Closing
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.samples.readers import SampleFile
 from onnxport.validate.budgets import Budgets, sentence
 from onnxport.validate.custom_metrics import Averages

@@ -26,7 +26,7 @@ _SMALL = 20.0
 _MUCH = 0.1
 _BORDER = 2
 
-# The kernels that sum int8 products faster than float ones (docs/quantize.md), as Linux names what they need.
+# The kernels that sum int8 products faster than float ones (docs/guide/quantize.md), as Linux names what they need.
 _FAST_INTEGERS = frozenset("avx_vnni avx512_vnni avx_vnni_int8 amx_int8 asimddp i8mm sve".split())
 _ARM = frozenset(("aarch64", "arm64"))
 _X86 = frozenset(("x86_64", "AMD64"))

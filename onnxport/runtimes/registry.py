@@ -1,7 +1,7 @@
 """The registry of runtimes: the table KINDS, and plugins.
 
-A plugin is an entry point of the group `onnxport.runtimes` that names a `Kind` (docs/runtimes.md). This module imports
-the standard library only, so that a wrong name is refused before any runtime is imported.
+A plugin is an entry point of the group `onnxport.runtimes` that names a `Kind` (docs/guide/runtimes.md). This module
+imports the standard library only, so that a wrong name is refused before any runtime is imported.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ KINDS = (
         "ort",
         "ONNX Runtime",
         ("onnx", "ort"),
-        "onnxport.runtimes.ort.session:OrtRuntime",
+        "onnxport.runtimes.ort.runtime:OrtRuntime",
         settings=("integers", "level", "provider", "threads"),
     ),
     Kind(

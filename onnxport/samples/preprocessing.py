@@ -1,6 +1,7 @@
 """The settings that turn an image into an array, from options or a `preprocess.yaml`.
 
-The order is that of torchvision's transforms: resize, crop, (byte * scale - mean) / std. docs/inputs.md lists the keys.
+The order is that of torchvision's transforms: resize, crop, (byte * scale - mean) / std. docs/guide/inputs.md lists the
+keys.
 """
 
 from __future__ import annotations

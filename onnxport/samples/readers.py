@@ -1,7 +1,7 @@
 """The user's inputs in a folder: arrays, tables, images, and the `test_data_set_*` folders of ONNX models.
 
-Files are listed first and loaded one at a time, because a folder may be larger than the memory. docs/inputs.md lists
-the file types.
+Files are listed first and loaded one at a time, because a folder may be larger than the memory. docs/guide/inputs.md
+lists the file types.
 """
 
 from __future__ import annotations

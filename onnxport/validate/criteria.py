@@ -1,4 +1,4 @@
-"""The criteria that apply to a candidate, by the two precisions. docs/fidelity.md has this as a table."""
+"""The criteria that apply to a candidate, by the two precisions. docs/reference/fidelity.md has this as a table."""
 
 from __future__ import annotations
 

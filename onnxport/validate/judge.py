@@ -14,7 +14,7 @@ from onnxport.core.resources import Closing
 from onnxport.formats.artifact import Artifact, Referent
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import ReferenceRuntime, RunError, Runtime
-from onnxport.runtimes.process import IsolatedRuntime
+from onnxport.runtimes.isolation import IsolatedRuntime
 from onnxport.validate.budgets import Budgets
 from onnxport.validate.comparison import compare
 from onnxport.validate.evaluation import evaluate
@@ -159,7 +159,7 @@ class Judge(Closing):
 
         For optimizer passes, which need many quick answers: it compares the first two sets only.
         """
-        from onnxport.runtimes.ort.session import OrtRuntime
+        from onnxport.runtimes.ort.runtime import OrtRuntime
 
         reference = self.reference
         try:

@@ -1,6 +1,6 @@
 """The metrics of an output: one table of their names, formulas and the outputs that have them.
 
-docs/metrics.md is this table in prose, and a test compares the two. Every metric follows from sums over all elements of
+docs/reference/metrics.md is this table in prose; a test compares the two. Metrics follow from sums over all elements of
 all sets of inputs (error_sums.py). An element that is not finite on one side only is an infinite error.
 """
 

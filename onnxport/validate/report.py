@@ -22,7 +22,8 @@ WORST_FIRST: tuple[Verdict, ...] = get_args(Verdict)
 RIGHT: frozenset[Verdict] = frozenset(("proven", "measured"))
 LEAVES: frozenset[Verdict] = RIGHT | {"unproven"}
 Criterion = Literal["fidelity", "quality"]
-# The precision of an artefact; "mixed" where no single name fits. docs/fidelity.md has the reference for each.
+# The precision of an artefact; "mixed" where no single name fits. docs/reference/fidelity.md has the reference for
+# each.
 Precision = Literal[
     "float32",
     "float64",
@@ -157,7 +158,7 @@ class OutputReport(_Record):
         rule: the rule that decided, in words.
         max_abs, mean_abs: the largest and the mean absolute difference; infinite where one side alone is not finite.
         scale: the largest finite magnitude that the reference gave.
-        noise: the difference of ONNX Runtime from itself on the same inputs (docs/tolerances.md).
+        noise: the difference of ONNX Runtime from itself on the same inputs (docs/reference/tolerances.md).
         noise_there: the noise in the worst element's set and group of elements.
         tolerance: the absolute difference allowed at the worst element. It and both noises are 0 for quality.
         sqnr_db: signal to quantization noise ratio, 10 log10(sum ref^2 / sum diff^2); None without error, -Infinity

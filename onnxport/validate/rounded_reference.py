@@ -20,7 +20,7 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError
 from onnxport.core.resources import Closing
 from onnxport.formats.model import Model
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph_analysis import constant_outputs
 from onnxport.validate.noise_runs import Answers, Run, perturb_inputs

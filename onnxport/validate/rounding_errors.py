@@ -8,7 +8,7 @@ runs on the candidate's own values, so only the node's own error remains:
 The limit is measured: the same node with every weight, float input and its result moved at random by up to half a step
 of the precision. Steps are those of the plainest quantizer: min-max ranges, one scale for a whole 8-bit weight. Right
 files of ours stay below 2.5 times that; most faults that cost 1 dB or more at the outputs lie at 5 to 350 times
-(docs/faults-lowered.md).
+(docs/internals/faults-lowered.md).
 
 A converter may change the meaning of a value and keep its name: scaled channels, an activation folded into a range. A
 value beyond the limit is therefore checked again without it, from the values before it to those behind. If these are
@@ -29,7 +29,7 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError, OnnxportError
 from onnxport.formats.artifact import Artifact
 from onnxport.runtimes.base import RunError
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.debug.graph import Network, Part
 from onnxport.validate.debug.local_error import Replay
 from onnxport.validate.debug.search import choose, in_order

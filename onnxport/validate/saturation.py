@@ -29,7 +29,7 @@ from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
 from onnxport.runtimes.ort.integer_products import holds_integer_products
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.report import SaturatingNode, Saturation
 
 if TYPE_CHECKING:

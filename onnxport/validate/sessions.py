@@ -9,8 +9,8 @@ import numpy as np
 from onnxport.core.arrays import Array, Feeds
 from onnxport.formats.artifact import Artifact, TensorSpec
 from onnxport.runtimes.base import Runtime
+from onnxport.runtimes.isolation import IsolatedRuntime, Role
 from onnxport.runtimes.memory_limit import MemoryLimit
-from onnxport.runtimes.process import IsolatedRuntime, Role
 from onnxport.runtimes.settings import runtime_options
 from onnxport.validate.params import ValidateParams
 

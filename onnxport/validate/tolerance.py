@@ -25,7 +25,7 @@ At the lower precisions the root mean square of the differences has a tolerance 
 small but everywhere; float32 does not need it.
 
 A group is one entry along the smallest axis after the first, so that the scale of box coordinates does not apply to
-class scores in the same tensor. The constants and the measurements behind them: docs/tolerances.md.
+class scores in the same tensor. The constants and the measurements behind them: docs/reference/tolerances.md.
 """
 
 from __future__ import annotations

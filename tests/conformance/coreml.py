@@ -15,7 +15,7 @@ from pathlib import Path
 
 from onnxport.converters.lowering import qualified_op
 from onnxport.converters.params import CoremlParams
-from onnxport.converters.tflite.result import Compiled
+from onnxport.converters.result import Compiled
 from onnxport.formats.model import Model
 from onnxport.optimizers.canonical_form import prepare
 from tests.conformance.harness import MANIFEST, Array, Harness, run_cases

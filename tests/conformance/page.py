@@ -193,7 +193,7 @@ COREML = Page(
     coreml.RIGHT_LISTS,
     how="""\
 Converted for iOS17 in float32 and **evaluated as Apple documents MIL's operators**, by onnxport's own evaluator:
-Core ML itself runs on macOS only, and did not take part (docs/coreml.md says what that proves).
+Core ML itself runs on macOS only, and did not take part (docs/guide/coreml.md says what that proves).
 """,
 )
 PAGES = {page.stem: page for page in (TFLITE, COREML)}

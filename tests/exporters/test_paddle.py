@@ -111,7 +111,7 @@ def test_paddle2onnx_that_gives_up_is_quoted_without_colours(folder: Path, tmp_p
 def test_a_network_is_exported_and_proven(tmp_path: Path) -> None:
     command = shutil.which("paddle2onnx")
     if command is None:
-        pytest.skip("paddle2onnx is not on PATH: docs/export.md says how to make its environment")
+        pytest.skip("paddle2onnx is not on PATH: docs/guide/export.md says how to make its environment")
     import subprocess
 
     script = tmp_path / "network.py"

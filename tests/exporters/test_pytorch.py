@@ -27,7 +27,7 @@ from onnxport.exporters.pytorch import load, of_object
 from onnxport.exporters.pytorch.modules import TorchModel
 from onnxport.exporters.sources import Source
 from onnxport.runtimes.base import RunError
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 from tests.exporters import networks
 
 NETWORKS = "tests.exporters.networks"

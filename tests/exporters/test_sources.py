@@ -15,7 +15,7 @@ from onnxport.exporters.missing_modules import EXTRAS
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import KINDS, LOADERS, Source
 from onnxport.pipelines.environment import LIBRARIES, SOURCES
-from onnxport.pipelines.jobs import exportation
+from onnxport.pipelines.runner.jobs import exportation
 
 # A module of a user's; the lines of its functions are named by the messages.
 MODELS = """\

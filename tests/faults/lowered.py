@@ -1,6 +1,7 @@
 """Faults in models of lower precision, judged against the float model that they were made of.
 
-    python -m tests.faults.lowered --root FOLDER -o docs/faults-lowered.md [--models digits,cls] [--precisions int8]
+    python -m tests.faults.lowered --root FOLDER -o docs/internals/faults-lowered.md [--models digits,cls] [--precisions
+    int8]
 
 Each row makes a right file with `onnxport quantize`, puts one fault into it, measures by ONNX Runtime what the fault
 costs against the float model, and asks `onnxport validate FLOAT FILE --inputs` with its defaults. What costs less than
@@ -440,7 +441,7 @@ def page(outcomes: Sequence[Outcome], names: Sequence[str]) -> str:
         "Faults put into files that `onnxport quantize` made, one at a time, and judged against the float model by",
         "`onnxport validate FLOAT FILE --inputs DIR` with its defaults in a process of its own. Faults that cost less",
         "than 1 dB are left out. Written by the harness:",
-        *("", "    python -m tests.faults.lowered --root FOLDER -o docs/faults-lowered.md", ""),
+        *("", "    python -m tests.faults.lowered --root FOLDER -o docs/internals/faults-lowered.md", ""),
         f"Models: {', '.join(MODELS[name] or 'digits' for name in names)}.",
         "",
         f"Found: {found} of {len(faults)}. Right files refused: {', '.join(refused) or 'none'}, of "

@@ -49,7 +49,7 @@ _HEAD = """# Faults, and who finds them
 Faults put into right models and artefacts, one at a time, and judged by `onnxport validate` with its default settings
 in a process of its own. This page is written by the harness and holds what it saw:
 
-    python -m tests.faults --all --debug -o docs/faults.md
+    python -m tests.faults --all --debug -o docs/internals/faults.md
 
 | level | what is judged |
 |---|---|
@@ -68,7 +68,7 @@ inputs do not show it at all. *Named* is the answer of `onnxport debug`, for fau
 
 
 def page(outcomes: Sequence[Outcome]) -> str:
-    """docs/faults.md: what this is, the counts, and a row per fault."""
+    """docs/internals/faults.md: what this is, the counts, and a row per fault."""
     levels = list(dict.fromkeys(each.id.split("/")[0] for each in outcomes))
     counts = ["| level | faults | found | hidden by noise | missed | named |", "|---|---|---|---|---|---|"]
     counts += [

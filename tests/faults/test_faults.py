@@ -1,7 +1,7 @@
 """Faults are found by the installed command, each in a fresh process: a sample in every run, all of them under `slow`.
 
 pytest -m slow tests/faults
-python -m tests.faults --all -o table.md    # the same, with the table of docs/faults.md
+python -m tests.faults --all -o table.md    # the same, with the table of docs/internals/faults.md
 """
 
 from __future__ import annotations

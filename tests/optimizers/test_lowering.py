@@ -334,7 +334,7 @@ def test_the_documentation_names_every_operator_without_a_lowering() -> None:
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain == "":
             first[schema.name] = min(first.get(schema.name, NEWEST_OPSET + 1), schema.since_version)
-    table = Path("docs/optimize.md").read_text(encoding="utf-8").partition("### What cannot go down")[2]
+    table = Path("docs/guide/optimize.md").read_text(encoding="utf-8").partition("### What cannot go down")[2]
     for op, version in first.items():
         if not LOWEST_OPSET < version <= NEWEST_OPSET:
             continue

@@ -19,7 +19,7 @@ from onnxport.formats.artifact import Artifact
 from onnxport.pipelines import runner
 from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.cache.workspace import sweep
-from onnxport.pipelines.jobs import Job, conversion
+from onnxport.pipelines.runner.jobs import Job, conversion
 from onnxport.reports.run_report import RunReport
 
 ROOT = Path(__file__).parents[2]

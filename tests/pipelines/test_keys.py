@@ -28,8 +28,8 @@ from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.graph import cache_keys
 from onnxport.pipelines.graph.cache_keys import describe_params, inputs_of, key_of
 from onnxport.pipelines.graph.digests import digest_of, with_external_data
-from onnxport.pipelines.jobs import Step
 from onnxport.pipelines.registry import OPTIMIZE, QUANTIZE, TARGETS
+from onnxport.pipelines.runner.jobs import Step
 from onnxport.quantize.params import QuantizeParams
 from onnxport.validate.params import ValidateParams
 from tests.cli.sandbox import Sandbox

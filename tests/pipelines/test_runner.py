@@ -18,8 +18,8 @@ from onnxport.core.errors import InputError, UsageError
 from onnxport.formats.artifact import Artifact, Format
 from onnxport.formats.model import Model
 from onnxport.pipelines import runner
-from onnxport.pipelines.jobs import Job, Step, conversion
 from onnxport.pipelines.registry import TARGETS
+from onnxport.pipelines.runner.jobs import Job, Step, conversion
 from onnxport.pipelines.stages import Product, Stage, Work, Worker
 from onnxport.validate.params import ValidateParams
 

@@ -13,7 +13,7 @@ import onnx
 import onnxruntime
 
 from onnxport.formats.model import Model
-from onnxport.pipelines.step_times import Clock
+from onnxport.pipelines.runner.clock import Clock
 from onnxport.quantize import int8
 from onnxport.quantize.contract import QuantizationInputs, Quantized
 from onnxport.quantize.params import QuantizeParams

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onnxport.core.errors import UsageError
-from onnxport.pipelines.jobs import conversion, quantization
+from onnxport.pipelines.runner.jobs import conversion, quantization
 from onnxport.quantize.params import BELONGS, PRECISIONS, QuantizeParams
 
 DIGITS = Path(__file__).parents[2] / "fixtures" / "digits" / "digits.onnx"

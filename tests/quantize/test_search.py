@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from fixtures import models
 from onnxport.formats.model import Model
-from onnxport.pipelines.step_times import Clock
+from onnxport.pipelines.runner.clock import Clock
 from onnxport.quantize import int8
 from onnxport.quantize.calibration import calibrate
 from onnxport.quantize.calibration.observers import Histogram

@@ -71,7 +71,9 @@ class Net:
         options.optimized_model_filepath = str(folder / "optimized.onnx")
         options.log_severity_level = 4
         onnxruntime.InferenceSession(folder / "made.onnx", options, providers=["CPUExecutionProvider"])
-        return graphs.read_typed_graph(folder / "made.onnx"), graphs.read_typed_graph(folder / "optimized.onnx")
+        return graphs.read_typed_graph(folder / "made.onnx"), graphs.read_typed_graph(
+            folder / "optimized.onnx"
+        )
 
 
 def quantized(dtype: type[np.generic], point: int) -> tuple[Net, str]:

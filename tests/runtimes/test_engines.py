@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
 SAMPLES = DIGITS.with_name("test.npz")
 ENGINES = {"tract": "tract 0.", "openvino": "OpenVINO 20", "ncnn": "ncnn 1.", "mnn": "MNN 3."}
-# MNN takes epsilon for 0 where a BatchNormalization leaves it at its default of 1e-5 (docs/runtimes.md).
+# MNN takes epsilon for 0 where a BatchNormalization leaves it at its default of 1e-5 (docs/guide/runtimes.md).
 EXACT = [name for name in ENGINES if name != "mnn"]
 NOISE = 1e-4  # of logits up to 20; a wrong weight or channel moves them by more than 0.01
 

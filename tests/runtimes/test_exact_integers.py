@@ -12,7 +12,7 @@ import pytest
 
 from onnxport import convert_model
 from onnxport.runtimes.options import RuntimeOptions
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 from tests import lesser_cpu
 from tests.runtimes.integer_products import PRODUCTS, Product
 

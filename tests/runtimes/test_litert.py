@@ -16,8 +16,8 @@ from onnxport.core.errors import InputError, MachineError, UsageError
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.manifest import Manifest
 from onnxport.runtimes.base import RunError
+from onnxport.runtimes.isolation import IsolatedRuntime
 from onnxport.runtimes.litert import TfliteRuntime
-from onnxport.runtimes.process import IsolatedRuntime
 from onnxport.validate.sessions import Oriented
 from tests.validate import tflite_files
 

@@ -16,7 +16,7 @@ from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import RunError
 from onnxport.runtimes.ort.inference_session import open_session
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 
 IMAGE = np.random.default_rng(0).standard_normal((2, 3, 8, 10)).astype(np.float32)
 

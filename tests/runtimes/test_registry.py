@@ -28,7 +28,7 @@ OPTION = "--candidate-runtime"
 # A runtime that answers wrongly by as much as a setting of its own says.
 PLUGIN = """
 from onnxport.runtimes.registry import Kind
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 
 class Acme(OrtRuntime):
     def __init__(self, path, options):

@@ -13,7 +13,7 @@ import pytest
 
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.comparison import compare
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams

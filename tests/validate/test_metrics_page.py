@@ -1,4 +1,4 @@
-"""docs/metrics.md says of every metric what the code says."""
+"""docs/reference/metrics.md says of every metric what the code says."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import MemoryFullError
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.noise_runs import other_batch, perturb_inputs, perturb_weights, perturb_zeros
 
 Array = np.ndarray[Any, np.dtype[Any]]

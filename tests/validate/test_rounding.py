@@ -12,7 +12,7 @@ from fixtures import graphs
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
 from onnxport.runtimes.options import OrtLevel, RuntimeOptions
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.report import Precision
 from onnxport.validate.rounded_model import round_model, to_dtype
 

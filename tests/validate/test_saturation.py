@@ -69,7 +69,7 @@ import sys, json, numpy as np
 from onnxport.formats.model import Model
 from onnxport.validate import saturation
 from onnxport.runtimes.options import RuntimeOptions
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 path, images = sys.argv[1], np.load(sys.argv[2])["image"][:8]
 model, found = saturation.emulated(Model.load(path))
 with OrtRuntime.of_model(model) as worked_out, OrtRuntime(model.path, RuntimeOptions(integers="cpu")) as own:

@@ -88,6 +88,6 @@ def _full(wanted: str, available: list[str]) -> str:
 
 
 def _refusal(what: str, error: Exception) -> InputError:
-    from onnxport.runtimes.ort.types_and_messages import cause
+    from onnxport.runtimes.ort.parsing import cause
 
     return InputError(what, why=cause(error))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxport.converters.params import QUANTIZED, CoremlParams
-from onnxport.converters.tflite.result import Compiled
+from onnxport.converters.result import Compiled
 from onnxport.core.arrays import Feeds
 from onnxport.core.child_process import Child
 from onnxport.core.errors import CannotConvertError

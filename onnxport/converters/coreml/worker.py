@@ -18,7 +18,7 @@ from onnxport.converters.coreml.package.writer import Metadata, write_package
 from onnxport.converters.coreml.passes.pipeline import optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
-from onnxport.converters.tflite.result import Compiled
+from onnxport.converters.result import Compiled
 from onnxport.core.errors import UsageError
 from onnxport.formats.manifest import KEY, MAIN, Manifest, Port, note_key, pixels_key
 from onnxport.formats.model import Model

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxport.converters.params import TfliteParams
+from onnxport.converters.result import Compiled
 from onnxport.converters.tflite.metadata.labels import check_normalization, read_label_files
-from onnxport.converters.tflite.result import Compiled
 from onnxport.core.child_process import borrow, give_back
 from onnxport.core.errors import CannotConvertError
 from onnxport.core.resources import Closing

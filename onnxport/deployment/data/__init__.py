@@ -1,1 +1,1 @@
-"""A data file per runtime: what it takes, from where and of which day that is. docs/deployment.md has their form."""
+"""A data file per runtime: what it runs, the source and the date (docs/guide/deployment.md)."""

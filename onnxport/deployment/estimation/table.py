@@ -1,4 +1,4 @@
-"""The schema of a data file: what one runtime takes, with source and date (docs/deployment.md, "Data files")."""
+"""The schema of a data file: what one runtime takes, with source and date (docs/guide/deployment.md, "Data files")."""
 
 from __future__ import annotations
 

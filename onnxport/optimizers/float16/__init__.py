@@ -6,5 +6,5 @@ numbers, `rewriter` the graph. Core ML's lowering uses `preflight`, `islands`, `
 
 Not onnxconverter-common (1.16): of 40 real float models 10 of its files do not load in ONNX Runtime, one crashes
 it, and PP-OCRv4's detector returns noise. All of ours load. It measures nothing and has no bound on memory
-(docs/float16.md).
+(docs/reference/float16.md).
 """

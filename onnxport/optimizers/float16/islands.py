@@ -1,4 +1,4 @@
-"""Float32 islands: nodes of a float16 program that compute in float32 (docs/coreml.md).
+"""Float32 islands: nodes of a float16 program that compute in float32 (docs/guide/coreml.md).
 
 A node is one if a value that it reads or computes is:
 

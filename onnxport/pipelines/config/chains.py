@@ -23,8 +23,8 @@ from onnxport.pipelines.config.options import (
     proof_fields,
 )
 from onnxport.pipelines.config.schema import StageSpec, TargetSpec, keys_of
-from onnxport.pipelines.jobs import Step, proof_options, steps_to
 from onnxport.pipelines.params import params_of, suggest
+from onnxport.pipelines.runner.jobs import Step, proof_options, steps_to
 from onnxport.quantize.params import calibrated_fields
 from onnxport.validate.params import ValidateParams
 

@@ -15,8 +15,8 @@ from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.config.document import Part, Place, show
 from onnxport.pipelines.config.options import Options, OptionsReader, Proofs
 from onnxport.pipelines.config.schema import ModelSpec, PipelineSpec, TargetSpec
-from onnxport.pipelines.jobs import check_export
 from onnxport.pipelines.params import params_of
+from onnxport.pipelines.runner.jobs import check_export
 
 # In names of models, stages and targets, which become folders and files.
 _NO_NAME = frozenset('/\\:*?"<>|{}')

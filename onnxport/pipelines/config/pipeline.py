@@ -10,7 +10,7 @@ from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.config.document import Line
-from onnxport.pipelines.jobs import Step
+from onnxport.pipelines.runner.jobs import Step
 from onnxport.validate.params import ValidateParams
 
 

@@ -13,7 +13,7 @@ from onnxport.pipelines.cache import Entry
 from onnxport.pipelines.cache.files import copy_file
 from onnxport.pipelines.config.pipeline import Cell
 from onnxport.pipelines.execution.limits import check_limits, reason_of, verdict_of
-from onnxport.pipelines.report_assembly import moves
+from onnxport.pipelines.runner.report import moves
 from onnxport.reports.pipeline_report import CellRecord, FailureRecord, NodeRecord, PlaceRecord
 from onnxport.reports.run_report import Worth
 

@@ -18,11 +18,11 @@ from pydantic import ValidationError
 from onnxport.core.child_process import ChildBug
 from onnxport.core.errors import OnnxportError, printable
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.background_judge import open_judge, start_reference
 from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, versions
 from onnxport.pipelines.graph.cache_keys import describe_params
-from onnxport.pipelines.model_sources import load
+from onnxport.pipelines.runner.model_sources import load
 from onnxport.pipelines.runner.speedup import TIMED, UNTIMED, latency_of
+from onnxport.pipelines.runner.verdicts import open_judge, start_reference
 from onnxport.reports.run_report import Worth
 from onnxport.validate.params import ValidateParams
 

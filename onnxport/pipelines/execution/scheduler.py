@@ -20,7 +20,7 @@ from onnxport.pipelines.executors.task import Task
 from onnxport.pipelines.graph.cache_keys import Inputs, inputs_of, key_of
 from onnxport.pipelines.graph.digests import digest_of, with_external_data
 from onnxport.pipelines.lock.enforcement import LockGuard
-from onnxport.pipelines.report_assembly import relocate
+from onnxport.pipelines.runner.report import relocate
 from onnxport.reports.pipeline_report import (
     CellRecord,
     FailureRecord,

@@ -19,7 +19,7 @@ from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines.executors.task import Task
-from onnxport.pipelines.model_sources import load
+from onnxport.pipelines.runner.model_sources import load
 from onnxport.reports.run_report import RunReport
 
 # Maximum bytes of files: beyond, sending takes longer than the work.

@@ -10,7 +10,7 @@ from typing import Literal
 from onnxport.core.child_process import ChildBug, Parent, reuse_children
 from onnxport.pipelines.executors.base import Result
 from onnxport.pipelines.executors.task import Task, perform
-from onnxport.pipelines.step_times import TIMED
+from onnxport.pipelines.runner.clock import TIMED
 
 # Messages of a worker: a step begins; its progress; it waits until nothing else computes.
 Message = tuple[Literal["phase"], str] | tuple[Literal["progressed"], str, int, int] | tuple[Literal["quiet"]]

@@ -14,8 +14,8 @@ from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import SUFFIXES, Artifact, Staging
 from onnxport.pipelines import runner
-from onnxport.pipelines.jobs import Export, Job, Step
-from onnxport.pipelines.step_times import Progress
+from onnxport.pipelines.runner.clock import Progress
+from onnxport.pipelines.runner.jobs import Export, Job, Step
 from onnxport.reports.run_report import ConsultedRecord, RunReport
 from onnxport.validate.params import ValidateParams
 
@@ -119,7 +119,7 @@ def _make(task: Task, progress: Progress | None) -> RunReport:
     report = runner.run(job, "run", progress)
     if report.passed or not task.diagnose or task.validation is None:
         return report
-    from onnxport.pipelines.diagnosis import add_diagnosis
+    from onnxport.pipelines.runner.diagnosis import add_diagnosis
 
     try:
         return add_diagnosis(report, task.origin, task.steps, task.validation, progress)

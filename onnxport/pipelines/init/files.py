@@ -179,7 +179,7 @@ def _preprocess(look: ModelSummary | None) -> dict[str, object]:
 
 def _export_hints(look: ModelSummary) -> Iterator[str]:
     if look.kind in ("pytorch", "python"):
-        yield "# What it takes, in its order, and which of that stays open; docs/export.md has all options."
+        yield "# What it takes, in its order, and which of that stays open; docs/guide/export.md has all options."
         yield "# export:"
         yield '#   input: {x: "1,3,224,224"}'
         yield '#   dynamic: {x: "batch,_,_,_"}'

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from onnxport.exporters.sources import KINDS, Source
 from onnxport.formats.artifact import Artifact, TensorSpec
-from onnxport.pipelines.model_sources import load
+from onnxport.pipelines.runner.model_sources import load
 
 _CHANNELS = (1, 3, 4)
 _IMAGE = (224, 224)

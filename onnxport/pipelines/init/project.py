@@ -16,7 +16,7 @@ from onnxport.pipelines.init.model_summary import summarize
 from onnxport.pipelines.init.samples import FOLDER, Samples, find_samples_of
 from onnxport.pipelines.init.target_trials import missing_targets, refusals
 from onnxport.pipelines.registry import TARGETS
-from onnxport.pipelines.step_times import Progress
+from onnxport.pipelines.runner.clock import Progress
 
 _SUFFIXES = (".yaml", ".yml")
 

@@ -12,10 +12,10 @@ from onnxport.formats.artifact import SUFFIXES, Artifact
 from onnxport.formats.manifest import Manifest
 from onnxport.pipelines.environment import RUNS_ON, missing
 from onnxport.pipelines.environment import TARGETS as LIBRARIES
-from onnxport.pipelines.model_sources import load, reading
 from onnxport.pipelines.registry import TARGETS, open_worker
+from onnxport.pipelines.runner.clock import Clock, Progress
+from onnxport.pipelines.runner.model_sources import load, reading
 from onnxport.pipelines.stages import Work
-from onnxport.pipelines.step_times import Clock, Progress
 
 # Bytes of weights. A larger model would take minutes; it is assumed to convert.
 _LARGEST = 256 * 2**20

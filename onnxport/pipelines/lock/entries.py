@@ -16,7 +16,7 @@ from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.config.pipeline import NamedModel, Node
 from onnxport.pipelines.graph import digests
 from onnxport.pipelines.graph.cache_keys import Inputs, machine
-from onnxport.pipelines.report_assembly import moves
+from onnxport.pipelines.runner.report import moves
 from onnxport.reports.run_report import ConsultedRecord
 
 # Parts of a cache key that a lock leaves out: its form, what the stages before have, what changes no bytes, and the

@@ -12,9 +12,9 @@ from contextlib import ExitStack
 
 from onnxport.formats.artifact import Staging
 from onnxport.pipelines.environment import SOURCES, require
-from onnxport.pipelines.jobs import Export, Job
-from onnxport.pipelines.report_assembly import commit
-from onnxport.pipelines.step_times import Clock, Progress
+from onnxport.pipelines.runner.clock import Clock, Progress
+from onnxport.pipelines.runner.jobs import Export, Job
+from onnxport.pipelines.runner.report import commit
 from onnxport.reports.run_report import RunReport
 
 

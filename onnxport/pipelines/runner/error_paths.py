@@ -10,7 +10,7 @@ from pathlib import Path
 
 from onnxport.core.errors import CannotConvertError, OnnxportError
 from onnxport.formats.artifact import SUFFIXES
-from onnxport.pipelines.jobs import Job
+from onnxport.pipelines.runner.jobs import Job
 
 # Folders that have folders of steps: the run's own, that of a second attempt, and that of the model in float.
 _SUBS = ("", "/checked", "/latency/float")

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from onnxport.core.errors import NoSizesError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import Manifest
-from onnxport.pipelines.background_judge import open_judge, verdict
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, require, versions
-from onnxport.pipelines.jobs import Export, check_belongs
-from onnxport.pipelines.model_sources import load, origin_of, reading, unchanged
-from onnxport.pipelines.report_assembly import Outcome
+from onnxport.pipelines.runner.clock import Clock
+from onnxport.pipelines.runner.jobs import Export, check_belongs
+from onnxport.pipelines.runner.model_sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.runner.provenance import options_of
+from onnxport.pipelines.runner.report import Outcome
+from onnxport.pipelines.runner.verdicts import open_judge, verdict
 from onnxport.pipelines.stages import Product
-from onnxport.pipelines.step_times import Clock
 from onnxport.reports.run_report import ConsultedRecord
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from onnxport.core.errors import InputError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import MAIN
-from onnxport.pipelines.background_judge import open_judge, start_reference, verdict, waive
-from onnxport.pipelines.model_sources import load, reading
+from onnxport.pipelines.runner.clock import Clock
+from onnxport.pipelines.runner.model_sources import load, reading
+from onnxport.pipelines.runner.verdicts import open_judge, start_reference, verdict, waive
 from onnxport.pipelines.stages import Product
-from onnxport.pipelines.step_times import Clock
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model

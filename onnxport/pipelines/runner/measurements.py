@@ -19,8 +19,8 @@ from onnxport.bench.session import enough
 from onnxport.core.errors import InputError
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, require, versions
-from onnxport.pipelines.model_sources import reading, unchanged
-from onnxport.pipelines.step_times import Clock, Progress
+from onnxport.pipelines.runner.clock import Clock, Progress
+from onnxport.pipelines.runner.model_sources import reading, unchanged
 from onnxport.runtimes import registry
 
 if TYPE_CHECKING:

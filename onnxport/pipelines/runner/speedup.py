@@ -13,7 +13,7 @@ from onnxport.pipelines.environment import instruction_sets
 from onnxport.reports.run_report import Finding, Latency, Worth
 
 if TYPE_CHECKING:
-    from onnxport.pipelines.references import Judges
+    from onnxport.pipelines.runner.judges import Judges
     from onnxport.quantize.latency import Times
 
 # Formats with a runtime for this CPU.

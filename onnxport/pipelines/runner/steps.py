@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from onnxport.formats.artifact import SUFFIXES, Artifact, writing
 from onnxport.formats.manifest import MAIN, Manifest
-from onnxport.pipelines.background_judge import blame_the_model, start_reference, verdict
 from onnxport.pipelines.environment import RUNS_ON, require, versions
-from onnxport.pipelines.jobs import Job
-from onnxport.pipelines.model_sources import load, origin_of, reading, unchanged
-from onnxport.pipelines.references import Judges
 from onnxport.pipelines.registry import open_worker
-from onnxport.pipelines.report_assembly import Outcome
 from onnxport.pipelines.runner import functions
+from onnxport.pipelines.runner.clock import TIMED, Clock
 from onnxport.pipelines.runner.error_paths import naming_the_source
+from onnxport.pipelines.runner.jobs import Job
+from onnxport.pipelines.runner.judges import Judges
+from onnxport.pipelines.runner.model_sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.runner.provenance import options_of
+from onnxport.pipelines.runner.report import Outcome
 from onnxport.pipelines.runner.speedup import measure_speedup
+from onnxport.pipelines.runner.verdicts import blame_the_model, start_reference, verdict
 from onnxport.pipelines.stages import Product, UsersInputs, Work, Worker
-from onnxport.pipelines.step_times import TIMED, Clock
 from onnxport.reports.run_report import SourceRecord
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class _Chain:
             product = Product(step.made) if step.made is not None else self._run(number, start)
             model, artifact = load(product.artifact)
             if self.judge is not None and step.stage.lowers:
-                self.judge.hold_to(artifact, model)
+                self.judge.judge_against(artifact, model)
             start = _Start(model, product.notes, product.facts)
         return start
 

@@ -2,7 +2,8 @@
 
 It is written from the documentation of MIL's operators, for any `.mlpackage`. It shares no code with the converter and
 uses only the protobuf messages of coremltools. It computes floats in float32 and rounds to the declared type after
-every operator: the meaning of a program, not an accelerator's result (docs/fidelity.md says what that proves).
+every operator: the meaning of a program, not an accelerator's result (docs/reference/fidelity.md says what that
+proves).
 """
 
 from onnxport.runtimes.mlprogram.runtime import MilRuntime

@@ -13,7 +13,7 @@ from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import KEY, Manifest
 from onnxport.formats.model import Model
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.debug.graph import Network
 from onnxport.validate.debug.local_error import LocalError, Replay, at_fault
 from onnxport.validate.debug.search import Trail, in_order

@@ -17,7 +17,7 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import RunError
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.comparison import Comparison, compare
 from onnxport.validate.debug.graph import Network, Part
 from onnxport.validate.debug.rounding import Rounds, step

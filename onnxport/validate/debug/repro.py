@@ -13,7 +13,7 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import OnnxportError, UsageError
 from onnxport.formats.artifact import Artifact, Staging, writing
 from onnxport.formats.model import Model
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.debug.graph import Network, Part
 from onnxport.validate.debug.local_error import LocalError, Replay
 from onnxport.validate.debug.rounding import Rounds

@@ -20,7 +20,7 @@ from onnxport.formats.artifact import Artifact, TensorSpec
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import check_taps
 from onnxport.runtimes.options import RuntimeOptions
-from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.debug.graph import Network
 from onnxport.validate.debug.rounding import Rounds
 from onnxport.validate.metrics import scale_of

@@ -1,4 +1,4 @@
-"""The precision of an artefact by its file alone; a module per kind of graph (docs/fidelity.md)."""
+"""The precision of an artefact by its file alone; a module per kind of graph (docs/reference/fidelity.md)."""
 
 from __future__ import annotations
 

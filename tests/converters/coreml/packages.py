@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxport.converters.coreml.worker import Worker
 from onnxport.converters.params import CoremlParams
-from onnxport.converters.tflite.result import Compiled
+from onnxport.converters.result import Compiled
 from onnxport.formats.model import Model
 from onnxport.optimizers.canonical_form import prepare
 from onnxport.optimizers.float16.islands import islands

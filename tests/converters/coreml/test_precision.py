@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 from onnxport.converters.coreml.compiler import CoremlConverter
 from onnxport.converters.params import CoremlParams
-from onnxport.converters.tflite.result import Compiled
+from onnxport.converters.result import Compiled
 from onnxport.formats.model import Model
 from onnxport.optimizers.canonical_form import prepare
 from tests.conformance.harness import MANIFEST, Array

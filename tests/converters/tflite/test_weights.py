@@ -17,8 +17,8 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from onnx import helper, numpy_helper
 
 from onnxport.converters.params import Precision, TfliteParams
+from onnxport.converters.result import Compiled
 from onnxport.converters.tflite.compiler import TfliteConverter
-from onnxport.converters.tflite.result import Compiled
 from onnxport.core.errors import UsageError
 from onnxport.formats.manifest import Manifest
 from onnxport.formats.model import Model

@@ -17,7 +17,7 @@ from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
 from onnxport.pipelines.executors.task import Task
-from onnxport.pipelines.jobs import Step
+from onnxport.pipelines.runner.jobs import Step
 from onnxport.pipelines.stages import Product, Stage, Work, Worker
 
 ROOT = Path(__file__).parents[3]

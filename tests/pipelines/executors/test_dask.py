@@ -23,8 +23,8 @@ from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.executors import dask_worker
 from onnxport.pipelines.executors.parcel import NotPortable, Parcel
 from onnxport.pipelines.executors.task import Task
-from onnxport.pipelines.jobs import Step
 from onnxport.pipelines.registry import OPTIMIZE, QUANTIZE, TARGETS
+from onnxport.pipelines.runner.jobs import Step
 from onnxport.quantize.calibration import cluster as calibration
 from onnxport.validate.params import ValidateParams
 from tests.pipelines.test_plugins import Site

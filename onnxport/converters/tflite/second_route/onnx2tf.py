@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from onnxport.converters.params import TfliteParams
-from onnxport.converters.tflite.result import Compiled
+from onnxport.converters.result import Compiled
 from onnxport.core import environments
 from onnxport.core.child_process import Child
 from onnxport.core.errors import CannotConvertError, MachineError, MissingDependencyError

@@ -18,8 +18,8 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
+from onnxport.converters.result import Compiled, custom_names
 from onnxport.converters.tflite.load_check import check_runs, count_operators
-from onnxport.converters.tflite.result import Compiled, custom_names
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, OnnxportError
 from onnxport.formats.artifact import TensorSpec

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact, Referent
+from onnxport.pipelines.runner.clock import Clock
 from onnxport.pipelines.stages import Product
-from onnxport.pipelines.step_times import Clock
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
     from onnxport.runtimes.base import ReferenceRuntime
-    from onnxport.runtimes.process import IsolatedRuntime
+    from onnxport.runtimes.isolation import IsolatedRuntime
     from onnxport.validate.judge import Judge
     from onnxport.validate.params import ValidateParams
     from onnxport.validate.report import Report

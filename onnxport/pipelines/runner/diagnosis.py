@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from onnxport.core.child_process import Child, ChildBug
 from onnxport.core.errors import OnnxportError, printable
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.background_judge import NO_DEMANDS
-from onnxport.pipelines.jobs import Step
-from onnxport.pipelines.step_times import Clock, Progress
+from onnxport.pipelines.runner.clock import Clock, Progress
+from onnxport.pipelines.runner.jobs import Step
+from onnxport.pipelines.runner.verdicts import NO_DEMANDS
 from onnxport.reports.run_report import ArtifactRecord, RunReport
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import ValidateParams
@@ -54,7 +54,7 @@ def add_diagnosis(
 
 def _reference(rejected: ArtifactRecord, origin: Artifact, steps: Sequence[Step]) -> Artifact:
     """Return the reference of the failed criterion: a quantized model for fidelity, if there is one, else the origin
-    (references.py)."""
+    (judges.py)."""
     lowered = [step.made for step in steps[:-1] if step.stage.lowers and step.made is not None]
     failed = rejected.report.asked
     return lowered[-1] if lowered and failed is not None and failed.question == "fidelity" else origin
@@ -75,6 +75,6 @@ class Search:
 
     def diagnosis(self, reference: Artifact, candidate: Artifact, params: DebugParams) -> Diagnosis | None:
         """See validation_run.debug."""
-        from onnxport.pipelines.validation_run import debug
+        from onnxport.pipelines.runner.validation import debug
 
         return debug(reference, candidate, params).artifacts[0].report.diagnosis

@@ -1,7 +1,7 @@
 """The judges of a run whose steps may lower the precision on purpose.
 
-Two criteria, never mixed (docs/fidelity.md): fidelity against the quantized model, which has the same roundings, and
-quality against the source. Where only the last step lowers the precision, one judge applies both.
+Two criteria, never mixed (docs/reference/fidelity.md): fidelity against the quantized model with the same roundings,
+and quality against the source. Where only the last step lowers the precision, one judge applies both.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.background_judge import NO_DEMANDS, start_reference
+from onnxport.pipelines.runner.verdicts import NO_DEMANDS, start_reference
 from onnxport.validate.fidelity import resolve_by_loss
 from onnxport.validate.judge import Judge
 from onnxport.validate.report import Judgement, Report, overall
@@ -20,7 +20,7 @@ from onnxport.validate.report import Judgement, Report, overall
 if TYPE_CHECKING:
     from onnxport.core.arrays import Feeds
     from onnxport.formats.model import Model
-    from onnxport.runtimes.process import IsolatedRuntime
+    from onnxport.runtimes.isolation import IsolatedRuntime
     from onnxport.validate.params import ValidateParams
     from onnxport.validate.size_search import Tell
 
@@ -28,11 +28,11 @@ _AGAINST = "the quantized model that it was made from"
 
 
 class Judges:
-    """A judge against the source and, from `hold_to` on, one against a quantized model.
+    """A judge against the source and, from `judge_against` on, one against a quantized model.
 
     Args:
         source, params, runtime, graph, expected, tell: see Judge.
-        lowers: whether a step before the last lowers the precision; `hold_to` must then come before any question.
+        lowers: whether a step before the last lowers the precision; `judge_against` must then come before any question.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Judges:
         self._source = self._stack.enter_context(judge)
         self._quantized: tuple[Artifact, Judge] | None = None
 
-    def hold_to(self, quantized: Artifact, graph: Model) -> None:
+    def judge_against(self, quantized: Artifact, graph: Model) -> None:
         """Evaluate fidelity against `quantized`, which answers in the background."""
         params = self._params.model_copy(update=NO_DEMANDS)
         runtime = self._stack.enter_context(start_reference(quantized, params))
@@ -101,7 +101,7 @@ class Judges:
 
     @property
     def _pair(self) -> tuple[Artifact, Judge]:
-        assert self._quantized is not None, "hold_to comes first"
+        assert self._quantized is not None, "judge_against comes first"
         return self._quantized
 
     def __enter__(self) -> Self:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.background_judge import open_judge, start_reference, verdict
 from onnxport.pipelines.environment import RUNS_ON, require, runtime_libraries
-from onnxport.pipelines.model_sources import load, origin_of, reading, unchanged
-from onnxport.pipelines.report_assembly import record_of, run_report
+from onnxport.pipelines.runner.clock import Clock, Progress
+from onnxport.pipelines.runner.model_sources import load, origin_of, reading, unchanged
+from onnxport.pipelines.runner.report import record_of, run_report
+from onnxport.pipelines.runner.verdicts import open_judge, start_reference, verdict
 from onnxport.pipelines.stages import Product
-from onnxport.pipelines.step_times import Clock, Progress
 from onnxport.reports.run_report import RunReport
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from onnxport.formats.artifact import FORMATS, Artifact, Staging
 from onnxport.formats.manifest import MAIN
 from onnxport.pipelines.environment import describe
+from onnxport.pipelines.runner.clock import Clock
 from onnxport.pipelines.stages import Product
-from onnxport.pipelines.step_times import Clock
 from onnxport.reports.run_report import (
     ArtifactRecord,
     ConsultedRecord,

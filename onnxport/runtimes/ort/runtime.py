@@ -19,7 +19,7 @@ from onnxport.runtimes.base import MemoryFullError, RunError, check_feeds, check
 from onnxport.runtimes.options import OrtLevel, RuntimeOptions
 from onnxport.runtimes.ort.inference_session import open_session
 from onnxport.runtimes.ort.integer_products import holds_integer_products
-from onnxport.runtimes.ort.types_and_messages import cause, spec_of
+from onnxport.runtimes.ort.parsing import cause, spec_of
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
