@@ -1,7 +1,7 @@
 """The float graph that is quantized: the model as ONNX Runtime simplifies it, in ONNX's operators.
 
 Its basic optimizations fold constants and BatchNormalization and remove what does nothing; what they leave, with
-forms.py and folding.py applied, is what integers have to be placed in. A session is the dearest part of this: the file
+canonical_operators.py and channel_fusion.py applied, is what integers have to be placed in. A session is the dearest part of this: the file
 that it writes is also the one that calibration loads.
 """
 

@@ -2,7 +2,7 @@
 
 A model of a table takes either one tensor [N, C] of all columns, or a tensor [N, 1] per column, where columns are of
 several types. It reads float64, whatever its ONNX form takes: `inputs` says float64 then, where the ONNX file says
-float32, and the judge hands each side its own (validate/narrowed_ports.py). So it shows where float32 falls on
+float32, and the judge hands each side its own (validate/sessions.py). So it shows where float32 falls on
 the other side of a threshold.
 """
 

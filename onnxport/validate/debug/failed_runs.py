@@ -22,7 +22,7 @@ from onnxport.validate.debug.text import STOPS
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.sessions import Oriented, isolated
 
-# ONNX Runtime's "Reshape 'node name': why", as runtimes/ort.py writes it.
+# ONNX Runtime's "Reshape 'node name': why", as runtimes/ort/runtime.py writes it.
 _NODE = re.compile(r"(\w+) '(.*?)': ")
 _IDENTIFIER = b"TFL3"
 _OPERATOR = re.compile(r"Node number (\d+) \(\w+\) failed")
