@@ -1,8 +1,8 @@
 """The float graph that is quantized: the model as ONNX Runtime simplifies it, in ONNX's operators.
 
-Its basic optimizations fold constants and BatchNormalization and remove what does nothing; what they leave, with
-canonical_operators.py and channel_fusion.py applied, is what integers have to be placed in. A session is the dearest part of this: the file
-that it writes is also the one that calibration loads.
+ONNX Runtime's basic level folds constants and removes nodes without effect. canonical_operators.py and
+channel_fusion.py then give the graph the operators in which integers are placed. Opening a session is the most
+expensive part: the file that it writes is the one that calibration loads.
 """
 
 from __future__ import annotations
