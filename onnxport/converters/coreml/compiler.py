@@ -6,28 +6,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnxport.converters.compiler import CompilerProcess
 from onnxport.converters.params import QUANTIZED, CoremlParams
 from onnxport.converters.result import Compiled
 from onnxport.core.arrays import Feeds
 from onnxport.core.child_process import Child
 from onnxport.core.errors import CannotConvertError
-from onnxport.core.resources import Closing
 from onnxport.formats.manifest import MAIN, Manifest
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model  # its import would delay the start of the child
 
 
-class CoremlConverter(Closing):
-    """The converter, which starts while the parent still prepares the model."""
+class CoremlConverter(CompilerProcess):
+    """coremltools' converter."""
 
     def __init__(self) -> None:
-        self._child = Child("onnxport.converters.coreml.worker:Worker", purpose="the Core ML converter")
-
-    def native_ops(self) -> frozenset[str]:
-        """Return the ONNX operators that have a lowering; `prepare` decomposes the others if it can."""
-        ops: frozenset[str] = self._child.call("native_ops")
-        return ops
+        super().__init__(Child("onnxport.converters.coreml.worker:Worker", purpose="the Core ML converter"))
 
     def lower(
         self,
@@ -85,6 +80,3 @@ class CoremlConverter(Closing):
         measured = measure_in_subprocess(handed_over, params.shape, samples)
         found = islands(model.graph, measured.peaks, mixed=params.precision == "mixed")
         return found, island_notes(model.graph, found, measured)
-
-    def close(self) -> None:
-        self._child.close()

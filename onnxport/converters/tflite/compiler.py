@@ -5,28 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnxport.converters.compiler import CompilerProcess
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.result import Compiled
 from onnxport.converters.tflite.metadata.labels import check_normalization, read_label_files
 from onnxport.core.child_process import borrow, give_back
 from onnxport.core.errors import CannotConvertError
-from onnxport.core.resources import Closing
 from onnxport.formats.manifest import Manifest
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model  # its import would delay the start of the child
 
 
-class TfliteConverter(Closing):
-    """The compiler, which starts while the parent still prepares the model."""
+class TfliteConverter(CompilerProcess):
+    """Google's compiler."""
 
     def __init__(self) -> None:
-        self._child = borrow("onnxport.converters.tflite.worker:Worker", purpose="the LiteRT compiler")
-
-    def native_ops(self) -> frozenset[str]:
-        """Return the ONNX operators that have a lowering; `prepare` decomposes the others if it can."""
-        ops: frozenset[str] = self._child.call("native_ops")
-        return ops
+        super().__init__(borrow("onnxport.converters.tflite.worker:Worker", purpose="the LiteRT compiler"))
 
     def convert(
         self,
