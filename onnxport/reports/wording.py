@@ -180,7 +180,7 @@ def slowness(worth: Worth) -> Iterator[str]:
     """Yield why a lower precision is not faster and which setting would help, or why it was not timed."""
     if worth.why_not:
         yield f"not timed: {text(worth.why_not)}"
-    result = "slower" if worth.latency is not None and worth.latency.high < 1 else "hardly faster"
+    result = "slower" if worth.latency is not None and worth.latency.high < 1 else "not faster"
     for finding in worth.findings:
         yield f"{result}: {text(finding.reason)}; what would help: {text(finding.setting)}"
 

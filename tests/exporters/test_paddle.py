@@ -91,7 +91,7 @@ def test_a_program_without_weights_is_refused(folder: Path) -> None:
 
 
 def test_what_the_file_tells_is_not_asked_for(folder: Path) -> None:
-    with pytest.raises(UsageError, match="--input says nothing to a PaddlePaddle model"):
+    with pytest.raises(UsageError, match="--input has no effect on a PaddlePaddle model"):
         paddle.load(Source.of(folder), ExportParams(input="x=1,3"))
 
 

@@ -237,7 +237,7 @@ def test_zipmap_is_put_behind_what_was_proven(tmp_path: Path) -> None:
 
 def test_zipmap_of_a_regressor_is_refused(tmp_path: Path) -> None:
     skops.io.dump(fitted("Ridge")[0], tmp_path / "model.skops")
-    with pytest.raises(UsageError, match="--zipmap says nothing"):
+    with pytest.raises(UsageError, match="--zipmap has no effect"):
         export_model(tmp_path / "model.skops", zipmap=True)
 
 

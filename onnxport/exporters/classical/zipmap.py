@@ -23,7 +23,7 @@ def check_classes(classes: Sequence[object] | None, source: str) -> None:
     """Refuse --zipmap without classes that can be keys of a dictionary (UsageError)."""
     if not classes or not all(isinstance(each, (int, str)) for each in classes):
         raise UsageError(
-            f"--zipmap says nothing to {source}",
+            f"--zipmap has no effect on {source}",
             why="it gives no probabilities of classes that are integers or texts",
             fix="leave it out",
         )

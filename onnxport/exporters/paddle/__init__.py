@@ -29,12 +29,12 @@ def load(source: Source, params: ExportParams) -> PaddleModel:
     Raises:
         MissingDependencyError: no paddle2onnx, or none with PaddlePaddle.
         InputError: a file is missing, or PaddlePaddle cannot load it.
-        UsageError: options that say nothing here.
+        UsageError: options without effect here.
     """
     for name in ("input", "dynamic"):
         if getattr(params, name):
             raise UsageError(
-                f"--{name} says nothing to a PaddlePaddle model",
+                f"--{name} has no effect on a PaddlePaddle model",
                 why="its file tells its inputs",
                 fix="leave it out",
             )

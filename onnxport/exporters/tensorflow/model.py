@@ -139,7 +139,7 @@ class TensorflowModel:
         if dtype not in DTYPES:
             raise UsageError(f"output {name!r} is {dtype}, which ONNX files do not give")
         if tensor.shape.rank is None:
-            raise UsageError(f"output {name!r} has any number of dimensions, which an ONNX file cannot say")
+            raise UsageError(f"output {name!r} has no fixed rank, which an ONNX file cannot describe")
         return TensorSpec(name, dtype, tuple(self._output_dims(tensor.shape.as_list())))
 
     def _output_dims(self, shape: Sequence[int | None]) -> list[Dim]:

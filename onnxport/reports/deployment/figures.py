@@ -70,7 +70,7 @@ def verdict(report: DeploymentReport) -> Extent:
 
 
 def extent_text(placement: Placement) -> str:
-    """Return "all 214 nodes", "120 of 214 nodes in 3 groups", "nothing", "unknown"."""
+    """Return "all 214 nodes", "120 of 214 nodes in 3 groups", "none", "unknown"."""
     if placement.extent == "unknown":
         return "unknown"
     groups = "" if placement.partitions is None else f" in {wording.count(placement.partitions, 'group')}"
@@ -78,9 +78,9 @@ def extent_text(placement: Placement) -> str:
         several = groups if (placement.partitions or 0) > 1 else ""
         return f"all {wording.count(placement.nodes, 'node')}{several}" if placement.nodes else "all"
     if placement.extent == "none":
-        keep = "keeps" if len(placement.fallbacks) == 1 else "keep"
-        out = f": {wording.count(len(placement.fallbacks), 'node')} {keep} it out"
-        return f"nothing{out if placement.fallbacks else ''}"
+        verb = "is" if len(placement.fallbacks) == 1 else "are"
+        why = f": {wording.count(len(placement.fallbacks), 'node')} {verb} not supported"
+        return f"none{why if placement.fallbacks else ''}"
     return f"{placement.taken:,} of {wording.count(placement.nodes, 'node')}{groups}"
 
 

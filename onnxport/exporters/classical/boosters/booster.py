@@ -69,7 +69,7 @@ class Booster(TabularModel):
     ) -> None:
         if params.float64 and own == "float32":
             raise UsageError(
-                f"--float64 says nothing to {name.partition(',')[0]}",
+                f"--float64 has no effect on {name.partition(',')[0]}",
                 why="it compares in float32 itself",
                 fix="leave it out",
             )
