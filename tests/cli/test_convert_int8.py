@@ -225,19 +225,19 @@ def int8_ort_without_samples(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return _without_samples("ort", sandbox)
 
 
-@case(2, "--calib has samples", "--precision fp16 needs none")
+@case(2, "--calib is for --precision int8", "--precision fp16 needs no samples")
 def samples_for_a_precision_without(sandbox: Sandbox) -> tuple[str | Path, ...]:
     sampled(sandbox)
     return ("convert", "model.onnx", "--to", "tflite", "--precision", "fp16", "--calib", "samples")
 
 
-@case(2, "--calib has samples", "give --precision int8")
+@case(2, "--calib is for --precision int8", "give --precision int8")
 def samples_without_a_precision(sandbox: Sandbox) -> tuple[str | Path, ...]:
     sampled(sandbox)
     return ("convert", "model.onnx", "--to", "tflite", "--calib", "samples")
 
 
-@case(2, "--method is about quantizing", "--calib DIR")
+@case(2, "--method is about quantization", "--calib DIR")
 def quantizing_without_samples(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", "--to", "tflite", "--precision", "int8", "--method", "mse")
 

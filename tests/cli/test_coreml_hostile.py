@@ -153,12 +153,12 @@ def note_with_sizes_that_are_none(sandbox: Sandbox) -> tuple[str, ...]:
     return ("inspect", told(sandbox, "outputs", shape=["a", -1, {}])[-1])
 
 
-@case(4, "model.mlpackage is damaged", "names 'nope', which the program does not")
+@case(4, "model.mlpackage is damaged", "names 'nope', the program does not")
 def note_of_an_output_that_is_not_there(sandbox: Sandbox) -> tuple[str, ...]:
     return told(sandbox, "outputs", key="nope")
 
 
-@case(4, "model.mlpackage is damaged", "names 'nope', which the program does not")
+@case(4, "model.mlpackage is damaged", "names 'nope', the program does not")
 def note_of_an_input_that_is_not_there(sandbox: Sandbox) -> tuple[str, ...]:
     return told(sandbox, "inputs", key="nope")
 
@@ -194,7 +194,7 @@ def output_that_is_the_input(sandbox: Sandbox) -> tuple[str, ...]:
     return ("convert", "model.onnx", "--to", "coreml", "-o", "model.onnx")
 
 
-@case(2, "model.mlpackage is replaced as a whole", "give that a place beside it")
+@case(2, "model.mlpackage is replaced as a whole", "give the other output a path beside it")
 def report_inside_the_output(sandbox: Sandbox) -> tuple[str, ...]:
     package(sandbox)
     return ("convert", "model.onnx", "--to", "coreml", "--report", f"{PACKAGE}/run.json")

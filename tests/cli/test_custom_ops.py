@@ -48,7 +48,7 @@ def test_an_operator_whose_results_nobody_declares_says_what_to_declare(sandbox:
     onnx.save(model, sandbox.folder / "custom.onnx")
     outcome = sandbox.run(*CONVERT, "--allow-custom-ops")
     assert outcome.code == 3
-    assert "declare its results in the model's value_info" in outcome.stderr
+    assert "declare them in the model's value_info" in outcome.stderr
 
 
 def test_kept_operators_leave_unproven(sandbox: Sandbox) -> None:

@@ -149,7 +149,7 @@ def probe(path, options): raise KeyError("of the library's own")
 def test_a_runtime_that_crashes_or_hangs_is_a_row(
     code: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "environments.py").write_text(code)
+    (tmp_path / "foreign.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     runtime = Runtime("x", "Foreign", probe_module="foreign")
     answer = probe(ProbedModel(DIGITS, None, tmp_path, ModelVariants()), runtime, timeout=2)

@@ -71,7 +71,7 @@ from onnxport.validate import saturation
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.runtime import OrtRuntime
 path, images = sys.argv[1], np.load(sys.argv[2])["image"][:8]
-model, found = saturation.emulated(Model.load(path))
+model, found = saturation.emulate(Model.load(path))
 with OrtRuntime.of_model(model) as worked_out, OrtRuntime(model.path, RuntimeOptions(integers="cpu")) as own:
     ours, theirs = (side.run({"image": images})["logits"] for side in (worked_out, own))
 with OrtRuntime(model.path) as exact:
