@@ -52,16 +52,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     fast, part = config.getoption("--fast"), config.getoption("--part")
     if not (fast or part):
         return
-    skipped = left_out(items, slow_tests())
+    slow = slow_tests()
+    gone = slow.keys() - {item.nodeid.partition("[")[0] for item in items}
+    if gone and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        raise pytest.UsageError(f"tests/slow.txt names tests that do not exist: {', '.join(sorted(gone))}")
+    skipped = left_out(items, slow)
     if fast:
-        gone = [item for item in items if item.nodeid in skipped]
+        chosen = {item.nodeid for item in items} - skipped
     else:
         number, parts = map(int, part.split("/"))
-        mine = {name for name in skipped if draw(name) % parts == number - 1}
-        gone = [item for item in items if item.nodeid not in mine]
-    config.hook.pytest_deselected(items=gone)
-    dropped = set(map(id, gone))
-    items[:] = [item for item in items if id(item) not in dropped]
+        chosen = {name for name in skipped if draw(name) % parts == number - 1}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+    items[:] = [item for item in items if item.nodeid in chosen]
 
 
 def slow_tests() -> dict[str, int]:
