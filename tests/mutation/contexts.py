@@ -17,6 +17,7 @@ SECONDS = "ONNXPORT_MUTATION_SECONDS"
 TEST = "ONNXPORT_MUTATION_TEST"
 
 _seconds: dict[str, float] = {}
+_failed: set[str] = set()
 
 
 @pytest.hookimpl(tryfirst=True, wrapper=True)
@@ -34,7 +35,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
             measured.switch_context("")
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:  # without a mutant: such a test would kill every one
+        _failed.add(report.nodeid)
+
+
 def pytest_sessionfinish() -> None:
-    if _seconds:
+    passed = {name: seconds for name, seconds in _seconds.items() if name not in _failed}
+    if passed:
         file = Path(os.environ[SECONDS]) / f"{os.getpid()}.json"
-        file.write_text(json.dumps(_seconds), encoding="utf-8")
+        file.write_text(json.dumps(passed), encoding="utf-8")
