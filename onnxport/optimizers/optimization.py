@@ -57,7 +57,8 @@ def optimize(
         work.simplify(params, folder, equivalence)
     if params.prune_unused:
         with work.step("prune unused"):
-            work.prune()
+            removed = prune_inputs(work.model)
+            work.notes += (f"the input {name!r} is removed: no output depends on it" for name in removed)
     if params.fp16:
         with work.step("float16"):
             work.convert_to_float16(folder, samples, io=params.io == "fp16")
@@ -96,10 +97,6 @@ class _Run:
         self.notes += done.notes
         self._rows += done.facts.get("passes", ())
 
-    def prune(self) -> None:
-        for name in prune_inputs(self.model):
-            self.notes.append(f"the input {name!r} is removed: no output depends on it")
-
     def convert_to_float16(self, folder: Path, samples: Sequence[Feeds], *, io: bool) -> None:
         from onnxport.optimizers.float16.conversion import to_float16
 
@@ -127,28 +124,23 @@ class _Run:
 
 def _structure(model: Model) -> tuple[object, ...]:
     """Return everything but the elements of weights: a step that changes these changes nodes, too."""
+
+    def value_of(attribute: ir.Attr) -> object:
+        if attribute.is_ref():
+            return attribute.ref_attr_name
+        if attribute.type == ir.AttributeType.TENSOR:
+            return attribute.as_tensor().dtype, attribute.as_tensor().shape
+        return attribute.value if attribute.type in PLAIN_ATTRIBUTES else attribute.type
+
     nodes = [
         (
-            node.domain,
-            node.op_type,
+            node.op_identifier(),
             [value and value.name for value in node.inputs],
             [value.name for value in node.outputs],
-            {name: _attribute_value(each) for name, each in node.attributes.items()},
+            {name: value_of(each) for name, each in node.attributes.items()},
         )
         for node in model.graph.all_nodes()
     ]
-    stored = {
-        value.name: (value.dtype, value.shape)
-        for graph in model.ir.graphs()
-        for value in graph.initializers.values()
-    }
+    constants = (value for graph in model.ir.graphs() for value in graph.initializers.values())
+    stored = {value.name: (value.dtype, value.shape) for value in constants}
     return nodes, stored, dict(model.ir.opset_imports), model.inputs, model.outputs
-
-
-def _attribute_value(attribute: ir.Attr) -> object:
-    if attribute.is_ref():
-        return attribute.ref_attr_name
-    if attribute.type == ir.AttributeType.TENSOR:
-        tensor = attribute.as_tensor()
-        return tensor.dtype, tensor.shape
-    return attribute.value if attribute.type in PLAIN_ATTRIBUTES else attribute.type

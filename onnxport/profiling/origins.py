@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from onnxport.formats.graph import Node, OperatorGraph, Tensor
+from onnxport.formats.graph import Node, OperatorGraph
 
 # Runtimes insert these; they change a value's layout, type or place, not the value.
 _MOVES = frozenset(
@@ -53,10 +53,9 @@ class _Scope:
             for name in filter(None, node.output_names):
                 self._makers.setdefault(name, node)
         self._places = {node: place for place, node in enumerate(model.walk())}
-        inputs, constants = _names(model.inputs), _names(model.constants)
+        ends = (model.inputs, model.constants, executed.inputs, executed.constants)
+        inputs, constants, self._given, self._constants = ({each.name for each in end} for end in ends)
         self._known = {*self._makers, *inputs, *constants}
-        self._given = _names(executed.inputs)
-        self._constants = _names(executed.constants)
         self._folded = constants | self._constants
         self._producers = {name: node for node in executed.nodes for name in node.output_names if name}
         self._consumers: dict[str, list[Node]] = {}
@@ -74,10 +73,16 @@ class _Scope:
             _share(region, own)
         for node in self._executed.nodes:
             if not own[node]:
-                own[node] = self._moved_for(node, own) or self._whole_of(node)
+                # Our TFLite converter put the name of the model's node before those of its parts.
+                whole = self._named.get(node.name.rpartition(_PART)[0])
+                own[node] = self._moved_for(node, own) or (() if whole is None else (whole,))
         found |= own
         for node in self._executed.nodes:
-            self._descend(node, own[node], found)
+            # Match bodies with those of the source that has the same ones.
+            sources = (each.bodies for each in own[node])
+            theirs = next((bodies for bodies in sources if bodies.keys() == node.bodies.keys()), {})
+            for name, original in theirs.items():
+                _Scope(node.bodies[name], original).fill(found)
 
     def _resolve_values(self) -> dict[str, str]:
         """Return the runtime's values with the model's values that they stand for."""
@@ -159,17 +164,6 @@ class _Scope:
             return own[before]
         return own[after[0]] if after else ()
 
-    def _whole_of(self, node: Node) -> Sources:
-        """Return the node of the model whose name our TFLite converter put before those of its parts."""
-        source = self._named.get(node.name.rpartition(_PART)[0])
-        return () if source is None else (source,)
-
-    def _descend(self, node: Node, sources: Sources, found: dict[Node, Sources]) -> None:
-        """Match bodies with those of the source that has the same ones."""
-        theirs = next((each.bodies for each in sources if each.bodies.keys() == node.bodies.keys()), {})
-        for name, original in theirs.items():
-            _Scope(node.bodies[name], original).fill(found)
-
     def _ordered(self, nodes: Iterable[Node]) -> Sources:
         real = [node for node in nodes if node.op != "Constant"]
         return tuple(sorted(real, key=lambda node: self._places[node]))
@@ -186,10 +180,6 @@ def _share(region: Sequence[Node], own: dict[Node, Sources]) -> None:
 def _names_read(node: Node) -> list[str]:
     """Return the names of what a node reads, its bodies included."""
     return [each.name for each in node.reads() if each.name]
-
-
-def _names(tensors: Iterable[Tensor]) -> frozenset[str]:
-    return frozenset(each.name for each in tensors)
 
 
 def _unique_names(nodes: Iterable[Node]) -> dict[str, Node]:

@@ -20,8 +20,8 @@ from onnx import numpy_helper
 from fixtures import models
 from onnxport.formats.model import Model
 from onnxport.optimizers.opset import CANONICAL_OPSET, OLDEST_OPSET, LiftError, convert_opset, lift
+from onnxport.optimizers.opset.node import ADAPTERS
 from onnxport.optimizers.opset.ort_support import newest_opset
-from onnxport.optimizers.opset.upgrade_adapters import ADAPTERS
 from onnxport.optimizers.params import NEWEST_OPSET
 from tests.optimizers.graphs import assert_same, build, check, feeds, graphs, inside_if, operators, run
 

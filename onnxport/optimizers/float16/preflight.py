@@ -16,14 +16,13 @@ import onnx_ir as ir
 import onnxruntime
 
 from onnxport.core.arrays import Feeds
-from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.input_shapes import GivenShape, apply_shapes, size_limits
 from onnxport.formats.model import Model
 from onnxport.optimizers.float16.magnitudes import Measured
 from onnxport.optimizers.float16.taps import tap
 from onnxport.runtimes.ort.inference_session import open_session
 from onnxport.samples.domain import domains
-from onnxport.samples.footprint import Estimate, Footprint
+from onnxport.samples.footprint import Footprint
 from onnxport.samples.generator import KINDS, generate
 from onnxport.samples.sizes import OpenSizes
 
@@ -66,58 +65,45 @@ def _session(model: Model, path: Path) -> tuple[onnxruntime.InferenceSession, li
     peaks = tap(graph, model.opset)
     graph.outputs.clear()
     graph.outputs.extend(peak for _, peak in peaks)
-    weights = _mapped_weights(model, path.parent)
+    # ONNX Runtime does not open weights in files of other folders.
+    weights = {
+        name: onnxruntime.OrtValue.ortvalue_from_numpy(tensor.numpy())
+        for name, value in graph.initializers.items()
+        if isinstance(tensor := value.const_value, ir.ExternalTensor)
+        and Path(tensor.path).parent != path.parent
+    }
     ir.save(model.ir, path)
     session = open_session(path, level="disable", prepacking=False, initializers=weights)
     return session, [name for name, _ in peaks]
 
 
-def _mapped_weights(model: Model, folder: Path) -> dict[str, onnxruntime.OrtValue]:
-    """Map the weights in files of other folders than `folder`, which ONNX Runtime does not open."""
-    return {
-        name: onnxruntime.OrtValue.ortvalue_from_numpy(value.const_value.numpy())
-        for name, value in model.graph.initializers.items()
-        if isinstance(value.const_value, ir.ExternalTensor) and Path(value.const_value.path).parent != folder
-    }
-
-
 def _generate(model: Model, shapes: Mapping[str, GivenShape], session: Any) -> Iterator[Feeds]:
-    """Generate one input set of each kind at the first sizes that the model accepts; no adversarial ones, which
-    overflow."""
+    """Generate an input set of each kind, except those that overflow, at the first sizes that the model accepts."""
     inputs = [spec for spec in model.inputs if spec.name in {each.name for each in session.get_inputs()}]
-    known = domains(model)
-    sizes = OpenSizes(inputs, apply_shapes(inputs, {}), size_limits(inputs, _present(shapes, inputs)))
-    footprint, end = Footprint(model, inputs), time.monotonic() + _PATIENCE
-    fitting = (shape for shape in sizes.proposals(1) if _fits(footprint.at(shape), sizes))
+    names = {spec.name for spec in inputs}
+    given = {name: shape for name, shape in shapes.items() if name in names}
+    sizes = OpenSizes(inputs, apply_shapes(inputs, {}), size_limits(inputs, given))
+    known, footprint, end = domains(model), Footprint(model, inputs), time.monotonic() + _PATIENCE
+
+    def fits(shape: Any) -> bool:
+        estimate = footprint.at(shape)
+        return not sizes.untold or (estimate.graph <= _MOST_BYTES and not estimate.contradiction)
+
+    fitting = filter(fits, sizes.proposals(1))
     proposals = takewhile(lambda _: time.monotonic() < end, islice(fitting, _MOST_TRIES))
     chosen = None
     for number, kind in enumerate(KINDS):
         for shape in [chosen] if chosen else proposals:
             specs = {spec.name: (spec, shape[spec.name]) for spec in inputs}
             feeds = generate(specs, known, kind=kind, seed=0, index=number)
-            if chosen is None and not _runs(session, feeds):
-                continue
+            if chosen is None:
+                try:
+                    session.run(None, dict(feeds))
+                except Exception:
+                    continue
             chosen = shape
             yield feeds
             break
-
-
-def _fits(estimate: Estimate, sizes: OpenSizes) -> bool:
-    """Return whether a run at these sizes is within bounds; always for a model without open sizes."""
-    return not sizes.untold or (estimate.graph <= _MOST_BYTES and not estimate.contradiction)
-
-
-def _runs(session: Any, feeds: Feeds) -> bool:
-    try:
-        session.run(None, dict(feeds))
-    except Exception:
-        return False
-    return True
-
-
-def _present(shapes: Mapping[str, GivenShape], inputs: Sequence[TensorSpec]) -> dict[str, GivenShape]:
-    names = {spec.name for spec in inputs}
-    return {name: shape for name, shape in shapes.items() if name in names}
 
 
 def _first_line(error: Exception) -> str:

@@ -19,8 +19,7 @@ Peaks = list[tuple[str, ir.Value]]
 
 
 def tap(graph: ir.Graph, opset: int) -> Peaks:
-    """Append nodes to `graph` that compute the peaks; return each with its value's name, which branches may
-    share."""
+    """Append nodes to `graph` that compute the peaks; return each with its value's name, which may recur."""
     return _Taps(opset).add(graph)
 
 
@@ -35,7 +34,8 @@ class _Taps:
         for node in list(graph):
             values += node.outputs
             found += self._inside(graph, node)
-        return found + [(value.name or "", self._peak(graph, value)) for value in values if _is_float(value)]
+        floats = [v for v in values if v.dtype in _FLOATS and isinstance(v.type, ir.TensorType)]
+        return found + [(value.name, self._peak(graph, value)) for value in floats if value.name]
 
     def _peak(self, graph: ir.Graph, value: ir.Value) -> ir.Value:
         magnitude = self._put(graph, "Abs", [value], {}, value.shape)
@@ -92,7 +92,3 @@ class _Taps:
         result.type, result.shape = (inputs[0].type if inputs else None), shape
         graph.append(node)
         return result
-
-
-def _is_float(value: ir.Value) -> bool:
-    return bool(value.name) and value.dtype in _FLOATS and isinstance(value.type, ir.TensorType)

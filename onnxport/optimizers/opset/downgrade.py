@@ -14,10 +14,9 @@ from onnx_ir.passes import common
 from onnxport.core.errors import Refusal
 from onnxport.optimizers.decomposition import complete_node, own_definition, shared_definition
 from onnxport.optimizers.opset import downgrades  # noqa: F401 - fills the registry
-from onnxport.optimizers.opset.downgrades.registry import LOWERINGS
 from onnxport.optimizers.opset.errors import PART_OF, WHY, LiftError, part_of, refusal_of_part
 from onnxport.optimizers.opset.formulas import rewrite_beyond
-from onnxport.optimizers.opset.node import Change, Node, NoForm
+from onnxport.optimizers.opset.node import LOWERINGS, Change, Node, NoForm
 from onnxport.optimizers.opset.schema_check import convert_to_older
 from onnxport.optimizers.opset.schemas import default_domain, is_default, schema, set_opset, since
 from onnxport.optimizers.opset.type_inference import infer_types
@@ -59,7 +58,7 @@ def lower(model: ir.Model, to: int) -> list[str]:
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in model.opset_imports.items()]
     oldest = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)
     model.ir_version = min(model.ir_version, max(oldest, _OLDEST_IR))
-    return lowering.remarks
+    return list(lowering.change.remarks)
 
 
 class _Lowering:
@@ -67,19 +66,15 @@ class _Lowering:
 
     def __init__(self, model: ir.Model, to: int) -> None:
         self._model = model
-        self._change = Change(model, to, infer_types(model))
+        self.change = Change(model, to, infer_types(model))
         self._definitions = 0
         self.refused: dict[ir.Node, Refusal] = {}
-
-    @property
-    def remarks(self) -> list[str]:
-        return list(self._change.remarks)
 
     def step(self, version: int) -> None:
         """Convert nodes from the form of `version` to that of the version before."""
         set_opset(self._model, version)
         done: set[ir.Node] = set()
-        self._change.made.clear()
+        self.change.made.clear()
         while pending := self._changing(version, done):
             functions = []
             for node in pending:
@@ -99,7 +94,7 @@ class _Lowering:
 
     def _changing(self, version: int, done: set[ir.Node]) -> list[ir.Node]:
         """Return the nodes still in the form of `version`, which changed their operator."""
-        settled = done | self._change.made | set(self.refused)
+        settled = done | self.change.made | set(self.refused)
         return [
             node
             for node in self._model.graph.all_nodes()
@@ -107,7 +102,7 @@ class _Lowering:
         ]
 
     def _lower(self, node: ir.Node, version: int) -> None:
-        op, view = node.op_type, Node(node, self._change)
+        op, view = node.op_type, Node(node, self.change)
         newer, older = schema(op, version), schema(op, version - 1)
         if lowering := LOWERINGS.get((op, version)):
             lowering(view)
@@ -137,10 +132,10 @@ class _Lowering:
 
     def _type_of(self, value: ir.Value | None) -> onnx.TypeProto:
         proto = onnx.TypeProto()
-        found = None if value is None else self._change.known.type(value)
+        found = None if value is None else self.change.known.type(value)
         if value is not None and found is not None:
             ir.serde.serialize_type_into(proto, found)
-            shape = self._change.known.shape(value)
+            shape = self.change.known.shape(value)
             if shape is not None and isinstance(found, ir.TensorType):
                 proto.CopyFrom(onnx.helper.make_tensor_type_proto(found.dtype.value, shape))
         return proto
@@ -148,7 +143,7 @@ class _Lowering:
     def _inline(self, functions: list[ir.Function]) -> None:
         self._model.functions.update({function.identifier(): function for function in functions})
         common.InlinePass()(self._model)
-        self._change.known = infer_types(self._model)
+        self.change.known = infer_types(self._model)
 
     def _refuse(self, node: ir.Node, why: str) -> None:
         whole = refusal_of_part(node, why)

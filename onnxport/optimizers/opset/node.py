@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,38 @@ import onnx_ir as ir
 from onnxport.optimizers.opset.type_inference import InferredTypes
 
 _CAST_LIKE_SINCE = 15
+
+
+# A function that converts a node in place. It raises NoForm, before any change, if the other form cannot express it.
+Adapter = Callable[["Node"], None]
+# Of an operator and a version: from the form before it to its form, and back.
+ADAPTERS: dict[tuple[str, int], Adapter] = {}
+LOWERINGS: dict[tuple[str, int], Adapter] = {}
+
+
+def adapts(*op_types: str, version: int) -> Callable[[Adapter], Adapter]:
+    """Register the adapter of the operators from their last form before `version` to that of `version`."""
+    return _register(ADAPTERS, op_types, version)
+
+
+def lowers(*op_types: str, version: int) -> Callable[[Adapter], Adapter]:
+    """Register the lowering of the operators from the form of `version` to that of the version before.
+
+    It may turn the node into another operator. Otherwise the result is checked against the older schema.
+    """
+    return _register(LOWERINGS, op_types, version)
+
+
+def _register(
+    table: dict[tuple[str, int], Adapter], op_types: Iterable[str], version: int
+) -> Callable[[Adapter], Adapter]:
+    def register(adapter: Adapter) -> Adapter:
+        for op_type in op_types:
+            if table.setdefault((op_type, version), adapter) is not adapter:
+                raise ValueError(f"{op_type} has two adapters for opset {version}")
+        return adapter
+
+    return register
 
 
 class NoForm(Exception):
@@ -129,6 +161,13 @@ class Node:
         if index >= len(self.ir.inputs):
             self.ir.resize_inputs(index + 1)
         self.ir.replace_input_with(index, value)
+
+    def drop_input(self, index: int) -> None:
+        """Drop an input, and the constant that it is if that has no other reader."""
+        if (value := self.input(index)) is not None:
+            self.put_input(index, None)
+            self.trim()
+            self.forget(value)
 
     def become(self, op_type: str, *inputs: ir.Value | None, **attributes: Any) -> None:
         """Turn the node into another operator with the same outputs."""

@@ -23,8 +23,13 @@ def convert_to_older(node: Node, newer: onnx.defs.OpSchema, older: onnx.defs.OpS
     """
     new_attributes = [name for name in node.ir.attributes if name not in older.attributes]
     for name in new_attributes:
-        if node.attribute(name) != _default(newer, name):
-            raise NoForm(f"its {name}={_format(node.attribute(name))} came with opset {newer.since_version}")
+        value, formal = node.attribute(name), newer.attributes.get(name)
+        default = None
+        if formal is not None and formal.default_value.name:
+            default = ir.serde.deserialize_attribute(formal.default_value).value
+        if value != default:
+            shown = value if isinstance(value, int | float | str) else list(value)
+            raise NoForm(f"its {name}={shown} came with opset {newer.since_version}")
     node.trim()
     if len(node.ir.inputs) > older.max_input:
         name = newer.inputs[older.max_input].name
@@ -39,15 +44,6 @@ def convert_to_older(node: Node, newer: onnx.defs.OpSchema, older: onnx.defs.OpS
     node.drop_outputs(min(older.max_output, len(node.ir.outputs)))
     for name in new_attributes:
         node.take(name)
-
-
-def _default(schema: onnx.defs.OpSchema, name: str) -> Any:
-    default = schema.attributes[name].default_value if name in schema.attributes else None
-    return ir.serde.deserialize_attribute(default).value if default is not None and default.name else None
-
-
-def _format(value: Any) -> str:
-    return str(value) if isinstance(value, int | float | str) else str(list(value))
 
 
 def _widen(node: Node, newer: onnx.defs.OpSchema, older: onnx.defs.OpSchema) -> None:

@@ -9,17 +9,9 @@ import onnx_ir as ir
 
 from onnxport.formats.artifact import Dim
 from onnxport.formats.model import dims_of
+from onnxport.optimizers.patterns import integers, known_dims, producer, same_shape
 from onnxport.optimizers.shape_arithmetic import Dimensions
-from onnxport.optimizers.simplification.graph import (
-    ModelEditor,
-    bypass,
-    integers,
-    known_dims,
-    producer,
-    rewrite,
-    same_shape,
-)
-from onnxport.optimizers.simplification.registry import simplification
+from onnxport.optimizers.simplification.graph import ModelEditor, bypass, rewrite, simplification
 
 VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 

@@ -11,19 +11,10 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.simplification.graph import (
-    LARGE,
-    ModelEditor,
-    array,
-    bypass,
-    is_op,
-    number,
-    only_use,
-    producer,
-)
-from onnxport.optimizers.simplification.registry import simplification
+from onnxport.optimizers.patterns import array, is_op, number, only_use, producer
+from onnxport.optimizers.simplification.graph import ModelEditor, bypass, simplification
+from onnxport.optimizers.simplification.products import scalable_weight
 
-_LARGEST = 256 * 2**20  # bytes
 _TRANSPARENT = ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 _STEPS = 6
 Change = Callable[[], None]
@@ -110,20 +101,13 @@ def _downward(editor: ModelEditor, value: ir.Value, factor: float) -> list[Chang
 
 def _weight(editor: ModelEditor, product: ir.Node, factor: float) -> Change | None:
     """Return the change that scales a product's weight; None if that is no constant of its own."""
-    weight = product.inputs[1]
-    decoded = producer(weight, "Mul")
-    if decoded is not None and only_use(weight):
-        for index, each in enumerate(decoded.inputs):
-            if array(each) is not None and producer(decoded.inputs[1 - index], "Cast") is not None:
-                return _scale_constant(editor, decoded, index, factor)
-        return None
-    if weight is None or weight.const_value is None or weight.const_value.nbytes > _LARGEST:
-        return None
-    if weight.dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
-        return None
-    if len(weight.uses()) > 1 and weight.const_value.nbytes > LARGE:
-        return None
-    return _scale_constant(editor, product, 1, factor)
+    decoded = producer(product.inputs[1], "Mul")
+    if decoded is None or not only_use(product.inputs[1]):
+        return None if scalable_weight(product) is None else _scale_constant(editor, product, 1, factor)
+    for index, each in enumerate(decoded.inputs):
+        if array(each) is not None and producer(decoded.inputs[1 - index], "Cast") is not None:
+            return _scale_constant(editor, decoded, index, factor)
+    return None
 
 
 def _scale_constant(editor: ModelEditor, node: ir.Node, index: int, factor: float) -> Change:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import onnx_ir as ir
@@ -38,24 +37,18 @@ class Size:
 
 
 def measure_size(model: Model) -> Size:
-    nodes = sum(node.op_type != "Constant" or node.domain != "" for node in model.graph.all_nodes())
-    tensors = list(_tensors(model))
-    weights = sum(tensor.nbytes for tensor in tensors if tensor.dtype != ir.DataType.STRING)
-    return Size(nodes, sum(tensor.size for tensor in tensors), weights)
-
-
-def _tensors(model: Model) -> Iterator[ir.TensorProtocol]:
-    """Iterate over all constants, each once however many names it has."""
-    seen: set[int] = set()
-    for graph in model.ir.graphs():
-        found = [value.const_value for value in graph.initializers.values()]
-        for node in graph:
-            found += [
-                attribute.as_tensor()
-                for attribute in node.attributes.values()
-                if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref()
-            ]
-        for tensor in found:
-            if tensor is not None and id(tensor) not in seen:
-                seen.add(id(tensor))
-                yield tensor
+    """Count nodes and constants; a constant counts once however many names it has."""
+    constants = [value.const_value for graph in model.ir.graphs() for value in graph.initializers.values()]
+    nodes = list(model.graph.all_nodes())
+    constants += [
+        attribute.as_tensor()
+        for node in nodes
+        for attribute in node.attributes.values()
+        if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref()
+    ]
+    tensors = {id(tensor): tensor for tensor in constants if tensor is not None}.values()
+    return Size(
+        sum(node.op_type != "Constant" or node.domain != "" for node in nodes),
+        sum(tensor.size for tensor in tensors),
+        sum(tensor.nbytes for tensor in tensors if tensor.dtype != ir.DataType.STRING),
+    )

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxport.optimizers.simplification.graph import (
-    ModelEditor,
-    bypass,
-    known_dims,
-    only_use,
-    producer,
-    rank_of,
-    rewrite,
-)
-from onnxport.optimizers.simplification.registry import simplification
+from onnxport.optimizers.patterns import known_dims, only_use, producer, rank_of
+from onnxport.optimizers.simplification.graph import ModelEditor, bypass, rewrite, simplification
 
 # Elementwise operators of one operand: they compute the same in any order of axes.
 UNARY = frozenset(
@@ -31,14 +23,9 @@ def merge_transposes(editor: ModelEditor) -> int:
 
     Keeps: A Transpose with other readers.
     """
-    merged = 0
-    for node in editor.nodes("Transpose"):
-        merged += _merge(node)
-    for node in editor.nodes("Gemm"):
-        merged += _into_gemm(node)
-    for node in editor.nodes("Reshape"):
-        merged += _between_reshapes(node)
-    return merged
+    merged = sum(_merge(node) for node in editor.nodes("Transpose"))
+    merged += sum(_into_gemm(node) for node in editor.nodes("Gemm"))
+    return merged + sum(_between_reshapes(node) for node in editor.nodes("Reshape"))
 
 
 def _merge(node: ir.Node) -> int:

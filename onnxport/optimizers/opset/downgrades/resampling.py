@@ -7,14 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.opset.downgrades.registry import lowers
-from onnxport.optimizers.opset.node import Node, NoForm
-
-
-@lowers("Resize", version=19)
-def resize_modes(node: Node) -> None:
-    if node.attribute("coordinate_transformation_mode") == "half_pixel_symmetric":
-        raise NoForm("half_pixel_symmetric came with opset 19")
+from onnxport.optimizers.opset.node import Node, NoForm, lowers
 
 
 @lowers("Resize", version=18)
@@ -87,7 +80,4 @@ def dft(node: Node) -> None:
     if axis is None:
         raise NoForm("its axis is computed at run time; before opset 20 it is an attribute")
     node.put(axis=int(axis))
-    if value is not None:
-        node.put_input(2, None)
-        node.trim()
-        node.forget(value)
+    node.drop_input(2)

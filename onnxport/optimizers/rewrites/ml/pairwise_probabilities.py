@@ -42,25 +42,17 @@ class _Coupling:
         place = {pair: column for column, pair in enumerate(pairs)}
         place |= {(j, i): column + count for (i, j), column in place.items()}
         # r[i, j], 0 on the diagonal: a column of zeros is appended to those of the pairs.
-        padded = node.op(
-            "Concat", both, node.op("Mul", node.op("Slice", both, *_at(0)), np.float32(0)), axis=1
-        )
+        zero = node.op("Mul", node.op("Slice", both, *_at(0)), np.float32(0))
+        padded = node.op("Concat", both, zero, axis=1)
         index = [[place.get((i, j), 2 * count) for j in range(classes)] for i in range(classes)]
         r = node.op("Gather", padded, np.array(index), axis=1)
         turned = node.op("Transpose", r, perm=[0, 2, 1])
         squares = node.op("ReduceSum", node.op("Mul", r, r), np.array([1]), keepdims=0)
-        diagonal = node.op(
-            "Mul", node.op("Unsqueeze", squares, np.array([2])), np.eye(classes, dtype=np.float32)
-        )
+        squares = node.op("Unsqueeze", squares, np.array([2]))
+        diagonal = node.op("Mul", squares, np.eye(classes, dtype=np.float32))
         self.q = node.op("Sub", diagonal, node.op("Mul", turned, r))
-        self.rows = [
-            node.op(
-                "Squeeze",
-                node.op("Slice", self.q, np.array([i]), np.array([i + 1]), np.array([1])),
-                np.array([1]),
-            )
-            for i in range(classes)
-        ]
+        rows = (node.op("Slice", self.q, *_at(i)) for i in range(classes))
+        self.rows = [node.op("Squeeze", row, np.array([1])) for row in rows]
 
     def solve(self) -> ir.Value:
         node = self.node

@@ -14,9 +14,9 @@ from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
 @rewrites("ai.onnx.ml::SVMRegressor")
 def svm_regressor(node: Rewrite) -> None:
     """Sum the weighted kernel of x with each support vector (ONNX SVMRegressor-1)."""
-    x, coefficients = scores.matrix(node, 0), np.asarray(node.attribute("coefficients", ()), np.float32)
-    vectors = np.asarray(node.attribute("support_vectors", ()), np.float32)
-    rho = np.asarray(node.attribute("rho", (0.0,)), np.float32)[:1]
+    x, coefficients = scores.matrix(node, 0), scores.floats(node, "coefficients")
+    vectors = scores.floats(node, "support_vectors")
+    rho = scores.floats(node, "rho", (0.0,))[:1]
     if node.attribute("n_supports", 0) > 0:
         similar = _kernel(node, x, vectors.reshape(node.attribute("n_supports"), -1))
         total = node.op("MatMul", similar, coefficients[:, None])
@@ -44,19 +44,18 @@ def svm_classifier(node: Rewrite) -> None:
 
 def _by_class(node: Rewrite, labels: Array, transform: str) -> None:
     node.ignore("kernel_type", "support_vectors")  # ONNX Runtime takes these for linear
-    coefficients = np.asarray(node.attribute("coefficients", ()), np.float32).reshape(len(labels), -1)
+    coefficients = scores.floats(node, "coefficients").reshape(len(labels), -1)
     node.attribute("kernel_params")
     if node.attribute("prob_a") or node.attribute("prob_b"):
         node.unsupported("has probabilities without support vectors")
-    rho = np.asarray(node.attribute("rho", (0.0,)), np.float32)[:1]
+    rho = scores.floats(node, "rho", (0.0,))[:1]
     total = node.op("Add", node.op("MatMul", scores.matrix(node, 0), coefficients.T), rho)
     chosen = node.op("ArgMax", total, axis=1, keepdims=0)
     if len(labels) == 2:
         largest = node.op("ReduceMax", total, np.array([1]), keepdims=0)
         positive = bool((coefficients >= 0).all())
-        above = node.op(
-            "GreaterOrEqual" if positive else "Greater", largest, np.float32(0.5 if positive else 0)
-        )
+        comparison, limit = ("GreaterOrEqual", 0.5) if positive else ("Greater", 0)
+        above = node.op(comparison, largest, np.float32(limit))
         chosen = node.op("Where", above, np.int64(1), chosen)
     node.emit(scores.map_labels(node, chosen, labels), 0)
     node.emit(scores.transform(node, total, transform), 1)
@@ -64,9 +63,9 @@ def _by_class(node: Rewrite, labels: Array, transform: str) -> None:
 
 def _by_pairs(node: Rewrite, labels: Array, transform: str) -> None:
     counts = node.attribute("vectors_per_class")
-    vectors = np.asarray(node.attribute("support_vectors", ()), np.float32).reshape(sum(counts), -1)
+    vectors = scores.floats(node, "support_vectors").reshape(sum(counts), -1)
     weights, pairs = _pairs(node, counts)
-    rho = np.asarray(node.attribute("rho", ()), np.float32)[: len(pairs)]
+    rho = scores.floats(node, "rho")[: len(pairs)]
     similar = _kernel(node, scores.matrix(node, 0), vectors)
     total = node.op("Add", node.op("MatMul", similar, weights), rho)
     wins = node.op("Cast", node.op("Greater", total, np.float32(0)), to=ir.DataType.FLOAT)
@@ -74,7 +73,7 @@ def _by_pairs(node: Rewrite, labels: Array, transform: str) -> None:
     first, second = (np.array([pair[side] == classes for pair in pairs], np.float32) for side in (0, 1))
     votes = node.op("Add", node.op("MatMul", wins, first - second), second.sum(axis=0))
     node.emit(scores.map_labels(node, node.op("ArgMax", votes, axis=1, keepdims=0), labels), 0)
-    given = [np.asarray(node.attribute(name, ()), np.float32)[: len(pairs)] for name in ("prob_a", "prob_b")]
+    given = [scores.floats(node, name)[: len(pairs)] for name in ("prob_a", "prob_b")]
     if given[0].size:
         total = probabilities(node, total, given, pairs, len(labels))
     elif len(labels) == 2:
@@ -85,11 +84,10 @@ def _by_pairs(node: Rewrite, labels: Array, transform: str) -> None:
 
 
 def _pairs(node: Rewrite, counts: tuple[int, ...]) -> tuple[Array, list[tuple[int, int]]]:
-    """Return the weight of each support vector in the machine of each class pair, [vectors, pairs]; and the
-    pairs."""
+    """Return the pairs of classes, and before them each support vector's weight in each machine, [vectors, pairs]."""
     classes, total = len(counts), sum(counts)
     starts = np.cumsum([0, *counts])
-    coefficients = np.asarray(node.attribute("coefficients", ()), np.float32)[: (classes - 1) * total]
+    coefficients = scores.floats(node, "coefficients")[: (classes - 1) * total]
     rows = coefficients.reshape(classes - 1, total)
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
     weights = np.zeros((total, len(pairs)), np.float32)
@@ -102,7 +100,7 @@ def _pairs(node: Rewrite, counts: tuple[int, ...]) -> tuple[Array, list[tuple[in
 
 def _kernel(node: Rewrite, x: ir.Value, vectors: Array) -> ir.Value:
     """Return the kernel of each row of x with each of `vectors`, [rows, vectors]."""
-    kind = scores.text(node.attribute("kernel_type", "LINEAR"))
+    kind = scores.text(node, "kernel_type", "LINEAR")
     gamma, coef0, degree = (np.float32(each) for each in node.attribute("kernel_params", (0.0, 0.0, 3.0)))
     if kind == "RBF":
         # Not from products of x and vectors: that loses the digits of what is near.
