@@ -25,10 +25,7 @@ _LARGEST = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)  # type: ignore[no-unt
 
 
 def to_bfloat16(model: Model) -> Rewritten:
-    """Return `model` with its float32 weights in bfloat16; saving rounds them.
-
-    Args:
-        model: stays as it is; its opset rises to 13 where it is older.
+    """Return a copy of `model`, at opset 13 or newer, with its float32 weights in bfloat16; saving rounds them.
 
     Raises:
         CannotConvertError: it has no float32 weights, or an operator that cannot be lifted.

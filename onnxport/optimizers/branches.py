@@ -53,8 +53,7 @@ def inline_branch(model: Model, graph: ir.Graph, node: ir.Node, branch: ir.Graph
 def drop_impossible_branches(model: Model, refresh: Callable[[Model], None]) -> int:
     """Replace each If by the only branch that can run, where there is one; return how many.
 
-    Args:
-        refresh: infers shapes and folds constants anew.
+    `refresh` infers shapes and folds constants anew.
     """
     dropped, position, nodes = 0, 0, list(model.graph.all_nodes())
     while position < len(nodes):

@@ -55,8 +55,7 @@ _KEPT = frozenset(
 def fold_constants(model: Model, *, limit: int = SIZE_LIMIT) -> int:
     """Replace constant nodes by initializers, also in branches and loop bodies; return how many.
 
-    Args:
-        limit: bytes; a larger result is left to run time unless its operands are as large.
+    A result of more than `limit` bytes is left to run time unless its operands are as large.
     """
     return sum(_fold_graph(model, graph, limit) for graph in list(model.ir.graphs()))
 
@@ -67,11 +66,8 @@ def _fold_graph(model: Model, graph: ir.Graph, limit: int) -> int:
     if not nodes:
         return folded
     if _constant_bytes(nodes) <= TOGETHER:
-        try:
+        with contextlib.suppress(*_ORT_REFUSES):
             _replace(graph, nodes, _evaluate(model, nodes))
-        except _ORT_REFUSES:
-            pass
-        else:
             return folded + len(nodes)
     for node in nodes:
         # One that depends on a node that ONNX Runtime refused stays, too.
@@ -165,7 +161,6 @@ def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:
 
 
 def _replace(graph: ir.Graph, nodes: Iterable[ir.Node], arrays: dict[str, np.ndarray]) -> None:
-    """Replace the nodes by initializers with the names of their results."""
     for node in reversed(list(nodes)):
         for value in node.outputs:
             array = arrays.get(value.name or "")

@@ -13,12 +13,9 @@ from onnxport.optimizers.shape_inference import drop_declared, infer, pin_inputs
 
 
 def pin_shapes(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
-    """Fix open dimensions of the inputs in place and infer the other shapes again.
+    """Fix open dimensions of the inputs in place and infer the other shapes again; return a sentence on them, if any.
 
     An output that inference cannot follow keeps its declared shape, with the fixed sizes put in.
-
-    Returns:
-        A sentence on the fixed sizes, if there are any.
 
     Raises:
         UsageError: an unknown input, or sizes that contradict the model.

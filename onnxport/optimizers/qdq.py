@@ -90,7 +90,11 @@ def _move_constant(graph: ir.Graph, node: ir.Node) -> None:
     moved.outputs[0].shape, moved.outputs[0].type = node.outputs[0].shape, constant.type
     floats = ir.node(_DEQUANTIZE, [moved.outputs[0], *source.inputs[1:]], attributes)
     graph.insert_before(node, [moved, floats])
-    _replace(graph, node, floats)
+    result, other = node.outputs[0], floats.outputs[0]
+    other.shape, other.type = result.shape, result.type
+    other.name, result.name = result.name, None
+    result.replace_all_uses_with(other, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
 
 
 def _requantize_for_other_readers(graph: ir.Graph, node: ir.Node) -> None:
@@ -304,13 +308,3 @@ def _quantize_result(
         if output is result:
             graph.outputs[index] = numbers
     result.type = scale.type if scale is not None else None
-
-
-def _replace(graph: ir.Graph, old: ir.Node, new: ir.Node) -> None:
-    """Replace one node's result by another's."""
-    result, other = old.outputs[0], new.outputs[0]
-    other.shape, other.type = result.shape, result.type
-    name, result.name = result.name, None
-    other.name = name
-    result.replace_all_uses_with(other, replace_graph_outputs=True)
-    graph.remove(old, safe=True)

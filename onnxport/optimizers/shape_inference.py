@@ -112,7 +112,6 @@ def _infer(model: Model) -> bool:
 
 
 def _known_shapes(model: Model) -> list[tuple[object, ...]]:
-    """Return all known types and dimensions of node results."""
     return [
         (value.shape is not None, value.dtype, *dims_of(value))
         for node in model.graph.all_nodes()

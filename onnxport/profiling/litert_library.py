@@ -67,10 +67,9 @@ class _Type(ctypes.Structure):
 
 
 class ProfiledModel:
-    """A `.tflite` file compiled for the CPU with the profiler on.
+    """A `.tflite` file compiled for the CPU, with the profiler on.
 
-    Args:
-        kernels: "delegate" for XNNPACK, "builtin" for LiteRT's own.
+    `kernels` are "delegate" for XNNPACK's, "builtin" for LiteRT's own.
 
     Raises:
         MissingDependencyError: this ai-edge-litert has no such library.
@@ -103,11 +102,7 @@ class ProfiledModel:
         self._outputs: Any = None
 
     def feed(self, arrays: Mapping[int, Array], answers: Mapping[int, Array]) -> None:
-        """Set the inputs and allocate the outputs, both by the numbers of their tensors.
-
-        Args:
-            answers: the interpreter's outputs for the same inputs.
-        """
+        """Set the inputs, and allocate outputs like the interpreter's `answers`; both by number of tensor."""
         types = self._types("Input")
         for place, (tensor, kind) in enumerate(types):
             array = arrays[tensor]
@@ -184,7 +179,6 @@ class ProfiledModel:
 
 
 def _library() -> Any:
-    """Load libLiteRt of the installed wheel."""
     for file in importlib.metadata.files("ai-edge-litert") or ():
         if file.name.split(".")[0] in ("libLiteRt", "LiteRt"):
             return ctypes.CDLL(str(file.locate()))

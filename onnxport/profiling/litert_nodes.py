@@ -65,11 +65,7 @@ def _main_nodes(sequence: Sequence[Step], operators: TfliteOperators) -> dict[Ha
 def _step_numbers(
     main: Sequence[Step], kernels: Collection[Number], operators: TfliteOperators
 ) -> Mapping[Hashable, Number]:
-    """Return the operator of each step: by the event of a LiteRT kernel, by alignment for XNNPACK's operators.
-
-    Args:
-        kernels: the operators that LiteRT's own kernels ran.
-    """
+    """Return the operator of each step: by the event of a LiteRT kernel, by alignment for XNNPACK's operators."""
     delegated = [step for step in main if step.event.kind == DELEGATED]
     # The delegate runs partition after partition.
     order = {node: number for number, node in operators.nodes.items() if number[0] == 0}

@@ -33,8 +33,7 @@ Sources = tuple[Node, ...]
 def origins(executed: OperatorGraph, model: OperatorGraph) -> dict[Node, Sources]:
     """Return the nodes of `model` that each executed node computes, in their order; none if unknown.
 
-    Args:
-        executed: its values have the model's names wherever the runtime kept them.
+    Values of `executed` have the model's names wherever the runtime kept them.
     """
     found: dict[Node, Sources] = {}
     _Scope(executed, model).fill(found)
@@ -183,7 +182,6 @@ def _names_read(node: Node) -> list[str]:
 
 
 def _unique_names(nodes: Iterable[Node]) -> dict[str, Node]:
-    """Nodes by their names, of names that only one has."""
     named: dict[str, Node | None] = {}
     for node in nodes:
         named[node.name] = None if node.name in named else node

@@ -37,10 +37,7 @@ class OrtProfiler:
     """The child's side; the parent calls `open`, then `record`."""
 
     def open(self, path: Path, options: RuntimeOptions, folder: Path) -> tuple[TensorSpec, ...]:
-        """Load the model and return its inputs.
-
-        Args:
-            folder: for files of the profiler and the session; the parent removes it.
+        """Load the model and return its inputs; the parent removes `folder`, which holds the profiler's files.
 
         Raises:
             InputError, MissingDependencyError: as OrtRuntime.

@@ -14,11 +14,7 @@ UNKNOWN = "(unknown)"
 
 
 def node_times(recording: Recording, sources: Mapping[Node, Sequence[Node]]) -> tuple[NodeTime, ...]:
-    """Return the time of every executed node, in the order of execution.
-
-    Args:
-        sources: executed node to the nodes of the model that it computes.
-    """
+    """Return the time of each executed node, in the order of execution; `sources` are what it computes of the model."""
     nodes = list(recording.executed.walk())
     # Means over the same runs add up to a run. Medians of nodes would not: a disturbance hits another node each time.
     runs = [recording.runs[place] for place in faster_half([run.duration for run in recording.runs])]

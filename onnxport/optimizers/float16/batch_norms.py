@@ -73,7 +73,6 @@ def _fold(graph: ir.Graph, node: ir.Node, factor: Array, shift: Array) -> bool:
 
 
 def _replace(graph: ir.Graph, node: ir.Node, position: int, name: str, numbers: Array) -> None:
-    """Give the node a float32 constant of its own."""
     tensor = ir.tensor(numbers.astype(np.float32), name=name)
     value = ir.val(name, const_value=tensor)
     graph.register_initializer(value)

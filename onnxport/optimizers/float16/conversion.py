@@ -37,11 +37,7 @@ _NAMED = 3  # nodes or constants in a note: their names may be long
 
 @dataclass(frozen=True)
 class Float16Model(Rewritten):
-    """A float16 model.
-
-    Attributes:
-        islands: names of values computed, and of constants stored, in float32.
-    """
+    """A float16 model; `islands` are the names of values computed, and of constants stored, in float32."""
 
     islands: tuple[str, ...] = ()
 
@@ -52,7 +48,6 @@ def to_float16(
     """Return `model` in float16, except what float16 does not hold; saving rounds the weights.
 
     Args:
-        model: not changed.
         folder: for temporary files; the result may read weights from there until it is saved.
         samples: inputs for measuring values; default: generated ones.
         io: convert float32 inputs and outputs, too.
@@ -124,7 +119,6 @@ def canonicalize(model: Model) -> Model:
 
 
 def _values(model: Model) -> Iterator[ir.Value]:
-    """Iterate over all constants and results of nodes."""
     for graph in model.ir.graphs():
         yield from graph.initializers.values()
         yield from (value for node in graph for value in node.outputs)

@@ -48,10 +48,7 @@ _DELICATE = (
 def islands(graph: ir.Graph, peaks: Mapping[str, float], *, mixed: bool) -> tuple[str, ...]:
     """Return the names of values whose nodes compute in float32, in graph order.
 
-    Args:
-        graph: of the prepared model.
-        peaks: name -> magnitude, measured by the pre-flight.
-        mixed: operators that amplify errors are islands, too.
+    `peaks` are magnitudes by name, measured by the pre-flight. With `mixed`, operators that amplify errors are islands.
     """
     found = reasons(list(graph), peaks, mixed=mixed)
     return tuple(value.name for node in found for value in node.outputs if value.name)

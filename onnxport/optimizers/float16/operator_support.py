@@ -19,30 +19,30 @@ from onnxport.samples.value_uses import uses
 ONNX = ("", "ai.onnx")
 CONTROL_FLOW = frozenset(("If", "Loop", "Scan"))
 
-_SUMS = "adds up so much that float16's steps show"
-_COUNTS = "counts, which float16 does up to 2048"
-_RANDOM = "draws other numbers in float16"
-_TYPED = "makes numbers of a type that it names itself"
-_SCALES = "quantizes with scales that float16 is too coarse for"
-_SEQUENCES = "takes or gives sequences, which no Cast reaches"
 
 # Operator -> why it computes in float32 though ONNX lets it be float16.
 IN_FLOAT32: Mapping[str, str] = {
-    "BitCast": "reads the bits of float32",
-    **dict.fromkeys(("CumSum", "CumProd", "DFT", "STFT", "Det", "ReduceProd"), _SUMS),
-    "Range": _COUNTS,
-    **dict.fromkeys(
-        "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split(), _RANDOM
-    ),
-    **dict.fromkeys("BlackmanWindow EyeLike HammingWindow HannWindow MelWeightMatrix".split(), _TYPED),
-    **dict.fromkeys(
+    op: why
+    for ops, why in (
+        ("BitCast", "reads the bits of float32"),
+        ("CumSum CumProd DFT STFT Det ReduceProd", "adds up so much that float16's steps show"),
+        ("Range", "counts, which float16 does up to 2048"),
+        (
+            "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike",
+            "draws other numbers in float16",
+        ),
+        (
+            "BlackmanWindow EyeLike HammingWindow HannWindow MelWeightMatrix",
+            "makes numbers of a type that it names itself",
+        ),
         (
             "QuantizeLinear DequantizeLinear DynamicQuantizeLinear QLinearConv QLinearMatMul MatMulInteger "
             "ConvInteger QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu QLinearConcat QLinearGlobalAveragePool "
-            "QLinearAveragePool QGemm MatMulIntegerToFloat DynamicQuantizeMatMul DynamicQuantizeLSTM QAttention"
-        ).split(),
-        _SCALES,
-    ),
+            "QLinearAveragePool QGemm MatMulIntegerToFloat DynamicQuantizeMatMul DynamicQuantizeLSTM QAttention",
+            "quantizes with scales that float16 is too coarse for",
+        ),
+    )
+    for op in ops.split()
 }
 # Operands that ONNX lets be float16, and that stay float32: a region is given in fractions of thousands of pixels.
 _OPERANDS_IN_FLOAT32 = frozenset({("Resize", 1)})
@@ -81,7 +81,7 @@ def unfit(node: ir.Node, opset_imports: Mapping[str, int]) -> str:
     """Return why `node` must compute in float32 whatever its values are; empty if it need not."""
     values = [value for value in (*node.inputs, *node.outputs) if value is not None and value.name]
     if any(value.dtype == ir.DataType.FLOAT and not is_float(value) for value in values):
-        return _SEQUENCES
+        return "takes or gives sequences, which no Cast reaches"
     if node.op_type in IN_FLOAT32:
         return IN_FLOAT32[node.op_type]
     if node.op_type == "Softmax" and node.inputs[0] is not None and node.inputs[0].shape is not None:
@@ -101,8 +101,7 @@ def unfit(node: ir.Node, opset_imports: Mapping[str, int]) -> str:
 
 
 def _crashes(node: ir.Node) -> bool:
-    """Return whether ONNX Runtime (1.31.1) would fuse it with a MatMul as `transBatchA`, which crashes in
-    float16."""
+    """Return whether ONNX Runtime (1.31.1) would fuse it with a MatMul as `transBatchA`, which crashes in float16."""
     order = node.attributes.get_ints("perm", ())
     moves_the_batch = len(order) > 2 and order[0] != 0 and order[-1] == len(order) - 1
     return moves_the_batch and any(user.op_type == "MatMul" for user, _ in uses(node.outputs[0]))

@@ -25,9 +25,7 @@ _CHOOSING = CARRIERS - {"Cast"} | {"Where"}
 def place(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
     """Return the nodes, in subgraphs too, that compute in float32, each with the reason.
 
-    Args:
-        model: with types, without functions.
-        peaks: name -> magnitude, measured by the pre-flight.
+    The model has all types and no functions; `peaks` are magnitudes by name, measured by the pre-flight.
     """
     nodes = [node for graph in model.graphs() for node in graph if computes_floats(node)]
     peaks = _without_masks(nodes, peaks)

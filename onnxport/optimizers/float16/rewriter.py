@@ -29,23 +29,16 @@ _TWICE = 1024
 
 @dataclass
 class Counts:
-    """Counts of the rewriting.
-
-    Attributes:
-        casts: how many were put in.
-        clamped: constants that held numbers beyond float16, with the largest of them.
-    """
+    """Numbers of Casts put in, and the constants beyond float16 with the largest element of each."""
 
     casts: int = 0
     clamped: dict[str, float] = field(default_factory=dict)
 
 
 def rewrite(model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> Counts:
-    """Rewrite `model` to float16 in place, except the nodes `kept`.
+    """Rewrite `model` to float16 in place, except the nodes `kept`; with `io` its inputs and outputs, too.
 
-    Args:
-        model: with types, constants as initializers, without functions.
-        io: convert float32 inputs and outputs of the model, too.
+    The model has all types, constants as initializers, and no functions.
     """
     return _Rewriting(model, kept, io=io).run()
 
@@ -104,7 +97,6 @@ class _Rewriting:
         return found
 
     def _is_half_graph(self, graph: ir.Graph) -> bool:
-        """Return whether inputs and outputs of a graph are float16."""
         owner = self._owners.get(graph)
         return self._io if owner is None else bool(self._ports[owner])
 
@@ -154,7 +146,6 @@ class _Rewriting:
                 given.name = name
 
     def _store_constants(self) -> None:
-        """Convert initializers to the precision of their readers."""
         for graph in self._model.graphs():
             for value in list(graph.initializers.values()):
                 if is_float(value) and value.const_value is not None:
@@ -197,7 +188,6 @@ class _Rewriting:
 
 
 def _insert_after(value: ir.Value, node: ir.Node) -> None:
-    """Insert `node` behind the producer of `value`."""
     producer, graph = value.producer(), value.graph
     assert graph is not None
     if producer is not None:

@@ -80,7 +80,6 @@ def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]
 
 
 def _convert(model: Model, opset: int) -> tuple[Model, list[str]]:
-    """Return a copy at the opset, and notes for the user."""
     copy = model.clone()
     lift(copy.ir, opset)
     return copy, lower(copy.ir, opset)

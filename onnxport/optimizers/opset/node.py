@@ -70,7 +70,12 @@ class Change:
         self.changed: set[ir.Node] = set()
         self.made: set[ir.Node] = set()
         self.remarks: dict[str, None] = {}
-        self._names = _names(model)
+        # A subgraph's value may not shadow one outside (ONNX IR, Graphs).
+        values = [
+            value for graph in model.graphs() for value in (*graph.inputs, *graph.initializers.values())
+        ]
+        values += [value for node in model.graph.all_nodes() for value in node.outputs]
+        self._names = {value.name for value in values} | {node.name for node in model.graph.all_nodes()}
 
     def free_name(self, wish: str) -> str:
         name, count = wish, 1
@@ -78,17 +83,6 @@ class Change:
             name, count = f"{wish}_{count}", count + 1
         self._names.add(name)
         return name
-
-
-def _names(model: ir.Model) -> set[str]:
-    """Return the names of all values and nodes: a subgraph's value may not shadow one outside (ONNX IR, Graphs)."""
-    names: set[str] = set()
-    for graph in model.graphs():
-        names.update(value.name for value in graph.inputs if value.name)
-        names.update(graph.initializers)
-    for node in model.graph.all_nodes():
-        names.update(name for name in (node.name, *(value.name for value in node.outputs)) if name)
-    return names
 
 
 class Node:

@@ -95,7 +95,7 @@ def lift_graph(model: ir.Model, opset: int, to: int, *, of_function: bool = Fals
 
 
 def _foreign_nodes(model: ir.Model, opset: int, to: int) -> Iterator[tuple[ir.Node, str]]:
-    """Yield default-domain nodes that ONNX did not define at `opset` but does at `to`, or that were removed.
+    """Yield nodes that ONNX did not define at `opset` but does at `to`, or that were removed, with the reason.
 
     A name that ONNX never had, as SimplifiedLayerNormalization, means the same at any opset.
     """

@@ -111,9 +111,8 @@ def _waves(node: Rewrite, used: ir.Value, bins: ir.Value, length: ir.Value) -> t
     float32 would lose the angle of a large product.
     """
     rows, columns = (node.op("Cast", arange(node, limit), to=_INT32) for limit in (used, bins))
-    product = node.op(
-        "Mul", node.op("Unsqueeze", rows, integers(1)), node.op("Unsqueeze", columns, integers(0))
-    )
+    rows, columns = node.op("Unsqueeze", rows, integers(1)), node.op("Unsqueeze", columns, integers(0))
+    product = node.op("Mul", rows, columns)
     right_angle = node.op("Cast", length, to=_INT32)
     whole, half = (node.op("Mul", right_angle, np.array(turns, np.int32)) for turns in (4, 2))
     angle = node.op("Mul", node.op("Mod", product, right_angle), np.array(4, np.int32))

@@ -76,10 +76,7 @@ def rewritten_ops() -> frozenset[str]:
 def rewrite(model: Model, native: Collection[str], only: Collection[str] | None = None) -> list[str]:
     """Rewrite, once, the nodes outside `native` that have a rewriting; return their operators, sorted.
 
-    A node that cannot be rewritten stays and carries the reason.
-
-    Args:
-        only: leave all other operators alone, whatever their form.
+    With `only`, all other operators stay whatever their form. A node that cannot be rewritten carries the reason.
     """
     found = set()
     for node in list(model.graph.all_nodes()):
@@ -109,10 +106,8 @@ def rewrite(model: Model, native: Collection[str], only: Collection[str] | None 
 class Rewrite:
     """A node and the new nodes that will replace it.
 
-    Operands of `op` are values of the graph or arrays, which become constants; None is an absent one.
-
-    Attributes:
-        is_exact: nodes added from here on must not compute in fewer bits.
+    Operands of `op` are values of the graph or arrays, which become constants; None is an absent one. Nodes added
+    while `is_exact` is set must not compute in fewer bits.
     """
 
     def __init__(self, model: Model, node: ir.Node) -> None:

@@ -83,11 +83,8 @@ def _bounds(node: ir.Node) -> tuple[float, float] | None:
 
 # Operator -> bounds of its result; 0 and infinity are exact in every type.
 _RANGES = {
-    "Sigmoid": (0.0, 1.0),
-    "Softmax": (0.0, 1.0),
-    "HardSigmoid": (0.0, 1.0),
-    "Exp": (0.0, inf),
-    "Abs": (0.0, inf),
+    **dict.fromkeys(("HardSigmoid", "Sigmoid", "Softmax"), (0.0, 1.0)),
+    **dict.fromkeys(("Abs", "Exp"), (0.0, inf)),
 }
 
 

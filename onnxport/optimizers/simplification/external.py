@@ -17,8 +17,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 from onnxport.core.errors import MachineError, MissingDependencyError, OnnxportError
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
-from onnxport.optimizers.simplification.graph import ModelEditor, simplification
-from onnxport.optimizers.simplification.size import measure_size
+from onnxport.optimizers.simplification.graph import ModelEditor, measure_size, simplification
 from onnxport.runtimes.options import OrtLevel
 from onnxport.runtimes.ort.inference_session import open_session
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,7 @@ PLAIN_ATTRIBUTES = frozenset(
 
 @dataclass
 class ModelEditor:
-    """A model under simplification, and edits of it.
-
-    Attributes:
-        original: the source model, whose signature must stay.
-        folder: for temporary files.
-        notes: sentences for the report.
-    """
+    """A model under simplification, and edits of it; the signature must stay that of `original`."""
 
     model: Model
     original: Model
@@ -51,8 +45,7 @@ class ModelEditor:
         return list(self.model.ir.graphs())
 
     def nodes(self, *ops: str) -> Iterator[ir.Node]:
-        """Iterate over the nodes of these operators of ONNX's own domain, or over all; skip nodes removed
-        meanwhile."""
+        """Iterate over nodes of ONNX's own domain, all or these operators; skip nodes removed meanwhile."""
         for node in list(self.model.graph.all_nodes()):
             if node.graph is not None and is_op(node, *ops):
                 yield node
@@ -148,12 +141,8 @@ def bypass(node: ir.Node, source: ir.Value | None, index: int = 0) -> int:
         return 0
     if result.is_graph_output():
         maker = source.producer()
-        if (
-            maker is None
-            or maker.graph is not graph
-            or source.is_graph_output()
-            or source.dtype != result.dtype
-        ):
+        is_free = maker is not None and maker.graph is graph and not source.is_graph_output()
+        if not is_free or source.dtype != result.dtype:
             return 0
         if source.shape is None:
             source.shape = result.shape
@@ -187,3 +176,43 @@ def simplification(name: str, *, first: bool = False) -> Callable[[Run], Run]:
         return run
 
     return register
+
+
+# Bound on a simplified model's growth: folded shapes and merged weights are of that order.
+GROWTH, GROWTH_BYTES = 1.1, 64 * 2**10
+
+
+@dataclass(frozen=True)
+class Size:
+    """Counts over all graphs of a model: nodes without Constant, elements and bytes of all constants."""
+
+    nodes: int
+    parameters: int
+    bytes: int
+
+    def change(self, after: Size) -> dict[str, list[int]]:
+        """Return each figure of the report as [before, after]."""
+        return {name: [figure, getattr(after, name)] for name, figure in asdict(self).items()}
+
+    @property
+    def bound(self) -> int:
+        """The most bytes that a model simplified from this one may have."""
+        return int(self.bytes * GROWTH) + GROWTH_BYTES
+
+
+def measure_size(model: Model) -> Size:
+    """Count nodes and constants; a constant counts once however many names it has."""
+    constants = [value.const_value for graph in model.ir.graphs() for value in graph.initializers.values()]
+    nodes = list(model.graph.all_nodes())
+    constants += [
+        attribute.as_tensor()
+        for node in nodes
+        for attribute in node.attributes.values()
+        if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref()
+    ]
+    tensors = {id(tensor): tensor for tensor in constants if tensor is not None}.values()
+    return Size(
+        sum(node.op_type != "Constant" or node.domain != "" for node in nodes),
+        sum(tensor.size for tensor in tensors),
+        sum(tensor.nbytes for tensor in tensors if tensor.dtype != ir.DataType.STRING),
+    )

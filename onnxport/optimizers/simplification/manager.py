@@ -12,9 +12,8 @@ from onnxport.optimizers import shape_inference
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.passes import CulpritError, Equivalence, Pass, PassManager, Rewritten
 from onnxport.optimizers.simplification.constants import sweep
-from onnxport.optimizers.simplification.graph import ModelEditor
+from onnxport.optimizers.simplification.graph import ModelEditor, Size, measure_size
 from onnxport.optimizers.simplification.pass_lists import plan
-from onnxport.optimizers.simplification.size import Size, measure_size
 from onnxport.optimizers.simplification.symbolic_dims import name_open_dimensions
 
 # Real models need two or three.
@@ -102,10 +101,7 @@ class _Attempt:
         return True
 
     def _check_size(self) -> None:
-        """Blame the pass that added most if the model has become too large.
-
-        Only at the end of a round: what one pass copies another may share.
-        """
+        """Blame the pass that added most if the model is too large after a round: what one copies another may share."""
         if self.size.bytes <= self.first.bound:
             return
         grown = {name: sum(b.bytes - a.bytes for a, b in steps) for name, steps in self.steps.items()}

@@ -24,8 +24,6 @@ from onnxport.optimizers.simplification import (  # noqa: F401 - these register 
     identities,
     products,
     reshapes,
-    scaling,
-    transposes,
 )
 from onnxport.optimizers.simplification.graph import PASSES, ModelEditor
 

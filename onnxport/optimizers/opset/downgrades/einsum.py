@@ -48,7 +48,6 @@ def _parse(equation: str) -> tuple[list[str], str]:
 
 
 def _sum_out(node: Node, term: _Operand, wanted: set[str]) -> _Operand:
-    """Sum over the axes that are not wanted."""
     axes = [index for index, letter in enumerate(term.axes) if letter not in wanted]
     if not axes:
         return term
@@ -97,7 +96,6 @@ def _sizes(node: Node, term: _Operand, shape: ir.Value, axes: Iterable[str]) -> 
 
 
 def _count(node: Node, term: _Operand, shape: ir.Value, axes: str) -> ir.Value:
-    """Return the number of elements along the axes together."""
     sizes = _sizes(node, term, shape, axes)
     if sizes is None:
         return node.constant([1])

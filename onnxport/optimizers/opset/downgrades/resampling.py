@@ -29,16 +29,14 @@ def resize_axes(node: Node) -> None:
     shape, where = node.before("Shape", node.x), node.constant(counted)
     scales, sizes = node.input(2), node.input(3)
     if scales is not None:
-        ones = node.before(
-            "ConstantOfShape", node.before("Shape", shape), value=ir.tensor(np.ones(1, np.float32))
-        )
+        one = ir.tensor(np.ones(1, np.float32))
+        ones = node.before("ConstantOfShape", node.before("Shape", shape), value=one)
         node.put_input(2, node.before("ScatterElements", ones, where, scales, axis=0))
     elif sizes is not None:
         node.put_input(3, node.before("ScatterElements", shape, where, sizes, axis=0))
 
 
 def _count_from_front(node: Node, axes: Sequence[int]) -> list[int]:
-    """Return the axes counted from the front."""
     shape = node.shape(node.x)
     if shape is None and min(axes, default=0) < 0:
         raise NoForm("the rank of its input is unknown, and its axes are counted from the back")

@@ -25,6 +25,7 @@ _COMPARISONS = {
     "BRANCH_GTE": "GreaterOrEqual",
     "BRANCH_GT": "Greater",
     "BRANCH_EQ": "Equal",
+    "BRANCH_NEQ": "Equal",  # and Not
 }
 
 
@@ -161,20 +162,17 @@ class _Descent:
         threshold = node.op("Gather", self.thresholds, state)
         side = None
         for mode, holds in self.comparisons:
-            goes = node.op("Cast", self._compare(mode, value, threshold), to=ir.DataType.INT32)
+            if mode not in _COMPARISONS:
+                node.unsupported(f"a node of the unknown mode {mode!r}")
+            true = node.op(_COMPARISONS[mode], value, threshold)
+            true = node.op("Not", true) if mode == "BRANCH_NEQ" else true
+            goes = node.op("Cast", true, to=ir.DataType.INT32)
             side = goes if side is None else node.op("Where", node.op("Gather", holds, state), goes, side)
         if self.tracks is not None:
             missing = node.op("And", node.op("IsNaN", value), node.op("Gather", self.tracks, state))
             side = node.op("Where", missing, np.int32(1), side)
         pair = node.op("Mul", state, np.int32(2))
         return node.op("Gather", self.children, node.op("Add", pair, side))
-
-    def _compare(self, mode: str, value: ir.Value, threshold: ir.Value) -> ir.Value:
-        if mode == "BRANCH_NEQ":
-            return self.node.op("Not", self.node.op("Equal", value, threshold))
-        if mode not in _COMPARISONS:
-            self.node.unsupported(f"a node of the unknown mode {mode!r}")
-        return self.node.op(_COMPARISONS[mode], value, threshold)
 
 
 class Weights:
@@ -214,7 +212,6 @@ def _has_score(node: Rewrite, table: Weights, leaves: ir.Value) -> ir.Value | Ar
 
 
 def _tree_numbers(forest: Forest) -> Array:
-    """Return the tree number of each node."""
     trees = np.full(len(forest.modes), -1)
     for number, root in enumerate(forest.roots):
         waiting = [root]

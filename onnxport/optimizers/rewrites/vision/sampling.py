@@ -33,10 +33,7 @@ def sample(
 ) -> Term:
     """Return the weighted sum over all combinations of one tap per axis, with channels last.
 
-    Args:
-        rows: see rows_of.
-        batch: the image each sample is of, int32, in a shape that broadcasts with the taps.
-        sizes: of the spatial axes.
+    `rows` are those of rows_of; `batch` is each sample's image, int32, broadcast with the taps.
     """
     parts = []
     for taps in product(*axes):
@@ -162,10 +159,7 @@ def affine_grid(draft: Draft) -> list[Term]:
 
 
 def _centres(draft: Draft, length: int | Term, corners: bool) -> Term:
-    """Return positions from -1 to 1: of the corners, or the centres of equal parts.
-
-    A single corner is at 1, as ONNX Runtime has it.
-    """
+    """Return positions from -1 to 1: corners (a single one is 1, as in ONNX Runtime), or centres of equal parts."""
     places, count = draft.range(length, np.float32), draft.number(length)
     if not corners:
         return (places * 2.0 + 1.0) / count - 1.0
