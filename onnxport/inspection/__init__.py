@@ -23,6 +23,7 @@ def inspect_model(path: str | os.PathLike[str]) -> Inspection:
     # A reader is named for its format; each imports its own libraries.
     reader = importlib.import_module(f"onnxport.inspection.{artifact.format}")
     found: dict[str, Any] = reader.inspect(artifact)
+    artifact = found.pop("artifact", artifact)  # with its data files
     return Inspection(
         path=str(artifact.path),
         format=artifact.format,

@@ -31,6 +31,7 @@ def inspect(artifact: Artifact) -> dict[str, Any]:
     nodes = [node for graph in graphs for node in graph.all_nodes()]
     inputs = ports(model.inputs)
     return {
+        "artifact": model.artifact,
         "producer": f"{model.ir.producer_name or ''} {model.ir.producer_version or ''}".strip(),
         "ir_version": model.ir.ir_version,
         "opsets": {

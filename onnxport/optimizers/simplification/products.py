@@ -291,7 +291,7 @@ def _downward(editor: ModelEditor, value: ir.Value, factor: float) -> list[Chang
 
 
 def _weight(editor: ModelEditor, product: ir.Node, factor: float) -> Change | None:
-    """Return the change that scales a product's weight; None if that is no constant of its own."""
+    """Return the change that scales a product's weight, or the scales of Mul(Cast(integers), scales)."""
     decoded = producer(product.inputs[1], "Mul")
     if decoded is None or not only_use(product.inputs[1]):
         return None if _scalable_weight(product) is None else _scale_constant(editor, product, 1, factor)

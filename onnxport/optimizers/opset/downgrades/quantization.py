@@ -25,14 +25,14 @@ def quantize_type(node: Node) -> None:
         node.put_input(2, node.constant(np.zeros([size or 0 for size in scale]), dtype))
 
 
-def _refuses_other_type(op_type: str, name: str, what: str) -> None:
+def _refuses_other_type(op_type: str, name: str, feature: str) -> None:
     """Register a lowering from opset 23 that refuses an attribute with another type than the scale's."""
 
     @lowers(op_type, version=23)
     def check(node: Node) -> None:
         dtype = ir.DataType(node.attribute(name, 0))
         if dtype not in (ir.DataType.UNDEFINED, node.dtype(required(node.input(1)))):
-            raise NoForm(f"{what} ({name}) came with opset 23")
+            raise NoForm(f"{feature} ({name}) came with opset 23")
         node.take(name)
 
 
