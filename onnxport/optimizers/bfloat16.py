@@ -73,12 +73,12 @@ def _store(graph: ir.Graph, value: ir.Value) -> None:
     assert isinstance(tensor.shape, ir.Shape)
     stored_name = f"{name}/bfloat16"
 
-    def rounded() -> ir.TensorProtocol:
+    def round_tensor() -> ir.TensorProtocol:
         values = tensor.numpy()
         finite = np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
         return ir.tensor(finite.astype(ml_dtypes.bfloat16), dtype=ir.DataType.BFLOAT16, name=stored_name)
 
-    lazy = ir.LazyTensor(rounded, dtype=ir.DataType.BFLOAT16, shape=tensor.shape, name=stored_name)
+    lazy = ir.LazyTensor(round_tensor, dtype=ir.DataType.BFLOAT16, shape=tensor.shape, name=stored_name)
     stored = ir.val(stored_name, const_value=lazy)
     cast = ir.node("Cast", [stored], {"to": int(ir.DataType.FLOAT)}, name=f"{name}/widened")
     cast.outputs[0].type, cast.outputs[0].shape = ir.TensorType(ir.DataType.FLOAT), tensor.shape

@@ -80,7 +80,7 @@ def known_dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
     return None if value is None or value.shape is None else dims_of(value)
 
 
-def static(value: ir.Value | None) -> list[int] | None:
+def static_dims(value: ir.Value | None) -> list[int] | None:
     """Return the dimensions of a value if all are numbers."""
     dims = known_dims(value)
     sizes = [dim for dim in dims or () if isinstance(dim, int)]

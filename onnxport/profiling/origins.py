@@ -74,7 +74,7 @@ class _Scope:
             if not own[node]:
                 # Our TFLite converter put the name of the model's node before those of its parts.
                 whole = self._named.get(node.name.rpartition(_PART)[0])
-                own[node] = self._moved_for(node, own) or (() if whole is None else (whole,))
+                own[node] = self._sources_of_move(node, own) or (() if whole is None else (whole,))
         found |= own
         for node in self._executed.nodes:
             # Match bodies with those of the source that has the same ones.
@@ -126,10 +126,10 @@ class _Scope:
                 continue
             within.add(maker)
             waiting += [name for name in _names_read(maker) if name not in self._there and name not in inputs]
-        nodes = self._ordered(within)
-        return self._dependent(nodes, inputs) if "" not in inputs else nodes
+        nodes = self._sort(within)
+        return self._keep_dependent(nodes, inputs) if "" not in inputs else nodes
 
-    def _dependent(self, nodes: Sources, inputs: Iterable[str]) -> Sources:
+    def _keep_dependent(self, nodes: Sources, inputs: Iterable[str]) -> Sources:
         """Return the `nodes` that depend on `inputs`; ONNX Runtime computed the others when it loaded the model."""
         seen = set(inputs) - self._folded
         kept = []
@@ -152,7 +152,7 @@ class _Scope:
                 region_of[node] = merged
         return list({id(region): region for region in region_of.values()}.values())
 
-    def _moved_for(self, node: Node, own: Mapping[Node, Sources]) -> Sources:
+    def _sources_of_move(self, node: Node, own: Mapping[Node, Sources]) -> Sources:
         """Return the sources of the node for which `node` moves or converts a value."""
         if not _is_move(node):
             return ()
@@ -163,7 +163,7 @@ class _Scope:
             return own[before]
         return own[after[0]] if after else ()
 
-    def _ordered(self, nodes: Iterable[Node]) -> Sources:
+    def _sort(self, nodes: Iterable[Node]) -> Sources:
         real = [node for node in nodes if node.op != "Constant"]
         return tuple(sorted(real, key=lambda node: self._places[node]))
 

@@ -72,10 +72,8 @@ class Profile:
             add(f"run {number}", "run", run, {})
             for span in run.spans:
                 origin = self.sources.get(nodes[span.node], ()) if span.node >= 0 else ()
-                labels = [each.label for each in origin]
-                add(
-                    span.name, span.op, span, {"op": span.op, "provider": span.provider, "onnx nodes": labels}
-                )
+                details = {"op": span.op, "provider": span.provider}
+                add(span.name, span.op, span, details | {"onnx nodes": [each.label for each in origin]})
         return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, separators=(",", ":"))
 
 
@@ -98,9 +96,7 @@ def profile_model(artifact: Artifact, params: ProfileParams, command: str) -> Pr
     ):
         child.ask("open", artifact.path, options, Path(folder))
         source = params.source or (artifact.path if artifact.format == "onnx" else None)
-        inputs = Inputs(
-            params, [] if source is None else [Model.load(source)]
-        )  # the model bounds their values
+        inputs = Inputs(params, [] if source is None else [Model.load(source)])  # it bounds their values
         specs = child.answer()
         inputs.resolve_sizes([(str(artifact.path), specs)])
         feeds = inputs.feeding(None)(specs)

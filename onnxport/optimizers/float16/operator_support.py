@@ -77,7 +77,7 @@ def float16_ports(node: ir.Node, opset_imports: Mapping[str, int]) -> Float16Por
     )
 
 
-def unfit(node: ir.Node, opset_imports: Mapping[str, int]) -> str:
+def float32_reason(node: ir.Node, opset_imports: Mapping[str, int]) -> str:
     """Return why `node` must compute in float32 whatever its values are; empty if it need not."""
     values = [value for value in (*node.inputs, *node.outputs) if value is not None and value.name]
     if any(value.dtype == ir.DataType.FLOAT and not is_float(value) for value in values):

@@ -9,7 +9,12 @@ import onnx_ir as ir
 
 from onnxport.optimizers.float16.constants import LARGEST, LARGEST_INTEGER
 from onnxport.optimizers.float16.islands import reasons
-from onnxport.optimizers.float16.operator_support import CONTROL_FLOW, computes_floats, is_float, unfit
+from onnxport.optimizers.float16.operator_support import (
+    CONTROL_FLOW,
+    computes_floats,
+    float32_reason,
+    is_float,
+)
 from onnxport.samples.value_uses import CARRIERS
 
 JOINED = "stands between others of these"
@@ -31,7 +36,7 @@ def place(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
     peaks = _without_masks(nodes, peaks)
     found = reasons(nodes, peaks)
     for node in nodes:
-        if reason := unfit(node, model.opset_imports) or _becomes_integers(node, peaks):
+        if reason := float32_reason(node, model.opset_imports) or _becomes_integers(node, peaks):
             found[node] = reason
     for node in [each for each in found if _becomes_integers(each, peaks)]:
         producer = node.inputs[0].producer() if node.inputs[0] is not None else None

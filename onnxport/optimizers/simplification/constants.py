@@ -88,7 +88,7 @@ def sweep(model: Model) -> int:
     return before - count()
 
 
-def zeros(value: ir.Value | None) -> bool:
+def is_zero(value: ir.Value | None) -> bool:
     """Return whether every element of a value is known to be 0."""
     if value is None:
         return False
@@ -102,8 +102,8 @@ def zeros(value: ir.Value | None) -> bool:
         given = node.attributes.get("value")
         return given is None or not np.any(given.as_tensor().numpy())
     if node.op_type == "Concat":
-        return all(zeros(each) for each in node.inputs)
-    return node.op_type in _MOVES and zeros(node.inputs[0])
+        return all(is_zero(each) for each in node.inputs)
+    return node.op_type in _MOVES and is_zero(node.inputs[0])
 
 
 # Operators that return zeros for zeros.

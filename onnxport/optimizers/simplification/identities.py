@@ -18,9 +18,9 @@ from onnxport.optimizers.patterns import (
     producer,
     rank_of,
     same_shape,
-    static,
+    static_dims,
 )
-from onnxport.optimizers.simplification.constants import zeros
+from onnxport.optimizers.simplification.constants import is_zero
 from onnxport.optimizers.simplification.graph import ModelEditor, bypass, simplification
 
 # A Slice to here or beyond is a Slice to the end.
@@ -78,7 +78,7 @@ def _slice(node: ir.Node) -> ir.Value | None:
     steps = integers(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else [1]
     if steps is None or any(step != 1 for step in steps):
         return None
-    if same_shape(source, node.outputs[0]) and static(source) is not None:
+    if same_shape(source, node.outputs[0]) and static_dims(source) is not None:
         return source
     axes = axes_of(node, 3)
     if starts is None or ends is None or axes is None or any(starts):
@@ -104,7 +104,7 @@ def _tile(node: ir.Node) -> ir.Value | None:
 def _concat(node: ir.Node) -> ir.Value | None:
     """Drop empty operands, and return the operand if one is left."""
     axis = node.attributes.get_int("axis")
-    sizes = [static(value) for value in node.inputs]
+    sizes = [static_dims(value) for value in node.inputs]
     kept = [
         value
         for value, dims in zip(node.inputs, sizes, strict=True)
@@ -167,7 +167,7 @@ def _resize(node: ir.Node) -> ir.Value | None:
     if scales is not None and scales.size:
         return source if np.all(scales == 1) else None
     by_sizes = len(node.inputs) > 3 and node.inputs[3] is not None
-    return source if by_sizes and same_shape(source, node.outputs[0]) and static(source) else None
+    return source if by_sizes and same_shape(source, node.outputs[0]) and static_dims(source) else None
 
 
 # Operator -> function that finds the operand that a node returns, if it does.
@@ -213,7 +213,7 @@ def drop_zero_states(editor: ModelEditor) -> int:
     dropped = 0
     for node in editor.nodes("GRU", "LSTM", "RNN"):
         for index in _OPTIONAL:
-            if index < len(node.inputs) and zeros(node.inputs[index]):
+            if index < len(node.inputs) and is_zero(node.inputs[index]):
                 node.replace_input_with(index, None)
                 dropped += 1
         while node.inputs and node.inputs[-1] is None:

@@ -21,7 +21,7 @@ from onnxport.optimizers.patterns import (
     only_use,
     producer,
     rank_of,
-    static,
+    static_dims,
 )
 from onnxport.optimizers.simplification.graph import ModelEditor, bypass, rewrite, simplification
 
@@ -191,8 +191,8 @@ def fuse_gemm(editor: ModelEditor) -> int:
 def _takes_bias(matmul: ir.Node, bias: ir.Value | None) -> bool:
     """Return whether a Gemm can add the bias: two matrices, and one row or number, known to be no larger."""
     matrices = all(rank_of(value) == 2 for value in matmul.inputs)
-    columns = static(matmul.inputs[1])
-    dims = static(bias)
+    columns = static_dims(matmul.inputs[1])
+    dims = static_dims(bias)
     if bias is None or not matrices or columns is None or dims is None or bias.dtype not in _FLOATS:
         return False
     if any(producer(value, "DequantizeLinear") for value in matmul.inputs):
