@@ -42,7 +42,7 @@ def lower_custom(node: TflNode, tfl: TflBuilder) -> None:
         },
     )
     for index in range(count):
-        node.emit(tfl.computed(operation.results[index]), index)
+        node.emit(tfl.value(operation.results[index]), index)
 
 
 def _option(node: TflNode, name: str) -> Any:

@@ -129,7 +129,6 @@ KERNELS: dict[str, Kernel] = {
     op: Kernel(frozenset(dtypes.split()), data) for ops, data, dtypes in _TABLE for op in ops.split()
 }
 
-
 # The most axes over which a kernel broadcasts. Without broadcasting, any rank works.
 BROADCAST_RANK = {
     **dict.fromkeys("equal greater greater_equal less less_equal not_equal".split(), 4),
@@ -138,6 +137,9 @@ BROADCAST_RANK = {
     **dict.fromkeys("add div mul sub".split(), 6),
     **dict.fromkeys("logical_and logical_or".split(), 7),
 }
+
+
+COMPARISONS = frozenset("equal greater greater_equal less less_equal not_equal".split())
 
 
 class NoKernel(Exception):

@@ -86,17 +86,19 @@ class Value:
         return next(iter(self.copies), identity(self.rank))
 
 
+def constant(array: Array, quantized: QuantizedConstant | None = None) -> Value:
+    return Value(array.shape, array.dtype, constant=array, quantized=quantized)
+
+
 def scalar(number: float, dtype: np.dtype[Any] | type) -> Value:
-    """Return a constant of rank 0."""
-    return Value((), dtype, constant=np.array(number, dtype))
+    return constant(np.array(number, dtype))
 
 
 def with_unit_axis(value: Value, axis: int) -> Value:
     """Insert an axis of size 1 before `axis` of a constant."""
     assert value.constant is not None
-    wide = np.expand_dims(value.constant, axis)
     quantized = None if value.quantized is None else value.quantized.with_unit_axis(axis)
-    return Value(wide.shape, wide.dtype, constant=wide, quantized=quantized)
+    return constant(np.expand_dims(value.constant, axis), quantized)
 
 
 class Scrambled:

@@ -16,14 +16,13 @@ from litert_converter.mlir import ir, passmanager
 
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.result import Compiled, custom_names
-from onnxport.converters.tflite.control.repairs import repair_branches, separate_results
 from onnxport.converters.tflite.load_check import check_runs, count_operators
 from onnxport.converters.tflite.lower import Lowered, lower_model
 from onnxport.converters.tflite.metadata.labels import LabelFile
 from onnxport.converters.tflite.metadata.writer import NAME, pack_labels, write_metadata
 from onnxport.converters.tflite.quantized.integer_kernels import describe_products
-from onnxport.converters.tflite.quantized.wide_biases import widen_biases
 from onnxport.converters.tflite.registry import REGISTRY
+from onnxport.converters.tflite.repairs import repair_branches, separate_results, widen_biases
 from onnxport.converters.tflite.storage.source_weights import Stored
 from onnxport.converters.tflite.storage.weights import store_weights
 from onnxport.core.errors import CannotConvertError, Refusal

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from onnxport.converters.einsum import Einsum, Term
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.ops.matmul import product
+from onnxport.converters.tflite.layout import product
+from onnxport.converters.tflite.ops.matmul import matmul
 from onnxport.converters.tflite.ops.reduction import reduce_axes
-from onnxport.converters.tflite.ops.reshape import reshaped, transposed
+from onnxport.converters.tflite.ops.reshape import reshape, transpose
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array
@@ -34,7 +34,7 @@ class _Einsum(Einsum[Value, Size]):
         return term.value.shape[term.letters.index(letter)]
 
     def transpose(self, value: Value, perm: Sequence[int]) -> Value:
-        return transposed(self.tfl, value, tuple(perm))
+        return transpose(self.tfl, value, tuple(perm))
 
     def squeeze(self, value: Value, axes: Sequence[int]) -> Value:
         return self.reshape(value, [size for axis, size in enumerate(value.shape) if axis not in axes])
@@ -49,22 +49,17 @@ class _Einsum(Einsum[Value, Size]):
             self.node.unsupported(
                 "several open dimensions in one product; fix the input's size with --shape NAME=..."
             )
-        return reshaped(self.tfl, value, tuple(sizes))
+        return reshape(self.tfl, value, tuple(sizes))
 
     def gather(self, value: Value, indices: Array, axis: int) -> Value:
         places = self.tfl.int32(indices)
         shape = (*value.shape[:axis], len(indices), *value.shape[axis + 1 :])
-        operands = [self.tfl.tensor(value), places]
-        return self.tfl.computed(self.tfl.op("gather", operands, shape, axis=axis, batch_dims=0))
+        return self.tfl.value(self.tfl.gather(self.tfl.tensor(value), places, axis, shape))
 
     def matrix(
         self, value: Value, batch: Sequence[Size], rows: Sequence[Size], columns: Sequence[Size]
     ) -> Value:
-        return self.reshape(value, [*batch, _product(rows), _product(columns)])
+        return self.reshape(value, [*batch, product(rows), product(columns)])
 
     def multiply(self, left: Value, right: Value, *, is_outer: bool) -> Value:
-        return product(self.tfl, left, right)
-
-
-def _product(sizes: Sequence[Size]) -> Size:
-    return None if None in sizes else prod(size or 0 for size in sizes)
+        return matmul(self.tfl, left, right)

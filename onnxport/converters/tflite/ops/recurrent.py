@@ -12,11 +12,11 @@ import numpy as np
 from onnxport.converters.recurrence.lowering import KINDS, RecurrentLowering
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.control.recurrence import ACTIVATIONS, Cell, Steps, part, times_transposed
-from onnxport.converters.tflite.elements import Elements
-from onnxport.converters.tflite.ops.reshape import transposed
+from onnxport.converters.tflite.formulas import Elements
+from onnxport.converters.tflite.ops.reshape import transpose
 from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.converters.tflite.tensors import Tensor
-from onnxport.converters.tflite.values import Value
+from onnxport.converters.tflite.values import Value, constant
 from onnxport.core.arrays import Array
 
 # Some twenty ops a step: more take the compiler longer than the loop costs at run time.
@@ -32,11 +32,11 @@ class _Recurrent(RecurrentLowering[Value, Cell, Elements, Tensor]):
         super().__init__(node)
         self.tfl = tfl
         x = tfl.float32(node.x)
-        self.x = transposed(tfl, x, (1, 0, 2)) if self.attributes.batch_first else x
+        self.x = transpose(tfl, x, (1, 0, 2)) if self.attributes.batch_first else x
         self.steps, self.batch, _ = self.x.shape
         lengths = node.optional(4)
         self.lengths = (
-            None if lengths is None else tfl.with_unit_axis(tfl.tensor(tfl.converted(lengths, np.float32)), 1)
+            None if lengths is None else tfl.with_unit_axis(tfl.tensor(tfl.convert(lengths, np.float32)), 1)
         )
         self.unrolls = self.steps is not None and self.steps <= _UNROLLED_STEPS
 
@@ -44,8 +44,7 @@ class _Recurrent(RecurrentLowering[Value, Cell, Elements, Tensor]):
         directions = list(self.directions())
         step, collects = self.attributes.kind.step, self.node.wants_output(0)
         steps = Steps(self.tfl, step, directions, self.lengths, collects)
-        if self.unrolls:
-            assert self.steps is not None
+        if self.unrolls and self.steps is not None:
             self.emit(steps.unroll(self.steps))
         else:
             self.emit(steps.loop(self.steps))
@@ -53,7 +52,7 @@ class _Recurrent(RecurrentLowering[Value, Cell, Elements, Tensor]):
     # ---- operands
 
     def constant(self, array: Array) -> Value:
-        return Value(array.shape, array.dtype, constant=array)
+        return constant(array)
 
     def part(self, value: Value, start: int, size: int) -> Value:
         return part(self.tfl, value, start, size)
@@ -64,8 +63,8 @@ class _Recurrent(RecurrentLowering[Value, Cell, Elements, Tensor]):
             return None
         one = self.part(self.tfl.float32(value), number, 1)
         if one.constant is not None:
-            return self.constant(one.constant[0])
-        return self.tfl.computed(self.tfl.without_unit_axis(self.tfl.tensor(one), 0))
+            return constant(one.constant[0])
+        return self.tfl.value(self.tfl.without_unit_axis(self.tfl.tensor(one), 0))
 
     def initial(self, index: int, number: int) -> Elements | None:
         """See RecurrentLowering: None only where every step is taken and unrolled."""
@@ -74,11 +73,11 @@ class _Recurrent(RecurrentLowering[Value, Cell, Elements, Tensor]):
             if self.lengths is None and self.unrolls:
                 return None
             batch = tfl.size(tfl.tensor(self.x), 1) if self.batch is None else tfl.int32([self.batch])
-            sizes = tfl.op("concatenation", [batch, tfl.int32([self.size])], [2], axis=0)
+            sizes = tfl.concatenate([batch, tfl.int32([self.size])])
             zeros = tfl.op("broadcast_to", [tfl.constant(0, np.float32), sizes], (self.batch, self.size))
             return Elements(tfl, zeros)
         value = tfl.float32(value)
-        tensor = tfl.tensor(transposed(tfl, value, (1, 0, 2)) if self.attributes.batch_first else value)
+        tensor = tfl.tensor(transpose(tfl, value, (1, 0, 2)) if self.attributes.batch_first else value)
         batch = tfl.shape_of(tensor)[1]
         one = tfl.slice(tensor, [number, 0, 0], [1, batch, self.size])
         return Elements(tfl, tfl.without_unit_axis(one, 0))
@@ -110,13 +109,9 @@ class _Recurrent(RecurrentLowering[Value, Cell, Elements, Tensor]):
         self._emit(tensors, 0, (1, 0, 2), index)
 
     def _emit(self, tensors: list[Tensor], axis: int, batch_first: tuple[int, ...], index: int) -> None:
-        shape = list(self.tfl.shape_of(tensors[0]))
-        if shape[axis] is not None:
-            shape[axis] = len(tensors) * (shape[axis] or 0)
-        tensor = tensors[0] if len(tensors) == 1 else self.tfl.op("concatenation", tensors, shape, axis=axis)
-        value = self.tfl.computed(tensor)
-        value = transposed(self.tfl, value, batch_first) if self.attributes.batch_first else value
-        self.node.emit(self.tfl.converted(value, self.node.x.dtype), index)
+        value = self.tfl.value(self.tfl.concatenate(tensors, axis))
+        value = transpose(self.tfl, value, batch_first) if self.attributes.batch_first else value
+        self.node.emit(self.tfl.convert(value, self.node.x.dtype), index)
 
 
 def _lower_recurrent(node: TflNode, tfl: TflBuilder) -> None:

@@ -153,7 +153,7 @@ class QuantizedConstant(NamedTuple):
         """Whether kernels take it as weights: these are symmetric int8."""
         return self.grid.storage == "int8" and self.grid.is_symmetric
 
-    def transposed(self, perm: Permutation) -> QuantizedConstant:
+    def transpose(self, perm: Permutation) -> QuantizedConstant:
         grid = self.grid if self.grid.axis is None else self.grid.at_axis(perm.index(self.grid.axis))
         return QuantizedConstant(np.transpose(self.numbers, perm), grid)
 
@@ -162,7 +162,7 @@ class QuantizedConstant(NamedTuple):
         grid = self.grid if along is None else self.grid.at_axis(along + (axis <= along))
         return QuantizedConstant(np.expand_dims(self.numbers, axis), grid)
 
-    def reshaped(self, shape: Sequence[int]) -> QuantizedConstant:
+    def reshape(self, shape: Sequence[int]) -> QuantizedConstant:
         """Reshape a constant whose grid is the same for the whole tensor."""
         assert self.grid.axis is None
         return QuantizedConstant(self.numbers.reshape(shape), self.grid)
