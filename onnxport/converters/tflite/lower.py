@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from litert_converter.mlir import ir
 from litert_converter.mlir.dialects import func
 
 from onnxport.converters.driver import Driver, check_rank, import_lowerings
-from onnxport.converters.lowering import NodeView, known_shape, node_name, qualified_op
+from onnxport.converters.lowering import NodeView, known_shape
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite import ops
 from onnxport.converters.tflite.builder import TflBuilder
@@ -24,12 +24,13 @@ from onnxport.converters.tflite.layout import Permutation, Shape, channels_last,
 from onnxport.converters.tflite.ops.casts import KEEPS_FLOAT64
 from onnxport.converters.tflite.quantized.integer_ports import IntegerPorts
 from onnxport.converters.tflite.registry import REGISTRY
-from onnxport.converters.tflite.values import Value
+from onnxport.converters.tflite.values import Value, constant
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.manifest import Port, Tap
 from onnxport.formats.model import Model, dtype_name
 from onnxport.formats.tflite.tensor_names import INNER, TensorNames
+from onnxport.optimizers.rewrites.registry import REASON
 
 import_lowerings(ops)
 
@@ -75,24 +76,17 @@ _FLOAT64 = "float64 is computed in float32, in TFLite the widest type of arithme
 
 @dataclass
 class Lowered:
-    """A verified module, and what the compiled file's manifest holds.
-
-    Attributes:
-        types: types of the taps' tensors, by key.
-        sequence: every name's position in the order of computation.
-        notes: sentences for the report.
-        custom: it has custom operators.
-    """
+    """A verified module, and what the compiled file's manifest holds."""
 
     builder: TflBuilder
     module: ir.Module
-    inputs: tuple[Port, ...] = ()
-    outputs: tuple[Port, ...] = ()
-    taps: dict[str, Tap] = field(default_factory=dict)
-    types: dict[str, ir.Type] = field(default_factory=dict)
-    sequence: dict[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    custom: bool = False
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    taps: dict[str, Tap]
+    types: dict[str, ir.Type]  # of the taps' tensors, by key
+    sequence: dict[str, int]  # every name's position in the order of computation
+    notes: tuple[str, ...]  # sentences for the report
+    custom: bool  # it has custom operators
 
 
 def lower_model(model: Model, params: TfliteParams) -> Lowered:
@@ -126,7 +120,9 @@ class _Lowering(Driver[Value, TflBuilder]):
         self.tfl.functions = module.body
         self._refuse_ports()
         inputs = [value for value in self.inputs if _fits_a_port(value)]
-        orders = [self._input_order(value) for value in inputs]
+        images = {value for value in inputs if self.layout == "nhwc" and _feeds_images(value)}
+        ranks = {value: len(known_shape(value)) for value in inputs}
+        orders = [channels_last(4) if v in images and ranks[v] == 4 else identity(ranks[v]) for v in inputs]
         keys = self.keys.keys(value.name or "" for value in inputs)
         types = [
             self.ports.input_type(value, permute(known_shape(value), order), _dtype(value))
@@ -167,24 +163,30 @@ class _Lowering(Driver[Value, TflBuilder]):
             {key: tensor.type for tensor, key in self.tensor_keys.items()},
             self.sequence,
             (_FLOAT64,) if any(map(_computes_float64, self.graph.all_nodes())) else (),
-            custom=self.custom_ops and any(map(is_custom, self.graph.all_nodes())),
+            self.custom_ops and any(map(is_custom, self.graph.all_nodes())),
         )
 
     # ---- nodes
 
     @staticmethod
     def constant(array: Array) -> Value:
-        return Value(array.shape, array.dtype, constant=array)
+        return constant(array)
 
     def nested_values(self, visible: Mapping[onnx.Value, Value]) -> dict[onnx.Value, Value]:
         return dict(visible)  # initializers apart: every block makes its own constants of them
 
     def lower_node(self, node: onnx.Node, operands: Sequence[Value | None]) -> None:
         view: NodeView[Value] = NodeView(node, operands)
-        with ir.Location.name(self._inner_name(node)):
+        # Tensors inside the lowering have the node's name, unless another has it.
+        names = (TensorNames.clean(name) + INNER for name in (view.name, node.outputs[0].name or ""))
+        name = next((name for name in names if name not in self.sequence), INNER)
+        self.sequence[name] = len(self.sequence)
+        with ir.Location.name(name):
             self._lower_view(view)
-        is_size = qualified_op(node) in _KEEPS_SIZES and all(o is None or o.is_size for o in operands)
-        is_natural = _is_natural(qualified_op(node), operands)
+        is_size = view.op in _KEEPS_SIZES and all(o is None or o.is_size for o in operands)
+        is_natural = view.op in _GIVES_NATURAL
+        if view.op in _KEEPS_NATURAL:
+            is_natural = all(o is None or o.is_natural for o in operands[_KEEPS_NATURAL[view.op]])
         for index, result in view.results.items():
             result.is_size = result.is_size or is_size
             result.is_natural = result.is_natural or (is_natural and result.dtype.kind in "iu")
@@ -196,30 +198,22 @@ class _Lowering(Driver[Value, TflBuilder]):
         return _verifier_message(error) if isinstance(error, ir.MLIRError) else str(error)
 
     def _lower_view(self, view: NodeView[Value]) -> None:
-        if not is_custom(view.node):
+        node = view.node
+        if not is_custom(node):
             REGISTRY.run(view, self.tfl)
         elif self.custom_ops:
             lower_custom(view, self.tfl)
         else:
-            view.unsupported(UNKNOWN_DOMAIN)
+            view.unsupported(node.metadata_props.get(REASON, UNKNOWN_DOMAIN))
         for index, result in view.results.items():
             check_rank(view, index, result.rank)
-
-    def _inner_name(self, node: onnx.Node) -> str:
-        """Name the tensors inside the node's lowering: after the node, unless another has its name."""
-        names = (TensorNames.clean(name) + INNER for name in (node_name(node), node.outputs[0].name or ""))
-        name = next((name for name in names if name not in self.sequence), INNER)
-        self.sequence[name] = len(self.sequence)
-        return name
 
     def _bind(self, value: onnx.Value, result: Value) -> None:
         """Name the tensors of a result after its ONNX value, so that the artefact has a tap for it."""
         self.values[value] = result
         if value.shape is not None:
-            known = known_shape(value)
-            result.shape = tuple(
-                ours if ours is not None else theirs for ours, theirs in zip(result.shape, known, strict=True)
-            )
+            dims = zip(result.shape, known_shape(value), strict=True)
+            result.shape = tuple(theirs if ours is None else ours for ours, theirs in dims)
         if not value.name or value.name in self.taps or self.depth:
             return
         for order, copy in result.copies.items():
@@ -250,32 +244,25 @@ class _Lowering(Driver[Value, TflBuilder]):
     # ---- inputs and outputs
 
     def _refuse_ports(self) -> None:
-        for kind, values in (("input", self.inputs), ("output", self.graph.outputs)):
-            for value in values:
-                if isinstance(value.type, onnx.SequenceType | onnx.OptionalType):
-                    why = "is a sequence or an optional value, and TFLite has tensors only"
-                    self.refusals.append(Refusal(kind, value.name or "", why))
-                    continue
-                # An output of no known type is one of a node that is refused itself, or known once it is lowered.
-                if not _fits_a_port(value) and (value.dtype is not None or kind == "input"):
-                    why = f"is of type {dtype_name(value.dtype)}, which TFLite's kernels do not carry"
-                    self.refusals.append(Refusal(kind, value.name or "", why))
-                elif any((dim or 0) > _LARGEST for dim in known_shape(value)):
-                    self.refusals.append(Refusal(kind, value.name or "", _TOO_LARGE))
-
-    def _input_order(self, value: onnx.Value) -> Permutation:
-        rank = len(known_shape(value))
-        if self.layout == "nhwc" and rank == 4 and _feeds_images(value):
-            return channels_last(rank)
-        return identity(rank)
+        ports = [("input", value) for value in self.inputs]
+        for kind, value in ports + [("output", value) for value in self.graph.outputs]:
+            if isinstance(value.type, onnx.SequenceType | onnx.OptionalType):
+                why = "is a sequence or an optional value, and TFLite has tensors only"
+            # An output of no known type is one of a node that is refused itself, or known once it is lowered.
+            elif not _fits_a_port(value) and (value.dtype is not None or kind == "input"):
+                why = f"is of type {dtype_name(value.dtype)}, which TFLite's kernels do not carry"
+            elif any((dim or 0) > _LARGEST for dim in known_shape(value)):
+                why = _TOO_LARGE
+            else:
+                continue
+            self.refusals.append(Refusal(kind, value.name or "", why))
 
     def _result(self, value: onnx.Value) -> tuple[ir.Value, Permutation, Shape]:
         """Return an output's tensor, its axis order and its logical shape."""
         result = self.find(value)
         assert result is not None, "an output whose node was refused is reported before"
-        last = channels_last(result.rank) if result.rank == 4 else None
-        order = last if self.layout == "nhwc" and last in result.copies else identity(result.rank)
-        assert order is not None
+        is_image = self.layout == "nhwc" and result.rank == 4 and channels_last(4) in result.copies
+        order = channels_last(4) if is_image else identity(result.rank)
         return self.ports.output(value, self.tfl.tensor(result, order)), order, result.shape
 
     def _port(
@@ -283,15 +270,8 @@ class _Lowering(Driver[Value, TflBuilder]):
     ) -> Port:
         permutation = () if order == identity(len(order)) else order
         quantized = self.ports.parameters(value, is_output=is_output)
-        return Port(
-            value.name or "", key, dtype_name(value.dtype), permute(shape, order), permutation, **quantized
-        )
-
-
-def _is_natural(op: str, operands: Sequence[Value | None]) -> bool:
-    if op in _KEEPS_NATURAL:
-        return all(operand is None or operand.is_natural for operand in operands[_KEEPS_NATURAL[op]])
-    return op in _GIVES_NATURAL
+        name, dtype = value.name or "", dtype_name(value.dtype)
+        return Port(name, key, dtype, permute(shape, order), permutation, **quantized)
 
 
 def _fits_a_port(value: onnx.Value) -> bool:
@@ -329,11 +309,10 @@ def _verify(module: ir.Module) -> None:
         module.operation.verify()
     except ir.MLIRError as error:
         named = re.search(r'error: "([^"]*)"', str(error))
-        refusal = Refusal(
-            "model", named.group(1).removesuffix(INNER) if named else "", _verifier_message(error)
-        )
+        name = named.group(1).removesuffix(INNER) if named else ""
+        refusals = [Refusal("model", name, _verifier_message(error))]
         raise CannotConvertError(
-            "a combination of operators is invalid in TFLite", refusals=[refusal]
+            "a combination of operators is invalid in TFLite", refusals=refusals
         ) from error
 
 
