@@ -59,15 +59,10 @@ _EVERY = f"{_NARROW} bfloat16 float64 uint64"
 
 @dataclass(frozen=True)
 class Kernel:
-    """The operand types of a tfl op.
+    """The operand types of a tfl op."""
 
-    Attributes:
-        dtypes: the element types of its data operands that it computes right.
-        data: the positions of its data operands, None for all; the others are indices, axes or conditions.
-    """
-
-    dtypes: frozenset[str]
-    data: tuple[int, ...] | None = None
+    dtypes: frozenset[str]  # of its data operands that it computes right
+    data: tuple[int, ...] | None = None  # their positions, None for all; others are indices, axes, conditions
 
     def data_operands(self, count: int) -> tuple[int, ...]:
         return tuple(range(count)) if self.data is None else self.data
@@ -148,14 +143,10 @@ class NoKernel(Exception):
 
 @dataclass(frozen=True)
 class Carrier:
-    """The type that carries data through a kernel without their own.
-
-    Attributes:
-        dtype: that type.
-        how: what it keeps of the data: "value", "bits", or "order" (that of unsigned integers, as bits).
-    """
+    """The type that carries data through a kernel without their own."""
 
     dtype: str
+    # It keeps the data's values, their bits, or the order of unsigned integers, as bits.
     how: Literal["value", "bits", "order"] = "value"
 
 

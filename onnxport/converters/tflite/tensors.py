@@ -190,7 +190,7 @@ class TensorBuilder:
             attributes={key: _attribute(value) for key, value in attributes.items()},
         )
         data = [operands[i] for i in places]
-        return self.quantized.moved(name, data, list(operation.results))
+        return self.quantized.propagate_grid(name, data, list(operation.results))
 
     def cast(self, tensor: Tensor, dtype: DtypeLike) -> Tensor:
         """See conversions.cast; remembers which tensors are all zeros."""

@@ -26,8 +26,8 @@ def emit_branches(
 ) -> list[Tensor]:
     """Return the results of `then` if `condition`, a bool scalar, holds, else those of `otherwise`.
 
-    Both get the operands, and give tensors of the same ranks and element types; dimensions in which they differ are
-    open in the results.
+    Both get the operands, and give tensors of the same ranks and element types; where they differ in a dimension, it
+    is open in the results.
     """
     types = [tensor.type for tensor in operands]
     functions = [_function(tfl, name, types, body) for name, body in (("then", then), ("else", otherwise))]

@@ -32,8 +32,10 @@ def divide(tfl: TflBuilder, a: Value, b: Value) -> Value:
     return op("add", quotient, op("select_v2", far, back, 0))
 
 
-def _choose(tfl: TflBuilder, condition: Value, then: int, otherwise: int) -> Value:
-    return tfl.broadcast("select_v2", condition, scalar(then, np.int64), scalar(otherwise, np.int64))
+def _choose(
+    tfl: TflBuilder, condition: Value, then: float, otherwise: float, dtype: type = np.int64
+) -> Value:
+    return tfl.broadcast("select_v2", condition, scalar(then, dtype), scalar(otherwise, dtype))
 
 
 def _unsigned_quotient(tfl: TflBuilder, a: Value, b: Value) -> Value:
@@ -63,7 +65,7 @@ def _refine(tfl: TflBuilder, a: Value, b: Value, divisor: Value, first: Value) -
 def _magnitude(tfl: TflBuilder, bits: Value) -> Value:
     """Return an estimate of the unsigned number of the bits, float32."""
     op = tfl.broadcast
-    wrapped = op("select_v2", op("less", bits, 0), scalar(2.0**64, np.float32), scalar(0.0, np.float32))
+    wrapped = _choose(tfl, op("less", bits, 0), 2.0**64, 0, np.float32)
     return op("add", tfl.convert(bits, np.float32), wrapped)
 
 
@@ -111,8 +113,8 @@ def _both(tfl: TflBuilder, a: Value, b: Value, different: Value) -> Value:
     twice = op("sub", op("add", a, b), different)
     low = op("right_shift", reinterpret(tfl, twice, np.uint32), 1)
     negative = op("logical_and", op("less", a, 0), op("less", b, 0))
-    sign = op("select_v2", negative, scalar(np.iinfo(np.int32).min, np.int32), scalar(0, np.int32))
-    return op("add", reinterpret(tfl, low, np.int32), sign)
+    low = reinterpret(tfl, low, np.int32)
+    return op("add", low, _choose(tfl, negative, np.iinfo(np.int32).min, 0, np.int32))
 
 
 def _halves(tfl: TflBuilder, value: Value) -> Value:

@@ -128,8 +128,8 @@ def _slice_at_run_time(node: TflNode, tfl: TflBuilder) -> Value:
     else:
         untouched, given = 0, node.optional(4)
         steps = Integers(tfl, tfl.int32([1] * x.rank)) if given is None else spread(integers(tfl, given), 1)
-        sizes = Integers(tfl, tfl.run_time_shape(x))
-        starts, ends = clamp_bounds(sizes, starts, ends, steps < 0, spread.is_cut())
+        sizes, is_cut = Integers(tfl, tfl.run_time_shape(x)), spread.is_cut()
+        starts, ends = clamp_bounds(sizes, starts, ends, steps < 0, is_cut)
         # Backwards, "one before the first" is -1, which STRIDED_SLICE would count from the end.
         ends = (ends < 0).where(ends - sizes, ends)
     operands = [tfl.tensor(x), starts.tensor, ends.tensor, steps.tensor]

@@ -37,10 +37,9 @@ def describe_products(operations: Iterable[ir.Operation]) -> tuple[str, ...]:
     notes = [
         f"{count} of {len(products)} convolutions and matrix products compute in {storage or 'integers'}"
     ]
-    notes += [
-        f"{_PRODUCTS[operation.name]} {_name(operation)!r} stays in float32: {_why_float(operation)}"
-        for operation in floats[:_NAMED]
-    ]
+    for operation in floats[:_NAMED]:
+        name = str(getattr(operation.location, "name_str", "")).split(INNER)[0]
+        notes.append(f"{_PRODUCTS[operation.name]} {name!r} stays in float32: {_why_float(operation)}")
     if len(floats) > _NAMED:
         notes.append(f"{len(floats) - _NAMED} more stay in float32")
     return tuple(notes)
@@ -89,9 +88,3 @@ def _storage(tensor: ir.Value) -> str:
     """Return the integer type of a quantized tensor; empty for any other."""
     found = re.match(r"!quant\.uniform<[iu](\d+)", str(ir.RankedTensorType(tensor.type).element_type))
     return f"int{found[1]}" if found else ""
-
-
-def _name(operation: ir.Operation) -> str:
-    location = operation.location
-    name = location.name_str if hasattr(location, "name_str") else ""
-    return str(name).split(INNER)[0]

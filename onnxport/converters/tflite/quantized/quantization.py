@@ -192,14 +192,17 @@ class QuantizedTensors:
         width = ir.IntegerType.get_signless(8 * numbers.dtype.itemsize)
         plain = ir.RankedTensorType.get(numbers.shape, width)
         value = ir.DenseElementsAttr.get(numbers.copy(order="C"), type=plain)
-        return _dequantize(_emit("pseudo_qconst", [], type_, qtype=ir.TypeAttr.get(type_), value=value))
+        return _dequantize(emit("tfl.pseudo_qconst", [], type_, qtype=ir.TypeAttr.get(type_), value=value))
 
     def round_to(self, tensor: Tensor, grid: Quantization) -> Tensor:
         """Round a float tensor to a grid by quantizing and dequantizing it."""
         if self._grids.get(tensor) == grid:
             return tensor
         averages = _producer(tensor) in _AVERAGES and self._drop_barrier_of_mean(tensor, grid)
-        if not (averages or self._stays_on(tensor, grid) or self._can_be_on(tensor, grid)):
+        # A kernel that keeps its operand's scale gives a result on its operand's own grid.
+        origins = _origins(tensor, grid)
+        stays = origins != [tensor] and all(self._grids.get(origin) == grid for origin in origins)
+        if not (averages or stays or self._can_be_on(tensor, grid)):
             tensor = _barrier(tensor)
         return self.dequantize(requantize(tensor, grid), grid)
 
@@ -217,7 +220,7 @@ class QuantizedTensors:
         """Put an integer op behind a dequantized tensor that changes nothing and that the compiler keeps."""
         grid = self._grids[tensor]
         lowest = np.full((), np.iinfo(grid.storage).min, grid.storage)
-        result = _emit("maximum", [tensor, self.constant(QuantizedConstant(lowest, grid))], tensor.type)
+        result = emit("tfl.maximum", [tensor, self.constant(QuantizedConstant(lowest, grid))], tensor.type)
         return self.dequantize(requantize(result, grid), grid)
 
     def operands(self, name: str, operands: Sequence[Tensor]) -> list[Tensor]:
@@ -248,7 +251,7 @@ class QuantizedTensors:
             return list(operands)
         return [_barrier(each) if _producer(each) == "dequantize" else each for each in operands]
 
-    def moved(self, name: str, operands: Sequence[Tensor], results: list[Tensor]) -> list[Tensor]:
+    def propagate_grid(self, name: str, operands: Sequence[Tensor], results: list[Tensor]) -> list[Tensor]:
         """Keep the results of an op that only moves elements on their operands' grid, if they share one."""
         if name not in _MOVES or not self._grids:
             return results
@@ -257,11 +260,6 @@ class QuantizedTensors:
         if grid is None or grids or name not in _scale_keepers(grid):
             return results
         return [self.dequantize(requantize(result, grid), grid) for result in results]
-
-    def _stays_on(self, tensor: Tensor, grid: Quantization) -> bool:
-        """Return whether a kernel that keeps its operand's scale gives the result on this grid, its operand's own."""
-        origins = _origins(tensor, grid)
-        return origins != [tensor] and all(self._grids.get(origin) == grid for origin in origins)
 
     def _drop_barrier_of_mean(self, tensor: Tensor, grid: Quantization) -> bool:
         """Remove the barrier before a mean if its operand has this grid; return whether it has."""
@@ -360,12 +358,12 @@ def quantized_type(type_: ir.Type, grid: Quantization) -> ir.Type:
 def requantize(tensor: Tensor, grid: Quantization) -> Tensor:
     """Emit tfl.quantize to `grid`, of floats or of integers on another grid."""
     type_ = quantized_type(tensor.type, grid)
-    return _emit("quantize", [tensor], type_, qtype=ir.TypeAttr.get(type_))
+    return emit("tfl.quantize", [tensor], type_, qtype=ir.TypeAttr.get(type_))
 
 
 def _dequantize(tensor: Tensor) -> Tensor:
     type_ = ir.RankedTensorType.get(ir.RankedTensorType(tensor.type).shape, ir.F32Type.get())
-    return _emit("dequantize", [tensor], type_)
+    return emit("tfl.dequantize", [tensor], type_)
 
 
 def _barrier(tensor: Tensor) -> Tensor:
@@ -376,12 +374,11 @@ def _barrier(tensor: Tensor) -> Tensor:
     integer kernel.
     """
     if not {_producer(each) for each in _chain(tensor, _KEEPS_SCALE)} & {"", "dequantize"}:
-        return _emit("leaky_relu", [tensor], tensor.type, alpha=ir.FloatAttr.get(ir.F32Type.get(), 1.0))
+        return emit("tfl.leaky_relu", [tensor], tensor.type, alpha=ir.FloatAttr.get(ir.F32Type.get(), 1.0))
     type_ = ir.RankedTensorType.get([], ir.F32Type.get())
     value = ir.DenseElementsAttr.get(np.array(_NEGLIGIBLE, np.float32), type=type_)
-    operation = ir.Operation.create("arith.constant", results=[type_], attributes={"value": value})
-    operands = [tensor, operation.results[0]]
-    return _emit("add", operands, tensor.type, fused_activation_function=ir.StringAttr.get("NONE"))
+    operands = [tensor, emit("arith.constant", [], type_, value=value)]
+    return emit("tfl.add", operands, tensor.type, fused_activation_function=ir.StringAttr.get("NONE"))
 
 
 def is_barrier(operation: ir.Operation) -> bool:
@@ -392,16 +389,13 @@ def is_barrier(operation: ir.Operation) -> bool:
         return False
     attributes = operation.operands[1].owner.operation.attributes
     numbers = attributes.get("value", None)
-    return (
-        isinstance(numbers, ir.DenseFPElementsAttr)
-        and len(numbers) == 1
-        and numbers[0] == np.float32(_NEGLIGIBLE)
-    )
+    is_scalar = isinstance(numbers, ir.DenseFPElementsAttr) and len(numbers) == 1
+    return is_scalar and numbers[0] == np.float32(_NEGLIGIBLE)
 
 
-def _emit(name: str, operands: Sequence[Tensor], type_: ir.Type, **attributes: ir.Attribute) -> Tensor:
-    """Emit a tfl op with one result."""
+def emit(name: str, operands: Sequence[Tensor], type_: ir.Type, **attributes: ir.Attribute) -> Tensor:
+    """Emit an op with one result."""
     result: Tensor = ir.Operation.create(
-        f"tfl.{name}", results=[type_], operands=list(operands), attributes=attributes
+        name, results=[type_], operands=list(operands), attributes=attributes
     ).results[0]
     return result
