@@ -14,11 +14,7 @@ from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 def broadcast_merged(
     tfl: TensorBuilder, name: str, operands: Sequence[Tensor], result: Shape, dtype: np.dtype[np.generic]
 ) -> Tensor:
-    """Emit `tfl.<name>` with neighbouring axes merged that every operand either has in full or lacks.
-
-    Raises:
-        NoKernel: too many axes remain.
-    """
+    """Emit `tfl.<name>` with neighbouring axes merged that all operands have in full or lack (NoKernel: too many)."""
     rank = len(result)
     shapes = [(1,) * (rank - len(s)) + tuple(s) for s in map(tfl.shape_of, operands)]
     groups = _merge_groups(shapes, result)

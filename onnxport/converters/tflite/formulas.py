@@ -50,10 +50,8 @@ class Elements(_TensorArithmetic, Formula):
         return self.call("neg")
 
     def where_at_least(self, limit: float, then: Elements, otherwise: Elements | float) -> Elements:
-        given = [then.tensor, self._operand(otherwise)]
-        own, *others = (self.tfl.shape_of(each) for each in (self.tensor, *given))
-        reached = self.tfl.op("greater_equal", [self.tensor, self._operand(limit)], own, bool)
-        return Elements(self.tfl, self.tfl.op("select_v2", [reached, *given], broadcast_shape(own, *others)))
+        other = Elements(self.tfl, self._operand(otherwise))
+        return self.call("greater_equal", limit).call("select_v2", then, other)
 
     def polynomial(self, coefficients: Sequence[float]) -> Elements:
         """Return c[0] + c[1] x + c[2] x^2 + ..., by Horner's rule."""

@@ -14,11 +14,7 @@ from onnxport.formats.graph.tflite import TfliteModel, read_tflite
 
 
 def count_operators(model: Path | TfliteModel) -> dict[str, int]:
-    """Return how often each operator of a file occurs, by TFLite's names, most frequent first.
-
-    Raises:
-        ValueError: no TFLite file, or a damaged one.
-    """
+    """Return how often each operator of a file occurs, most frequent first; ValueError for a damaged file."""
     try:
         found = read_tflite(model) if isinstance(model, Path) else model
     except InputError as error:

@@ -133,9 +133,8 @@ class _Lowering(Driver[Value, TflBuilder]):
             block = function.add_entry_block([ir.Location.name(key) for key in keys])
         with self.tfl.emitting_into(block):
             for value, order, argument in zip(inputs, orders, block.arguments, strict=True):
-                self.values[value] = Value(
-                    known_shape(value), _dtype(value), copies={order: self.ports.input(value, argument)}
-                )
+                copies = {order: self.ports.input(value, argument)}
+                self.values[value] = Value(known_shape(value), _dtype(value), copies=copies)
             self.lower_nodes()
             if not self.refusals:
                 results = [self._result(value) for value in self.graph.outputs]
@@ -188,8 +187,9 @@ class _Lowering(Driver[Value, TflBuilder]):
         if view.op in _KEEPS_NATURAL:
             is_natural = all(o is None or o.is_natural for o in operands[_KEEPS_NATURAL[view.op]])
         for index, result in view.results.items():
-            result.is_size = result.is_size or is_size
-            result.is_natural = result.is_natural or (is_natural and result.dtype.kind in "iu")
+            if result.constant is None:
+                result.is_size = result.is_size or is_size
+                result.is_natural = result.is_natural or (is_natural and result.dtype.kind in "iu")
             self._bind(node.outputs[index], result)
 
     def reason(self, error: Exception) -> str:
@@ -237,7 +237,7 @@ class _Lowering(Driver[Value, TflBuilder]):
         try:
             type_ = self.tfl.tensor_type(shape, _dtype(value))
         except NoKernel:
-            return None  # of a type that no tensor has
+            return None
         cast = ir.Operation.create("builtin.unrealized_conversion_cast", results=[type_], operands=[])
         return Value(shape, _dtype(value), copies={identity(len(shape)): cast.results[0]})
 
@@ -280,8 +280,8 @@ def _fits_a_port(value: onnx.Value) -> bool:
 
 
 def _computes_float64(node: onnx.Node) -> bool:
-    values = [value for value in (*node.inputs, *node.outputs) if value is not None]
-    return node.op_type not in KEEPS_FLOAT64 and any(value.dtype == onnx.DataType.DOUBLE for value in values)
+    dtypes = {value.dtype for value in (*node.inputs, *node.outputs) if value is not None}
+    return node.op_type not in KEEPS_FLOAT64 and onnx.DataType.DOUBLE in dtypes
 
 
 def _feeds_images(value: onnx.Value) -> bool:
@@ -300,11 +300,7 @@ def _feeds_images(value: onnx.Value) -> bool:
 
 
 def _verify(module: ir.Module) -> None:
-    """Verify the finished module.
-
-    Raises:
-        CannotConvertError: a combination of operators that is invalid; it names the tensor.
-    """
+    """Raise CannotConvertError, which names the tensor, if a combination of operators is invalid."""
     try:
         module.operation.verify()
     except ir.MLIRError as error:

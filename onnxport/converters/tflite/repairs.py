@@ -60,8 +60,10 @@ def repair_branches(module: ir.Module, path: Path) -> None:
     for number in range(model.SubgraphsLength()):
         subgraph = model.Subgraphs(number)
         branches = wrong.get(subgraph.Name().decode(), [])
-        operators = list(_ifs(model, subgraph)) if branches else []
-        for operator, arguments in zip(operators, branches, strict=True):
+        operators = map(subgraph.Operators, range(subgraph.OperatorsLength() if branches else 0))
+        codes = ((model.OperatorCodes(each.OpcodeIndex()).BuiltinCode(), each) for each in operators)
+        ifs = [operator for code, operator in codes if code == schema.BuiltinOperator.IF]
+        for operator, arguments in zip(ifs, branches, strict=True):
             operands = operator.InputsAsNumpy()  # a view into the file
             for place, argument in arguments.items():
                 operands[place] = subgraph.Inputs(argument)
@@ -69,27 +71,22 @@ def repair_branches(module: ir.Module, path: Path) -> None:
 
 
 def _branches(module: ir.Module) -> Iterator[tuple[str, list[dict[int, int]]]]:
-    """Return, by function, a map for each branch: operand -> number of the function's argument."""
+    """Yield each function's name, and for each branch in it operand -> number of the function's argument."""
     for function in module.body.operations:
         name = ir.StringAttr(function.attributes["sym_name"]).value
         block = function.operation.regions[0].blocks[0]
         branches = [each.operation for each in block.operations if each.operation.name == "tfl.if"]
         if name != "main":
-            yield name, [dict(_arguments(branch)) for branch in branches]
+            yield name, [_arguments(branch) for branch in branches]
 
 
-def _arguments(branch: ir.Operation) -> Iterator[tuple[int, int]]:
+def _arguments(branch: ir.Operation) -> dict[int, int]:
     call = next(iter(branch.regions[0].blocks[0].operations)).operation
-    for place, operand in enumerate(call.operands):
-        if isinstance(operand.owner, ir.Block):
-            yield 1 + place, ir.BlockArgument(operand).arg_number  # operand 0 is the condition
-
-
-def _ifs(model: Any, subgraph: Any) -> Iterator[Any]:
-    for number in range(subgraph.OperatorsLength()):
-        operator = subgraph.Operators(number)
-        if model.OperatorCodes(operator.OpcodeIndex()).BuiltinCode() == schema.BuiltinOperator.IF:
-            yield operator
+    return {
+        1 + place: ir.BlockArgument(operand).arg_number  # operand 0 is the condition
+        for place, operand in enumerate(call.operands)
+        if isinstance(operand.owner, ir.Block)
+    }
 
 
 def widen_biases(path: Path) -> None:

@@ -106,14 +106,11 @@ def _function(tfl: TensorBuilder, name: str, types: Sequence[ir.Type], body: Ste
 
 
 def find_captures(node: TflNode, tfl: TflBuilder, graphs: Sequence[onnx.Graph]) -> dict[onnx.Value, Value]:
-    """Return the values around `node` that its graphs read, each constant or with a tensor.
-
-    Initializers are left out: every block makes its own constants of them.
-    """
+    """Return the values around `node` that its graphs read, each constant or with a tensor, initializers apart."""
     found: dict[onnx.Value, Value] = {}
     for value in dict.fromkeys(value for graph in graphs for value in _free_values(graph)):
         if value.const_value is not None:
-            continue
+            continue  # every block makes its own constants of initializers
         ours = tfl.scope.find(value)
         if ours is None:
             node.unsupported(f"reads {value.name!r}, the result of a node that is refused")

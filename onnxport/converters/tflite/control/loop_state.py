@@ -22,12 +22,7 @@ Carried = tuple[Tensor, ir.Type]
 
 
 class State:
-    """A value that each step replaces by another of the same rank.
-
-    Args:
-        initial: before the first step.
-        shape: in all steps, None where a dimension may change.
-    """
+    """A value that each step replaces by another of the same rank; `shape` is None where a dimension may change."""
 
     def __init__(self, tfl: TflBuilder, initial: Value, shape: Shape) -> None:
         self._tfl, self._initial, self._shape = tfl, initial, shape
@@ -58,11 +53,7 @@ class State:
 
 
 class Rows(ABC):
-    """A collector of one tensor per step, stacked along a new first axis.
-
-    Args:
-        shape: of a row.
-    """
+    """A collector of one tensor of `shape` per step, stacked along a new first axis."""
 
     operator = "concatenation"  # that adds a row
 
@@ -174,11 +165,7 @@ class _OpenRows(Rows):
 
 
 def _storage_dtype(op: str, dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
-    """Return the type of rows in `op`, so that it does not convert all of them at each step.
-
-    Raises:
-        NoKernel: a type that `op` carries as bits only.
-    """
+    """Return the type of rows in `op`, so that it does not convert all of them at each step; NoKernel if none."""
     if dtype == np.float64:
         return np.dtype(np.float32)  # in which it is computed
     wider = carrier(op, [dtype])

@@ -33,14 +33,11 @@ def conv(node: TflNode, tfl: TflBuilder) -> None:
     if padding is None:
         tensor, window, padding = pad_input(tfl, tensor, window), window.padded(), "VALID"
     make = _conv_3d if x.rank == 5 else _conv_2d
-    result = make(tfl, tensor, weights, _bias(node, tfl, weights.shape[0]), window, padding, groups)
+    bias = tfl.tensor(node.input(2)) if node.has_input(2) else None
+    if bias is None:
+        bias = tfl.constant(np.zeros(weights.shape[0] or 0), x.dtype)
+    result = make(tfl, tensor, weights, bias, window, padding, groups)
     node.emit(from_images(tfl, result, x.rank))
-
-
-def _bias(node: TflNode, tfl: TflBuilder, channels: int | None) -> Tensor:
-    if node.has_input(2):
-        return tfl.tensor(node.input(2))
-    return tfl.constant(np.zeros(channels or 0), node.x.dtype)
 
 
 def as_weights(value: Value, channels: int) -> Value:

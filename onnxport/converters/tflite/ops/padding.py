@@ -36,7 +36,9 @@ def pad(node: TflNode, tfl: TflBuilder) -> None:
         node.emit(_fill(tfl, x, before, after, fill))
         return
     node.optional(2)  # a value for the constant mode only
-    if mode == "reflect" and _reflects_once(x, before, after):
+    # On an open size a larger amount is the caller's error, to ONNX Runtime as well.
+    once = all(dim is None or max(b, a) < dim for dim, b, a in zip(x.shape, before, after, strict=True))
+    if mode == "reflect" and once:
         node.emit(_mirror(tfl, x, before, after))
     elif mode in _SOURCE:
         node.emit(_copy_elements(node, tfl, x, before, after, mode))
@@ -62,11 +64,6 @@ def _fill(
     tensor = tfl.tensor(x, order)
     first, last = [before[axis] for axis in order], [after[axis] for axis in order]
     return tfl.value(tfl.pad(tensor, first, last, None if fill is None else tfl.reshape(fill, ())), order)
-
-
-def _reflects_once(x: Value, before: Sequence[int], after: Sequence[int]) -> bool:
-    # On an open size a larger amount is the caller's error, to ONNX Runtime as well.
-    return all(dim is None or max(b, a) < dim for dim, b, a in zip(x.shape, before, after, strict=True))
 
 
 def _mirror(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:

@@ -50,8 +50,7 @@ def average_pool(node: TflNode, tfl: TflBuilder) -> None:
     divides by something else, the sum over the window is divided by the number of elements that count.
     """
     counts_pads = bool(node.attribute("count_include_pad", 0))
-    pool = _read_pool(node)
-    x = tfl.float32(node.x)
+    pool, x = _read_pool(node), tfl.float32(node.x)
     tensor, window, padding = images(tfl, x), pool.window, tflite_padding(pool.window)
     same = padding == "SAME" and not counts_pads and pool.declared == window.after
     if _is_native(pool.window) and (padding == "VALID" or same):
@@ -65,9 +64,7 @@ def average_pool(node: TflNode, tfl: TflBuilder) -> None:
 @lower("LpPool")
 def lp_pool(node: TflNode, tfl: TflBuilder) -> None:
     """The p-norm over a window (ONNX LpPool-22): the root of the window's area times the mean of |x|^p."""
-    p = node.attribute("p", 2)
-    pool = _read_pool(node)
-    x = tfl.float32(node.x)
+    p, pool, x = node.attribute("p", 2), _read_pool(node), tfl.float32(node.x)
     tensor = images(tfl, x)
     powers = _power(tfl, tfl.op("abs", [tensor], tfl.shape_of(tensor)), p)
     mean = _mean(tfl, pad_input(tfl, powers, pool.window), _padded_window(node, pool))
@@ -118,16 +115,10 @@ def _padded_window(node: TflNode, pool: Pool) -> Window:
 
 def _slide(tfl: TflBuilder, name: str, tensor: Tensor, window: Window, padding: str) -> Tensor:
     batch, *_, channels = tfl.shape_of(tensor)
-    return tfl.op(
-        name,
-        [tensor],
-        (batch, *output_sizes(window, padding), channels),
-        padding=padding,
-        stride_h=window.strides[0],
-        stride_w=window.strides[1],
-        filter_height=window.kernel[0],
-        filter_width=window.kernel[1],
-    )
+    strides = {"stride_h": window.strides[0], "stride_w": window.strides[1]}
+    kernel = {"filter_height": window.kernel[0], "filter_width": window.kernel[1]}
+    shape = (batch, *output_sizes(window, padding), channels)
+    return tfl.op(name, [tensor], shape, padding=padding, **strides, **kernel)
 
 
 def _mean(tfl: TflBuilder, tensor: Tensor, window: Window) -> Tensor:
@@ -177,7 +168,11 @@ def _rescale_mean(tfl: TflBuilder, mean: Tensor, tensor: Tensor, pool: Pool, cou
         return tfl.op("mul", [mean, factor], tfl.shape_of(mean))
     # The share of each window that counts is the pooled image of a tensor of ones.
     sizes = tfl.shape_of(tensor)[1:-1]
-    ones = tfl.op("broadcast_to", [tfl.constant(1, np.float32), _image_shape(tfl, tensor)], (1, *sizes, 1))
+    one = tfl.constant(1, np.float32)
+    spatial = tfl.int32([0, *(1 for _ in sizes), 0])
+    shape = tfl.op("mul", [tfl.sizes(tensor), spatial], [len(sizes) + 2])
+    shape = tfl.op("maximum", [shape, tfl.int32(1)], [len(sizes) + 2])
+    ones = tfl.op("broadcast_to", [one, shape], (1, *sizes, 1))
     if counts_pads:
         added = tuple(a - d for a, d in zip(window.after, pool.declared, strict=True))
         ones = tfl.pad(ones, (0, *window.before, 0), (0, *pool.declared, 0), 1.0)
@@ -186,14 +181,6 @@ def _rescale_mean(tfl: TflBuilder, mean: Tensor, tensor: Tensor, pool: Pool, cou
         ones = pad_input(tfl, ones, window)
     share = _mean(tfl, ones, window.padded())
     return tfl.op("div", [mean, share], tfl.shape_of(mean))
-
-
-def _image_shape(tfl: TflBuilder, tensor: Tensor) -> Tensor:
-    """Return [1, spatial..., 1] at run time."""
-    rank = len(tfl.shape_of(tensor))
-    spatial = tfl.int32([0, *(1 for _ in range(rank - 2)), 0])
-    sizes = tfl.op("mul", [tfl.sizes(tensor), spatial], [rank])
-    return tfl.op("maximum", [sizes, tfl.int32(1)], [rank])
 
 
 # ---- whole feature maps

@@ -30,12 +30,6 @@ def _arg_extreme(tfl: TflBuilder, name: str, x: Value, axis: int) -> tuple[Tenso
     return tfl.op(name, operands, shape, np.int64, output_type=output_type), order
 
 
-def _reverse(tfl: TflBuilder, x: Value, axis: int) -> Value:
-    order = tfl.common_order(x)
-    operands = [tfl.tensor(x, order), tfl.int32([order.index(axis)])]
-    return tfl.value(tfl.op("reverse_v2", operands, permute(x.shape, order)), order)
-
-
 @lower("ArgMax", "ArgMin")
 def arg_reduction(node: TflNode, tfl: TflBuilder) -> None:
     """The index of the extreme element along an axis, the first or the last of equals (ONNX ArgMax-13)."""
@@ -48,7 +42,11 @@ def arg_reduction(node: TflNode, tfl: TflBuilder) -> None:
             "select_last_index along an open dimension; fix the input's size with --shape NAME=..."
         )
     name = {"ArgMax": "arg_max", "ArgMin": "arg_min"}[node.op]
-    result, order = _arg_extreme(tfl, name, _reverse(tfl, x, axis) if last else x, axis)
+    if last:
+        order = tfl.common_order(x)
+        operands = [tfl.tensor(x, order), tfl.int32([order.index(axis)])]
+        x = tfl.value(tfl.op("reverse_v2", operands, permute(x.shape, order)), order)
+    result, order = _arg_extreme(tfl, name, x, axis)
     if last:
         end = tfl.constant((size or 0) - 1, np.int64)
         result = tfl.op("sub", [end, result], tfl.shape_of(result))

@@ -29,7 +29,10 @@ def conv_transpose(node: TflNode, tfl: TflBuilder) -> None:
     shape = read_transposed_window(node, known_kernel(node, weights.shape))
     weights = _dilate(tfl, weights, shape.window.dilations)
     if x.rank == 3:
-        shape, weights = shape.with_unit_axis(), _two_dimensional(tfl, weights)
+        shape, known = shape.with_unit_axis(), weights.constant is not None
+        weights = (
+            with_unit_axis(weights, 2) if known else tfl.value(tfl.with_unit_axis(tfl.tensor(weights), 2))
+        )
     bias = tfl.tensor(node.input(2)) if node.has_input(2) else None
     # The 3-D op's verifier demands as many biases as input channels.
     fused = groups == 1 and not any(shape.beyond) and x.rank < 5
@@ -70,12 +73,6 @@ def _dilate_axis(tfl: TflBuilder, weights: Value, axis: int, dilation: int) -> V
     spread = (size - 1) * dilation + 1
     kept = tfl.slice(filled, (0, 0, 0), (before, spread, behind))
     return tfl.value(tfl.reshape(kept, (*sizes[:axis], spread, *sizes[axis + 1 :])))
-
-
-def _two_dimensional(tfl: TflBuilder, weights: Value) -> Value:
-    if weights.constant is not None:
-        return with_unit_axis(weights, 2)
-    return tfl.value(tfl.with_unit_axis(tfl.tensor(weights), 2))
 
 
 def _weight_groups(tfl: TflBuilder, weights: Value, groups: int) -> list[Tensor]:
