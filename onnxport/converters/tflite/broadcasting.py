@@ -26,15 +26,15 @@ def broadcast_merged(
     ):
         raise NoKernel(f"TFLite's {name.upper()} broadcasts over at most {BROADCAST_RANK[name]} axes")
 
-    def merged(shape: Sequence[int | None]) -> list[int | None]:
+    def merge(shape: Sequence[int | None]) -> list[int | None]:
         return [product([shape[axis] for axis in group]) for group in groups]
 
-    if any(merged(shape).count(None) > 1 for shape in shapes):
+    if any(merge(shape).count(None) > 1 for shape in shapes):
         raise NoKernel(
             f"TFLite's {name.upper()} broadcasts over at most {BROADCAST_RANK[name]} axes, open ones apart"
         )
-    reshaped = [tfl.reshape(operand, merged(shape)) for operand, shape in zip(operands, shapes, strict=True)]
-    outcome = tfl.op(name, reshaped, merged(result), dtype)
+    reshaped = [tfl.reshape(operand, merge(shape)) for operand, shape in zip(operands, shapes, strict=True)]
+    outcome = tfl.op(name, reshaped, merge(result), dtype)
     if result.count(None) < 2:
         return tfl.reshape(outcome, result)
     return tfl.op("reshape", [outcome, tfl.sizes(whole)], result)

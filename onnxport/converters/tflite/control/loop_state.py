@@ -34,7 +34,7 @@ class State:
             padding = [(extra, 0) for extra in self._extra]
             tensor = self._tfl.constant(np.pad(self._initial.constant, padding))
         else:
-            tensor = self._padded(self._tfl.tensor(self._initial))
+            tensor = self._pad(self._tfl.tensor(self._initial))
         return tensor, self._tfl.tensor_type(shape, self._tfl.dtype_of(tensor))
 
     def value(self, carried: Tensor) -> Value:
@@ -44,11 +44,11 @@ class State:
         shape = [None if extra else dim for dim, extra in zip(self._shape, self._extra, strict=True)]
         return self._tfl.value(self._tfl.crop(carried, self._extra, [0] * len(shape), shape))
 
-    def carried(self, value: Value) -> Tensor:
+    def carry(self, value: Value) -> Tensor:
         """Return the tensor that a step hands to the next."""
-        return self._padded(self._tfl.tensor(value))
+        return self._pad(self._tfl.tensor(value))
 
-    def _padded(self, tensor: Tensor) -> Tensor:
+    def _pad(self, tensor: Tensor) -> Tensor:
         return self._tfl.pad(tensor, self._extra, [0] * len(self._extra))
 
 

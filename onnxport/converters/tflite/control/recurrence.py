@@ -35,7 +35,7 @@ class Cell(cells.Cell[Elements, Value]):
     def recurrent(self, hidden: Elements, first: int, count: int) -> Elements:
         tfl = hidden.tfl
         matrix = part(tfl, self.recurrence, first * self.size, count * self.size)
-        return times_transposed(tfl, tfl.value(hidden.tensor), matrix)
+        return multiply_transposed(tfl, tfl.value(hidden.tensor), matrix)
 
     def gates(self, total: Elements, count: int) -> list[Elements]:
         tfl = total.tfl
@@ -59,7 +59,7 @@ def part(tfl: TflBuilder, value: Value, start: int, size: int) -> Value:
     return tfl.value(tfl.slice(tfl.tensor(value), [start, *(0 for _ in rest)], [size, *rest]))
 
 
-def times_transposed(tfl: TflBuilder, left: Value, matrix: Value) -> Elements:
+def multiply_transposed(tfl: TflBuilder, left: Value, matrix: Value) -> Elements:
     """Return `left` times the transposed matrix."""
     if matrix.constant is None:
         return Elements(tfl, batch_matmul(tfl, left, matrix, adjoint_b=True))

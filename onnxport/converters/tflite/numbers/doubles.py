@@ -37,7 +37,7 @@ def total(tfl: TflBuilder, name: str, a: Value, b: Value) -> Value:
     of_x, of_y = _exponent(tfl, x), _exponent(tfl, y)
     larger = op("maximum", of_x, of_y)
     scale = op("sub", larger, (_BIAS + _FILLS) * _UNIT)
-    whole = op("add", _fixed(tfl, x, of_x, scale), _fixed(tfl, y, of_y, scale))
+    whole = op("add", _to_fixed_point(tfl, x, of_x, scale), _to_fixed_point(tfl, y, of_y, scale))
     result = _rescale(tfl, reinterpret(tfl, tfl.convert(whole, np.float64), np.int64), scale)
     # NaN and infinities are float32's as well.
     special = op("add", _special(tfl, x, of_x), _special(tfl, y, of_y))
@@ -52,7 +52,7 @@ def _exponent(tfl: TflBuilder, bits: Value) -> Value:
     return op("sub", magnitude, op("floor_mod", magnitude, _UNIT))
 
 
-def _fixed(tfl: TflBuilder, bits: Value, exponent: Value, scale: Value) -> Value:
+def _to_fixed_point(tfl: TflBuilder, bits: Value, exponent: Value, scale: Value) -> Value:
     """Return the number as int64 after division by the scale."""
     op = tfl.broadcast
     vanishes = op("logical_or", op("less_equal", exponent, scale), op("equal", exponent, 0))

@@ -42,7 +42,7 @@ def expand(node: TflNode, tfl: TflBuilder) -> None:
 
 
 def _expand_target(tfl: TflBuilder, x: Value, wanted: Value, rank: int) -> Tensor:
-    """The larger of both shapes, computed at run time: ONNX broadcasts both ways, TFLite one way."""
+    """Return the larger of both shapes, computed at run time: ONNX broadcasts both ways, TFLite one way."""
     own = _add_leading_ones(tfl, tfl.run_time_shape(x), rank - x.rank)
     target = tfl.tensor(tfl.convert(wanted, np.int32))
     target = _add_leading_ones(tfl, target, rank - (wanted.shape[0] or 0))

@@ -44,7 +44,7 @@ class _If:
             result.is_natural = all(each.is_natural for each in pair)
             self.node.emit(result, index)
 
-    def _resized(self, tensor: Tensor) -> Tensor:
+    def _hide_size(self, tensor: Tensor) -> Tensor:
         """Return a tensor of open size whose size TFLite knows only when the branch runs.
 
         Otherwise it prepares both branches for the sizes at hand, which may suit one of them only.
@@ -59,7 +59,7 @@ class _If:
     def _branch(self, graph: onnx.Graph, operands: list[Tensor]) -> list[Tensor]:
         rest = iter(operands)
         visible = {
-            key: nested_value(value, None if value.constant is not None else self._resized(next(rest)))
+            key: nested_value(value, None if value.constant is not None else self._hide_size(next(rest)))
             for key, value in self.captured.items()
         }
         outputs = [value for value in self.tfl.scope.lower(graph, visible) if value is not None]
@@ -178,7 +178,7 @@ class _Loop(LoopNode[Value]):
         following = [tfl.op("add", [counter, tfl.constant(1, np.int64)], ())]
         if self.stops:
             following.append(tfl.reshape(tfl.tensor(condition), ()))
-        following += [state.carried(value) for state, value in zip(self.carried_states, after, strict=True)]
+        following += [state.carry(value) for state, value in zip(self.carried_states, after, strict=True)]
         step = tfl.cast(counter, np.int32)
         for each, part, value in zip(self.collectors, collected, added, strict=True):
             following += each.add(part, value, step)

@@ -15,7 +15,7 @@ from onnxport.converters.recurrence.cells import advance, unroll
 from onnxport.converters.recurrence.lowering import KINDS, RecurrentLowering
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.control.functions import emit_loop, nested_value
-from onnxport.converters.tflite.control.recurrence import ACTIVATIONS, Cell, part, times_transposed
+from onnxport.converters.tflite.control.recurrence import ACTIVATIONS, Cell, multiply_transposed, part
 from onnxport.converters.tflite.formulas import Elements
 from onnxport.converters.tflite.ops.reshape import transpose
 from onnxport.converters.tflite.registry import lower
@@ -93,7 +93,7 @@ class _Recurrent(RecurrentLowering[Value, Cell, Elements, Tensor]):
     def project(self, number: int, bias: Value | None) -> Tensor:
         tfl, weights = self.tfl, self.operand(1, number)
         assert weights is not None
-        total = times_transposed(tfl, self.x, weights)
+        total = multiply_transposed(tfl, self.x, weights)
         if bias is None:
             return total.tensor
         width = self.attributes.kind.gates * self.size

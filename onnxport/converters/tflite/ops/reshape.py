@@ -34,7 +34,7 @@ def reshape(tfl: TflBuilder, x: Value, shape: Shape) -> Value:
     """Reshape `x` in an axis order that needs no transpose; at most one dimension is open."""
     if x.constant is not None:
         return constant(x.constant.reshape([-1 if d is None else d for d in shape]))
-    before, after = _closed(x.shape, shape)
+    before, after = _close_shapes(x.shape, shape)
     if before is not None and after is not None and x.order != identity(x.rank):
         orders = list(x.copies)
         if all(reshape_in_place(before, after, source) is None for source in orders):
@@ -50,7 +50,7 @@ def reshape(tfl: TflBuilder, x: Value, shape: Shape) -> Value:
     return tfl.value(tfl.reshape(tfl.tensor(x), shape))
 
 
-def _closed(before: Shape, after: Shape) -> tuple[Sequence[int] | None, Sequence[int] | None]:
+def _close_shapes(before: Shape, after: Shape) -> tuple[Sequence[int] | None, Sequence[int] | None]:
     """Return both shapes with _OPEN for an open dimension that stays; None where it does not stay."""
     if 0 in before or 0 in after or before.count(None) != after.count(None) or before.count(None) > 1:
         return None, None

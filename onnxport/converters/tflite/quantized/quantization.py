@@ -150,7 +150,7 @@ class QuantizedConstant(NamedTuple):
 
     @property
     def is_weights(self) -> bool:
-        """Whether kernels take it as weights: these are symmetric int8."""
+        """Kernels take it as weights: it is symmetric int8."""
         return self.grid.storage == "int8" and self.grid.is_symmetric
 
     def transpose(self, perm: Permutation) -> QuantizedConstant:
