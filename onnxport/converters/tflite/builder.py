@@ -93,23 +93,18 @@ class TflBuilder(TensorBuilder):
         gives the result its rank.
         """
         rank = len(order)
-        missing = rank - value.rank
-        if value.quantized is not None and value.quantized.grid.axis is None:
-            shape = (1,) * missing + value.quantized.numbers.shape
-            if value.quantized.numbers.size == 1 and shrinks:
-                return self.quantized.constant(value.quantized.reshape(()))
-            return self.quantized.constant(value.quantized.reshape(shape).transpose(order))
+        ones = (1,) * (rank - value.rank)
         if value.constant is not None:
-            if value.constant.size == 1 and shrinks:
-                return self.constant(value.constant.reshape(()))
-            return self.constant(
-                np.transpose(value.constant.reshape((1,) * missing + value.constant.shape), order)
-            )
+            is_scalar = value.constant.size == 1 and shrinks
+            shape, axes = ((), ()) if is_scalar else (ones + value.constant.shape, order)
+            if value.quantized is not None and value.quantized.grid.axis is None:
+                return self.quantized.constant(value.quantized.reshape(shape).transpose(axes))
+            return self.constant(np.transpose(value.constant.reshape(shape), axes))
         if value.rank == rank:
             return self.tensor(value, order)
         if order == identity(rank) or all(dim == 1 for dim in value.shape):
             return self.tensor(value)  # TFLite broadcasts missing leading axes as ONNX does
-        return self.transpose(self.reshape(self.tensor(value), [*[1] * missing, *value.shape]), order)
+        return self.transpose(self.reshape(self.tensor(value), [*ones, *value.shape]), order)
 
     def common_order(self, *values: Value) -> Permutation:
         """Return the order for an op that works in any: its largest operand's, channels last preferred."""

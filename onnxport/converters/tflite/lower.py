@@ -121,8 +121,7 @@ class _Lowering(Driver[Value, TflBuilder]):
         self._refuse_ports()
         inputs = [value for value in self.inputs if _fits_a_port(value)]
         images = {value for value in inputs if self.layout == "nhwc" and _feeds_images(value)}
-        ranks = {value: len(known_shape(value)) for value in inputs}
-        orders = [channels_last(4) if v in images and ranks[v] == 4 else identity(ranks[v]) for v in inputs]
+        orders = [channels_last(4) if v in images else identity(len(known_shape(v))) for v in inputs]
         keys = self.keys.keys(value.name or "" for value in inputs)
         types = [
             self.ports.input_type(value, permute(known_shape(value), order), _dtype(value))
@@ -141,9 +140,8 @@ class _Lowering(Driver[Value, TflBuilder]):
             self.refusals += self.ports.refusals
             self.check_refusals()
             ir.Operation.create("func.return", operands=[tensor for tensor, _, _ in results])
-        function.attributes["function_type"] = ir.TypeAttr.get(
-            ir.FunctionType.get(types, [tensor.type for tensor, _, _ in results])
-        )
+        signature = ir.FunctionType.get(types, [tensor.type for tensor, _, _ in results])
+        function.attributes["function_type"] = ir.TypeAttr.get(signature)
         _verify(module)
         out_keys = TensorNames().keys(value.name or "" for value in self.graph.outputs)
         converter_api_ext.set_signature(module.operation, SIGNATURE, keys, out_keys)
@@ -285,9 +283,9 @@ def _computes_float64(node: onnx.Node) -> bool:
 
 
 def _feeds_images(value: onnx.Value) -> bool:
-    """Tell if an input reaches an op on channels-last images before any op that fixes its axes."""
+    """Tell if an input of four axes reaches an op on channels-last images before any op that fixes its axes."""
     seen: set[onnx.Value] = set()
-    waiting = [value]
+    waiting = [value] if len(known_shape(value)) == 4 else []
     while waiting:
         current = waiting.pop()
         for node, index in current.uses():

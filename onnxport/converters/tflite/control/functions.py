@@ -99,9 +99,8 @@ def _function(tfl: TensorBuilder, name: str, types: Sequence[ir.Type], body: Ste
     with tfl.emitting_into(block):
         results = body(list(block.arguments))
         ir.Operation.create("func.return", operands=results)
-    function.attributes["function_type"] = ir.TypeAttr.get(
-        ir.FunctionType.get(list(types), [tensor.type for tensor in results])
-    )
+    signature = ir.FunctionType.get(list(types), [tensor.type for tensor in results])
+    function.attributes["function_type"] = ir.TypeAttr.get(signature)
     return function
 
 
