@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from litert_converter.mlir import ir
 
-from onnxport.converters.tflite.quantized.quantization import is_barrier, is_float
+from onnxport.converters.tflite.quantized.quantization import is_barrier, is_float, producer
 from onnxport.formats.tflite.tensor_names import INNER
 
 # tfl op -> its name in notes.
@@ -54,7 +54,7 @@ def _why_float(operation: ir.Operation) -> str:
     factors = [operand for operand in operation.operands if is_float(operand)][:2]
     if operation.name == "tfl.transpose_conv":
         factors.reverse()
-    data, weights = (_is_dequantized(factor) for factor in factors)
+    data, weights = (producer(factor) == "dequantize" for factor in factors)
     if not data:
         return "its input is not quantized"
     if not weights:
@@ -66,7 +66,9 @@ def _why_float(operation: ir.Operation) -> str:
 def _widths(operation: ir.Operation) -> set[str]:
     """Return the integer types that an operation's data come from, and those that its result goes to."""
     data = [operation.operands[place] for place in _DATA.get(operation.name, (0,))]
-    sources = [tensor.owner.operation for tensor in map(_skip_barrier, data) if _is_dequantized(tensor)]
+    sources = [
+        tensor.owner.operation for tensor in map(_skip_barrier, data) if producer(tensor) == "dequantize"
+    ]
     users = [use.owner for use in operation.results[0].uses]
     users += [use.owner for user in users if is_barrier(user) for use in user.results[0].uses]
     read = {_storage(source.operands[0]) for source in sources}
@@ -78,10 +80,6 @@ def _skip_barrier(tensor: ir.Value) -> ir.Value:
     if isinstance(tensor.owner, ir.Block) or not is_barrier(tensor.owner.operation):
         return tensor
     return tensor.owner.operation.operands[0]
-
-
-def _is_dequantized(tensor: ir.Value) -> bool:
-    return not isinstance(tensor.owner, ir.Block) and tensor.owner.operation.name == "tfl.dequantize"
 
 
 def _storage(tensor: ir.Value) -> str:

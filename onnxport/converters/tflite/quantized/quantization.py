@@ -106,11 +106,8 @@ _FIXED = {
     ("softmax", "int8"): Quantization("int8", (1 / 256,), (-128,)),
     **{(op, "int16"): Quantization("int16", (1 / 32768,), (0,)) for op in ("logistic", "softmax", "tanh")},
 }
-
-
 # Ops that the compiler fuses into the product before them.
 _FUSED = frozenset("add mul relu relu6 relu_0_to_1 reshape sub".split())
-
 _SCALES = 2.0**-60, 2.0**60
 
 
@@ -198,7 +195,7 @@ class QuantizedTensors:
         """Round a float tensor to a grid by quantizing and dequantizing it."""
         if self._grids.get(tensor) == grid:
             return tensor
-        averages = _producer(tensor) in _AVERAGES and self._drop_barrier_of_mean(tensor, grid)
+        averages = producer(tensor) in _AVERAGES and self._drop_barrier_of_mean(tensor, grid)
         # A kernel that keeps its operand's scale gives a result on its operand's own grid.
         origins = _origins(tensor, grid)
         stays = origins != [tensor] and all(self._grids.get(origin) == grid for origin in origins)
@@ -231,13 +228,13 @@ class QuantizedTensors:
         grids = {self._grids[operand] for operand in operands if operand in self._grids}
         if len({grid.storage for grid in grids}) > 1:
             return [_barrier(each) if each in self._grids else each for each in operands]
-        constants = any(_producer(each) == "dequantize" and each not in self._grids for each in operands)
+        constants = any(producer(each) == "dequantize" and each not in self._grids for each in operands)
         is_wide = any(grid.storage == "int16" for grid in grids)
         if name in _AVERAGES:
             fits = not grids  # until `round_to` finds the result on the operand's grid
         elif name in _KEEPS_SCALE:
             grid = next(iter(grids), None)
-            floats = [each for each in operands if _producer(each) != "dequantize"]
+            floats = [each for each in operands if producer(each) != "dequantize"]
             has_kernel = grid is None or (
                 name in _scale_keepers(grid) and all(_is_exact_on(each, grid) for each in floats)
             )
@@ -249,7 +246,7 @@ class QuantizedTensors:
             fits = True
         if fits:
             return list(operands)
-        return [_barrier(each) if _producer(each) == "dequantize" else each for each in operands]
+        return [_barrier(each) if producer(each) == "dequantize" else each for each in operands]
 
     def propagate_grid(self, name: str, operands: Sequence[Tensor], results: list[Tensor]) -> list[Tensor]:
         """Keep the results of an op that only moves elements on their operands' grid, if they share one."""
@@ -265,7 +262,7 @@ class QuantizedTensors:
         """Remove the barrier before a mean if its operand has this grid; return whether it has."""
         operation = tensor.owner.operation
         barrier = operation.operands[0]
-        data = barrier.owner.operation.operands[0] if _producer(barrier) == "add" else barrier
+        data = barrier.owner.operation.operands[0] if producer(barrier) == "add" else barrier
         if self._grids.get(data) != grid:
             return False
         operation.operands[0] = data
@@ -274,16 +271,16 @@ class QuantizedTensors:
     def _can_be_on(self, tensor: Tensor, grid: Quantization) -> bool:
         """Return whether the kernels behind a result can give it on this grid, which then holds for all its users."""
         rescales = _RESCALES_INT16 if grid.storage == "int16" else _RESCALES
-        if any(_producer(each) in _AVERAGES for each in _chain(tensor, _scale_keepers(grid))):
+        if any(producer(each) in _AVERAGES for each in _chain(tensor, _scale_keepers(grid))):
             return False
         for origin in _origins(tensor, grid):
             reads_quantized = any(operand in self._grids for operand in _operands(origin))
-            producer = _producer(origin)
+            op = producer(origin)
             if self._read_types(origin) - {grid.storage}:
                 return False
-            if producer in _KEEPS_SCALE | {"dequantize"} or (reads_quantized and producer not in rescales):
+            if op in _KEEPS_SCALE | {"dequantize"} or (reads_quantized and op not in rescales):
                 return False
-            if reads_quantized and _FIXED.get((producer, grid.storage), grid) != grid:
+            if reads_quantized and _FIXED.get((op, grid.storage), grid) != grid:
                 return False
             if self._results.setdefault(origin, grid) != grid:
                 return False
@@ -296,12 +293,12 @@ class QuantizedTensors:
             current = waiting.pop()
             stored = {self._grids[each].storage for each in _operands(current) if each in self._grids}
             found |= stored
-            if not stored and _producer(current) in _FUSED:
+            if not stored and producer(current) in _FUSED:
                 waiting.extend(operand for operand in _operands(current) if is_float(operand))
         return found
 
 
-def _producer(tensor: Tensor) -> str:
+def producer(tensor: Tensor) -> str:
     """Return the name of the tfl op that computes a tensor; "" for an argument."""
     if isinstance(tensor.owner, ir.Block):
         return ""
@@ -320,7 +317,7 @@ def _scale_keepers(grid: Quantization) -> frozenset[str]:
 def _origins(tensor: Tensor, grid: Quantization) -> list[Tensor]:
     """Return the tensors at which a chain of ops that keep scales begins; constants follow any scale."""
     keeping = _scale_keepers(grid)
-    return [each for each in _chain(tensor, keeping) if _producer(each) not in keeping | {"arith.constant"}]
+    return [each for each in _chain(tensor, keeping) if producer(each) not in keeping | {"arith.constant"}]
 
 
 def _chain(tensor: Tensor, keeping: frozenset[str]) -> list[Tensor]:
@@ -330,7 +327,7 @@ def _chain(tensor: Tensor, keeping: frozenset[str]) -> list[Tensor]:
     while waiting:
         current = waiting.pop()
         found[current] = None
-        if _producer(current) in keeping:
+        if producer(current) in keeping:
             waiting.extend(operand for operand in _operands(current) if is_float(operand))
     return list(found)
 
@@ -341,7 +338,7 @@ def is_float(tensor: Tensor) -> bool:
 
 def _is_exact_on(tensor: Tensor, grid: Quantization) -> bool:
     """Return whether a float tensor is a constant that the grid represents exactly."""
-    if _producer(tensor) != "arith.constant":
+    if producer(tensor) != "arith.constant":
         return False
     limits = np.iinfo(grid.storage)
     numbers = np.asarray(ir.DenseElementsAttr(tensor.owner.operation.attributes["value"]), np.float64)
@@ -373,7 +370,7 @@ def _barrier(tensor: Tensor) -> Tensor:
     absorb that into its bias; there it is a LEAKY_RELU of slope 1, which behind a dequantized tensor would become an
     integer kernel.
     """
-    if not {_producer(each) for each in _chain(tensor, _KEEPS_SCALE)} & {"", "dequantize"}:
+    if not {producer(each) for each in _chain(tensor, _KEEPS_SCALE)} & {"", "dequantize"}:
         return emit("tfl.leaky_relu", [tensor], tensor.type, alpha=ir.FloatAttr.get(ir.F32Type.get(), 1.0))
     type_ = ir.RankedTensorType.get([], ir.F32Type.get())
     value = ir.DenseElementsAttr.get(np.array(_NEGLIGIBLE, np.float32), type=type_)

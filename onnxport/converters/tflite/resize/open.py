@@ -26,7 +26,6 @@ _LINEAR_AT_ANY_SIZE: dict[str, Native] = {
     "half_pixel": (False, True),
 }
 
-
 # Sizes are int32 [1].
 _Axis: TypeAlias = OpenAxis[Tensor, Elements]
 

@@ -53,7 +53,6 @@ _CASTS = frozenset(("tfl.cast", "tfl.dequantize"))
 # Ops that take float activations and int8 weights, measured in ai-edge-litert 2.3.0 with and without XNNPACK.
 _HYBRID = frozenset("tfl.conv_2d tfl.depthwise_conv_2d tfl.fully_connected tfl.transpose_conv".split())
 
-
 # XNNPACK unpacks constants of 8 and 16 bits when it starts, but not those of 4 (measured).
 _SLOW = (
     "weights of 4 bits: {}; they make the file small but not fast, since XNNPACK does not read them and their products "
