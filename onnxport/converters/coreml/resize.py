@@ -33,10 +33,10 @@ def resize_linearly(mil: MilBuilder, x: Value, mode: str, sizes: Sequence[Size])
     """Sample the last two axes linearly to `sizes` by MIL's own operator."""
     if all(isinstance(size, int) for size in sizes):
         height, width = sizes
-        return mil.resize_bilinear(  # type: ignore[no-any-return]
+        return mil.resize_bilinear(
             x=x, target_size_height=height, target_size_width=width, sampling_mode=mode
         )
-    return mil.resize(  # type: ignore[no-any-return]
+    return mil.resize(
         x=x,
         shape=as_shape(mil, sizes),
         resized_dims=np.uint32(2),
@@ -109,7 +109,7 @@ class _Resize(OpenResize[Value, Size, Term]):
         return number.whole().value
 
     def multiple(self, size: Size, factor: int) -> Size:
-        return self.mil.mul(x=size, y=factor)  # type: ignore[no-any-return]
+        return self.mil.mul(x=size, y=factor)
 
     def scaled(self, size: Size, factor: float | Term) -> Size:
         if isinstance(size, int) and isinstance(factor, float):
@@ -150,9 +150,7 @@ def _resize_natively(mil: MilBuilder, x: Value, sampling: Sampling, axes: list[_
         height, width = (
             1 if each is None or not isinstance(each.scale, float) else int(each.scale) for each in pair
         )
-        return mil.upsample_nearest_neighbor(  # type: ignore[no-any-return]
-            x=x, scale_factor_height=height, scale_factor_width=width
-        )
+        return mil.upsample_nearest_neighbor(x=x, scale_factor_height=height, scale_factor_width=width)
     mode = _LINEAR_AT_ANY_SIZE.get(sampling.coordinates)
     plain = sampling.mode == "linear" and not sampling.antialias and not sampling.exclude_outside
     if not plain or not is_by_ratio(sampling, axes) or mode is None or not mil.at_least("iOS17"):
@@ -197,7 +195,7 @@ def _arange(mil: MilBuilder, count: Size) -> Term:
 
 def _range(mil: MilBuilder, start: Value, end: Value) -> Value:
     first, last = (mil.squeeze(x=each, axes=[0]) for each in (start, end))
-    return mil.range_1d(start=first, end=last, step=1)  # type: ignore[no-any-return]
+    return mil.range_1d(start=first, end=last, step=1)
 
 
 def _region_positions(y: Term, before: Term, after: Term, start: Term, end: Term) -> Term:
@@ -226,12 +224,12 @@ def _indices(mil: MilBuilder, positions: Term, axis: _Axis) -> Value:
     """Return whole positions as indices, clamped to the axis."""
     with computing(mil, "fp32"):
         within = positions.maximum(0.0).minimum(number(mil, axis.before) - 1.0)
-        return mil.cast(x=within.value, dtype="int32")  # type: ignore[no-any-return]
+        return mil.cast(x=within.value, dtype="int32")
 
 
 def _along(mil: MilBuilder, values: Value, axis: int, rank: int) -> Value:
     """Return [n] as an operand that broadcasts along an axis."""
-    return mil.reshape(x=values, shape=[-1 if a == axis else 1 for a in range(rank)])  # type: ignore[no-any-return]
+    return mil.reshape(x=values, shape=[-1 if a == axis else 1 for a in range(rank)])
 
 
 def _interpolate(mil: MilBuilder, x: Value, axis: _Axis, positions: Term) -> Value:
@@ -243,7 +241,7 @@ def _interpolate(mil: MilBuilder, x: Value, axis: _Axis, positions: Term) -> Val
     near, far = (
         mil.gather(x=x, indices=_indices(mil, each, axis), axis=axis.axis) for each in (lower, upper)
     )
-    return mil.add(x=near, y=mil.mul(x=mil.sub(x=far, y=near), y=share))  # type: ignore[no-any-return]
+    return mil.add(x=near, y=mil.mul(x=mil.sub(x=far, y=near), y=share))
 
 
 def _is_outside(mil: MilBuilder, axis: _Axis, positions: Term, rank: int) -> Value:
@@ -277,8 +275,8 @@ def _apply_weights(resize: _Resize, x: Value, axis: _Axis, positions: Term) -> V
         rows = mil.expand_dims(x=rows, axes=[0])
     result = mil.matmul(x=rows, y=matrix)
     if x.rank == 1:
-        return mil.squeeze(x=result, axes=[0])  # type: ignore[no-any-return]
-    return mil.transpose(x=result, perm=np.argsort(order).tolist())  # type: ignore[no-any-return]
+        return mil.squeeze(x=result, axes=[0])
+    return mil.transpose(x=result, perm=np.argsort(order).tolist())
 
 
 def _stretch(mil: MilBuilder, axis: _Axis, sampling: Sampling) -> Term:

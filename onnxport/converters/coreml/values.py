@@ -65,8 +65,9 @@ class Value:
         return self.dtype.kind in "iu"
 
     @property
-    def is_static(self) -> bool:
-        return None not in self.shape
+    def var(self) -> Var:
+        """The variable that was there first."""
+        return next(iter(self.copies.values()))
 
     def turned(self) -> Value:
         """Return a constant matrix with its axes exchanged, stored as this one is."""

@@ -41,7 +41,7 @@ def cast(node: NodeView[Value], mil: MilBuilder) -> None:
 def _cast_to_float(mil: MilBuilder, x: Value, type_: MilType) -> Value:
     if type_ in x.copies:
         return wrap(x.copies[type_])
-    return mil.cast(x=wrap(next(iter(x.copies.values()))), dtype=type_)  # type: ignore[no-any-return]
+    return mil.cast(x=wrap(x.var), dtype=type_)
 
 
 def _cast_to_integer(mil: MilBuilder, x: Value, target: np.dtype[Any]) -> Value:

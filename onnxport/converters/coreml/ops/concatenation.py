@@ -9,8 +9,14 @@ from onnxport.converters.coreml.numbers.integer_widths import is_natural
 from onnxport.converters.coreml.ops.reshape import with_axes
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
-from onnxport.converters.coreml.shapes.axes import normalize_axis
-from onnxport.converters.coreml.shapes.integers import Integers, concatenate, integers, size_of, sizes_of
+from onnxport.converters.coreml.shapes.integers import (
+    Integers,
+    concatenate,
+    integers,
+    normalize_axis,
+    size_of,
+    sizes_of,
+)
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 
@@ -34,13 +40,13 @@ def _join(mil: MilBuilder, values: Sequence[Value], axis: int) -> Value:
     if len(values) == 1:
         return first
     if not any(high_rank.is_tall(value) for value in values):
-        return mil.concat(values=values, axis=axis)  # type: ignore[no-any-return]
+        return mil.concat(values=values, axis=axis)
     length = concatenate(mil, [size_of(mil, value, axis) for value in values]).summed(0)
     total: high_rank.Size = length if length.number is None else length.number
 
     def change(part: Value) -> Value:
         others = [high_rank.sides(mil, value, axis) for value in values[1:]]
-        return mil.concat(values=[part, *others], axis=1)  # type: ignore[no-any-return]
+        return mil.concat(values=[part, *others], axis=1)
 
     return high_rank.apply_along(mil, first, axis, change, [total])
 
@@ -74,4 +80,4 @@ def _tile(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
         return x
     if high_rank.is_tall(x):
         return high_rank.tile(mil, x, repeats)
-    return mil.tile(x=x, reps=repeats.value)  # type: ignore[no-any-return]
+    return mil.tile(x=x, reps=repeats.value)

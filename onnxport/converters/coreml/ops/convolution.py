@@ -67,7 +67,7 @@ def _add_computed_bias(node: NodeView[Value], mil: MilBuilder, result: Value) ->
 def _add_bias(mil: MilBuilder, result: Value, bias: Value | None) -> Value:
     if bias is None:
         return result
-    return mil.add(x=result, y=mil.reshape(x=bias, shape=[1, -1, *(1,) * (result.rank - 2)]))  # type: ignore[no-any-return]
+    return mil.add(x=result, y=mil.reshape(x=bias, shape=[1, -1, *(1,) * (result.rank - 2)]))
 
 
 @lower("ConvTranspose")

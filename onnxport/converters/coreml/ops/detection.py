@@ -30,7 +30,8 @@ def non_max_suppression(node: NodeView[Value], mil: MilBuilder) -> None:
     centred = _to_centres(node, mil, boxes)
     repeated = mil.tile(x=mil.expand_dims(x=centred, axes=[1]), reps=[1, classes, 1, 1])
     given = reshaped(mil, scores, [runs, 1, count])
-    _, best, found = mil.non_maximum_suppression(
+    _, best, found = mil.emit_all(
+        "non_maximum_suppression",
         boxes=reshaped(mil, repeated, [runs, 4, count]),
         scores=given,
         iou_threshold=_threshold(node),
@@ -49,13 +50,13 @@ def non_max_suppression(node: NodeView[Value], mil: MilBuilder) -> None:
 def _to_centres(node: NodeView[Value], mil: MilBuilder, boxes: Value) -> Value:
     """Return the boxes as centre and size, [images, 4, boxes]."""
     flat = mil.transpose(x=boxes, perm=[0, 2, 1])
-    first, second = mil.split(x=flat, num_splits=2, axis=1)
+    first, second = mil.emit_all("split", x=flat, num_splits=2, axis=1)
     if node.attribute("center_point_box", 0):
-        return mil.concat(values=[first, mil.maximum(x=second, y=0.0)], axis=1)  # type: ignore[no-any-return]
+        return mil.concat(values=[first, mil.maximum(x=second, y=0.0)], axis=1)
     # Corners come in either order.
     low, high = mil.minimum(x=first, y=second), mil.maximum(x=first, y=second)
     centre = mil.mul(x=mil.add(x=low, y=high), y=0.5)
-    return mil.concat(values=[centre, mil.sub(x=high, y=low)], axis=1)  # type: ignore[no-any-return]
+    return mil.concat(values=[centre, mil.sub(x=high, y=low)], axis=1)
 
 
 def _threshold(node: NodeView[Value]) -> float:
@@ -92,4 +93,4 @@ def _rows(mil: MilBuilder, found: Value, valid: Value, classes: int) -> Value:
     class_ = mil.sub(x=run, y=mil.mul(x=image, y=classes))
     rows = mil.concat(values=[image, class_, box], axis=1)
     rows.dtype = np.dtype(np.int64)
-    return rows  # type: ignore[no-any-return]
+    return rows

@@ -31,19 +31,19 @@ class _Einsum(Einsum[Value, Size]):
         return size_of(self.mil, value, axis)
 
     def transpose(self, value: Value, perm: Sequence[int]) -> Value:
-        return self.mil.transpose(x=value, perm=list(perm))  # type: ignore[no-any-return]
+        return self.mil.transpose(x=value, perm=list(perm))
 
     def squeeze(self, value: Value, axes: Sequence[int]) -> Value:
-        return self.mil.squeeze(x=value, axes=list(axes))  # type: ignore[no-any-return]
+        return self.mil.squeeze(x=value, axes=list(axes))
 
     def sum(self, value: Value, axes: Sequence[int]) -> Value:
-        return self.mil.reduce_sum(x=value, axes=list(axes), keep_dims=False)  # type: ignore[no-any-return]
+        return self.mil.reduce_sum(x=value, axes=list(axes), keep_dims=False)
 
     def reshape(self, value: Value, sizes: Sequence[Size]) -> Value:
         return reshaped(self.mil, value, sizes)
 
     def gather(self, value: Value, indices: Array, axis: int) -> Value:
-        return self.mil.gather(x=value, indices=indices.astype(np.int32), axis=axis)  # type: ignore[no-any-return]
+        return self.mil.gather(x=value, indices=indices.astype(np.int32), axis=axis)
 
     def matrix(
         self, value: Value, batch: Sequence[Size], rows: Sequence[Size], columns: Sequence[Size]
@@ -51,4 +51,4 @@ class _Einsum(Einsum[Value, Size]):
         return self.reshape(value, [product(self.mil, each) for each in (batch, rows, columns)])
 
     def multiply(self, left: Value, right: Value, *, is_outer: bool) -> Value:
-        return self.mil.mul(x=left, y=right) if is_outer else self.mil.matmul(x=left, y=right)  # type: ignore[no-any-return]
+        return self.mil.mul(x=left, y=right) if is_outer else self.mil.matmul(x=left, y=right)

@@ -11,8 +11,14 @@ from onnxport.converters.coreml.numbers.integer_widths import is_natural
 from onnxport.converters.coreml.ops.reshape import reshaped
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
-from onnxport.converters.coreml.shapes.axes import normalize_axis
-from onnxport.converters.coreml.shapes.integers import Integers, concatenate, integers, size_of, sizes_of
+from onnxport.converters.coreml.shapes.integers import (
+    Integers,
+    concatenate,
+    integers,
+    normalize_axis,
+    size_of,
+    sizes_of,
+)
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.semantics import check_indices
@@ -33,10 +39,10 @@ def gather_at(mil: MilBuilder, x: Value, axis: int, positions: Integers) -> Valu
         row = positions.reshaped(-1)
 
         def gather_part(part: Value) -> Value:
-            return mil.gather(x=to_gatherable(mil, part), indices=row.value, axis=1)  # type: ignore[no-any-return]
+            return mil.gather(x=to_gatherable(mil, part), indices=row.value, axis=1)
 
         return high_rank.apply_along(mil, x, axis, gather_part, high_rank.sizes(mil, positions.value))
-    return mil.gather(x=to_gatherable(mil, x), indices=positions.value, axis=axis)  # type: ignore[no-any-return]
+    return mil.gather(x=to_gatherable(mil, x), indices=positions.value, axis=axis)
 
 
 @lower("Gather")
@@ -74,7 +80,7 @@ def _crop(mil: MilBuilder, x: Value, indices: Value, axis: int) -> Value:
     others = [i != axis for i in range(x.rank)]
     wanted = sizes_of(mil, indices)
     ends = [wanted.element(i) if other else 0 for i, other in enumerate(others)]
-    return mil.slice_by_index(  # type: ignore[no-any-return]
+    return mil.slice_by_index(
         x=x,
         begin=[0] * x.rank,
         end=concatenate(mil, ends).value,

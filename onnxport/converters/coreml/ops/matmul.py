@@ -23,15 +23,15 @@ def product(mil: MilBuilder, a: Value, b: Value) -> Value:
     """The matrix product of two values, as NumPy's matmul."""
     if b.constant is not None and b.rank == 2 and 2 <= a.rank <= _LINEAR_RANK and a.constant is None:
         weights = b.turned()
-        return mil.linear(x=a, weight=weights, bias=_no_bias(mil, weights))  # type: ignore[no-any-return]
+        return mil.linear(x=a, weight=weights, bias=_no_bias(mil, weights))
     if a.rank > 1 and b.rank > 1:
-        return mil.matmul(x=a, y=b)  # type: ignore[no-any-return]
+        return mil.matmul(x=a, y=b)
     # A 1-D operand counts as a row on the left, as a column on the right; its axis leaves the result.
     left = a if a.rank > 1 else mil.expand_dims(x=a, axes=[0])
     right = b if b.rank > 1 else mil.expand_dims(x=b, axes=[1])
     result = mil.matmul(x=left, y=right)
     axes = ([result.rank - 2] if a.rank == 1 else []) + ([result.rank - 1] if b.rank == 1 else [])
-    return mil.squeeze(x=result, axes=axes)  # type: ignore[no-any-return]
+    return mil.squeeze(x=result, axes=axes)
 
 
 def _no_bias(mil: MilBuilder, weights: Value) -> Value:
@@ -69,4 +69,4 @@ def _scale(mil: MilBuilder, value: Value, factor: float) -> Value:
         return value
     if value.constant is not None:
         return mil.constant(value.constant * value.dtype.type(factor))
-    return mil.mul(x=value, y=factor)  # type: ignore[no-any-return]
+    return mil.mul(x=value, y=factor)

@@ -56,14 +56,14 @@ def _batch_norm_at_run_time(mil: MilBuilder, x: Value, parameters: Sequence[Valu
     scale, bias, mean, variance = (_along_channels(mil, value, x.rank) for value in parameters)
     factor = mil.mul(x=scale, y=mil.rsqrt(x=variance, epsilon=epsilon))
     centred = mil.sub(x=x, y=mean)
-    return mil.add(x=mil.mul(x=centred, y=factor), y=bias)  # type: ignore[no-any-return]
+    return mil.add(x=mil.mul(x=centred, y=factor), y=bias)
 
 
 def _along_channels(mil: MilBuilder, values: Value, rank: int) -> Value:
     """Reshape [C] to broadcast along axis 1 of `rank` axes."""
     if values.constant is not None:
         return mil.constant(_per_channel(values.constant, rank))
-    return mil.reshape(x=values, shape=[-1, *(1,) * (rank - 2)])  # type: ignore[no-any-return]
+    return mil.reshape(x=values, shape=[-1, *(1,) * (rank - 2)])
 
 
 def _standardize(
@@ -179,4 +179,4 @@ def _slice_channels(mil: MilBuilder, squares: Value, offset: int, size: int) -> 
     begin, end = [0] * squares.rank, [0] * squares.rank
     begin[1], end[1] = offset, offset - size + 1
     end_mask = [axis != 1 or end[1] == 0 for axis in range(squares.rank)]
-    return mil.slice_by_index(x=squares, begin=begin, end=end, end_mask=end_mask)  # type: ignore[no-any-return]
+    return mil.slice_by_index(x=squares, begin=begin, end=end, end_mask=end_mask)

@@ -10,8 +10,14 @@ import numpy as np
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.ops.indexing import gather_at, to_gatherable
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.axes import named_axes
-from onnxport.converters.coreml.shapes.integers import Integers, arange, axis_table, integers, size_of
+from onnxport.converters.coreml.shapes.integers import (
+    Integers,
+    arange,
+    axis_table,
+    integers,
+    named_axes,
+    size_of,
+)
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.windows import Window
@@ -91,8 +97,7 @@ def _pad_natively(mil: MilBuilder, x: Value, amounts: Sequence[int], mode: str, 
         extra["constant_val"] = float(fill.constant.reshape(-1)[0])
     elif mode != "constant":
         amounts = amounts[-4:]
-    result: Value = mil.pad(x=x, pad=list(amounts), mode=_MODES[mode], **extra)
-    return result
+    return mil.pad(x=x, pad=list(amounts), mode=_MODES[mode], **extra)
 
 
 def _extend(
@@ -108,7 +113,7 @@ def _extend(
     if mode != "constant" or (is_own.known is not None and is_own.known.all()):
         return result
     column = is_own.reshaped(*(-1 if i == axis else 1 for i in range(x.rank))).value
-    filled: Value = mil.select(cond=column, a=result, b=_scalar(mil, fill))
+    filled = mil.select(cond=column, a=result, b=_scalar(mil, fill))
     filled.dtype = x.dtype
     return filled
 
@@ -129,8 +134,7 @@ def _scalar(mil: MilBuilder, fill: Value) -> Value:
     fill = to_gatherable(mil, fill)
     if fill.constant is not None:
         return mil.constant(fill.constant.reshape(()))
-    result: Value = mil.squeeze(x=fill) if fill.rank else fill
-    return result
+    return mil.squeeze(x=fill) if fill.rank else fill
 
 
 # ---- MIL's forms of padding

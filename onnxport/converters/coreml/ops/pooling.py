@@ -99,8 +99,8 @@ def _power(mil: MilBuilder, x: Value, exponent: float) -> Value:
     if exponent == 1:
         return x
     if exponent == 2:
-        return mil.mul(x=x, y=x)  # type: ignore[no-any-return]
-    return mil.sqrt(x=x) if exponent == 0.5 else mil.pow(x=x, y=float(exponent))  # type: ignore[no-any-return]
+        return mil.mul(x=x, y=x)
+    return mil.sqrt(x=x) if exponent == 0.5 else mil.pow(x=x, y=float(exponent))
 
 
 def _pool(node: NodeView[Value], mil: MilBuilder) -> Pool:
@@ -123,14 +123,14 @@ def _pad_windows(node: NodeView[Value], mil: MilBuilder, x: Value, window: Windo
     if not any(window.before) and not any(window.after):
         return x
     pads = interleave_pads((0, 0, *window.before), (0, 0, *window.after))
-    return mil.pad(x=x, pad=pads, mode="constant", constant_val=fill)  # type: ignore[no-any-return]
+    return mil.pad(x=x, pad=pads, mode="constant", constant_val=fill)
 
 
 def _pad_zeros(mil: MilBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
     if not any(before) and not any(after):
         return x
     pads = interleave_pads((0, 0, *before), (0, 0, *after))
-    return mil.pad(x=x, pad=pads, mode="constant", constant_val=0.0)  # type: ignore[no-any-return]
+    return mil.pad(x=x, pad=pads, mode="constant", constant_val=0.0)
 
 
 def _combine_shifted(mil: MilBuilder, combine: Combine, x: Value, window: Window) -> Value:
@@ -159,7 +159,7 @@ def _strided_elements(
     end[axis] = start + (count - 1) * stride + 1 if count is not None else start + 1 - extent
     masks[axis] = end[axis] == 0
     begin_mask = [a != axis for a in range(x.rank)]
-    return mil.slice_by_index(  # type: ignore[no-any-return]
+    return mil.slice_by_index(
         x=x, begin=begin, end=end, stride=strides, begin_mask=begin_mask, end_mask=masks
     )
 
@@ -170,13 +170,13 @@ def _dilated_mean(node: NodeView[Value], mil: MilBuilder, x: Value, pool: Pool, 
     padded = _pad_windows(node, mil, x, window, 0.0)
     total = _combine_shifted(mil, lambda a, b: mil.add(x=a, y=b), padded, window.padded())
     if counts_pads and pool.declared == window.after:
-        return mil.mul(x=total, y=1 / prod(window.kernel))  # type: ignore[no-any-return]
+        return mil.mul(x=total, y=1 / prod(window.kernel))
     counted = (
         _element_counts(mil, x, pool, counts_pads)
         if None in window.input
         else pool.counted(counts_pads)[None, None].astype(np.float32)
     )
-    return mil.real_div(x=total, y=counted)  # type: ignore[no-any-return]
+    return mil.real_div(x=total, y=counted)
 
 
 def _element_counts(mil: MilBuilder, x: Value, pool: Pool, counts_pads: bool) -> Value:

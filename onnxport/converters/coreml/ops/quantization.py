@@ -130,7 +130,7 @@ class _Parameters:
         places = block_numbers(self.node, parameter, axis, self.block)
         if parameter.constant is not None:
             return self.mil.constant(parameter.constant.take(places, axis))
-        taken: Value = self.mil.gather(x=parameter, indices=places.astype(np.int32), axis=axis)
+        taken = self.mil.gather(x=parameter, indices=places.astype(np.int32), axis=axis)
         taken.dtype = parameter.dtype
         return taken
 
@@ -144,7 +144,7 @@ def _reshape(mil: MilBuilder, value: Value, shape: tuple[int, ...]) -> Value:
         return mil.constant(value.constant.reshape(shape))
     if value.shape == shape:
         return value
-    made: Value = mil.reshape(x=value, shape=list(shape)) if shape else mil.squeeze(x=value, axes=[0])
+    made = mil.reshape(x=value, shape=list(shape)) if shape else mil.squeeze(x=value, axes=[0])
     made.dtype = value.dtype
     return made
 
@@ -154,7 +154,7 @@ def _floats(mil: MilBuilder, value: Value) -> Value:
         return mil.constant(value.constant.astype(np.float32))
     if value.is_float:
         return value
-    return mil.cast(x=value, dtype="fp32")  # type: ignore[no-any-return]
+    return mil.cast(x=value, dtype="fp32")
 
 
 def _grid(x: Array, parameters: _Parameters) -> Grid | None:

@@ -9,8 +9,15 @@ import numpy as np
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
-from onnxport.converters.coreml.shapes.axes import named_axes, normalize_axis
-from onnxport.converters.coreml.shapes.integers import Integers, axis_table, concatenate, integers, sizes_of
+from onnxport.converters.coreml.shapes.integers import (
+    Integers,
+    axis_table,
+    concatenate,
+    integers,
+    named_axes,
+    normalize_axis,
+    sizes_of,
+)
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.shape_arithmetic import run_time_axes, squeeze_table, squeezed_axes
@@ -95,7 +102,7 @@ def reshaped(mil: MilBuilder, x: Value, shape: Sequence[int | None]) -> Value:
     var = mil.var(x)
     if tuple(shape) == tuple(var.shape):
         return x
-    result: Value = mil.reshape(x=x, shape=[-1 if dim is None else dim for dim in shape] or [1])
+    result = mil.reshape(x=x, shape=[-1 if dim is None else dim for dim in shape] or [1])
     return result if shape else without_axes(mil, result, [0])
 
 
@@ -103,8 +110,7 @@ def with_sizes(mil: MilBuilder, x: Value, sizes: Integers) -> Value:
     """Reshape `x` to sizes that may be computed at run time."""
     if sizes.known is not None:
         return reshaped(mil, x, [None if size < 0 else int(size) for size in sizes.known])
-    result: Value = mil.reshape(x=x, shape=sizes.value)
-    return result
+    return mil.reshape(x=x, shape=sizes.value)
 
 
 @lower("Flatten")
@@ -146,8 +152,7 @@ def without_axes(mil: MilBuilder, x: Value, gone: Sequence[int]) -> Value:
         return reshaped(mil, x, [x.shape[axis] for axis in left]) if gone else x
     # MIL leaves an axis in if it does not see that its size is 1.
     if all(mil.var(x).shape[axis] == 1 for axis in gone):
-        result: Value = mil.squeeze(x=x, axes=list(gone))
-        return result
+        return mil.squeeze(x=x, axes=list(gone))
     if sum(x.shape[axis] is None for axis in left) < 2:
         return reshaped(mil, x, [x.shape[axis] for axis in left])
     sizes = sizes_of(mil, x)
@@ -183,8 +188,7 @@ def with_axes(mil: MilBuilder, x: Value, axes: Sequence[int]) -> Value:
     if high_rank.is_tall(x, x.rank + len(axes)):
         own = iter(high_rank.sizes(mil, x))
         return high_rank.reshape(mil, x, [1 if i in axes else next(own) for i in range(x.rank + len(axes))])
-    result: Value = mil.expand_dims(x=x, axes=list(axes))
-    return result
+    return mil.expand_dims(x=x, axes=list(axes))
 
 
 def _unsqueeze_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
@@ -213,5 +217,4 @@ def transposed(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
         return mil.constant(np.transpose(x.constant, perm), x.dtype)
     if high_rank.is_tall(x):
         return high_rank.transpose(mil, x, perm)
-    result: Value = mil.transpose(x=x, perm=list(perm))
-    return result
+    return mil.transpose(x=x, perm=list(perm))

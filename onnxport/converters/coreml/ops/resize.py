@@ -71,7 +71,7 @@ def _resize_natively(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[i
     if sampling.mode == "nearest":
         if not all(_is_repetition(sampling, axis) for axis in (height, width)):
             return None
-        return mil.upsample_nearest_neighbor(  # type: ignore[no-any-return]
+        return mil.upsample_nearest_neighbor(
             x=x,
             scale_factor_height=height.after // height.before,
             scale_factor_width=width.after // width.before,
@@ -114,7 +114,7 @@ def _apply_weights(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value
     """Multiply the axis by a matrix [after, before]."""
     weights = mil.constant(matrix.astype(np.float32))
     if x.rank > 1 and axis == x.rank - 2:
-        return mil.matmul(x=weights, y=x)  # type: ignore[no-any-return]
+        return mil.matmul(x=weights, y=x)
     order = [each for each in range(x.rank) if each != axis] + [axis]
     last = axis == x.rank - 1
     rows = x if last else mil.transpose(x=x, perm=order)
@@ -122,8 +122,8 @@ def _apply_weights(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value
         rows = mil.expand_dims(x=rows, axes=[0])
     result = mil.matmul(x=rows, y=weights, transpose_y=True)
     if x.rank == 1:
-        return mil.squeeze(x=result, axes=[0])  # type: ignore[no-any-return]
-    return result if last else mil.transpose(x=result, perm=np.argsort(order).tolist())  # type: ignore[no-any-return]
+        return mil.squeeze(x=result, axes=[0])
+    return result if last else mil.transpose(x=result, perm=np.argsort(order).tolist())
 
 
 def _extrapolate(mil: MilBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:

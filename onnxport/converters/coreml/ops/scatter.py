@@ -16,8 +16,7 @@ from onnxport.converters.coreml.ops.indexing import (
 )
 from onnxport.converters.coreml.ops.reshape import with_axes
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.axes import normalize_axis
-from onnxport.converters.coreml.shapes.integers import Integers, arange, integers, sizes_of
+from onnxport.converters.coreml.shapes.integers import Integers, arange, integers, normalize_axis, sizes_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 

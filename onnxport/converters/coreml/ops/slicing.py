@@ -9,13 +9,14 @@ from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.ops.indexing import gather_at
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
-from onnxport.converters.coreml.shapes.axes import named_axes, normalize_axis
 from onnxport.converters.coreml.shapes.integers import (
     Integers,
     arange,
     axis_table,
     concatenate,
     integers,
+    named_axes,
+    normalize_axis,
     size_of,
 )
 from onnxport.converters.coreml.values import Value, nothing
@@ -94,7 +95,7 @@ def _slice_forwards(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
     to_last = [end.number in (LIMIT, size or LIMIT) for end, size in zip(ends, x.shape, strict=True)]
     if all(from_first) and all(to_last) and max(steps) == 1:
         return x
-    result: Value = mil.slice_by_index(
+    return mil.slice_by_index(
         x=x,
         begin=concatenate(mil, begins).value,
         end=concatenate(mil, [0 if whole else end for end, whole in zip(ends, to_last, strict=True)]).value,
@@ -102,7 +103,6 @@ def _slice_forwards(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
         begin_mask=from_first,
         end_mask=to_last,
     )
-    return result
 
 
 def _positions(node: Node, mil: MilBuilder, axis: int, cut: _Cut) -> Integers:
@@ -132,7 +132,11 @@ def split(node: Node, mil: MilBuilder) -> None:
     length = size_of(mil, x, axis)
     parts = even_parts(length, count) if sizes is None else integers(mil, sizes)
     if parts.known is not None and (parts.known > 0).all() and not high_rank.is_tall(x):
-        _split_natively(node, mil, axis, [int(part) for part in parts.known])
+        pieces = [x]
+        if len(parts.known) > 1:
+            pieces = mil.emit_all("split", x=x, split_sizes=[int(part) for part in parts.known], axis=axis)
+        for index, piece in enumerate(pieces):
+            node.emit(piece, index)
         return
     ends = parts.running_sum()
     starts = ends - parts
@@ -145,14 +149,6 @@ def split(node: Node, mil: MilBuilder) -> None:
                 )
                 continue
             node.emit(slice_axis(mil, x, axis, begin, end), index)
-
-
-def _split_natively(node: Node, mil: MilBuilder, axis: int, parts: Sequence[int]) -> None:
-    if len(parts) == 1:
-        node.emit(node.x)
-        return
-    for index, part in enumerate(mil.split(x=node.x, split_sizes=parts, axis=axis)):
-        node.emit(part, index)
 
 
 def slice_axis(mil: MilBuilder, x: Value, axis: int, begin: Integers, end: Integers) -> Value:
@@ -168,11 +164,10 @@ def slice_axis(mil: MilBuilder, x: Value, axis: int, begin: Integers, end: Integ
         )
     others = [i != axis for i in range(x.rank)]
     begins, ends = ([0 if other else bound for other in others] for bound in (begin, end))
-    result: Value = mil.slice_by_index(
+    return mil.slice_by_index(
         x=x,
         begin=concatenate(mil, begins).value,
         end=concatenate(mil, ends).value,
         begin_mask=others,
         end_mask=others,
     )
-    return result

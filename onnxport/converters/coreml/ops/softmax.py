@@ -41,7 +41,7 @@ def _logits(node: NodeView[Value], mil: MilBuilder) -> Value:
     source = node.node.inputs[0]
     if mil.compute == "fp32" or source is None or not _is_masked(source, _FAR):
         return node.x
-    return mil.maximum(x=node.x, y=_MASKED)  # type: ignore[no-any-return]
+    return mil.maximum(x=node.x, y=_MASKED)
 
 
 def _is_masked(value: onnx.Value, steps: int) -> bool:

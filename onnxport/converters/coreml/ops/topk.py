@@ -6,8 +6,7 @@ from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.ops.indexing import to_gatherable
 from onnxport.converters.coreml.ops.slicing import slice_axis
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.axes import normalize_axis
-from onnxport.converters.coreml.shapes.integers import Integers, integers
+from onnxport.converters.coreml.shapes.integers import Integers, integers, normalize_axis
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 
@@ -26,7 +25,7 @@ def top_k(node: Node, mil: MilBuilder) -> None:
         k = int(count.known.item())
         if not k:
             node.unsupported("selects nothing, and Core ML holds no tensor without elements")
-        values, indices = mil.topk(x=x, k=k, axis=axis, ascending=ascending)
+        values, indices = mil.emit_all("topk", x=x, k=k, axis=axis, ascending=ascending)
     else:
         order = mil.argsort(x=x, axis=axis, ascending=ascending)
         zero, k_ = Integers(mil, 0), count.reshaped(1)

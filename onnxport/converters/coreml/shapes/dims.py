@@ -34,12 +34,12 @@ def reshaped(mil: MilBuilder, value: Value, sizes: Sequence[Size]) -> Value:
     if value.shape == tuple(sizes):
         return value
     if not sizes:
-        return mil.squeeze(x=value, axes=list(range(value.rank)))  # type: ignore[no-any-return]
+        return mil.squeeze(x=value, axes=list(range(value.rank)))
     if sum(not isinstance(each, int) for each in sizes) <= 1:
         shape: list[int] | Value = [each if isinstance(each, int) else -1 for each in sizes]
     else:
         shape = as_shape(mil, sizes)
-    return mil.reshape(x=value, shape=shape)  # type: ignore[no-any-return]
+    return mil.reshape(x=value, shape=shape)
 
 
 def _vector(mil: MilBuilder, sizes: Sequence[Size]) -> Integers:

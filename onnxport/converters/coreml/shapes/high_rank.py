@@ -114,7 +114,7 @@ def transpose(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
 
 
 def _permuted(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
-    result: Value = mil.transpose(x=x, perm=list(perm))
+    result = mil.transpose(x=x, perm=list(perm))
     result.dtype = x.dtype
     return result
 
@@ -127,8 +127,7 @@ def tile(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
             continue
 
         def repeated(part: Value, times: Integers = times) -> Value:
-            result: Value = mil.tile(x=part, reps=concatenate(mil, [1, times, 1]).value)
-            return result
+            return mil.tile(x=part, reps=concatenate(mil, [1, times, 1]).value)
 
         grown = times * sizes_of(mil, x).element(axis)
         x = apply_along(mil, x, axis, repeated, [grown if grown.number is None else grown.number])

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, NoMil
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.formulas import IntegerFormula
 from onnxport.converters.shape_arithmetic import LIMIT
@@ -176,7 +176,7 @@ def integers(mil: MilBuilder, value: Value) -> Integers:
 
 def sizes_of(mil: MilBuilder, x: Value) -> Integers:
     """Return the sizes of x's axes; none for a scalar."""
-    if x.is_static:
+    if None not in x.shape:
         return Integers(mil, np.array(x.shape, np.int64))
     if x.row is not None:
         held = list(x.row.sizes)
@@ -232,3 +232,23 @@ def axis_table(mil: MilBuilder, axes: Value, rank: int) -> Integers:
     """Return [rank, len(axes)]: 1 where `axes` names the row's axis in that column, 0 elsewhere."""
     wrapped = integers(mil, axes).within(rank).reshaped(1, -1)
     return Integers(mil, np.arange(rank)[:, None]).equals(wrapped).as_numbers()
+
+
+# ---- axes, which may count from the end
+
+
+def normalize_axis(axis: int, rank: int, *, last: bool = False) -> int:
+    """Return an axis counted from 0.
+
+    Args:
+        last: accept the place behind the last axis.
+    """
+    if not -rank <= axis < rank + last:
+        raise NoMil(f"names axis {axis} of a tensor that has {rank}")
+    return axis + rank if axis < 0 else axis
+
+
+def named_axes(axes: Value, rank: int) -> list[int]:
+    """Return constant axes, counted from 0."""
+    assert axes.constant is not None
+    return [normalize_axis(int(axis), rank) for axis in axes.constant.reshape(-1)]
