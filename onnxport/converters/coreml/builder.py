@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,10 +17,11 @@ from onnxport.converters.coreml.names import INNER
 from onnxport.converters.coreml.quantized import emit_dequantize
 from onnxport.converters.coreml.values import LARGEST_RANK, Value
 from onnxport.converters.driver import Scope
-from onnxport.converters.lowering import UnsupportedOp
+from onnxport.converters.lowering import NodeView, UnsupportedOp
 from onnxport.core.arrays import Array
 from onnxport.optimizers.float16.constants import to_half
 
+MilNode: TypeAlias = NodeView[Value]
 Compute = Literal["fp16", "fp32"]
 MilType = Literal["fp16", "fp32", "int32", "bool", "int8", "uint8", "int16", "uint16", "int4", "uint4"]
 

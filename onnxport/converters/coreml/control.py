@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder, MilType, NoMil, wrap
+from onnxport.converters.coreml.builder import MilBuilder, MilNode, MilType, NoMil, wrap
 from onnxport.converters.coreml.library import Var, get_new_symbol, mb, types
 from onnxport.converters.coreml.values import LARGEST_RANK, Value
-from onnxport.converters.lowering import NodeView
 
 # Most slots to make for steps that may not happen.
 _MANY = 10_000
@@ -41,7 +40,7 @@ def declare_open(var: Var, shape: tuple[int | None, ...]) -> None:
         var._sym_type = types.tensor(var.dtype, dims)
 
 
-def check_carried(node: NodeView[Value], value: Value, name: str | None) -> None:
+def check_carried(node: MilNode, value: Value, name: str | None) -> None:
     """Refuse a result that no MIL block returns."""
     if 0 in value.shape:
         node.unsupported(f"gives back {name!r} without elements, which Core ML does not hold")

@@ -10,7 +10,7 @@ import onnx_ir as onnx
 
 from onnxport.converters.app_metadata import ImageInput
 from onnxport.converters.coreml import ops
-from onnxport.converters.coreml.builder import Compute, MilBuilder, NoMil
+from onnxport.converters.coreml.builder import Compute, MilBuilder, MilNode, NoMil
 from onnxport.converters.coreml.library import Function, Program, targets
 from onnxport.converters.coreml.names import INNER, PREDICTED, PROBABILITIES, Keys
 from onnxport.converters.coreml.numbers.integer_widths import is_natural
@@ -138,7 +138,7 @@ class _Lowering(Driver[Value, MilBuilder]):
     def lower_node(self, node: onnx.Node, operands: Sequence[Value | None]) -> None:
         self.mil.compute = self._compute(node)
         rows = high_rank.flatten_operands(self.mil, qualified_op(node), operands)
-        view: NodeView[Value] = NodeView(node, rows or operands)
+        view: MilNode = NodeView(node, rows or operands)
         REGISTRY.run(view, self.mil)
         for index, result in view.results.items():
             self._bind(view, index, high_rank.restore_shape(self.mil, result, operands) if rows else result)
@@ -166,7 +166,7 @@ class _Lowering(Driver[Value, MilBuilder]):
         halves = onnx.DataType.FLOAT16 in floats and onnx.DataType.FLOAT not in floats
         return "fp16" if halves else "fp32"
 
-    def _bind(self, view: NodeView[Value], index: int, result: Value) -> None:
+    def _bind(self, view: MilNode, index: int, result: Value) -> None:
         """Give a result its ONNX type and name, so that the artefact has a tap for it."""
         value = view.node.outputs[index]
         check_rank(view, index, result.rank)

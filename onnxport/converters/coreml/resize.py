@@ -7,11 +7,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.formulas import Term, computing
 from onnxport.converters.coreml.shapes.dims import Size, as_shape, size_of
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.resize.open import OpenAxis, OpenResize, is_by_ratio, is_repetition
 from onnxport.converters.resize.sampling import HALFWAY, REACH, Sampling
 
@@ -48,7 +47,7 @@ def resize_linearly(mil: MilBuilder, x: Value, mode: str, sizes: Sequence[Size])
 _Axis: TypeAlias = OpenAxis[Size, Term]
 
 
-def resize_at_run_time(node: NodeView[Value], mil: MilBuilder, sampling: Sampling) -> Value:
+def resize_at_run_time(node: MilNode, mil: MilBuilder, sampling: Sampling) -> Value:
     """Resize axes to sizes that follow from the input's, or are computed, at run time."""
     x = node.x
     with computing(mil, "fp32"):
@@ -80,7 +79,7 @@ def resize_at_run_time(node: NodeView[Value], mil: MilBuilder, sampling: Samplin
 class _Resize(OpenResize[Value, Size, Term]):
     """Its arithmetic is float32."""
 
-    def __init__(self, node: NodeView[Value], mil: MilBuilder, sampling: Sampling) -> None:
+    def __init__(self, node: MilNode, mil: MilBuilder, sampling: Sampling) -> None:
         super().__init__(node, sampling)
         self.mil = mil
         self._before = {axis: size_of(mil, node.x, axis) for axis in self.targets}

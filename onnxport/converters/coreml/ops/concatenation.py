@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.integer_widths import is_natural
 from onnxport.converters.coreml.ops.reshape import with_axes
 from onnxport.converters.coreml.registry import lower
@@ -18,13 +18,10 @@ from onnxport.converters.coreml.shapes.integers import (
     sizes_of,
 )
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
-
-Node = NodeView[Value]
 
 
 @lower("Concat")
-def concat(node: Node, mil: MilBuilder) -> None:
+def concat(node: MilNode, mil: MilBuilder) -> None:
     """Join values along an axis (ONNX Concat-13)."""
     axis = normalize_axis(node.attribute("axis"), node.x.rank)
     values = [value for value in node.rest() if value.shape[axis] != 0]
@@ -52,7 +49,7 @@ def _join(mil: MilBuilder, values: Sequence[Value], axis: int) -> Value:
 
 
 @lower("Expand")
-def expand(node: Node, mil: MilBuilder) -> None:
+def expand(node: MilNode, mil: MilBuilder) -> None:
     """Broadcast to a shape (ONNX Expand-13), both ways: a 1 in it keeps the operand's size."""
     x, rank = node.input(0), len(node.output_shape())
     wanted = integers(mil, node.input(1))
@@ -70,7 +67,7 @@ def expand(node: Node, mil: MilBuilder) -> None:
 
 
 @lower("Tile")
-def tile(node: Node, mil: MilBuilder) -> None:
+def tile(node: MilNode, mil: MilBuilder) -> None:
     """Repeat a tensor along each axis (ONNX Tile-13)."""
     node.emit(_tile(mil, node.input(0), integers(mil, node.input(1))))
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import onnx_ir as onnx
 
-from onnxport.converters.coreml.builder import MilBuilder, wrap
+from onnxport.converters.coreml.builder import MilBuilder, MilNode, wrap
 from onnxport.converters.coreml.control import (
     block_result,
     check_carried,
@@ -20,14 +20,13 @@ from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.loop_body import LoopNode
-from onnxport.converters.lowering import NodeView
 
 # The counter is an int32: a trip count beyond it is none.
 _FAR = int(np.iinfo(np.int32).max)
 
 
 @lower("If")
-def if_(node: NodeView[Value], mil: MilBuilder) -> None:
+def if_(node: MilNode, mil: MilBuilder) -> None:
     """Run one of two graphs, whose results may differ in their sizes (ONNX If-21)."""
     graphs = [node.attribute("then_branch"), node.attribute("else_branch")]
     switch = mil.var(mil.squeeze(x=node.x, axes=list(range(node.x.rank))) if node.x.rank else node.x)
@@ -55,7 +54,7 @@ def if_(node: NodeView[Value], mil: MilBuilder) -> None:
         node.emit(result, index)
 
 
-def _may_differ(node: NodeView[Value], then: onnx.Value, otherwise: onnx.Value) -> bool:
+def _may_differ(node: MilNode, then: onnx.Value, otherwise: onnx.Value) -> bool:
     """Tell if the branches may differ in the sizes of a result."""
     if then.shape is None or otherwise.shape is None:
         return True
@@ -81,7 +80,7 @@ def _with_open_sizes(mil: MilBuilder, value: Value, switch: Var) -> Value:
 
 
 @lower("Loop")
-def loop(node: NodeView[Value], mil: MilBuilder) -> None:
+def loop(node: MilNode, mil: MilBuilder) -> None:
     """Run a graph repeatedly on its own results, and collect a row of each step (ONNX Loop-21)."""
     _Loop(node, mil).run()
 
@@ -91,7 +90,7 @@ class _Loop(LoopNode[Value]):
 
     target = "Core ML"
 
-    def __init__(self, node: NodeView[Value], mil: MilBuilder) -> None:
+    def __init__(self, node: MilNode, mil: MilBuilder) -> None:
         super().__init__(node)
         self.mil = mil
         for value, each in zip(self.initial, self.states, strict=True):

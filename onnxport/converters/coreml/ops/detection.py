@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.dims import Size, product, reshaped, size_of
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 
 _MANY = 100_000  # boxes of one class, for which MIL allocates memory
 
 
 @lower("NonMaxSuppression")
-def non_max_suppression(node: NodeView[Value], mil: MilBuilder) -> None:
+def non_max_suppression(node: MilNode, mil: MilBuilder) -> None:
     """[image, class, box] of the boxes that no better one of their class overlaps (ONNX NonMaxSuppression-11)."""
     if not mil.at_least("iOS17"):
         node.unsupported(
@@ -47,7 +46,7 @@ def non_max_suppression(node: NodeView[Value], mil: MilBuilder) -> None:
     node.emit(_rows(mil, found, valid, classes))
 
 
-def _to_centres(node: NodeView[Value], mil: MilBuilder, boxes: Value) -> Value:
+def _to_centres(node: MilNode, mil: MilBuilder, boxes: Value) -> Value:
     """Return the boxes as centre and size, [images, 4, boxes]."""
     flat = mil.transpose(x=boxes, perm=[0, 2, 1])
     first, second = mil.emit_all("split", x=flat, num_splits=2, axis=1)
@@ -59,7 +58,7 @@ def _to_centres(node: NodeView[Value], mil: MilBuilder, boxes: Value) -> Value:
     return mil.concat(values=[centre, mil.sub(x=high, y=low)], axis=1)
 
 
-def _threshold(node: NodeView[Value]) -> float:
+def _threshold(node: MilNode) -> float:
     allowed = node.optional(3)
     if allowed is None:
         return 0.0
@@ -68,7 +67,7 @@ def _threshold(node: NodeView[Value]) -> float:
     return float(allowed.constant.item())
 
 
-def _max_boxes(node: NodeView[Value], count: Size) -> int:
+def _max_boxes(node: MilNode, count: Size) -> int:
     """The most boxes to keep of a class, at most all of them."""
     most = node.optional(2)
     if most is not None and most.constant is None:

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.integer_widths import is_natural
 from onnxport.converters.coreml.ops.reshape import reshaped
 from onnxport.converters.coreml.registry import lower
@@ -20,10 +20,7 @@ from onnxport.converters.coreml.shapes.integers import (
     sizes_of,
 )
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.semantics import check_indices
-
-Node = NodeView[Value]
 
 
 def to_gatherable(mil: MilBuilder, x: Value) -> Value:
@@ -46,14 +43,14 @@ def gather_at(mil: MilBuilder, x: Value, axis: int, positions: Integers) -> Valu
 
 
 @lower("Gather")
-def gather(node: Node, mil: MilBuilder) -> None:
+def gather(node: MilNode, mil: MilBuilder) -> None:
     """Pick slices along an axis by index (ONNX Gather-13); a negative index counts from the end."""
     x, indices = node.input(0), node.input(1)
     axis = normalize_axis(node.attribute("axis", 0), x.rank)
     node.emit(gather_at(mil, x, axis, wrap_indices(node, mil, indices, axis)))
 
 
-def wrap_indices(node: Node, mil: MilBuilder, indices: Value, axis: int) -> Integers:
+def wrap_indices(node: MilNode, mil: MilBuilder, indices: Value, axis: int) -> Integers:
     """Add the size of input 0's `axis` to negative indices, which MIL takes for out of bounds."""
     x, known = node.input(0), indices.constant
     if known is not None:
@@ -64,7 +61,7 @@ def wrap_indices(node: Node, mil: MilBuilder, indices: Value, axis: int) -> Inte
 
 
 @lower("GatherElements")
-def gather_elements(node: Node, mil: MilBuilder) -> None:
+def gather_elements(node: MilNode, mil: MilBuilder) -> None:
     """y[i][j] = x[index[i][j]][j] and so on along an axis (ONNX GatherElements-13)."""
     x, indices = node.input(0), node.input(1)
     axis = normalize_axis(node.attribute("axis", 0), x.rank)
@@ -96,7 +93,7 @@ def same_sizes(mil: MilBuilder, x: Value, indices: Value, axis: int) -> bool:
 
 
 @lower("GatherND")
-def gather_nd(node: Node, mil: MilBuilder) -> None:
+def gather_nd(node: MilNode, mil: MilBuilder) -> None:
     """Pick slices by tuples of indices, after `batch_dims` axes that both operands share (ONNX GatherND-13)."""
     x, indices, batch = node.input(0), node.input(1), node.attribute("batch_dims", 0)
     tuples = wrap_tuples(node, mil, batch)
@@ -110,7 +107,7 @@ def gather_nd(node: Node, mil: MilBuilder) -> None:
     node.emit(mil.gather_nd(x=to_gatherable(mil, x), indices=tuples.value, **extra))
 
 
-def wrap_tuples(node: Node, mil: MilBuilder, batch: int = 0) -> Integers:
+def wrap_tuples(node: MilNode, mil: MilBuilder, batch: int = 0) -> Integers:
     """Input 1's tuples of indices into input 0's axes from `batch` on, with negative ones made positive."""
     x, indices = node.input(0), node.input(1)
     depth = indices.shape[-1]
@@ -124,7 +121,7 @@ def wrap_tuples(node: Node, mil: MilBuilder, batch: int = 0) -> Integers:
 
 
 @lower("NonZero")
-def non_zero(node: Node, mil: MilBuilder) -> None:
+def non_zero(node: MilNode, mil: MilBuilder) -> None:
     """The coordinates of all elements other than 0, one row per axis (ONNX NonZero-13)."""
     if node.x.rank == 0:
         node.unsupported("a scalar")
@@ -134,7 +131,7 @@ def non_zero(node: Node, mil: MilBuilder) -> None:
 
 
 @lower("Compress")
-def compress(node: Node, mil: MilBuilder) -> None:
+def compress(node: MilNode, mil: MilBuilder) -> None:
     """The slices along an axis for which the condition holds (ONNX Compress-11)."""
     x, condition = node.input(0), node.input(1)
     axis = node.attribute("axis", None)
@@ -156,7 +153,7 @@ def flatten(mil: MilBuilder, x: Value) -> Value:
 
 
 @lower("ReverseSequence")
-def reverse_sequence(node: Node, mil: MilBuilder) -> None:
+def reverse_sequence(node: MilNode, mil: MilBuilder) -> None:
     """Reverse the first elements of each sequence in a batch (ONNX ReverseSequence-10)."""
     batch, time = node.attribute("batch_axis", 1), node.attribute("time_axis", 0)
     node.emit(mil.reverse_sequence(x=node.x, lengths=node.input(1), seq_axis=time, batch_axis=batch))

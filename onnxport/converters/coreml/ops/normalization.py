@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.dims import Size, product, reshaped, size_of
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.semantics import batch_norm_factors, check_inference, check_stash_type
 from onnxport.core.arrays import Array
 
@@ -27,7 +26,7 @@ def _parameters(mil: MilBuilder, **numbers: Array | float | None) -> dict[str, o
 
 
 @lower("BatchNormalization")
-def batch_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+def batch_normalization(node: MilNode, mil: MilBuilder) -> None:
     """y = (x - mean) / sqrt(var + epsilon) * scale + bias per channel (ONNX BatchNormalization-15)."""
     check_inference(node)
     x, epsilon = node.x, node.attribute("epsilon", 1e-5)
@@ -78,7 +77,7 @@ def _standardize(
 
 
 @lower("InstanceNormalization")
-def instance_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+def instance_normalization(node: MilNode, mil: MilBuilder) -> None:
     """Standardize each channel of each sample over space (ONNX InstanceNormalization-22)."""
     x, scale, bias = node.x, node.input(1), node.input(2)
     epsilon = node.attribute("epsilon", 1e-5)
@@ -95,7 +94,7 @@ def instance_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 @lower("GroupNormalization")
-def group_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+def group_normalization(node: MilNode, mil: MilBuilder) -> None:
     """Standardize groups of channels, then scale and shift each channel (ONNX GroupNormalization-21)."""
     check_stash_type(node)
     x, groups, epsilon = node.x, node.attribute("num_groups"), node.attribute("epsilon", 1e-5)
@@ -109,7 +108,7 @@ def group_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 @lower("LayerNormalization")
-def layer_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+def layer_normalization(node: MilNode, mil: MilBuilder) -> None:
     """Standardize over the axes from `axis` on, in float32 (ONNX LayerNormalization-17)."""
     check_stash_type(node)
     x, scale, bias, epsilon = node.x, node.input(1), node.optional(2), node.attribute("epsilon", 1e-5)
@@ -144,7 +143,7 @@ def _broadcast(value: Value, x: Value, axes: Sequence[int]) -> Array | None:
 
 
 @lower("LpNormalization")
-def lp_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+def lp_normalization(node: MilNode, mil: MilBuilder) -> None:
     """x divided by its L1 or L2 norm along an axis (ONNX LpNormalization-22); 0 where that norm is 0."""
     x, p, axis = node.x, node.attribute("p", 2), node.attribute("axis", -1)
     mil.compute = "fp32"  # half precision does not hold the squares
@@ -155,7 +154,7 @@ def lp_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 @lower("LRN")
-def local_response_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+def local_response_normalization(node: MilNode, mil: MilBuilder) -> None:
     """x / (bias + alpha / size * sum of squares over `size` channels) ^ beta (ONNX LRN-13)."""
     x, size, k = node.x, node.attribute("size"), float(node.attribute("bias", 1.0))
     alpha, beta = float(node.attribute("alpha", 1e-4)), float(node.attribute("beta", 0.75))

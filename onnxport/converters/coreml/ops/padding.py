@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.ops.indexing import gather_at, to_gatherable
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.integers import (
@@ -19,17 +19,14 @@ from onnxport.converters.coreml.shapes.integers import (
     size_of,
 )
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.windows import Window
-
-Node = NodeView[Value]
 
 # ONNX's mode -> MIL's.
 _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}
 
 
 @lower("Pad")
-def pad(node: Node, mil: MilBuilder) -> None:
+def pad(node: MilNode, mil: MilBuilder) -> None:
     """Extend axes by a constant, by reflection, by the edge or by wrapping (ONNX Pad-21)."""
     x, mode = node.x, node.attribute("mode", "constant")
     if mode not in (*_MODES, "wrap"):
@@ -41,7 +38,14 @@ def pad(node: Node, mil: MilBuilder) -> None:
     amounts = [each.number for pair in zip(before, after, strict=True) for each in pair]
     known = [amount for amount in amounts if amount is not None]
     if len(known) == len(amounts) and _is_native(x, known, mode, fill):
-        node.emit(_pad_natively(mil, x, known, mode, fill))
+        if not any(known):
+            node.emit(x)
+        elif mode == "constant":
+            assert fill.constant is not None
+            number = float(fill.constant.reshape(-1)[0])
+            node.emit(mil.pad(x=x, pad=known, mode="constant", constant_val=number))
+        else:
+            node.emit(mil.pad(x=x, pad=known[-4:], mode=_MODES[mode]))
         return
     for axis, (first, last) in enumerate(zip(before, after, strict=True)):
         if (first.number, last.number) != (0, 0):
@@ -49,7 +53,7 @@ def pad(node: Node, mil: MilBuilder) -> None:
     node.emit(x)
 
 
-def _amounts_per_axis(node: Node, mil: MilBuilder) -> tuple[list[Integers], list[Integers]]:
+def _amounts_per_axis(node: MilNode, mil: MilBuilder) -> tuple[list[Integers], list[Integers]]:
     """Return the padding before and after every axis, scalars; ONNX lists all starts, then all ends."""
     rank, amounts, axes = node.x.rank, integers(mil, node.input(1)), node.optional(3)
     count = rank if axes is None else axes.shape[0]
@@ -87,17 +91,6 @@ def _is_native(x: Value, amounts: Sequence[int], mode: str, fill: Value) -> bool
     return all(
         not m or (size is not None and m <= size + room) for m, size in zip(most, x.shape, strict=True)
     )
-
-
-def _pad_natively(mil: MilBuilder, x: Value, amounts: Sequence[int], mode: str, fill: Value) -> Value:
-    if not any(amounts):
-        return x
-    extra: dict[str, float] = {}
-    if mode == "constant" and fill.constant is not None:
-        extra["constant_val"] = float(fill.constant.reshape(-1)[0])
-    elif mode != "constant":
-        amounts = amounts[-4:]
-    return mil.pad(x=x, pad=list(amounts), mode=_MODES[mode], **extra)
 
 
 def _extend(
@@ -143,6 +136,16 @@ def _scalar(mil: MilBuilder, fill: Value) -> Value:
 def interleave_pads(before: Sequence[int], after: Sequence[int]) -> list[int]:
     """Return pads in MIL's order: before and after axis 0, then axis 1 ..."""
     return [pad for pair in zip(before, after, strict=True) for pad in pair]
+
+
+def pad_spatial(
+    mil: MilBuilder, x: Value, before: Sequence[int], after: Sequence[int], fill: float = 0.0
+) -> Value:
+    """Pad the axes from 2 on."""
+    if not any(before) and not any(after):
+        return x
+    pads = interleave_pads((0, 0, *before), (0, 0, *after))
+    return mil.pad(x=x, pad=pads, mode="constant", constant_val=fill)
 
 
 def window_pads(window: Window) -> dict[str, Any]:

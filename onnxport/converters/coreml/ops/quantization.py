@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from onnxport.converters import quantized_constants
-from onnxport.converters.coreml.builder import MilBuilder, MilType
+from onnxport.converters.coreml.builder import MilBuilder, MilNode, MilType
 from onnxport.converters.coreml.quantized import Grid, holds_scale
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.quantized_constants import LIMITS
 from onnxport.converters.semantics import block_numbers, scale_axis
 from onnxport.core.arrays import Array
@@ -21,7 +20,7 @@ _BYTES: dict[str, MilType] = {"int8": "int8", "uint8": "uint8"}
 
 
 @lower("QuantizeLinear")
-def quantize_linear(node: NodeView[Value], mil: MilBuilder) -> None:
+def quantize_linear(node: MilNode, mil: MilBuilder) -> None:
     """saturate(round(x / scale) + zero point), ties to even (ONNX QuantizeLinear-25).
 
     Numbers between round and saturate are exact in float32: every type saturates below 2^24.
@@ -51,7 +50,7 @@ def quantize_linear(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 @lower("DequantizeLinear")
-def dequantize_linear(node: NodeView[Value], mil: MilBuilder) -> None:
+def dequantize_linear(node: MilNode, mil: MilBuilder) -> None:
     """(x - zero point) * scale (ONNX DequantizeLinear-25)."""
     node.ignore("output_dtype")  # the result's type is inferred
     parameters = _Parameters(node, mil)
@@ -75,7 +74,7 @@ def dequantize_linear(node: NodeView[Value], mil: MilBuilder) -> None:
 class _Parameters:
     """A node's scale and zero point, in shapes that broadcast with x."""
 
-    def __init__(self, node: NodeView[Value], mil: MilBuilder) -> None:
+    def __init__(self, node: MilNode, mil: MilBuilder) -> None:
         self.node, self.mil, self.x = node, mil, node.x
         self.axis, self.block = node.attribute("axis", 1), node.attribute("block_size", 0)
         scale, zero_point = node.input(1), node.optional(2)

@@ -11,13 +11,12 @@ from functools import cached_property
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.recurrence import ACTIVATIONS, Cell, Outcome, State, Steps, part
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.shapes.dims import as_shape, size_of
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.recurrence.lowering import KINDS, RecurrentLowering
 from onnxport.core.arrays import Array
 
@@ -32,7 +31,7 @@ _LSTM_GATES = (0, 2, 1, 3)
 class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
     cell_class, functions = Cell, ACTIVATIONS
 
-    def __init__(self, node: NodeView[Value], mil: MilBuilder) -> None:
+    def __init__(self, node: MilNode, mil: MilBuilder) -> None:
         super().__init__(node)
         self.mil = mil
         self.lengths = node.optional(4)

@@ -2,44 +2,113 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.numbers.integer_widths import quotient
-from onnxport.converters.coreml.numbers.reduction_axes import Axes, KnownAxes, RunTimeAxes
 from onnxport.converters.coreml.registry import REGISTRY, lower
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.semantics import reduction_axes
 
 _LARGEST = {"fp32": float(np.finfo(np.float32).max), "fp16": float(np.finfo(np.float16).max)}
 
 
-def _axes(node: NodeView[Value], mil: MilBuilder) -> Axes:
+class _Axes(ABC):
+    """_Axes to reduce.
+
+    Attributes:
+        known: the axes, in order and not negative; None if they are computed at run time.
+    """
+
+    known: list[int] | None = None
+
+    @abstractmethod
+    def kept(self, op: str, x: Term) -> Term:
+        """Reduce by MIL's `op`, to a shape that broadcasts with `x`."""
+
+    @abstractmethod
+    def finished(self, kept: Term) -> Term:
+        """Reshape the result of `kept` for the node's keepdims."""
+
+    def reduced(self, op: str, x: Term) -> Term:
+        return self.finished(self.kept(op, x))
+
+
+class _KnownAxes(_Axes):
+    """Constant axes; without any, each element is reduced alone."""
+
+    def __init__(self, axes: list[int], *, keep: bool) -> None:
+        self.known: list[int] = axes
+        self._keep = keep
+
+    def kept(self, op: str, x: Term) -> Term:
+        return self._over(op, x, keep=True)
+
+    def finished(self, kept: Term) -> Term:
+        return kept if self._keep or not self.known else kept.call("squeeze", axes=self.known)
+
+    def reduced(self, op: str, x: Term) -> Term:
+        return self._over(op, x, keep=self._keep)
+
+    def _over(self, op: str, x: Term, *, keep: bool) -> Term:
+        if self.known:
+            return x.call(op, axes=self.known, keep_dims=keep)
+        return x * x if op == "reduce_sum_square" else x
+
+
+class _RunTimeAxes(_Axes):
+    """Computed axes: each axis is reduced, and the result selected where the axis is named."""
+
+    def __init__(self, mil: MilBuilder, x: Value, axes: Value, count: int, *, keep: bool) -> None:
+        self._mil, self._keep, self._left = mil, keep, x.rank - count
+        named = Term(mil, mil.reshape(x=axes, shape=[count, 1]))
+        wrapped = (named < 0).where(named + x.rank, named)
+        every = mil.constant(np.arange(x.rank, dtype=np.int32))
+        self._gone = wrapped.equals(every).whole().call("reduce_max", axes=[0], keep_dims=False)
+        self._sizes = Term(mil, mil.shape(x=x))
+
+    def kept(self, op: str, x: Term) -> Term:
+        for axis in range(x.value.rank):
+            flag = self._gone.call("slice_by_index", begin=[axis], end=[axis + 1]).differs(0)
+            x = flag.where(x.call(op, axes=[axis], keep_dims=True), x)
+        return x
+
+    def finished(self, kept: Term) -> Term:
+        rank = kept.value.rank
+        sizes = self._gone.differs(0).where(self._sizes * 0 + 1, self._sizes)
+        found = kept.call("slice_by_size", begin=[0] * rank, size=sizes.value)
+        if self._keep:
+            return found
+        # The size of each axis that is left: that of the axis before which as many others are left.
+        stays = 1 - self._gone
+        before = stays.call("cumsum", axis=0) - 1
+        places = self._mil.constant(np.arange(self._left, dtype=np.int32).reshape(-1, 1))
+        left = before.equals(places).whole() * (stays * self._sizes)
+        return found.call("reshape", shape=left.call("reduce_sum", axes=[1], keep_dims=False).value)
+
+
+def _axes(node: MilNode, mil: MilBuilder) -> _Axes:
     rank, axes, keep = node.x.rank, node.optional(1), bool(node.attribute("keepdims", 1))
     known = reduction_axes(node, axes)
     if known is not None or axes is None:
-        return KnownAxes(known or [], keep=keep)
+        return _KnownAxes(known or [], keep=keep)
     count = axes.shape[0] if axes.rank else 1
     if count is None:
         node.unsupported("the number of its axes (input 1) is known only at run time")
     if count < rank:
-        return RunTimeAxes(mil, node.x, axes, count, keep=keep)
-    return KnownAxes(list(range(rank)), keep=keep)
+        return _RunTimeAxes(mil, node.x, axes, count, keep=keep)
+    return _KnownAxes(list(range(rank)), keep=keep)
 
 
-_Reduction = Callable[[Term, Axes], Term]
+_Reduction = Callable[[Term, _Axes], Term]
 
 
-def _plain(op: str, x: Term, axes: Axes) -> Term:
-    return axes.reduced(op, x)
-
-
-def _mean(x: Term, axes: Axes) -> Term:
+def _mean(x: Term, axes: _Axes) -> Term:
     if x.value.is_float:
         return axes.reduced("reduce_mean", x)
     sizes = [x.value.shape[axis] for axis in axes.known or ()]
@@ -49,15 +118,11 @@ def _mean(x: Term, axes: Axes) -> Term:
     return quotient(axes.reduced("reduce_sum", x), count, np.dtype(np.int32))
 
 
-def _l1(x: Term, axes: Axes) -> Term:
-    return axes.reduced("reduce_sum", x.call("abs"))
-
-
-def _sum_square(x: Term, axes: Axes) -> Term:
+def _sum_square(x: Term, axes: _Axes) -> Term:
     return axes.reduced("reduce_sum", x * x) if axes.known is None else axes.reduced("reduce_sum_square", x)
 
 
-def _l2(x: Term, axes: Axes) -> Term:
+def _l2(x: Term, axes: _Axes) -> Term:
     """Compute the norm of integers in floats, as ONNX Runtime does."""
     real = x.real()
     if axes.known:
@@ -69,12 +134,12 @@ def _l2(x: Term, axes: Axes) -> Term:
     return norm if x.value.is_float else norm.whole()
 
 
-def _log_sum(x: Term, axes: Axes) -> Term:
+def _log_sum(x: Term, axes: _Axes) -> Term:
     found = axes.reduced("reduce_sum", x.real()).call("log", epsilon=0.0)
     return found if x.value.is_float else found.whole()
 
 
-def _log_sum_exp(x: Term, axes: Axes) -> Term:
+def _log_sum_exp(x: Term, axes: _Axes) -> Term:
     """Shift by the largest element so that exp cannot overflow; an infinite one would give NaN."""
     if axes.known == []:
         return x
@@ -90,7 +155,7 @@ class _Unsupported(Exception):
     """A reduction that MIL cannot express."""
 
 
-def _lower_reduction(reduction: _Reduction, node: NodeView[Value], mil: MilBuilder) -> None:
+def _lower_reduction(reduction: _Reduction, node: MilNode, mil: MilBuilder) -> None:
     x, axes = Term(mil, node.x), _axes(node, mil)
     if node.x.dtype.kind == "b":
         node.emit(reduction(x.whole(), axes).differs(0).value)
@@ -102,21 +167,21 @@ def _lower_reduction(reduction: _Reduction, node: NodeView[Value], mil: MilBuild
 
 
 _REDUCTIONS: dict[str, _Reduction] = {
-    "ReduceL1": _l1,
+    "ReduceL1": lambda x, axes: axes.reduced("reduce_sum", x.call("abs")),
     "ReduceL2": _l2,
     "ReduceLogSum": _log_sum,
     "ReduceLogSumExp": _log_sum_exp,
-    "ReduceMax": partial(_plain, "reduce_max"),
+    "ReduceMax": lambda x, axes: axes.reduced("reduce_max", x),
     "ReduceMean": _mean,
-    "ReduceMin": partial(_plain, "reduce_min"),
-    "ReduceProd": partial(_plain, "reduce_prod"),
-    "ReduceSum": partial(_plain, "reduce_sum"),
+    "ReduceMin": lambda x, axes: axes.reduced("reduce_min", x),
+    "ReduceProd": lambda x, axes: axes.reduced("reduce_prod", x),
+    "ReduceSum": lambda x, axes: axes.reduced("reduce_sum", x),
     "ReduceSumSquare": _sum_square,
 }
 REGISTRY.table({op: partial(_lower_reduction, reduction) for op, reduction in _REDUCTIONS.items()})
 
 
-def _lower_arg_extreme(extreme: str, node: NodeView[Value], mil: MilBuilder) -> None:
+def _lower_arg_extreme(extreme: str, node: MilNode, mil: MilBuilder) -> None:
     """The index of the extreme along an axis (ONNX ArgMax-13), the first or last one of equals.
 
     MIL documents the choice of reduce_argmax among equals as "not guaranteed", so their positions decide.
@@ -141,7 +206,7 @@ def _lower_arg_extreme(extreme: str, node: NodeView[Value], mil: MilBuilder) -> 
 
 
 @lower("Hardmax")
-def hardmax(node: NodeView[Value], mil: MilBuilder) -> None:
+def hardmax(node: MilNode, mil: MilBuilder) -> None:
     """1 at the first of the largest elements along an axis, 0 elsewhere (ONNX Hardmax-13)."""
     x = Term(mil, node.x)
     axis = int(node.attribute("axis", -1)) % node.x.rank
@@ -162,5 +227,6 @@ def _places(mil: MilBuilder, x: Value, axis: int, like: Term) -> tuple[Term, Ter
     return Term(mil, mil.constant(row)), Term(mil, mil.constant(np.array(size - 1, np.int32)))
 
 
-lower("ArgMax")(partial(_lower_arg_extreme, "reduce_max"))
-lower("ArgMin")(partial(_lower_arg_extreme, "reduce_min"))
+REGISTRY.table(
+    {f"Arg{name}": partial(_lower_arg_extreme, f"reduce_{name.lower()}") for name in ("Max", "Min")}
+)

@@ -1,4 +1,4 @@
-"""Identity, Reshape, Flatten, Squeeze, Unsqueeze and Transpose."""
+"""Identity, Reshape, Flatten, Squeeze, Unsqueeze and Transpose; channels against blocks of space."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
 from onnxport.converters.coreml.shapes.integers import (
@@ -19,20 +19,17 @@ from onnxport.converters.coreml.shapes.integers import (
     sizes_of,
 )
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.shape_arithmetic import run_time_axes, squeeze_table, squeezed_axes
-
-Node = NodeView[Value]
 
 
 @lower("Identity")
-def identity(node: Node, mil: MilBuilder) -> None:
+def identity(node: MilNode, mil: MilBuilder) -> None:
     """Copy the operand (ONNX Identity-21)."""
     node.emit(node.x)
 
 
 @lower("Dropout")
-def dropout(node: Node, mil: MilBuilder) -> None:
+def dropout(node: MilNode, mil: MilBuilder) -> None:
     """Copy the operand: inference drops nothing (ONNX Dropout-22)."""
     node.ignore("seed")  # of training
     ratio, training = node.optional(1), node.optional(2)
@@ -49,7 +46,7 @@ def dropout(node: Node, mil: MilBuilder) -> None:
 
 
 @lower("Reshape")
-def reshape(node: Node, mil: MilBuilder) -> None:
+def reshape(node: MilNode, mil: MilBuilder) -> None:
     """Change the dimensions (ONNX Reshape-21)."""
     x, wanted = node.input(0), node.input(1)
     shape = node.output_shape()
@@ -62,7 +59,7 @@ def reshape(node: Node, mil: MilBuilder) -> None:
         node.emit(reshaped(mil, x, shape))
 
 
-def _sizes(node: Node, mil: MilBuilder, wanted: Value, keeps_zeros: bool) -> Sequence[high_rank.Size]:
+def _sizes(node: MilNode, mil: MilBuilder, wanted: Value, keeps_zeros: bool) -> Sequence[high_rank.Size]:
     """Return the sizes one by one, for more axes than MIL has."""
     shape = node.output_shape()
     if shape.count(None) < 2:
@@ -76,7 +73,7 @@ def _sizes(node: Node, mil: MilBuilder, wanted: Value, keeps_zeros: bool) -> Seq
     return [target.element(axis) if size is None else size for axis, size in enumerate(shape)]
 
 
-def _target(node: Node, mil: MilBuilder, wanted: Integers, keeps_zeros: bool) -> Integers:
+def _target(node: MilNode, mil: MilBuilder, wanted: Integers, keeps_zeros: bool) -> Integers:
     """Return the wanted sizes, 0 replaced by the operand's own: MIL counts its axes from the last one there."""
     shape, own = node.output_shape(), sizes_of(mil, node.x)
     if keeps_zeros and wanted.known is not None and (wanted.known == 0).any():
@@ -114,7 +111,7 @@ def with_sizes(mil: MilBuilder, x: Value, sizes: Integers) -> Value:
 
 
 @lower("Flatten")
-def flatten(node: Node, mil: MilBuilder) -> None:
+def flatten(node: MilNode, mil: MilBuilder) -> None:
     """Flatten to a matrix: the axes before `axis` become rows, the others columns (ONNX Flatten-21)."""
     x = node.x
     axis = normalize_axis(node.attribute("axis", 1), x.rank, last=True)
@@ -132,7 +129,7 @@ def flatten(node: Node, mil: MilBuilder) -> None:
 
 
 @lower("Squeeze")
-def squeeze(node: Node, mil: MilBuilder) -> None:
+def squeeze(node: MilNode, mil: MilBuilder) -> None:
     """Remove axes of size 1 (ONNX Squeeze-21)."""
     x, axes = node.x, node.optional(1)
     if axes is not None and axes.constant is None:
@@ -159,7 +156,7 @@ def without_axes(mil: MilBuilder, x: Value, gone: Sequence[int]) -> Value:
     return with_sizes(mil, x, concatenate(mil, [x.shape[axis] or sizes.element(axis) for axis in left]))
 
 
-def _squeeze_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
+def _squeeze_at_run_time(node: MilNode, mil: MilBuilder, axes: Value) -> Value:
     rank, count = node.x.rank, run_time_axes(node, axes.shape)
     if rank == count:
         return reshaped(mil, node.x, [])
@@ -170,7 +167,7 @@ def _squeeze_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
 
 
 @lower("Unsqueeze")
-def unsqueeze(node: Node, mil: MilBuilder) -> None:
+def unsqueeze(node: MilNode, mil: MilBuilder) -> None:
     """Insert axes of size 1 (ONNX Unsqueeze-21)."""
     x, axes = node.x, node.input(1)
     if axes.constant is None:
@@ -191,7 +188,7 @@ def with_axes(mil: MilBuilder, x: Value, axes: Sequence[int]) -> Value:
     return mil.expand_dims(x=x, axes=list(axes))
 
 
-def _unsqueeze_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
+def _unsqueeze_at_run_time(node: MilNode, mil: MilBuilder, axes: Value) -> Value:
     x = node.x
     rank = x.rank + run_time_axes(node, axes.shape)
     new = axis_table(mil, axes, rank).summed(1)
@@ -202,7 +199,7 @@ def _unsqueeze_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
 
 
 @lower("Transpose")
-def transpose(node: Node, mil: MilBuilder) -> None:
+def transpose(node: MilNode, mil: MilBuilder) -> None:
     """Make axis perm[i] axis i (ONNX Transpose-21)."""
     x = node.x
     perm = [int(axis) for axis in node.attribute("perm", tuple(reversed(range(x.rank))))]
@@ -218,3 +215,50 @@ def transposed(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
     if high_rank.is_tall(x):
         return high_rank.transpose(mil, x, perm)
     return mil.transpose(x=x, perm=list(perm))
+
+
+@lower("DepthToSpace")
+def depth_to_space(node: MilNode, mil: MilBuilder) -> None:
+    """Move channels into blocks of space (ONNX DepthToSpace-13)."""
+    x, size, mode = node.x, node.attribute("blocksize"), node.attribute("mode", "DCR")
+    if size == 1:
+        node.emit(mil.identity(x=x))
+    elif x.is_float and mode == "DCR":
+        node.emit(mil.depth_to_space(x=x, block_size=size))
+    elif x.is_float:
+        node.emit(mil.pixel_shuffle(x=x, upscale_factor=size))
+    else:
+        _, channels, height, width = _known_sizes(node)
+        depth = channels // size**2
+        # Columns first, then rows: both at once would take six axes.
+        if mode == "CRD":
+            split, merged, perm = [depth * size, size, height, width], [depth, size], [0, 1, 3, 2, 4]
+        else:
+            split, merged, perm = [size, size, depth * height, width], [size, depth], [0, 2, 3, 1, 4]
+        columns = mil.transpose(x=mil.reshape(x=x, shape=[-1, *split]), perm=[0, 1, 3, 4, 2])
+        wide = mil.reshape(x=columns, shape=[-1, *merged, height, width * size])
+        tall = mil.transpose(x=wide, perm=perm)
+        node.emit(mil.reshape(x=tall, shape=[-1, depth, height * size, width * size]))
+
+
+@lower("SpaceToDepth")
+def space_to_depth(node: MilNode, mil: MilBuilder) -> None:
+    """Move blocks of space into channels (ONNX SpaceToDepth-13)."""
+    x, size = node.x, node.attribute("blocksize")
+    if size == 1:
+        node.emit(mil.identity(x=x))
+    elif x.is_float:
+        node.emit(mil.space_to_depth(x=x, block_size=size))
+    else:
+        _, channels, height, width = _known_sizes(node)
+        columns = mil.reshape(x=x, shape=[-1, channels, height, width // size, size])
+        columns = mil.transpose(x=columns, perm=[0, 4, 1, 2, 3])
+        rows = mil.reshape(x=columns, shape=[-1, size * channels, height // size, size, width // size])
+        rows = mil.transpose(x=rows, perm=[0, 3, 1, 2, 4])
+        node.emit(mil.reshape(x=rows, shape=[-1, channels * size**2, height // size, width // size]))
+
+
+def _known_sizes(node: MilNode) -> list[int]:
+    if None in node.x.shape[1:]:
+        node.unsupported("moves integers of an open size; fix it with --shape NAME=...")
+    return [dim or 0 for dim in node.x.shape]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.resize import is_last, resize_at_run_time, resize_linearly
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.resize.sampling import (
     Axis,
     Sampling,
@@ -32,7 +31,7 @@ _POSITIONS = {
 
 
 @lower("Resize")
-def resize(node: NodeView[Value], mil: MilBuilder) -> None:
+def resize(node: MilNode, mil: MilBuilder) -> None:
     """Resample axes (ONNX Resize-19)."""
     x, shape, sampling = node.x, node.output_shape(), read_sampling(node)
     if sampling.mode != "nearest" and not x.is_float:

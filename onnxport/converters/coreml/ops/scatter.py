@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.numbers.integer_widths import is_narrow, wrap
 from onnxport.converters.coreml.ops.indexing import (
@@ -18,21 +18,18 @@ from onnxport.converters.coreml.ops.reshape import with_axes
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.integers import Integers, arange, integers, normalize_axis, sizes_of
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
-
-Node = NodeView[Value]
 
 # ONNX's reduction -> MIL's mode.
 _MODES = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 
-def _wrap_sums(mil: MilBuilder, node: Node, result: Value) -> Value:
+def _wrap_sums(mil: MilBuilder, node: MilNode, result: Value) -> Value:
     """Wrap sums of narrow integers around as their type does."""
     is_sum = node.attribute("reduction", "none") == "add" and is_narrow(node.x.dtype)
     return wrap(Term(mil, result), node.x.dtype).value if is_sum else result
 
 
-def _mode(node: Node) -> str:
+def _mode(node: MilNode) -> str:
     reduction = node.attribute("reduction", "none")
     if reduction not in _MODES:
         node.unsupported(f"reduction {reduction!r}")
@@ -44,7 +41,7 @@ def _mode(node: Node) -> str:
 
 
 @lower("ScatterND")
-def scatter_nd(node: Node, mil: MilBuilder) -> None:
+def scatter_nd(node: MilNode, mil: MilBuilder) -> None:
     """Replace slices of x by updates at tuples of indices, or reduce them with the updates (ONNX ScatterND-18)."""
     x, updates = node.input(0), node.input(2)
     if 0 in updates.shape:
@@ -58,7 +55,7 @@ def scatter_nd(node: Node, mil: MilBuilder) -> None:
 
 
 @lower("ScatterElements")
-def scatter_elements(node: Node, mil: MilBuilder) -> None:
+def scatter_elements(node: MilNode, mil: MilBuilder) -> None:
     """Replace x[index[i][j]][j] and so on, or reduce it with updates, along an axis (ONNX ScatterElements-18)."""
     x, indices, updates = node.input(0), node.input(1), node.input(2)
     axis, mode = normalize_axis(node.attribute("axis", 0), x.rank), _mode(node)
@@ -93,7 +90,7 @@ def _coordinates(mil: MilBuilder, indices: Value, places: Integers, axis: int) -
 
 
 @lower("OneHot")
-def one_hot(node: Node, mil: MilBuilder) -> None:
+def one_hot(node: MilNode, mil: MilBuilder) -> None:
     """values[1] at each index along a new axis, values[0] elsewhere (ONNX OneHot-11).
 
     Compares instead of using MIL's one_hot, which wants constant values and does not document indices out of range.

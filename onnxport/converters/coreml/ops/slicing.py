@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.ops.indexing import gather_at
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
@@ -20,16 +20,13 @@ from onnxport.converters.coreml.shapes.integers import (
     size_of,
 )
 from onnxport.converters.coreml.values import Value, nothing
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.shape_arithmetic import LIMIT, clamp_bounds, even_parts, refuse_disputed_end
-
-Node = NodeView[Value]
 
 _WHOLE = (0, LIMIT, 1)  # start, end and step of an axis that stays whole
 
 
 @lower("Slice")
-def slice_(node: Node, mil: MilBuilder) -> None:
+def slice_(node: MilNode, mil: MilBuilder) -> None:
     """Slice some axes with steps (ONNX Slice-13); bounds beyond the end are clamped."""
     if node.input(1).shape[0] is None:
         node.unsupported("the number of its axes is known only at run time")
@@ -60,7 +57,7 @@ class _Cut(NamedTuple):
         return tuple(bound.number for bound in self) == _WHOLE
 
 
-def _cuts(node: Node, mil: MilBuilder) -> list[_Cut]:
+def _cuts(node: MilNode, mil: MilBuilder) -> list[_Cut]:
     """Return the slice of every axis of x."""
     count, rank = node.input(1).shape[0] or 0, node.x.rank
     axes, steps = node.optional(3), node.optional(4)
@@ -78,7 +75,7 @@ def _cuts(node: Node, mil: MilBuilder) -> list[_Cut]:
     return cuts
 
 
-def _slice_forwards(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
+def _slice_forwards(node: MilNode, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
     """Slice forwards, as MIL does."""
     x = node.x
     begins, ends, steps = [], [], [cut.step.number or 1 for cut in cuts]
@@ -105,7 +102,7 @@ def _slice_forwards(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
     )
 
 
-def _positions(node: Node, mil: MilBuilder, axis: int, cut: _Cut) -> Integers:
+def _positions(node: MilNode, mil: MilBuilder, axis: int, cut: _Cut) -> Integers:
     """Return the indices of a slice that may run backwards."""
     start, end, step = cut
     if (step.number or 0) < 0 and end.number == LIMIT:
@@ -123,7 +120,7 @@ def _positions(node: Node, mil: MilBuilder, axis: int, cut: _Cut) -> Integers:
 
 
 @lower("Split")
-def split(node: Node, mil: MilBuilder) -> None:
+def split(node: MilNode, mil: MilBuilder) -> None:
     """Split an axis (ONNX Split-18); sizes default to equal parts, the last one smaller."""
     x = node.x
     axis = normalize_axis(node.attribute("axis", 0), x.rank)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.ops.indexing import to_gatherable
 from onnxport.converters.coreml.ops.slicing import slice_axis
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.integers import Integers, integers, normalize_axis
-from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
-
-Node = NodeView[Value]
 
 
 @lower("TopK")
-def top_k(node: Node, mil: MilBuilder) -> None:
+def top_k(node: MilNode, mil: MilBuilder) -> None:
     """The k largest or smallest elements along an axis, sorted, and their indices (ONNX TopK-11)."""
     x = to_gatherable(mil, node.x)
     axis = normalize_axis(node.attribute("axis", -1), x.rank)
@@ -37,7 +33,7 @@ def top_k(node: Node, mil: MilBuilder) -> None:
 
 
 @lower("CumSum")
-def cumulative_sum(node: Node, mil: MilBuilder) -> None:
+def cumulative_sum(node: MilNode, mil: MilBuilder) -> None:
     """Running sums along an axis (ONNX CumSum-14)."""
     x, axis = node.x, integers(mil, node.input(1))
     options = {name: bool(node.attribute(name, 0)) for name in ("exclusive", "reverse")}

@@ -13,20 +13,8 @@ from onnxport.converters.formulas import IntegerFormula
 from onnxport.converters.shape_arithmetic import LIMIT
 from onnxport.core.arrays import Array
 
-# Operations of Arithmetic -> NumPy's functions.
-_NUMPY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "floor_div": np.floor_divide,
-    "mod": np.mod,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "less": np.less,
-    "greater_equal": np.greater_equal,
-    "equal": np.equal,
-    "logical_and": np.logical_and,
-}
+# Operations of Arithmetic -> NumPy's functions of other names.
+_NUMPY = {"sub": np.subtract, "mul": np.multiply, "floor_div": np.floor_divide}
 
 Operand: TypeAlias = "Integers | int | Sequence[int] | Array"
 
@@ -44,19 +32,14 @@ class Integers(IntegerFormula):
     def __init__(self, mil: MilBuilder, held: Array | Value | int | Sequence[int] | Element) -> None:
         self.mil = mil
         self.origin = held if isinstance(held, Element) else None
-        self._held = (
-            None if isinstance(held, Element) else held if isinstance(held, Value) else np.asarray(held)
-        )
+        self._held = held if isinstance(held, Element | Value) else np.asarray(held)
 
     @property
     def held(self) -> Array | Value:
-        if self._held is None:
-            assert self.origin is not None
+        if isinstance(self._held, Element):
             # A gather, through which MIL's builder follows sizes that it knows.
-            vector, place = self.origin
-            self._held = self.mil.gather(x=vector.value, indices=place, axis=0)
-        found: Array | Value = self._held
-        return found
+            self._held = self.mil.gather(x=self._held.vector.value, indices=self._held.place, axis=0)
+        return self._held
 
     @property
     def known(self) -> Array | None:
@@ -90,7 +73,7 @@ class Integers(IntegerFormula):
         pair = (self, self._operand(other))
         x, y = reversed(pair) if swapped else pair
         if x.known is not None and y.known is not None:
-            return Integers(self.mil, _NUMPY[op](x.known, y.known))
+            return Integers(self.mil, (_NUMPY.get(op) or getattr(np, op))(x.known, y.known))
         return Integers(self.mil, self.mil.emit(op, x=x.value, y=y.value))
 
     def column(self) -> Integers:
@@ -119,26 +102,24 @@ class Integers(IntegerFormula):
             chosen = chosen + np.zeros([dim or 1 for dim in self.shape], np.int32)
         return Integers(self.mil, self.mil.select(cond=self.value, a=chosen.value, b=rest.value))
 
-    def as_numbers(self) -> Integers:
+    def _apply(self, op: str, fold: Callable[[Array], Any], **parameters: Any) -> Integers:
+        """Emit `op`, or compute it with `fold` as long as the elements are known."""
         if self.known is not None:
-            return Integers(self.mil, self.known.astype(np.int32))
-        return Integers(self.mil, self.mil.cast(x=self.value, dtype="int32"))
+            return Integers(self.mil, fold(self.known))
+        return Integers(self.mil, self.mil.emit(op, x=self.value, **parameters))
+
+    def as_numbers(self) -> Integers:
+        return self._apply("cast", lambda x: x.astype(np.int32), dtype="int32")
 
     def summed(self, axis: int) -> Integers:
-        if self.known is not None:
-            return Integers(self.mil, self.known.sum(axis))
-        return Integers(self.mil, self.mil.reduce_sum(x=self.value, axes=[axis], keep_dims=False))
+        return self._apply("reduce_sum", lambda x: x.sum(axis), axes=[axis], keep_dims=False)
 
     def product(self) -> Integers:
         """Return the product of a vector's elements, a scalar."""
-        if self.known is not None:
-            return Integers(self.mil, self.known.prod())
-        return Integers(self.mil, self.mil.reduce_prod(x=self.value, axes=[0], keep_dims=False))
+        return self._apply("reduce_prod", np.prod, axes=[0], keep_dims=False)
 
     def running_sum(self) -> Integers:
-        if self.known is not None:
-            return Integers(self.mil, self.known.cumsum())
-        return Integers(self.mil, self.mil.cumsum(x=self.value, axis=0))
+        return self._apply("cumsum", np.cumsum, axis=0)
 
     def part(self, start: int, stop: int) -> Integers:
         """Return the elements of a vector from `start` up to `stop`."""
