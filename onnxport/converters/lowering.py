@@ -42,6 +42,9 @@ class TargetValue(Protocol):
     def rank(self) -> int: ...
 
     @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
     def constant(self) -> Array | None: ...
 
 

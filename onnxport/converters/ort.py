@@ -17,7 +17,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxport.converters import required_operators
-from onnxport.converters.params import OrtLevel, OrtParams
+from onnxport.converters.params import OrtParams
 from onnxport.converters.precisions import check_precision
 from onnxport.core.arrays import Feeds
 from onnxport.core.errors import CannotConvertError, InputError, MachineError, Refusal
@@ -26,6 +26,7 @@ from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import Manifest
 from onnxport.formats.model import Model
 from onnxport.optimizers.float16.conversion import to_float16
+from onnxport.runtimes.options import OrtLevel
 from onnxport.runtimes.ort.inference_session import open_session
 
 # It arranges weights in blocks as wide as this machine's vector registers: such a file runs on no other kind of

@@ -62,12 +62,7 @@ class Window:
 
     def padded(self) -> Window:
         """Return the window after its padding is written into the input."""
-        sizes = tuple(
-            None if size is None else size + b + a
-            for size, b, a in zip(self.input, self.before, self.after, strict=True)
-        )
-        none = (0,) * len(self.kernel)
-        return replace(self, input=sizes, before=none, after=none, same=False, same_lower=False)
+        return replace(self.with_padding_written(self.after), same=False, same_lower=False)
 
     def with_padding_written(self, after: Sequence[int]) -> Window:
         """Return the window after all padding before, and `after` of the padding behind, is written into the input."""

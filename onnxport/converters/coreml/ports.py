@@ -68,8 +68,8 @@ class Ports:
             if (why := _refusal(value, mil))
         ]
         self._inputs = [value for value in inputs if _mil_type(value, mil) is not None]
-        self._names = keys.keys(value.name or "" for value in self._inputs)
-        self._out_names = keys.keys(value.name or "" for value in graph.outputs)
+        self._names = [keys.key(value.name or "") for value in self._inputs]
+        self._out_names = [keys.key(value.name or "") for value in graph.outputs]
         self._symbols: dict[object, Any] = {}
         self.placeholders = {
             key: self._placeholder(value, key)

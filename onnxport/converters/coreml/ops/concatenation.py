@@ -39,13 +39,12 @@ def _join(mil: MilBuilder, values: Sequence[Value], axis: int) -> Value:
     if not any(high_rank.is_tall(value) for value in values):
         return mil.concat(values=values, axis=axis)
     length = concatenate(mil, [size_of(mil, value, axis) for value in values]).summed(0)
-    total: high_rank.Size = length if length.number is None else length.number
 
     def change(part: Value) -> Value:
         others = [high_rank.sides(mil, value, axis) for value in values[1:]]
         return mil.concat(values=[part, *others], axis=1)
 
-    return high_rank.apply_along(mil, first, axis, change, [total])
+    return high_rank.apply_along(mil, first, axis, change, [length])
 
 
 @lower("Expand")

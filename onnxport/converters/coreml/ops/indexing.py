@@ -34,11 +34,13 @@ def gather_at(mil: MilBuilder, x: Value, axis: int, positions: Integers) -> Valu
     """Gather the elements of an axis at `positions`, none of which is negative."""
     if high_rank.is_tall(x, x.rank + len(positions.shape) - 1):
         row = positions.reshaped(-1)
-
-        def gather_part(part: Value) -> Value:
-            return mil.gather(x=to_gatherable(mil, part), indices=row.value, axis=1)
-
-        return high_rank.apply_along(mil, x, axis, gather_part, high_rank.sizes(mil, positions.value))
+        return high_rank.apply_along(
+            mil,
+            x,
+            axis,
+            lambda part: mil.gather(x=to_gatherable(mil, part), indices=row.value, axis=1),
+            high_rank.sizes(mil, positions.value),
+        )
     return mil.gather(x=to_gatherable(mil, x), indices=positions.value, axis=axis)
 
 

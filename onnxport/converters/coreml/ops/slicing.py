@@ -141,30 +141,19 @@ def split(node: MilNode, mil: MilBuilder) -> None:
         if node.wants_output(index):
             begin, end = starts.element(index), ends.element(index)
             if begin.number is not None and begin.number == end.number:
-                node.emit(
-                    nothing(tuple(0 if i == axis else dim for i, dim in enumerate(x.shape)), x.dtype), index
-                )
-                continue
-            node.emit(slice_axis(mil, x, axis, begin, end), index)
+                shape = tuple(0 if i == axis else dim for i, dim in enumerate(x.shape))
+                node.emit(nothing(shape, x.dtype), index)
+            else:
+                node.emit(slice_axis(mil, x, axis, begin, end), index)
 
 
 def slice_axis(mil: MilBuilder, x: Value, axis: int, begin: Integers, end: Integers) -> Value:
     """Return the elements of an axis from `begin` up to `end`."""
     if high_rank.is_tall(x):
-        length = end - begin
-
-        def change(part: Value) -> Value:
-            return slice_axis(mil, part, 1, begin, end)
-
         return high_rank.apply_along(
-            mil, x, axis, change, [length if length.number is None else length.number]
+            mil, x, axis, lambda part: slice_axis(mil, part, 1, begin, end), [end - begin]
         )
     others = [i != axis for i in range(x.rank)]
     begins, ends = ([0 if other else bound for other in others] for bound in (begin, end))
-    return mil.slice_by_index(
-        x=x,
-        begin=concatenate(mil, begins).value,
-        end=concatenate(mil, ends).value,
-        begin_mask=others,
-        end_mask=others,
-    )
+    begin_values, end_values = concatenate(mil, begins).value, concatenate(mil, ends).value
+    return mil.slice_by_index(x=x, begin=begin_values, end=end_values, begin_mask=others, end_mask=others)

@@ -79,7 +79,10 @@ def apply_along(
     before, after = own[:axis], own[axis + 1 :]
     changed = change(sides(mil, x, axis))
     changed.dtype = x.dtype
-    return reshape(mil, changed, [*before, *result, *after])
+    replaced = [
+        size.number if isinstance(size, Integers) and size.number is not None else size for size in result
+    ]
+    return reshape(mil, changed, [*before, *replaced, *after])
 
 
 def sides(mil: MilBuilder, x: Value, axis: int) -> Value:
@@ -129,8 +132,7 @@ def tile(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
         def repeated(part: Value, times: Integers = times) -> Value:
             return mil.tile(x=part, reps=concatenate(mil, [1, times, 1]).value)
 
-        grown = times * sizes_of(mil, x).element(axis)
-        x = apply_along(mil, x, axis, repeated, [grown if grown.number is None else grown.number])
+        x = apply_along(mil, x, axis, repeated, [times * sizes_of(mil, x).element(axis)])
     return x
 
 
