@@ -127,11 +127,7 @@ def read_window(
         pairs = [(after, before) for before, after in pairs]  # the odd element at the start
     before, after = tuple(b for b, _ in pairs), tuple(a for _, a in pairs)
     return replace(
-        window,
-        before=before,
-        after=after,
-        same=auto_pad == "SAME_UPPER",
-        same_lower=auto_pad == "SAME_LOWER",
+        window, before=before, after=after, same=auto_pad == "SAME_UPPER", same_lower=auto_pad == "SAME_LOWER"
     )
 
 
