@@ -119,12 +119,9 @@ class Einsum(ABC, Generic[V, S]):
 
     def _without_repeats(self, term: Term[V]) -> Term[V]:
         """Replace two axes of one letter by their diagonal, until each letter has one axis."""
-        while len(set(term.letters)) < len(term.letters):
-            term = self._diagonal(term)
-        return term
-
-    def _diagonal(self, term: Term[V]) -> Term[V]:
         letters, value = term.letters, term.value
+        if len(set(letters)) == len(letters):
+            return term
         letter = next(each for each in letters if letters.count(each) > 1)
         first = letters.index(letter)
         second = letters.index(letter, first + 1)
@@ -137,7 +134,7 @@ class Einsum(ABC, Generic[V, S]):
         square = self.transpose(value, [*others, first, second])
         flat = self.reshape(square, [*(self.size(value, axis) for axis in others), size * size])
         diagonal = self.gather(flat, np.arange(size) * (size + 1), len(others))
-        return Term("".join(letters[axis] for axis in others) + letter, diagonal)
+        return self._without_repeats(Term("".join(letters[axis] for axis in others) + letter, diagonal))
 
     def _without_units(self, term: Term[V]) -> Term[V]:
         """Remove axes of size 1 that repeat along another term's."""

@@ -39,8 +39,7 @@ def batch_normalization(node: MilNode, mil: MilBuilder) -> None:
     factor, mean, bias = known
     if 3 <= x.rank <= 5:
         statistics = {"mean": mean, "variance": np.ones_like(mean)}
-        values = _parameters(mil, **statistics, gamma=factor, beta=bias, epsilon=0.0)
-        node.emit(mil.batch_norm(x=x, **values))
+        node.emit(mil.batch_norm(x=x, **_parameters(mil, **statistics, gamma=factor, beta=bias, epsilon=0.0)))
         return
     factors, offsets = (_per_channel(each, x.rank) for each in (factor, bias - mean * factor))
     node.emit(mil.add(x=mil.mul(x=x, y=factors), y=offsets))
@@ -168,14 +167,10 @@ def local_response_normalization(node: MilNode, mil: MilBuilder) -> None:
     squares = mil.pad(x=mil.mul(x=x, y=x), pad=pads, mode="constant", constant_val=0.0)
     total = None
     for offset in range(size):
-        part = _slice_channels(mil, squares, offset, size)
+        begin, end = [0] * x.rank, [0] * x.rank
+        begin[1], end[1] = offset, offset - size + 1
+        end_mask = [axis != 1 or end[1] == 0 for axis in range(x.rank)]
+        part = mil.slice_by_index(x=squares, begin=begin, end=end, end_mask=end_mask)
         total = part if total is None else mil.add(x=total, y=part)
     weight = mil.add(x=mil.mul(x=total, y=alpha / size), y=k)
     node.emit(mil.real_div(x=x, y=mil.pow(x=weight, y=beta)))
-
-
-def _slice_channels(mil: MilBuilder, squares: Value, offset: int, size: int) -> Value:
-    begin, end = [0] * squares.rank, [0] * squares.rank
-    begin[1], end[1] = offset, offset - size + 1
-    end_mask = [axis != 1 or end[1] == 0 for axis in range(squares.rank)]
-    return mil.slice_by_index(x=squares, begin=begin, end=end, end_mask=end_mask)

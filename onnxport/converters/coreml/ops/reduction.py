@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder, MilNode
+from onnxport.converters.coreml.builder import MilBuilder, MilNode, NoMil
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.numbers.integer_widths import quotient
 from onnxport.converters.coreml.registry import REGISTRY, lower
@@ -113,9 +113,15 @@ def _mean(x: Term, axes: _Axes) -> Term:
         return axes.reduced("reduce_mean", x)
     sizes = [x.value.shape[axis] for axis in axes.known or ()]
     if axes.known is None or None in sizes:
-        raise _Unsupported("the mean of integers over sizes known only at run time; cast to float before it")
+        raise NoMil("the mean of integers over sizes known only at run time; cast to float before it")
     count = Term(x.mil, x.mil.constant(np.array(np.prod(np.array(sizes, np.int64)))))
     return quotient(axes.reduced("reduce_sum", x), count, np.dtype(np.int32))
+
+
+def _in_floats(reduction: _Reduction, x: Term, axes: _Axes) -> Term:
+    """Reduce integers in floats, as ONNX Runtime does."""
+    found = reduction(x.real(), axes)
+    return found if x.value.is_float else found.whole()
 
 
 def _sum_square(x: Term, axes: _Axes) -> Term:
@@ -123,36 +129,17 @@ def _sum_square(x: Term, axes: _Axes) -> Term:
 
 
 def _l2(x: Term, axes: _Axes) -> Term:
-    """Compute the norm of integers in floats, as ONNX Runtime does."""
-    real = x.real()
     if axes.known:
-        norm = axes.reduced("reduce_l2_norm", real)
-    elif axes.known is None:
-        norm = axes.reduced("reduce_sum", real * real).call("sqrt")
-    else:
-        norm = real.call("abs")
-    return norm if x.value.is_float else norm.whole()
-
-
-def _log_sum(x: Term, axes: _Axes) -> Term:
-    found = axes.reduced("reduce_sum", x.real()).call("log", epsilon=0.0)
-    return found if x.value.is_float else found.whole()
+        return axes.reduced("reduce_l2_norm", x)
+    return axes.reduced("reduce_sum", x * x).call("sqrt") if axes.known is None else x.call("abs")
 
 
 def _log_sum_exp(x: Term, axes: _Axes) -> Term:
     """Shift by the largest element so that exp cannot overflow; an infinite one would give NaN."""
-    if axes.known == []:
-        return x
-    real = x.real()
     largest = _LARGEST[x.mil.compute]
-    peak = axes.kept("reduce_max", real).maximum(-largest).minimum(largest)
-    total = axes.kept("reduce_sum", (real - peak).call("exp"))
-    found = axes.finished(total.call("log", epsilon=0.0) + peak)
-    return found if x.value.is_float else found.whole()
-
-
-class _Unsupported(Exception):
-    """A reduction that MIL cannot express."""
+    peak = axes.kept("reduce_max", x).maximum(-largest).minimum(largest)
+    total = axes.kept("reduce_sum", (x - peak).call("exp"))
+    return axes.finished(total.call("log", epsilon=0.0) + peak)
 
 
 def _lower_reduction(reduction: _Reduction, node: MilNode, mil: MilBuilder) -> None:
@@ -160,17 +147,16 @@ def _lower_reduction(reduction: _Reduction, node: MilNode, mil: MilBuilder) -> N
     if node.x.dtype.kind == "b":
         node.emit(reduction(x.whole(), axes).differs(0).value)
         return
-    try:
-        node.emit(reduction(x, axes).value)
-    except _Unsupported as error:
-        node.unsupported(str(error))
+    node.emit(reduction(x, axes).value)
 
 
 _REDUCTIONS: dict[str, _Reduction] = {
     "ReduceL1": lambda x, axes: axes.reduced("reduce_sum", x.call("abs")),
-    "ReduceL2": _l2,
-    "ReduceLogSum": _log_sum,
-    "ReduceLogSumExp": _log_sum_exp,
+    "ReduceL2": partial(_in_floats, _l2),
+    "ReduceLogSum": partial(
+        _in_floats, lambda x, axes: axes.reduced("reduce_sum", x).call("log", epsilon=0.0)
+    ),
+    "ReduceLogSumExp": lambda x, axes: x if axes.known == [] else _in_floats(_log_sum_exp, x, axes),
     "ReduceMax": lambda x, axes: axes.reduced("reduce_max", x),
     "ReduceMean": _mean,
     "ReduceMin": lambda x, axes: axes.reduced("reduce_min", x),

@@ -59,14 +59,14 @@ def resize(node: MilNode, mil: MilBuilder) -> None:
 
 def _resize_natively(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[int, Axis]) -> Value | None:
     """Resize the last two axes by an operator that samples both as the node does, if there is one."""
-    if (
-        x.rank < 3
-        or not x.is_float
-        or not is_last(axes, x.rank)
-        or sampling.coordinates == "tf_crop_and_resize"
-    ):
+    if x.rank < 3 or not x.is_float or not is_last(axes, x.rank):
         return None
-    height, width = (axes.get(axis) or _unchanged_axis(x, axis) for axis in (x.rank - 2, x.rank - 1))
+    if sampling.coordinates == "tf_crop_and_resize":
+        return None
+    height, width = (
+        axes.get(axis) or Axis(x.shape[axis] or 0, x.shape[axis] or 0, np.float32(1))
+        for axis in (x.rank - 2, x.rank - 1)
+    )
     if sampling.mode == "nearest":
         if not all(_is_repetition(sampling, axis) for axis in (height, width)):
             return None
@@ -82,11 +82,6 @@ def _resize_natively(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[i
         if all(_is_alike(sampling, mode, axis) for axis in (height, width)):
             return resize_linearly(mil, x, mode, [height.after, width.after])
     return None
-
-
-def _unchanged_axis(x: Value, axis: int) -> Axis:
-    size = x.shape[axis] or 0
-    return Axis(size, size, np.float32(1))
 
 
 def _is_repetition(sampling: Sampling, axis: Axis) -> bool:
