@@ -20,7 +20,7 @@ from onnxport.converters.coreml.ports import Ports
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.shapes import high_rank
 from onnxport.converters.coreml.states import parse_states
-from onnxport.converters.coreml.values import Value, nothing
+from onnxport.converters.coreml.values import Value, empty
 from onnxport.converters.driver import Driver, check_rank, import_lowerings
 from onnxport.converters.lowering import NodeView, known_shape, qualified_op
 from onnxport.converters.params import QUANTIZED, CoremlParams
@@ -152,7 +152,7 @@ class _Lowering(Driver[Value, MilBuilder]):
             return False
         for value in named:
             assert value.dtype is not None
-            self.values[value] = nothing(known_shape(value), np.dtype(value.dtype.numpy()))
+            self.values[value] = empty(known_shape(value), np.dtype(value.dtype.numpy()))
         return True
 
     def _compute(self, node: onnx.Node) -> Compute:

@@ -108,10 +108,10 @@ class _Resize(OpenResize[Value, Size, Term]):
     def multiple(self, size: Size, factor: int) -> Size:
         return self.mil.mul(x=size, y=factor)
 
-    def scaled(self, size: Size, factor: float | Term) -> Size:
+    def scale_size(self, size: Size, factor: float | Term) -> Size:
         if isinstance(size, int) and isinstance(factor, float):
             return int(np.floor(np.float32(size) * np.float32(factor)))
-        return super().scaled(size, factor)
+        return super().scale_size(size, factor)
 
     def element(self, number: float | Term) -> Term:
         if isinstance(number, Term):

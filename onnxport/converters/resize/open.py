@@ -149,7 +149,9 @@ class OpenResize(ABC, Generic[V, S, F]):
             node.optional(3)
             given = self._numbers(scales, len(targets))
             factors = dict(zip(targets, given, strict=True))
-            after = {axis: self.scaled(before[axis], each) for axis, each in zip(targets, given, strict=True)}
+            after = {
+                axis: self.scale_size(before[axis], each) for axis, each in zip(targets, given, strict=True)
+            }
             changing = [axis for axis in targets if factors[axis] != 1 or axis in self.paired]
         else:
             after = dict(zip(targets, self.sizes(node.input(3)), strict=True))
@@ -176,7 +178,7 @@ class OpenResize(ABC, Generic[V, S, F]):
         found = weights(self.sampling, (rows - columns).call("abs") * stretch)
         return found * is_inside(rows, self.number(axis.before)) if self.sampling.exclude_outside else found
 
-    def scaled(self, size: S, factor: float | F) -> S:
+    def scale_size(self, size: S, factor: float | F) -> S:
         """Return floor(size * factor)."""
         if isinstance(factor, float) and factor == int(factor):
             return self.multiple(size, int(factor))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.integer_widths import is_natural
-from onnxport.converters.coreml.ops.reshape import with_axes
+from onnxport.converters.coreml.ops.reshape import insert_axes
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
 from onnxport.converters.coreml.shapes.integers import (
@@ -52,7 +52,7 @@ def expand(node: MilNode, mil: MilBuilder) -> None:
     """Broadcast to a shape (ONNX Expand-13), both ways: a 1 in it keeps the operand's size."""
     x, rank = node.input(0), len(node.output_shape())
     wanted = integers(mil, node.input(1))
-    aligned = with_axes(mil, x, range(rank - x.rank))
+    aligned = insert_axes(mil, x, range(rank - x.rank))
     target = concatenate(mil, [*[1] * (rank - wanted.length), wanted])
     own = sizes_of(mil, aligned)
     repeats: list[Integers | int] = []

@@ -66,7 +66,7 @@ def constant_of_shape(node: MilNode, mil: MilBuilder) -> None:
 def _diagonals(mil: MilBuilder, x: Value) -> Integers:
     """The number of the diagonal of each element of x's matrices."""
     rows, columns = (arange(mil, size_of(mil, x, axis)) for axis in (x.rank - 2, x.rank - 1))
-    return columns.reshaped(1, -1) - rows.reshaped(-1, 1)
+    return columns.reshape(1, -1) - rows.reshape(-1, 1)
 
 
 @lower("EyeLike")
@@ -84,7 +84,7 @@ def eye_like(node: MilNode, mil: MilBuilder) -> None:
 def trilu(node: MilNode, mil: MilBuilder) -> None:
     """The upper or lower triangle of matrices, from diagonal k on, 0 elsewhere (ONNX Trilu-14)."""
     x, k = node.x, node.optional(1)
-    first = Integers(mil, 0) if k is None else integers(mil, k).reshaped()
+    first = Integers(mil, 0) if k is None else integers(mil, k).reshape()
     numbers = _diagonals(mil, x)
     is_kept = numbers >= first if node.attribute("upper", 1) else (numbers - first) < 1
     if x.dtype.kind == "b":

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.dims import Size, product, reshaped, size_of
+from onnxport.converters.coreml.shapes.dims import Size, product, reshape, size_of
 from onnxport.converters.coreml.values import Value
 
 _MANY = 100_000  # boxes of one class, for which MIL allocates memory
@@ -28,10 +28,10 @@ def non_max_suppression(node: MilNode, mil: MilBuilder) -> None:
     runs = product(mil, [images, classes])
     centred = _to_centres(node, mil, boxes)
     repeated = mil.tile(x=mil.expand_dims(x=centred, axes=[1]), reps=[1, classes, 1, 1])
-    given = reshaped(mil, scores, [runs, 1, count])
+    given = reshape(mil, scores, [runs, 1, count])
     _, best, found = mil.emit_all(
         "non_maximum_suppression",
-        boxes=reshaped(mil, repeated, [runs, 4, count]),
+        boxes=reshape(mil, repeated, [runs, 4, count]),
         scores=given,
         iou_threshold=_threshold(node),
         max_boxes=_max_boxes(node, count),

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.integer_widths import is_natural
-from onnxport.converters.coreml.ops.reshape import reshaped
+from onnxport.converters.coreml.ops.reshape import reshape_to
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
 from onnxport.converters.coreml.shapes.integers import (
@@ -33,7 +33,7 @@ def to_gatherable(mil: MilBuilder, x: Value) -> Value:
 def gather_at(mil: MilBuilder, x: Value, axis: int, positions: Integers) -> Value:
     """Gather the elements of an axis at `positions`, none of which is negative."""
     if high_rank.is_tall(x, x.rank + len(positions.shape) - 1):
-        row = positions.reshaped(-1)
+        row = positions.reshape(-1)
         return high_rank.apply_along(
             mil,
             x,
@@ -103,7 +103,7 @@ def gather_nd(node: MilNode, mil: MilBuilder) -> None:
         node.unsupported("batch_dims needs iOS16 (MIL's gather_nd); give --minimum-target iOS16")
     extra = {"batch_dims": batch} if batch else {}
     if indices.rank == 1 and batch + tuples.length == x.rank:
-        found = mil.gather_nd(x=to_gatherable(mil, x), indices=tuples.reshaped(1, tuples.length).value)
+        found = mil.gather_nd(x=to_gatherable(mil, x), indices=tuples.reshape(1, tuples.length).value)
         node.emit(mil.squeeze(x=found, axes=[0]))
         return
     node.emit(mil.gather_nd(x=to_gatherable(mil, x), indices=tuples.value, **extra))
@@ -151,7 +151,7 @@ def compress(node: MilNode, mil: MilBuilder) -> None:
 
 def flatten(mil: MilBuilder, x: Value) -> Value:
     """The elements of x as one row."""
-    return reshaped(mil, x, [None if None in x.shape else prod(dim or 0 for dim in x.shape)])
+    return reshape_to(mil, x, [None if None in x.shape else prod(dim or 0 for dim in x.shape)])
 
 
 @lower("ReverseSequence")

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.dims import Size, product, reshaped, size_of
+from onnxport.converters.coreml.shapes.dims import Size, product, reshape, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.einsum import Einsum
 from onnxport.converters.semantics import gemm_bias
@@ -22,7 +22,7 @@ def matmul(node: MilNode, mil: MilBuilder) -> None:
     """NumPy's matmul (ONNX MatMul-13)."""
     a, b = node.input(0), node.input(1)
     if b.constant is not None and b.rank == 2 and 2 <= a.rank <= _LINEAR_RANK and a.constant is None:
-        weights = b.turned()
+        weights = b.swap_axes()
         node.emit(mil.linear(x=a, weight=weights, bias=_no_bias(mil, weights)))
         return
     if a.rank > 1 and b.rank > 1:
@@ -52,7 +52,7 @@ def gemm(node: MilNode, mil: MilBuilder) -> None:
     if beta == 0:
         c = None
     if b.constant is not None and a.constant is None:
-        weights = _scale(mil, b if transposes_b else b.turned(), alpha)
+        weights = _scale(mil, b if transposes_b else b.swap_axes(), alpha)
         left = mil.transpose(x=a, perm=[1, 0]) if transposes_a else a
         bias = gemm_bias(c, beta, weights.shape[0] or 0)
         offsets = _no_bias(mil, weights) if bias is None else mil.constant(bias)
@@ -99,7 +99,7 @@ class _Einsum(Einsum[Value, Size]):
         return self.mil.reduce_sum(x=value, axes=list(axes), keep_dims=False)
 
     def reshape(self, value: Value, sizes: Sequence[Size]) -> Value:
-        return reshaped(self.mil, value, sizes)
+        return reshape(self.mil, value, sizes)
 
     def gather(self, value: Value, indices: Array, axis: int) -> Value:
         return self.mil.gather(x=value, indices=indices.astype(np.int32), axis=axis)

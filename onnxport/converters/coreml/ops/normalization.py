@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.dims import Size, product, reshaped, size_of
+from onnxport.converters.coreml.shapes.dims import Size, product, reshape, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.semantics import batch_norm_factors, check_inference, check_stash_type
 from onnxport.core.arrays import Array
@@ -100,9 +100,9 @@ def group_normalization(node: MilNode, mil: MilBuilder) -> None:
     sizes = [size_of(mil, x, axis) for axis in range(x.rank)]
     rest = product(mil, sizes[1:])
     width: Size = rest // groups if isinstance(rest, int) else mil.floor_div(x=rest, y=groups)
-    grouped = reshaped(mil, x, [sizes[0], groups, width])
+    grouped = reshape(mil, x, [sizes[0], groups, width])
     standard = mil.instance_norm(x=grouped, **_parameters(mil, epsilon=epsilon))
-    scaled = mil.mul(x=reshaped(mil, standard, sizes), y=_along_channels(mil, node.input(1), x.rank))
+    scaled = mil.mul(x=reshape(mil, standard, sizes), y=_along_channels(mil, node.input(1), x.rank))
     node.emit(mil.add(x=scaled, y=_along_channels(mil, node.input(2), x.rank)))
 
 

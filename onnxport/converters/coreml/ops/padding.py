@@ -97,7 +97,7 @@ def _extend(
     mil: MilBuilder, x: Value, axis: int, before: Integers, after: Integers, mode: str, fill: Value
 ) -> Value:
     """Gather an axis from its own elements; negative amounts crop it."""
-    start, end = before.negated().maximum(0), after.negated().maximum(0)
+    start, end = (-before).maximum(0), (-after).maximum(0)
     length = size_of(mil, x, axis) - start - end
     first = before.maximum(0)
     places = arange(mil, first + length + after.maximum(0)) - first
@@ -105,7 +105,7 @@ def _extend(
     is_own = (places >= 0) & (places < length)
     if mode != "constant" or (is_own.known is not None and is_own.known.all()):
         return result
-    column = is_own.reshaped(*(-1 if i == axis else 1 for i in range(x.rank))).value
+    column = is_own.reshape(*(-1 if i == axis else 1 for i in range(x.rank))).value
     filled = mil.select(cond=column, a=result, b=_scalar(mil, fill))
     filled.dtype = x.dtype
     return filled
@@ -118,7 +118,7 @@ def _source(places: Integers, length: Integers, mode: str) -> Integers:
         return places % length
     if mode == "reflect":
         period = (final * 2).maximum(1)
-        return final - ((places % period) - final).absolute()
+        return final - abs((places % period) - final)
     return places.maximum(0).minimum(final)
 
 

@@ -75,10 +75,10 @@ class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
                 return mil.constant(np.zeros(shape, np.float32))
             return mil.fill(shape=shape, value=0.0)
         if self.attributes.batch_first:
-            value = self._transposed(value)
+            value = self._transpose(value)
         return self._entry(value, number)
 
-    def _transposed(self, value: Value) -> Value:
+    def _transpose(self, value: Value) -> Value:
         if value.constant is not None:
             return self.mil.constant(np.ascontiguousarray(value.constant.transpose(1, 0, 2)))
         return self.mil.transpose(x=value, perm=[1, 0, 2])
@@ -189,14 +189,14 @@ class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
 
     def emit_sequence(self, sequences: Sequence[Value]) -> None:
         if self.attributes.batch_first:
-            sequences = [self._transposed(each) for each in sequences]
-        self.node.emit(self._stacked(sequences, 2 if self.attributes.batch_first else 1), 0)
+            sequences = [self._transpose(each) for each in sequences]
+        self.node.emit(self._stack(sequences, 2 if self.attributes.batch_first else 1), 0)
 
     def emit_state(self, parts: Sequence[Term], index: int) -> None:
         axis = 1 if self.attributes.batch_first else 0
-        self.node.emit(self._stacked([each.value for each in parts], axis), index)
+        self.node.emit(self._stack([each.value for each in parts], axis), index)
 
-    def _stacked(self, values: Sequence[Value], axis: int) -> Value:
+    def _stack(self, values: Sequence[Value], axis: int) -> Value:
         if len(values) == 1:
             return self.mil.expand_dims(x=values[0], axes=[axis])
         return self.mil.stack(values=list(values), axis=axis)

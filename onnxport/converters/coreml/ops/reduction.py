@@ -31,15 +31,15 @@ class _Axes(ABC):
     known: list[int] | None = None
 
     @abstractmethod
-    def kept(self, op: str, x: Term) -> Term:
+    def reduce_keeping(self, op: str, x: Term) -> Term:
         """Reduce by MIL's `op`, to a shape that broadcasts with `x`."""
 
     @abstractmethod
-    def finished(self, kept: Term) -> Term:
-        """Reshape the result of `kept` for the node's keepdims."""
+    def finish(self, kept: Term) -> Term:
+        """Reshape the result of `reduce_keeping` for the node's keepdims."""
 
-    def reduced(self, op: str, x: Term) -> Term:
-        return self.finished(self.kept(op, x))
+    def reduce(self, op: str, x: Term) -> Term:
+        return self.finish(self.reduce_keeping(op, x))
 
 
 class _KnownAxes(_Axes):
@@ -49,13 +49,13 @@ class _KnownAxes(_Axes):
         self.known: list[int] = axes
         self._keep = keep
 
-    def kept(self, op: str, x: Term) -> Term:
+    def reduce_keeping(self, op: str, x: Term) -> Term:
         return self._over(op, x, keep=True)
 
-    def finished(self, kept: Term) -> Term:
+    def finish(self, kept: Term) -> Term:
         return kept if self._keep or not self.known else kept.call("squeeze", axes=self.known)
 
-    def reduced(self, op: str, x: Term) -> Term:
+    def reduce(self, op: str, x: Term) -> Term:
         return self._over(op, x, keep=self._keep)
 
     def _over(self, op: str, x: Term, *, keep: bool) -> Term:
@@ -75,13 +75,13 @@ class _RunTimeAxes(_Axes):
         self._gone = wrapped.equals(every).whole().call("reduce_max", axes=[0], keep_dims=False)
         self._sizes = Term(mil, mil.shape(x=x))
 
-    def kept(self, op: str, x: Term) -> Term:
+    def reduce_keeping(self, op: str, x: Term) -> Term:
         for axis in range(x.value.rank):
             flag = self._gone.call("slice_by_index", begin=[axis], end=[axis + 1]).differs(0)
             x = flag.where(x.call(op, axes=[axis], keep_dims=True), x)
         return x
 
-    def finished(self, kept: Term) -> Term:
+    def finish(self, kept: Term) -> Term:
         rank = kept.value.rank
         sizes = self._gone.differs(0).where(self._sizes * 0 + 1, self._sizes)
         found = kept.call("slice_by_size", begin=[0] * rank, size=sizes.value)
@@ -113,12 +113,12 @@ _Reduction = Callable[[Term, _Axes], Term]
 
 def _mean(x: Term, axes: _Axes) -> Term:
     if x.value.is_float:
-        return axes.reduced("reduce_mean", x)
+        return axes.reduce("reduce_mean", x)
     sizes = [x.value.shape[axis] for axis in axes.known or ()]
     if axes.known is None or None in sizes:
         raise NoMil("the mean of integers over sizes known only at run time; cast to float before it")
     count = Term(x.mil, x.mil.constant(np.array(np.prod(np.array(sizes, np.int64)))))
-    return quotient(axes.reduced("reduce_sum", x), count, np.dtype(np.int32))
+    return quotient(axes.reduce("reduce_sum", x), count, np.dtype(np.int32))
 
 
 def _in_floats(reduction: _Reduction, x: Term, axes: _Axes) -> Term:
@@ -128,21 +128,21 @@ def _in_floats(reduction: _Reduction, x: Term, axes: _Axes) -> Term:
 
 
 def _sum_square(x: Term, axes: _Axes) -> Term:
-    return axes.reduced("reduce_sum", x * x) if axes.known is None else axes.reduced("reduce_sum_square", x)
+    return axes.reduce("reduce_sum", x * x) if axes.known is None else axes.reduce("reduce_sum_square", x)
 
 
 def _l2(x: Term, axes: _Axes) -> Term:
     if axes.known:
-        return axes.reduced("reduce_l2_norm", x)
-    return axes.reduced("reduce_sum", x * x).call("sqrt") if axes.known is None else x.call("abs")
+        return axes.reduce("reduce_l2_norm", x)
+    return axes.reduce("reduce_sum", x * x).call("sqrt") if axes.known is None else x.call("abs")
 
 
 def _log_sum_exp(x: Term, axes: _Axes) -> Term:
     """Shift by the largest element so that exp cannot overflow; an infinite one would give NaN."""
     largest = _LARGEST[x.mil.compute]
-    peak = axes.kept("reduce_max", x).maximum(-largest).minimum(largest)
-    total = axes.kept("reduce_sum", (x - peak).call("exp"))
-    return axes.finished(total.call("log", epsilon=0.0) + peak)
+    peak = axes.reduce_keeping("reduce_max", x).maximum(-largest).minimum(largest)
+    total = axes.reduce_keeping("reduce_sum", (x - peak).call("exp"))
+    return axes.finish(total.call("log", epsilon=0.0) + peak)
 
 
 def _lower_reduction(reduction: _Reduction, node: MilNode, mil: MilBuilder) -> None:
@@ -154,17 +154,17 @@ def _lower_reduction(reduction: _Reduction, node: MilNode, mil: MilBuilder) -> N
 
 
 _REDUCTIONS: dict[str, _Reduction] = {
-    "ReduceL1": lambda x, axes: axes.reduced("reduce_sum", x.call("abs")),
+    "ReduceL1": lambda x, axes: axes.reduce("reduce_sum", x.call("abs")),
     "ReduceL2": partial(_in_floats, _l2),
     "ReduceLogSum": partial(
-        _in_floats, lambda x, axes: axes.reduced("reduce_sum", x).call("log", epsilon=0.0)
+        _in_floats, lambda x, axes: axes.reduce("reduce_sum", x).call("log", epsilon=0.0)
     ),
     "ReduceLogSumExp": lambda x, axes: x if axes.known == [] else _in_floats(_log_sum_exp, x, axes),
-    "ReduceMax": lambda x, axes: axes.reduced("reduce_max", x),
+    "ReduceMax": lambda x, axes: axes.reduce("reduce_max", x),
     "ReduceMean": _mean,
-    "ReduceMin": lambda x, axes: axes.reduced("reduce_min", x),
-    "ReduceProd": lambda x, axes: axes.reduced("reduce_prod", x),
-    "ReduceSum": lambda x, axes: axes.reduced("reduce_sum", x),
+    "ReduceMin": lambda x, axes: axes.reduce("reduce_min", x),
+    "ReduceProd": lambda x, axes: axes.reduce("reduce_prod", x),
+    "ReduceSum": lambda x, axes: axes.reduce("reduce_sum", x),
     "ReduceSumSquare": _sum_square,
 }
 REGISTRY.table({op: partial(_lower_reduction, reduction) for op, reduction in _REDUCTIONS.items()})
@@ -236,7 +236,7 @@ def top_k(node: MilNode, mil: MilBuilder) -> None:
         values, indices = mil.emit_all("topk", x=x, k=k, axis=axis, ascending=ascending)
     else:
         order = mil.argsort(x=x, axis=axis, ascending=ascending)
-        zero, k_ = Integers(mil, 0), count.reshaped(1)
+        zero, k_ = Integers(mil, 0), count.reshape(1)
         indices = slice_axis(mil, order, axis, zero, k_)
         values = slice_axis(mil, mil.gather_along_axis(x=x, indices=order, axis=axis), axis, zero, k_)
     indices.is_natural = True
@@ -253,7 +253,7 @@ def cumulative_sum(node: MilNode, mil: MilBuilder) -> None:
         number = 0 if axis.known is None else normalize_axis(int(axis.known.item()), x.rank)
         node.emit(mil.cumsum(x=x, axis=number, **options))
         return
-    wanted = axis.reshaped().within(Integers(mil, x.rank))
+    wanted = axis.reshape().within(Integers(mil, x.rank))
     result = mil.cumsum(x=x, axis=0, **options)
     for other in range(1, x.rank):
         along = mil.cumsum(x=x, axis=other, **options)

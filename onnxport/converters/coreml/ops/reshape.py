@@ -54,9 +54,9 @@ def reshape(node: MilNode, mil: MilBuilder) -> None:
     if high_rank.is_tall(x, len(shape)):
         node.emit(high_rank.reshape(mil, x, _sizes(node, mil, wanted, keeps_zeros)))
     elif shape.count(None) > 1:
-        node.emit(with_sizes(mil, x, _target(node, mil, integers(mil, wanted), keeps_zeros)))
+        node.emit(reshape_to_sizes(mil, x, _target(node, mil, integers(mil, wanted), keeps_zeros)))
     else:
-        node.emit(reshaped(mil, x, shape))
+        node.emit(reshape_to(mil, x, shape))
 
 
 def _sizes(node: MilNode, mil: MilBuilder, wanted: Value, keeps_zeros: bool) -> Sequence[high_rank.Size]:
@@ -68,7 +68,7 @@ def _sizes(node: MilNode, mil: MilBuilder, wanted: Value, keeps_zeros: bool) -> 
     if target.known is not None:
         return [None if size < 0 else int(size) for size in target.known]
     # A -1 for the rest makes the product negative.
-    rest = sizes_of(mil, node.x).product() // target.product().negated()
+    rest = sizes_of(mil, node.x).product() // -target.product()
     target = (target < 0).where(rest, target)
     return [target.element(axis) if size is None else size for axis, size in enumerate(shape)]
 
@@ -92,7 +92,7 @@ def _target(node: MilNode, mil: MilBuilder, wanted: Integers, keeps_zeros: bool)
     return concatenate(mil, [wanted.element(i) if size is None else size for i, size in enumerate(shape)])
 
 
-def reshaped(mil: MilBuilder, x: Value, shape: Sequence[int | None]) -> Value:
+def reshape_to(mil: MilBuilder, x: Value, shape: Sequence[int | None]) -> Value:
     """Reshape `x`; at most one dimension is open."""
     if x.constant is not None:
         return mil.constant(x.constant.reshape([-1 if dim is None else dim for dim in shape]), x.dtype)
@@ -100,13 +100,13 @@ def reshaped(mil: MilBuilder, x: Value, shape: Sequence[int | None]) -> Value:
     if tuple(shape) == tuple(var.shape):
         return x
     result = mil.reshape(x=x, shape=[-1 if dim is None else dim for dim in shape] or [1])
-    return result if shape else without_axes(mil, result, [0])
+    return result if shape else remove_axes(mil, result, [0])
 
 
-def with_sizes(mil: MilBuilder, x: Value, sizes: Integers) -> Value:
+def reshape_to_sizes(mil: MilBuilder, x: Value, sizes: Integers) -> Value:
     """Reshape `x` to sizes that may be computed at run time."""
     if sizes.known is not None:
-        return reshaped(mil, x, [None if size < 0 else int(size) for size in sizes.known])
+        return reshape_to(mil, x, [None if size < 0 else int(size) for size in sizes.known])
     return mil.reshape(x=x, shape=sizes.value)
 
 
@@ -122,10 +122,10 @@ def flatten(node: MilNode, mil: MilBuilder) -> None:
         )
         return
     if node.output_shape().count(None) < 2:
-        node.emit(reshaped(mil, x, node.output_shape()))
+        node.emit(reshape_to(mil, x, node.output_shape()))
         return
     sizes = sizes_of(mil, x)
-    node.emit(with_sizes(mil, x, concatenate(mil, [sizes.part(0, axis).product(), -1])))
+    node.emit(reshape_to_sizes(mil, x, concatenate(mil, [sizes.part(0, axis).product(), -1])))
 
 
 @lower("Squeeze")
@@ -136,34 +136,34 @@ def squeeze(node: MilNode, mil: MilBuilder) -> None:
         node.emit(_squeeze_at_run_time(node, mil, axes))
         return
     gone = squeezed_axes(node, x.shape) if axes is None else named_axes(axes, x.rank)
-    node.emit(without_axes(mil, x, gone))
+    node.emit(remove_axes(mil, x, gone))
 
 
-def without_axes(mil: MilBuilder, x: Value, gone: Sequence[int]) -> Value:
+def remove_axes(mil: MilBuilder, x: Value, gone: Sequence[int]) -> Value:
     """Remove axes of size 1."""
     left = [axis for axis in range(x.rank) if axis not in gone]
     if high_rank.is_tall(x):
         own = high_rank.sizes(mil, x)
         return high_rank.reshape(mil, x, [own[axis] for axis in left])
     if x.constant is not None or not gone:
-        return reshaped(mil, x, [x.shape[axis] for axis in left]) if gone else x
+        return reshape_to(mil, x, [x.shape[axis] for axis in left]) if gone else x
     # MIL leaves an axis in if it does not see that its size is 1.
     if all(mil.var(x).shape[axis] == 1 for axis in gone):
         return mil.squeeze(x=x, axes=list(gone))
     if sum(x.shape[axis] is None for axis in left) < 2:
-        return reshaped(mil, x, [x.shape[axis] for axis in left])
+        return reshape_to(mil, x, [x.shape[axis] for axis in left])
     sizes = sizes_of(mil, x)
-    return with_sizes(mil, x, concatenate(mil, [x.shape[axis] or sizes.element(axis) for axis in left]))
+    return reshape_to_sizes(mil, x, concatenate(mil, [x.shape[axis] or sizes.element(axis) for axis in left]))
 
 
 def _squeeze_at_run_time(node: MilNode, mil: MilBuilder, axes: Value) -> Value:
     rank, count = node.x.rank, run_time_axes(node, axes.shape)
     if rank == count:
-        return reshaped(mil, node.x, [])
+        return reshape_to(mil, node.x, [])
     kept = Integers(mil, 1) - axis_table(mil, axes, rank).summed(1)
     table = squeeze_table(kept, rank - count)
     sizes = (sizes_of(mil, node.x).column() * table).summed(0)
-    return with_sizes(mil, node.x, sizes)
+    return reshape_to_sizes(mil, node.x, sizes)
 
 
 @lower("Unsqueeze")
@@ -173,10 +173,10 @@ def unsqueeze(node: MilNode, mil: MilBuilder) -> None:
     if axes.constant is None:
         node.emit(_unsqueeze_at_run_time(node, mil, axes))
         return
-    node.emit(with_axes(mil, x, sorted(named_axes(axes, x.rank + axes.constant.size))))
+    node.emit(insert_axes(mil, x, sorted(named_axes(axes, x.rank + axes.constant.size))))
 
 
-def with_axes(mil: MilBuilder, x: Value, axes: Sequence[int]) -> Value:
+def insert_axes(mil: MilBuilder, x: Value, axes: Sequence[int]) -> Value:
     """Insert axes of size 1 at `axes` of the result."""
     if not axes:
         return x
@@ -195,7 +195,7 @@ def _unsqueeze_at_run_time(node: MilNode, mil: MilBuilder, axes: Value) -> Value
     places = (Integers(mil, np.arange(1, rank + 1)) - new.running_sum() - 1).maximum(0)
     own = sizes_of(mil, x) if x.rank else Integers(mil, [1])
     moved = Integers(mil, mil.gather(x=own.value, indices=places.value, axis=0))
-    return with_sizes(mil, x, new.equals(1).where(1, moved))
+    return reshape_to_sizes(mil, x, new.equals(1).where(1, moved))
 
 
 @lower("Transpose")
@@ -203,18 +203,14 @@ def transpose(node: MilNode, mil: MilBuilder) -> None:
     """Make axis perm[i] axis i (ONNX Transpose-21)."""
     x = node.x
     perm = [int(axis) for axis in node.attribute("perm", tuple(reversed(range(x.rank))))]
-    node.emit(transposed(mil, x, perm))
-
-
-def transposed(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
-    """Make axis perm[i] of `x` axis i."""
-    if list(perm) == list(range(x.rank)):
-        return x
-    if x.constant is not None:
-        return mil.constant(np.transpose(x.constant, perm), x.dtype)
-    if high_rank.is_tall(x):
-        return high_rank.transpose(mil, x, perm)
-    return mil.transpose(x=x, perm=list(perm))
+    if perm == list(range(x.rank)):
+        node.emit(x)
+    elif x.constant is not None:
+        node.emit(mil.constant(np.transpose(x.constant, perm), x.dtype))
+    elif high_rank.is_tall(x):
+        node.emit(high_rank.transpose(mil, x, perm))
+    else:
+        node.emit(mil.transpose(x=x, perm=perm))
 
 
 @lower("DepthToSpace")

@@ -14,7 +14,7 @@ from onnxport.converters.coreml.ops.indexing import (
     wrap_indices,
     wrap_tuples,
 )
-from onnxport.converters.coreml.ops.reshape import with_axes
+from onnxport.converters.coreml.ops.reshape import insert_axes
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.integers import Integers, arange, integers, normalize_axis, sizes_of
 from onnxport.converters.coreml.values import Value
@@ -82,8 +82,8 @@ def _coordinates(mil: MilBuilder, indices: Value, places: Integers, axis: int) -
             column = places
         else:
             form = [-1 if i == other else 1 for i in range(rank)]
-            column = arange(mil, sizes.element(other)).reshaped(*form) + places * 0
-        columns.append(column.reshaped(-1, 1))
+            column = arange(mil, sizes.element(other)).reshape(*form) + places * 0
+        columns.append(column.reshape(-1, 1))
     if all(column.known is not None for column in columns):
         return Integers(mil, np.concatenate([np.asarray(column.known) for column in columns], 1))
     return Integers(mil, mil.concat(values=[column.value for column in columns], axis=1))
@@ -98,11 +98,11 @@ def one_hot(node: MilNode, mil: MilBuilder) -> None:
     indices, depth, values = node.input(0), node.input(1), node.input(2)
     rank = indices.rank + 1
     axis = normalize_axis(node.attribute("axis", -1), rank)
-    count = integers(mil, depth).reshaped() if depth.rank else integers(mil, depth)
+    count = integers(mil, depth).reshape() if depth.rank else integers(mil, depth)
     # An index from -depth to -1 counts from the end; any other outside 0 to depth - 1 gives no 1.
     places = integers(mil, indices).within(count)
-    row = arange(mil, count).reshaped(*[-1 if i == axis else 1 for i in range(rank)])
-    hits = Integers(mil, with_axes(mil, places.value, [axis])).equals(row)
+    row = arange(mil, count).reshape(*[-1 if i == axis else 1 for i in range(rank)])
+    hits = Integers(mil, insert_axes(mil, places.value, [axis])).equals(row)
     pair = values.constant
     if pair is not None and list(pair) == [0, 1]:
         node.emit(hits.value)

@@ -19,7 +19,7 @@ from onnxport.converters.coreml.shapes.integers import (
     normalize_axis,
     size_of,
 )
-from onnxport.converters.coreml.values import Value, nothing
+from onnxport.converters.coreml.values import Value, empty
 from onnxport.converters.shape_arithmetic import LIMIT, clamp_bounds, even_parts, refuse_disputed_end
 
 _WHOLE = (0, LIMIT, 1)  # start, end and step of an axis that stays whole
@@ -84,7 +84,7 @@ def _slice_forwards(node: MilNode, mil: MilBuilder, cuts: Sequence[_Cut]) -> Val
         if size is not None and begin.number is not None and end.number is not None:
             first, last, _ = slice(begin.number, end.number).indices(size)
             if first >= last:
-                return nothing(node.output_shape(), x.dtype)
+                return empty(node.output_shape(), x.dtype)
             begin, end = Integers(mil, first), Integers(mil, last)
         begins.append(begin)
         ends.append(end)
@@ -142,7 +142,7 @@ def split(node: MilNode, mil: MilBuilder) -> None:
             begin, end = starts.element(index), ends.element(index)
             if begin.number is not None and begin.number == end.number:
                 shape = tuple(0 if i == axis else dim for i, dim in enumerate(x.shape))
-                node.emit(nothing(shape, x.dtype), index)
+                node.emit(empty(shape, x.dtype), index)
             else:
                 node.emit(slice_axis(mil, x, axis, begin, end), index)
 

@@ -29,7 +29,7 @@ def as_shape(mil: MilBuilder, sizes: Sequence[Size]) -> list[int] | Value:
     return vector.value if vector.known is None else [int(each) for each in vector.known]
 
 
-def reshaped(mil: MilBuilder, value: Value, sizes: Sequence[Size]) -> Value:
+def reshape(mil: MilBuilder, value: Value, sizes: Sequence[Size]) -> Value:
     """Reshape `value`; one open size is inferred, more are computed."""
     if value.shape == tuple(sizes):
         return value
@@ -49,4 +49,4 @@ def _vector(mil: MilBuilder, sizes: Sequence[Size]) -> Integers:
 
 
 def _size(size: Integers) -> Size:
-    return size.reshaped(1).value if size.number is None else size.number
+    return size.reshape(1).value if size.number is None else size.number

@@ -77,16 +77,16 @@ class Integers(IntegerFormula):
         return Integers(self.mil, self.mil.emit(op, x=x.value, y=y.value))
 
     def column(self) -> Integers:
-        return self.reshaped(-1, 1)
+        return self.reshape(-1, 1)
 
     def _operand(self, other: Operand) -> Integers:
         return other if isinstance(other, Integers) else Integers(self.mil, np.asarray(other))
 
-    def negated(self) -> Integers:
+    def __neg__(self) -> Integers:
         return Integers(self.mil, 0) - self
 
-    def absolute(self) -> Integers:
-        return self.maximum(self.negated())
+    def __abs__(self) -> Integers:
+        return self.maximum(-self)
 
     def where(self, then: Operand, otherwise: Operand) -> Integers:
         chosen, rest = self._operand(then), self._operand(otherwise)
@@ -135,7 +135,7 @@ class Integers(IntegerFormula):
             return Integers(self.mil, self.known[index])
         return Integers(self.mil, Element(self, index))
 
-    def reshaped(self, *shape: int) -> Integers:
+    def reshape(self, *shape: int) -> Integers:
         """Return the elements in another shape, in which one size may be -1."""
         if self.known is not None:
             return Integers(self.mil, self.known.reshape(shape))
@@ -176,7 +176,7 @@ def size_of(mil: MilBuilder, x: Value, axis: int) -> Integers:
 def concatenate(mil: MilBuilder, parts: Sequence[Integers | int]) -> Integers:
     """Concatenate scalars and vectors to a vector."""
     vectors = [part if isinstance(part, Integers) else Integers(mil, part) for part in parts]
-    vectors = [vector.reshaped(1) if vector.shape == () else vector for vector in _runs(vectors)]
+    vectors = [vector.reshape(1) if vector.shape == () else vector for vector in _runs(vectors)]
     vectors = [vector for vector in vectors if vector.shape != (0,)]
     if all(vector.known is not None for vector in vectors):
         arrays = [np.asarray(vector.known) for vector in vectors]
@@ -211,7 +211,7 @@ def arange(mil: MilBuilder, count: Integers) -> Integers:
 
 def axis_table(mil: MilBuilder, axes: Value, rank: int) -> Integers:
     """Return [rank, len(axes)]: 1 where `axes` names the row's axis in that column, 0 elsewhere."""
-    wrapped = integers(mil, axes).within(rank).reshaped(1, -1)
+    wrapped = integers(mil, axes).within(rank).reshape(1, -1)
     return Integers(mil, np.arange(rank)[:, None]).equals(wrapped).as_numbers()
 
 
