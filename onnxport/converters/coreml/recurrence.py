@@ -75,7 +75,7 @@ class Steps:
     Attributes:
         batch: how many sequences there are, None if that is open.
         lengths: float [batch, 1], how many steps each sequence has; None if all.
-        collects: whether the results of all steps are asked for.
+        collects: whether the node gives the results of all steps.
     """
 
     mil: MilBuilder

@@ -75,7 +75,7 @@ def resize_at_run_time(node: MilNode, mil: MilBuilder, sampling: Sampling) -> Va
 
 
 class _Resize(OpenResize[Value, Size, Term]):
-    """Its arithmetic is float32."""
+    """A Resize node; its arithmetic is float32."""
 
     def __init__(self, node: MilNode, mil: MilBuilder, sampling: Sampling) -> None:
         super().__init__(node, sampling)

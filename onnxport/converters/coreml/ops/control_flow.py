@@ -39,7 +39,7 @@ def if_(node: MilNode, mil: MilBuilder) -> None:
         results = []
         for index, value in enumerate(mil.scope.lower(graph, {})):
             if value is None:
-                node.unsupported("a branch has nodes that are refused, or gives what is no tensor")
+                node.unsupported("a branch has nodes that are refused, or a result that is not a tensor")
             check_carried(node, value, node.node.outputs[index].name)
             if differ[index] and value.rank:
                 value = _with_open_sizes(mil, value, switch)

@@ -64,7 +64,7 @@ def constant_of_shape(node: MilNode, mil: MilBuilder) -> None:
 
 
 def _diagonals(mil: MilBuilder, x: Value) -> Integers:
-    """The number of the diagonal of each element of x's matrices."""
+    """Return the number of the diagonal of each element of x's matrices."""
     rows, columns = (arange(mil, size_of(mil, x, axis)) for axis in (x.rank - 2, x.rank - 1))
     return columns.reshape(1, -1) - rows.reshape(-1, 1)
 

@@ -68,7 +68,7 @@ def _threshold(node: MilNode) -> float:
 
 
 def _max_boxes(node: MilNode, count: Size) -> int:
-    """The most boxes to keep of a class, at most all of them."""
+    """Return the most boxes to keep of a class, at most all of them."""
     most = node.optional(2)
     if most is not None and most.constant is None:
         node.unsupported("computes max_output_boxes_per_class at run time, which Core ML wants constant")
@@ -84,7 +84,7 @@ def _max_boxes(node: MilNode, count: Size) -> int:
 
 
 def _rows(mil: MilBuilder, found: Value, valid: Value, classes: int) -> Value:
-    """[image, class, box] of the remaining boxes, in the order of images and classes."""
+    """Return [image, class, box] of the remaining boxes, in the order of images and classes."""
     places = mil.non_zero(x=mil.cast(x=valid, dtype="int32"))
     box = mil.expand_dims(x=mil.gather_nd(x=found, indices=places), axes=[1])
     run = mil.slice_by_index(x=places, begin=[0, 0], end=[0, 1], end_mask=[True, False])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import Compute, MilBuilder, MilNode, MilType, wrap
+from onnxport.converters.coreml.builder import Compute, MilBuilder, MilNode, wrap
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.numbers.integer_widths import wrap as wrap_integer
 from onnxport.converters.coreml.registry import lower
@@ -97,7 +97,7 @@ def is_inf(node: MilNode, mil: MilBuilder) -> None:
 
 
 def _stored_type(x: Value) -> Compute:
-    """The type that holds x: a cast to half precision would make infinities of its own."""
+    """Return the type that holds x: a cast to half precision would add infinities."""
     return "fp16" if set(x.copies) == {"fp16"} else "fp32"
 
 
@@ -119,16 +119,10 @@ def cast(node: MilNode, mil: MilBuilder) -> None:
         node.emit(Term(mil, x).differs(0).value)
     elif target.kind in "iu":
         node.emit(_cast_to_integer(mil, x, target))
-    elif target == np.float16 and mil.at_least("iOS16"):
-        node.emit(_cast_to_float(mil, x, "fp16"))
     else:
-        node.emit(_cast_to_float(mil, x, mil.compute))
-
-
-def _cast_to_float(mil: MilBuilder, x: Value, type_: MilType) -> Value:
-    if type_ in x.copies:
-        return wrap(x.copies[type_])
-    return mil.cast(x=wrap(x.var), dtype=type_)
+        type_ = "fp16" if target == np.float16 and mil.at_least("iOS16") else mil.compute
+        held = x.copies.get(type_)
+        node.emit(mil.cast(x=x.var, dtype=type_) if held is None else wrap(held))
 
 
 def _cast_to_integer(mil: MilBuilder, x: Value, target: np.dtype[Any]) -> Value:

@@ -150,7 +150,7 @@ def compress(node: MilNode, mil: MilBuilder) -> None:
 
 
 def flatten(mil: MilBuilder, x: Value) -> Value:
-    """The elements of x as one row."""
+    """Return the elements of x as one row."""
     return reshape_to(mil, x, [None if None in x.shape else prod(dim or 0 for dim in x.shape)])
 
 

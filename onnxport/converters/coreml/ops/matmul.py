@@ -37,7 +37,7 @@ def matmul(node: MilNode, mil: MilBuilder) -> None:
 
 
 def _no_bias(mil: MilBuilder, weights: Value) -> Value:
-    """Zeros in the weights' type: the builder's default for integers is floats."""
+    """Return zeros in the weights' type: the builder's default for integers is floats."""
     return mil.constant(np.zeros(weights.shape[0] or 0, weights.dtype))
 
 

@@ -93,7 +93,7 @@ class _Parameters:
 
     @property
     def are_known(self) -> bool:
-        """Whether MIL's own operators take them: constants, one or one for each index of an axis."""
+        """True if MIL's own operators take them: constants, one or one for each index of an axis."""
         scale = self.given[0].constant
         return self.are_constant and scale is not None and bool(scale.all()) and not self.is_blocked
 
@@ -151,9 +151,7 @@ def _reshape(mil: MilBuilder, value: Value, shape: tuple[int, ...]) -> Value:
 def _floats(mil: MilBuilder, value: Value) -> Value:
     if value.constant is not None:
         return mil.constant(value.constant.astype(np.float32))
-    if value.is_float:
-        return value
-    return mil.cast(x=value, dtype="fp32")
+    return value if value.is_float else mil.cast(x=value, dtype="fp32")
 
 
 def _grid(x: Array, parameters: _Parameters) -> Grid | None:

@@ -74,7 +74,7 @@ def scatter_elements(node: MilNode, mil: MilBuilder) -> None:
 
 
 def _coordinates(mil: MilBuilder, indices: Value, places: Integers, axis: int) -> Integers:
-    """The target of each update, [elements, rank], for indices that do not cover the other axes."""
+    """Return the target of each update, [elements, rank], for indices that do not cover the other axes."""
     rank, sizes = indices.rank, sizes_of(mil, indices)
     columns = []
     for other in range(rank):
