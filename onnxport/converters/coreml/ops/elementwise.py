@@ -122,7 +122,7 @@ def cast(node: MilNode, mil: MilBuilder) -> None:
     else:
         type_ = "fp16" if target == np.float16 and mil.at_least("iOS16") else mil.compute
         held = x.copies.get(type_)
-        node.emit(mil.cast(x=x.var, dtype=type_) if held is None else wrap(held))
+        node.emit(mil.cast(x=wrap(x.var), dtype=type_) if held is None else wrap(held))
 
 
 def _cast_to_integer(mil: MilBuilder, x: Value, target: np.dtype[Any]) -> Value:
