@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -18,7 +18,7 @@ from onnxport.formats.artifact import SUFFIXES, Artifact, Format
 from onnxport.runtimes import registry
 
 # Format to its default runtime, as in `--candidate-runtime runtime=`.
-RUNTIMES: dict[Format, str] = {"onnx": "ort", "ort": "ort", "tflite": "litert", "coreml": "predict"}
+RUNTIMES: Mapping[str, str] = {format_: kind.name for format_, kind in registry.FIRST.items()}
 # Format to the settings of its runtime beside the provider; an .ort file is already optimized.
 _SETTINGS: dict[Format, tuple[str, ...]] = {
     "onnx": ("threads", "level"),
@@ -76,6 +76,8 @@ def _runs(name: str, artifact: Artifact) -> bool:
 
 def _default_rows(artifact: Artifact, runtime: str, params: BenchParams) -> list[Planned]:
     """Return the rows of a format's default runtime."""
+    if runtime not in PROVIDERS:  # of a format that this module has no settings for
+        return _engine_rows(artifact, runtime, params)
     settings = _SETTINGS[artifact.format]
     providers = [each.lower() for each in params.providers if each.lower() in PROVIDERS[runtime]]
     failure = _absence(artifact, runtime, params.providers if not providers else ())
@@ -96,7 +98,7 @@ def _default_rows(artifact: Artifact, runtime: str, params: BenchParams) -> list
 
 
 def _engine_rows(artifact: Artifact, runtime: str, params: BenchParams) -> list[Planned]:
-    """Return the rows of another engine or a plugin's runtime; they have no providers and levels."""
+    """Return the rows of a runtime without providers and levels: another engine, a plugin's, a new format's."""
     kind = registry.find(runtime)
     has_threads = kind is not None and "threads" in kind.settings
     combined = product(params.threads if has_threads else (None,), params.batch or (None,))

@@ -19,8 +19,9 @@ from typing import ClassVar, Literal, Protocol
 from onnxport.core.errors import InputError, MachineError, OnnxportError, UsageError, printable
 from onnxport.core.folder_swap import exchange
 
-Format = Literal["onnx", "ort", "tflite", "coreml"]
-FORMATS: dict[str, Format] = {".onnx": "onnx", ".ort": "ort", ".tflite": "tflite", ".mlpackage": "coreml"}
+Format = Literal["onnx", "tflite", "coreml", "ort"]
+# In the order of messages. Each format but onnx is a target of the same name.
+FORMATS: dict[str, Format] = {".onnx": "onnx", ".tflite": "tflite", ".mlpackage": "coreml", ".ort": "ort"}
 SUFFIXES: dict[Format, str] = {name: suffix for suffix, name in FORMATS.items()}
 # Formats of folders -> the file that every such folder has.
 FOLDERS: dict[Format, str] = {"coreml": "Manifest.json"}

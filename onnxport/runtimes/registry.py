@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -130,6 +130,8 @@ KINDS = (
     Kind("ncnn", "ncnn", ("onnx",), f"{_ENGINES}.ncnn:NcnnRuntime", ("ncnn", "pnnx"), ("threads",), "ncnn"),
     Kind("mnn", "MNN", ("onnx",), f"{_ENGINES}.mnn:MnnRuntime", ("MNN",), ("threads", "winograd"), "mnn"),
 )
+# Format -> the first of KINDS that runs it, on whatever system.
+FIRST: Mapping[str, Kind] = {format_: kind for kind in reversed(KINDS) for format_ in kind.formats}
 RESERVED = frozenset((AUTO, *(kind.name for kind in KINDS)))
 
 
