@@ -28,15 +28,10 @@ _AGREEMENT = 1.03
 
 @dataclass(frozen=True)
 class Conditions:
-    """The machine during one measurement.
+    """The machine during one measurement."""
 
-    Attributes:
-        pace: milliseconds of a fixed piece of work; None where it was not measured.
-        others: share of the cores that other programs used; None where unknown.
-    """
-
-    pace: float | None = None
-    others: float | None = None
+    pace: float | None = None  # milliseconds of a fixed piece of work; None where it was not measured
+    others: float | None = None  # share of the cores that other programs used; None where unknown
 
     @property
     def is_calm(self) -> bool:
@@ -45,22 +40,15 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of two floors of one row.
+    """The comparison of two floors of one row."""
 
-    Attributes:
-        ratio: of the times, now over before.
-        low, high: an interval of the ratio.
-        turns: number of turns now.
-        had_cores: whether the model had all its cores at once for enough runs.
-        baseline_lacked_cores: whether the baseline never had them.
-    """
-
-    ratio: float
+    ratio: float  # of the times, now over before
+    # low, high: an interval of the ratio.
     low: float
     high: float
-    turns: int
-    had_cores: bool = True
-    baseline_lacked_cores: bool = False
+    turns: int  # number of turns now
+    had_cores: bool = True  # whether the model had all its cores at once for enough runs
+    baseline_lacked_cores: bool = False  # whether the baseline never had them
 
     def standard(self, limit: float) -> Standard:
         """Return the result for `limit`."""

@@ -30,13 +30,9 @@ _EVERY = 10
 
 
 class Gate:
-    """Decides how long to measure and which rows fail; this one has no limit and fails none.
+    """Decides how long to measure and which rows fail; this one has no limit and fails none."""
 
-    Attributes:
-        beside: further artefacts to measure.
-    """
-
-    beside: tuple[Artifact, ...] = ()
+    beside: tuple[Artifact, ...] = ()  # further artefacts to measure
 
     def until(self, enough: Stop, params: BenchParams) -> Stop:
         """Return the rule that ends a session: `enough`, or later on a busy machine."""

@@ -32,19 +32,14 @@ class Phases(Protocol):
 
 @dataclass(frozen=True)
 class Measured:
-    """The result of a bench.
-
-    Attributes:
-        inputs: their origin.
-        pace_ms, others: see BenchReport.
-        notes: sentences for the user.
-    """
+    """The result of a bench."""
 
     rows: tuple[Row, ...]
-    inputs: str
+    inputs: str  # their origin
+    # pace_ms, others: see BenchReport.
     pace_ms: float | None = None
     others: float | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences for the user
 
 
 def measure(

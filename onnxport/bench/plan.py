@@ -30,14 +30,11 @@ _SETTINGS: dict[Format, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned row.
-
-    Attributes:
-        failure: reason why it is not tried; the user can do nothing about it here, so that it fails no command.
-    """
+    """A planned row."""
 
     artifact: Artifact
     settings: Settings
+    # Reason why it is not tried; the user can do nothing about it here, so that it fails no command.
     failure: Failure | None = None
 
 

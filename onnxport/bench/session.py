@@ -55,18 +55,12 @@ _PATIENCE = "give it more time with --timeout SECONDS, or smaller inputs"
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to measure.
+    """A model to measure."""
 
-    Attributes:
-        path: the model's file or folder.
-        settings: of the run; `batch` is left to `feeding`.
-        feeding: makes the inputs, in the source's names and axes.
-        optimized: where ONNX Runtime writes its optimized graph of an `.onnx` file; None for nowhere.
-    """
-
-    path: Path
-    settings: Settings
-    feeding: Feeding
+    path: Path  # the model's file or folder
+    settings: Settings  # of the run; `batch` is left to `feeding`
+    feeding: Feeding  # makes the inputs, in the source's names and axes
+    # Where ONNX Runtime writes its optimized graph of an `.onnx` file; None for nowhere.
     optimized: Path | None = None
 
 
@@ -80,17 +74,11 @@ class Failure:
 
 @dataclass
 class Turn:
-    """The runs of one subject in a round.
+    """The runs of one subject in a round."""
 
-    Attributes:
-        times: seconds of each run.
-        joules: of all of them; None where the machine has no counter.
-        cpu: seconds on cores of each run, all threads together.
-    """
-
-    times: list[float]
-    joules: float | None
-    cpu: list[float]
+    times: list[float]  # seconds of each run
+    joules: float | None  # of all of them; None where the machine has no counter
+    cpu: list[float]  # seconds on cores of each run, all threads together
 
 
 @dataclass

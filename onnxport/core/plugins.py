@@ -25,15 +25,11 @@ GROUPS: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Plugin:
-    """An entry point, not imported.
-
-    Attributes:
-        place: its object, as "module:object".
-    """
+    """An entry point, not imported."""
 
     kind: Kind
     name: str
-    place: str
+    place: str  # its object, as "module:object"
     distribution: str
     version: str
 

@@ -20,30 +20,21 @@ _ORT_BUILDS = ("onnxruntime", *(f"onnxruntime-{build}" for build in "gpu openvin
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime, or an execution provider of ONNX Runtime's.
+    """A runtime, or an execution provider of ONNX Runtime's."""
 
-    Attributes:
-        name: its word in `--runs-on`; the data file of one that can be estimated is `data/<name>.yaml`.
-        title: its own name.
-        probe_module: the module that probes it; empty for a runtime that is only estimated.
-        needs: distributions of which one has to be installed for the probe; none if onnxport's own suffice.
-        extra: our extra that installs it.
-        provider: ONNX Runtime's name for it, if it is an execution provider; it is probed if the installed build has
-            it.
-        formats: of files that it can be probed with.
-        remedies: what may make it take more of a model, for a probed runtime (`Reason.remedies`).
-        uses_declared_shapes: the probe gets the file with its declared inner shapes, even if they contradict the
-            user's sizes.
-    """
-
-    name: str
-    title: str
-    probe_module: str = ""
+    name: str  # its word in `--runs-on`; the data file of one that can be estimated is `data/<name>.yaml`
+    title: str  # its own name
+    probe_module: str = ""  # the module that probes it; empty for a runtime that is only estimated
+    # Distributions of which one has to be installed for the probe; none if onnxport's own suffice.
     needs: tuple[str, ...] = ()
-    extra: str = ""
+    extra: str = ""  # our extra that installs it
+    # ONNX Runtime's name for it, if it is an execution provider; it is probed if the installed build has
+    # it.
     provider: str = ""
-    formats: tuple[Format, ...] = ("onnx",)
+    formats: tuple[Format, ...] = ("onnx",)  # of files that it can be probed with
+    # What may make it take more of a model, for a probed runtime (`Reason.remedies`).
     remedies: tuple[str, ...] = ()
+    # The probe gets the file with its declared inner shapes, even if they contradict the user's sizes.
     uses_declared_shapes: bool = False
 
     @property

@@ -31,17 +31,11 @@ _TRIED = {"estimated": 3, "asked": 1}
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A change.
+    """A change."""
 
-    Attributes:
-        said: its description for the user.
-        options: fields of OptimizeParams.
-        words: the same on the command line.
-    """
-
-    said: str
-    options: Mapping[str, Any]
-    words: tuple[str, ...] = ()
+    said: str  # its description for the user
+    options: Mapping[str, Any]  # fields of OptimizeParams
+    words: tuple[str, ...] = ()  # the same on the command line
 
 
 class Suggestions:

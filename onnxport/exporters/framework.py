@@ -17,16 +17,11 @@ from onnxport.formats.artifact import TensorSpec
 
 @dataclass(frozen=True)
 class Exported:
-    """The result of an export.
+    """The result of an export."""
 
-    Attributes:
-        path: the `.onnx` file; its data files, if any, lie beside it.
-        notes: sentences for the user.
-        facts: figures for the report: "exporter" is its name and version.
-    """
-
-    path: Path
-    notes: tuple[str, ...] = ()
+    path: Path  # the `.onnx` file; its data files, if any, lie beside it
+    notes: tuple[str, ...] = ()  # sentences for the user
+    # Figures for the report: "exporter" is its name and version.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -90,19 +90,14 @@ _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 @dataclass(frozen=True)
 class Source:
-    """A framework's model.
+    """A framework's model."""
 
-    Attributes:
-        name: as the user gave it.
-        kind: a key of KINDS.
-        files: what it consists of on disk, the main one first; a factory's module and its weights.
-        folder: where modules of the user's are looked for first; the current folder unless given.
-    """
-
-    name: str
-    kind: str
+    name: str  # as the user gave it
+    kind: str  # a key of KINDS
+    # What it consists of on disk, the main one first; a factory's module and its weights.
     files: tuple[Path, ...]
     is_factory: bool = False
+    # Where modules of the user's are looked for first; the current folder unless given.
     folder: Path | None = None
 
     @classmethod

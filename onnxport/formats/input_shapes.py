@@ -25,16 +25,12 @@ _FORM = "write NAME=1,3,224,224, with ? for an open dimension, 1..8 for one with
 
 @dataclass(frozen=True)
 class Limit:
-    """The sizes that an open dimension may take.
+    """The sizes that an open dimension may take."""
 
-    Attributes:
-        least, most: the bounds.
-        choices: the only sizes, in the user's order; empty for bounds.
-    """
-
+    # least, most: the bounds.
     least: int
     most: int
-    choices: tuple[int, ...] = ()
+    choices: tuple[int, ...] = ()  # the only sizes, in the user's order; empty for bounds
 
     def nearest(self, size: int) -> int:
         """Return the allowed size that is nearest to `size`."""

@@ -15,15 +15,10 @@ _LIMIT = np.float64(2.0**30)
 
 @dataclass(frozen=True)
 class QuantizedBias:
-    """A bias in integers.
+    """A bias in integers."""
 
-    Attributes:
-        values: int32, shape (channels,).
-        scales: float32, one for each channel or a single one.
-    """
-
-    values: np.ndarray[Any, np.dtype[np.int32]]
-    scales: Floats
+    values: np.ndarray[Any, np.dtype[np.int32]]  # int32, shape (channels,)
+    scales: Floats  # float32, one for each channel or a single one
 
 
 def quantize_bias(bias: Floats, data: Grid, weight: WeightGrid) -> QuantizedBias:

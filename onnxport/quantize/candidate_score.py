@@ -32,14 +32,10 @@ _CEILING = 80.0
 
 @dataclass(frozen=True)
 class Score:
-    """A candidate's metrics on the samples.
+    """A candidate's metrics on the samples."""
 
-    Attributes:
-        sqnr: dB against the original, for each float output that is not all zeros.
-        limited: the figures that the user set a budget for, by output ("" for metrics of all outputs).
-    """
-
-    sqnr: Mapping[str, float]
+    sqnr: Mapping[str, float]  # dB against the original, for each float output that is not all zeros
+    # The figures that the user set a budget for, by output ("" for metrics of all outputs).
     limited: tuple[tuple[str, Figure], ...] = ()
 
     @property

@@ -44,17 +44,12 @@ REFUSALS = (
 
 @dataclass(frozen=True)
 class FloatGraph:
-    """A simplified float graph.
+    """A simplified float graph."""
 
-    Attributes:
-        model: every node and value in it has a name, shapes are inferred anew; inputs and outputs are the source's.
-        path: a file of the same graph, with the same names of values; what calibration's sessions load.
-        notes: sentences for the user.
-    """
-
+    # Every node and value in it has a name, shapes are inferred anew; inputs and outputs are the source's.
     model: Model
-    path: Path
-    notes: tuple[str, ...] = ()
+    path: Path  # a file of the same graph, with the same names of values; what calibration's sessions load
+    notes: tuple[str, ...] = ()  # sentences for the user
 
 
 def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> FloatGraph:

@@ -24,17 +24,11 @@ _NEXT_TO_NOTHING = np.float32(2.0**-20)
 
 @dataclass(frozen=True)
 class Grid:
-    """The grid of an activation.
+    """The grid of an activation."""
 
-    Attributes:
-        scale: float32, positive.
-        zero_point: the integer that stands for 0.
-        dtype: "uint8", "int8" or "int16".
-    """
-
-    scale: np.float32
-    zero_point: int
-    dtype: Dtype
+    scale: np.float32  # float32, positive
+    zero_point: int  # the integer that stands for 0
+    dtype: Dtype  # "uint8", "int8" or "int16"
 
     @property
     def low(self) -> float:
@@ -63,15 +57,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class WeightGrid:
-    """The grid of a weight: symmetric, integers -127 to 127.
+    """The grid of a weight: symmetric, integers -127 to 127."""
 
-    Attributes:
-        scales: float32, positive; shape (channels,), or () for one scale.
-        axis: along which the scales lie; None for one scale.
-    """
-
-    scales: Floats
-    axis: int | None
+    scales: Floats  # float32, positive; shape (channels,), or () for one scale
+    axis: int | None  # along which the scales lie; None for one scale
 
     def along(self, rank: int) -> Floats:
         """Return the scales in a shape that broadcasts with a weight of `rank` dimensions."""
@@ -119,15 +108,10 @@ def symmetric_grid(limits: Floats, axis: int | None) -> WeightGrid:
 
 @dataclass(frozen=True)
 class QuantizedWeight:
-    """A weight in integers.
+    """A weight in integers."""
 
-    Attributes:
-        values: int8, of the weight's shape.
-        grid: what they stand for.
-    """
-
-    values: np.ndarray[Any, np.dtype[np.int8]]
-    grid: WeightGrid
+    values: np.ndarray[Any, np.dtype[np.int8]]  # int8, of the weight's shape
+    grid: WeightGrid  # what they stand for
 
     @property
     def floats(self) -> Floats:

@@ -116,15 +116,10 @@ def _search_within_budgets(
 
 @dataclass(frozen=True)
 class WeightRule:
-    """How weights choose their steps beyond their largest magnitudes.
+    """How weights choose their steps beyond their largest magnitudes."""
 
-    Attributes:
-        reduced: whether to 7 bits.
-        safe: the products' nodes that must not saturate on any CPU.
-    """
-
-    reduced: bool = False
-    safe: frozenset[str] = frozenset()
+    reduced: bool = False  # whether to 7 bits
+    safe: frozenset[str] = frozenset()  # the products' nodes that must not saturate on any CPU
 
 
 _PLAIN = WeightRule()

@@ -34,28 +34,22 @@ OPTIMIZED = "optimized.onnx"
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds per run in every round, before and after.
-
-    Attributes:
-        load: programs that wanted a core, for each that there is, over the last minute; 0 where that is not known.
-    """
+    """Seconds per run in every round, before and after."""
 
     before: tuple[float, ...]
     after: tuple[float, ...]
     runtime: str
+    # Programs that wanted a core, for each that there is, over the last minute; 0 where that is not known.
     load: float = 0.0
 
 
 @dataclass(frozen=True)
 class Speedup:
-    """The speedup and its interval.
+    """The speedup and its interval."""
 
-    Attributes:
-        value: the median over the rounds.
-        low, high: the interval that holds the true median with probability `confidence`, which is 0 of one round.
-    """
-
-    value: float
+    value: float  # the median over the rounds
+    # low, high: the interval that holds the true median with probability `confidence`, which is 0 of one
+    # round.
     low: float
     high: float
     confidence: float

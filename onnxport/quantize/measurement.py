@@ -26,15 +26,11 @@ Ranges = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class Measurements:
-    """The measurements of the samples.
+    """The measurements of the samples."""
 
-    Attributes:
-        ranges: of every activation whose grid they have to tell.
-        means: activation to the mean of each of its channels, float64; of what products with a bias read. Empty where
-            biases are to stay what they are.
-    """
-
-    ranges: Ranges
+    ranges: Ranges  # of every activation whose grid they have to tell
+    # Activation to the mean of each of its channels, float64; of what products with a bias read. Empty
+    # where biases are to stay what they are.
     means: Mapping[str, Array] = field(default_factory=dict)
 
 

@@ -46,33 +46,23 @@ class Space(Protocol):
 
 @dataclass(frozen=True)
 class Restored:
-    """A unit in higher precision.
-
-    Attributes:
-        harm: SQNR in dB that the outputs have when it alone is quantized; the lower the worse.
-    """
+    """A unit in higher precision."""
 
     unit: str
     level: Level
-    harm: float
+    harm: float  # SQNR in dB that the outputs have when it alone is quantized; the lower the worse
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The result of the search.
-
-    Attributes:
-        meets: whether the budgets are kept on the samples; otherwise it is the best that was reached.
-        before: the score with nothing restored.
-        scored: how many models were scored.
-    """
+    """The result of the search."""
 
     model: Model
     restored: tuple[Restored, ...]
     score: Score
-    before: Score
-    meets: bool
-    scored: int
+    before: Score  # the score with nothing restored
+    meets: bool  # whether the budgets are kept on the samples; otherwise it is the best that was reached
+    scored: int  # how many models were scored
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -51,34 +51,24 @@ _FEW = 4  # operators in a sentence
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of a timed result.
+    """The facts of a timed result."""
 
-    Attributes:
-        words: the machine and those of its instruction sets that matter, by Linux's names (`aarch64 asimddp`).
-        nodes: of the graph that ONNX Runtime makes of it.
-        microseconds: that the model before took for each of these.
-        activations: the types that activations are quantized to.
-        left: QuantizeLinear and DequantizeLinear of computed values that ONNX Runtime fused with nothing.
-        around: the float operators that read what is de-quantized, and how often.
-        float_products, integer_products: convolutions and matrix products that compute in these.
-        dynamic: nodes that measure ranges at run time.
-        weights: constants that are de-quantized at run time, or read by products that do it themselves.
-        widened: whether weights of 16-bit floats became float32 ones.
-        casts: between types of floats.
-    """
-
+    # The machine and those of its instruction sets that matter, by Linux's names (`aarch64 asimddp`).
     words: frozenset[str]
-    nodes: int
-    microseconds: float
-    activations: frozenset[str] = frozenset()
+    nodes: int  # of the graph that ONNX Runtime makes of it
+    microseconds: float  # that the model before took for each of these
+    activations: frozenset[str] = frozenset()  # the types that activations are quantized to
+    # QuantizeLinear and DequantizeLinear of computed values that ONNX Runtime fused with nothing.
     left: int = 0
+    # The float operators that read what is de-quantized, and how often.
     around: Mapping[str, int] | None = None
+    # float_products, integer_products: convolutions and matrix products that compute in these.
     float_products: int = 0
     integer_products: int = 0
-    dynamic: int = 0
-    weights: int = 0
-    widened: bool = False
-    casts: int = 0
+    dynamic: int = 0  # nodes that measure ranges at run time
+    weights: int = 0  # constants that are de-quantized at run time, or read by products that do it themselves
+    widened: bool = False  # whether weights of 16-bit floats became float32 ones
+    casts: int = 0  # between types of floats
 
     @property
     def signed(self) -> bool:
@@ -189,15 +179,11 @@ UNKNOWN = Finding(
 
 @dataclass(frozen=True)
 class PrecisionEffect:
-    """The effect of a lower precision on this CPU.
-
-    Attributes:
-        findings: why it is hardly faster, or not; empty where it is.
-    """
+    """The effect of a lower precision on this CPU."""
 
     times: Times
     ratio: Speedup
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...]  # why it is hardly faster, or not; empty where it is
 
 
 def measure_effect(before: Path, after: Path, feeds: Feeds, folder: Path, words: str) -> PrecisionEffect:

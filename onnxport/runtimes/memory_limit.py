@@ -34,15 +34,10 @@ _OUTPUT_COPIES = 8
 
 @dataclass(frozen=True)
 class MemoryLimit:
-    """The memory that the processes of a command may take together.
+    """The memory that the processes of a command may take together."""
 
-    Attributes:
-        bytes: None for no limit.
-        given: the limit as the user wrote it; empty for the default.
-    """
-
-    bytes: int | None
-    given: str = ""
+    bytes: int | None  # None for no limit
+    given: str = ""  # the limit as the user wrote it; empty for the default
 
     @classmethod
     def of(cls, given: str | None, model: Referent) -> MemoryLimit:

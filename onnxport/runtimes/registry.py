@@ -25,29 +25,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """One runtime.
+    """One runtime."""
 
-    Attributes:
-        name: the value of `--candidate-runtime runtime=` and `bench --runtimes`.
-        title: the runtime's own name, for messages.
-        formats: the formats that it runs (`onnxport.formats.artifact.Format`).
-        factory: "module:callable"; takes the model's path and `RuntimeOptions`, returns a `Runtime`, or raises
-            InputError for a file that it cannot load.
-        distributions: the distributions that it needs, by their names in the package index.
-        settings: the names that `--candidate-runtime` accepts: fields of `RuntimeOptions`; any other name is passed in
-            `RuntimeOptions.own` as text.
-        extra: the extra of onnxport that installs the distributions; empty for none.
-        system: the `sys.platform` where it is the default; empty for all.
-    """
-
-    name: str
-    title: str
-    formats: tuple[str, ...]
+    name: str  # the value of `--candidate-runtime runtime=` and `bench --runtimes`
+    title: str  # the runtime's own name, for messages
+    formats: tuple[str, ...]  # the formats that it runs (`onnxport.formats.artifact.Format`)
+    # "module:callable"; takes the model's path and `RuntimeOptions`, returns a `Runtime`, or raises
+    # InputError for a file that it cannot load.
     factory: str
+    # The distributions that it needs, by their names in the package index.
     distributions: tuple[str, ...] = ()
+    # The names that `--candidate-runtime` accepts: fields of `RuntimeOptions`; any other name is passed in
+    # `RuntimeOptions.own` as text.
     settings: tuple[str, ...] = ()
-    extra: str = ""
-    system: str = ""
+    extra: str = ""  # the extra of onnxport that installs the distributions; empty for none
+    system: str = ""  # the `sys.platform` where it is the default; empty for all
 
     @property
     def lacking(self) -> tuple[str, ...]:

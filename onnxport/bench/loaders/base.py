@@ -23,14 +23,10 @@ class Chosen(TypedDict, total=False):
 
 
 class Loaded(Protocol):
-    """A model in memory.
+    """A model in memory."""
 
-    Attributes:
-        ran_on: name and version of the runtime for the report.
-        inputs, outputs: in the model's order.
-    """
-
-    ran_on: str
+    ran_on: str  # name and version of the runtime for the report
+    # inputs, outputs: in the model's order.
     inputs: Sequence[Port]
     outputs: Sequence[Port]
 

@@ -20,17 +20,12 @@ _STEPS = ("version", "types", "ranks", "other")
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a node is not taken.
+    """Why a node is not taken."""
 
-    Attributes:
-        why: "rank 5 of 'x', at most 4".
-        step: how far the check got.
-        remedies: changes that may help: "shape" (fixed sizes), "opset N" (another opset), "float16" (another type),
-            "optimize" (fewer or other operators), "declared" (without the shapes that the file declares).
-    """
-
-    why: str
-    step: str = "other"
+    why: str  # "rank 5 of 'x', at most 4"
+    step: str = "other"  # how far the check got
+    # Changes that may help: "shape" (fixed sizes), "opset N" (another opset), "float16" (another type),
+    # "optimize" (fewer or other operators), "declared" (without the shapes that the file declares).
     remedies: tuple[str, ...] = ()
 
 

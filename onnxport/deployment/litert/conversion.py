@@ -18,14 +18,10 @@ from onnxport.formats.model import Model
 
 @dataclass(frozen=True)
 class ConvertedModel:
-    """A `.tflite` file, and the ONNX nodes that it was made from.
+    """A `.tflite` file, and the ONNX nodes that it was made from."""
 
-    Attributes:
-        file: its graphs are linked.
-        sources: an ONNX node by its name and by those of its outputs; empty where the user named the file itself.
-    """
-
-    file: TfliteModel
+    file: TfliteModel  # its graphs are linked
+    # An ONNX node by its name and by those of its outputs; empty where the user named the file itself.
     sources: Mapping[str, ir.Node]
 
     @property

@@ -18,15 +18,10 @@ _STAYS = "float16 weights become float32 on the CPU unless the delegate takes al
 
 @dataclass(frozen=True)
 class GpuEstimate:
-    """The estimate for one subgraph.
+    """The estimate for one subgraph."""
 
-    Attributes:
-        taken: the nodes of each partition.
-        left: every other node, with the reason.
-    """
-
-    taken: tuple[frozenset[Node], ...] = ()
-    left: Mapping[Node, str] = field(default_factory=dict)
+    taken: tuple[frozenset[Node], ...] = ()  # the nodes of each partition
+    left: Mapping[Node, str] = field(default_factory=dict)  # every other node, with the reason
 
 
 @cache

@@ -28,24 +28,15 @@ class NotAvailable(OnnxportError):
 
 @dataclass(frozen=True)
 class ProbeOptions:
-    """Settings of a probe; the model has the user's sizes in it already.
+    """Settings of a probe; the model has the user's sizes in it already."""
 
-    Attributes:
-        runtime: its word in `--runs-on`; a module may answer for several.
-        title: its name in the report.
-        provider: ONNX Runtime's name for it, if it is an execution provider.
-        folder: for intermediate files; it is removed afterwards.
-        shared: for files that other probes of the same model can use, maybe at the same time.
-        threads: kernel threads, if anything runs.
-        shapes: the user's sizes of inputs, for a probe of the file as it is stored.
-    """
-
-    runtime: str
-    title: str
-    folder: Path
-    shared: Path
-    provider: str = ""
-    threads: int = 1
+    runtime: str  # its word in `--runs-on`; a module may answer for several
+    title: str  # its name in the report
+    folder: Path  # for intermediate files; it is removed afterwards
+    shared: Path  # for files that other probes of the same model can use, maybe at the same time
+    provider: str = ""  # ONNX Runtime's name for it, if it is an execution provider
+    threads: int = 1  # kernel threads, if anything runs
+    # The user's sizes of inputs, for a probe of the file as it is stored.
     shapes: Mapping[str, GivenShape] = field(default_factory=dict)
 
     def placement(self, version: str, extent: Extent = "none") -> Placement:

@@ -23,15 +23,10 @@ _LONGEST = 300  # characters
 
 @dataclass(frozen=True)
 class Refused:
-    """A parsed message.
+    """A parsed message."""
 
-    Attributes:
-        fallbacks: the nodes that the engine refuses.
-        why: the message, if it names no node.
-    """
-
-    fallbacks: tuple[Fallback, ...] = ()
-    why: str = ""
+    fallbacks: tuple[Fallback, ...] = ()  # the nodes that the engine refuses
+    why: str = ""  # the message, if it names no node
 
 
 Reader = Callable[[str, OperatorGraph, Model, Sizes], Refused]

@@ -38,16 +38,11 @@ def probe(path: Path, options: ProbeOptions) -> Placement:
 
 @dataclass(frozen=True)
 class Partitions:
-    """The partitions of the delegate.
+    """The partitions of the delegate."""
 
-    Attributes:
-        taken: the nodes of each partition.
-        size: the size that stood for open dimensions of the inputs.
-        not_probed: the nodes of bodies that the interpreter does not load by themselves.
-    """
-
-    taken: tuple[frozenset[Node], ...]
-    size: int
+    taken: tuple[frozenset[Node], ...]  # the nodes of each partition
+    size: int  # the size that stood for open dimensions of the inputs
+    # The nodes of bodies that the interpreter does not load by themselves.
     not_probed: frozenset[Node] = frozenset()
 
 

@@ -33,15 +33,10 @@ Answer = Callable[[Feeds], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Columns:
-    """The inputs of the ONNX file.
+    """The inputs of the ONNX file."""
 
-    Attributes:
-        specs: one tensor [ROWS, C], or one [ROWS, 1] per column.
-        names: the features in their order; empty where nobody named them.
-    """
-
-    specs: tuple[TensorSpec, ...]
-    names: tuple[str, ...] = ()
+    specs: tuple[TensorSpec, ...]  # one tensor [ROWS, C], or one [ROWS, 1] per column
+    names: tuple[str, ...] = ()  # the features in their order; empty where nobody named them
 
     @classmethod
     def one_tensor(cls, name: str, dtype: str, count: int, names: Sequence[str] = ()) -> Columns:

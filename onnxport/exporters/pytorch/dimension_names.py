@@ -17,15 +17,10 @@ _LARGEST = 2**31  # an upper bound beyond says nothing
 
 @dataclass
 class DimensionNames:
-    """The names of a program's open dimensions.
+    """The names of a program's open dimensions."""
 
-    Attributes:
-        names: symbol to name.
-        notes: what the program demands of them.
-    """
-
-    names: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)  # symbol to name
+    notes: list[str] = field(default_factory=list)  # what the program demands of them
 
     @classmethod
     def of(

@@ -24,17 +24,11 @@ _LEAST_OPEN = 2
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of a call of forward.
+    """The arguments of a call of forward."""
 
-    Attributes:
-        positional: the inputs' names, in forward's order.
-        keywords: parameter to input's name, in forward's order.
-        signature: forward's.
-    """
-
-    positional: tuple[str, ...]
-    keywords: Mapping[str, str]
-    signature: inspect.Signature
+    positional: tuple[str, ...]  # the inputs' names, in forward's order
+    keywords: Mapping[str, str]  # parameter to input's name, in forward's order
+    signature: inspect.Signature  # forward's
 
     @property
     def names(self) -> tuple[str, ...]:

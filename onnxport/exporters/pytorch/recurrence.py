@@ -26,21 +26,13 @@ class NotOneOperator(Exception):
 
 @dataclass(frozen=True)
 class Cell:
-    """One kind of recurrent layer.
+    """One kind of recurrent layer."""
 
-    Attributes:
-        onnx: ONNX's operator.
-        gates: ONNX's order of the gates, by their number in torch's.
-        states: how many it carries: LSTM has a cell beside the hidden state.
-        attributes: of ONNX's operator.
-        activation: of a plain RNN.
-    """
-
-    onnx: str
-    gates: tuple[int, ...]
-    states: int = 1
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    activation: str = ""
+    onnx: str  # ONNX's operator
+    gates: tuple[int, ...]  # ONNX's order of the gates, by their number in torch's
+    states: int = 1  # how many it carries: LSTM has a cell beside the hidden state
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # of ONNX's operator
+    activation: str = ""  # of a plain RNN
 
 
 # torch's name of the kernel to the cell. Torch has an LSTM's gates as i, f, g, o and a GRU's as r, z, n; ONNX as

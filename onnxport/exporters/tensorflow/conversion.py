@@ -23,18 +23,13 @@ NEWEST_OPSET = 18  # that tf2onnx writes (tf2onnx.constants.OPSET_TO_IR_VERSION)
 
 @dataclass(frozen=True)
 class TracedFunction:
-    """A concrete function from the inputs to the outputs, each in order.
-
-    Attributes:
-        owner: what holds its variables and tables.
-        source: its name, for messages.
-    """
+    """A concrete function from the inputs to the outputs, each in order."""
 
     function: Any
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    owner: Any
-    source: str
+    owner: Any  # what holds its variables and tables
+    source: str  # its name, for messages
 
 
 def write(traced: TracedFunction, output: Path, opset: int | None, notes: Sequence[str] = ()) -> Exported:

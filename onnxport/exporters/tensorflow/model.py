@@ -26,22 +26,16 @@ from onnxport.runtimes.base import MemoryFullError, RunError
 
 @dataclass(frozen=True)
 class Callee:
-    """The function to run.
+    """The function to run."""
 
-    Attributes:
-        call: tensors by name -> what the model gives, in any structure.
-        inputs: in the model's order.
-        outputs: its names for what it gives, in the order of `leaves`; () where it has none of its own.
-        owner: what holds its variables and tables.
-        ready: called once it has been traced, which builds a Keras model: its weights can be loaded then.
-    """
-
-    call: Callable[[Mapping[str, Any]], Any]
-    inputs: tuple[DeclaredInput, ...]
+    call: Callable[[Mapping[str, Any]], Any]  # tensors by name -> what the model gives, in any structure
+    inputs: tuple[DeclaredInput, ...]  # in the model's order
+    # Its names for what it gives, in the order of `leaves`; () where it has none of its own.
     outputs: tuple[str, ...] = ()
-    owner: Any = None
+    owner: Any = None  # what holds its variables and tables
     engine: str = TENSORFLOW
     notes: tuple[str, ...] = ()
+    # Called once it has been traced, which builds a Keras model: its weights can be loaded then.
     ready: Callable[[], None] = field(default=lambda: None)
 
 

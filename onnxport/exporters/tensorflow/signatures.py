@@ -16,14 +16,11 @@ BATCH = "batch"
 
 @dataclass(frozen=True)
 class DeclaredInput:
-    """An input as the model declares it.
-
-    Attributes:
-        shape: None for a dimension that the model leaves open; None as a whole where not even the rank is known.
-    """
+    """An input as the model declares it."""
 
     name: str
     dtype: str
+    # None for a dimension that the model leaves open; None as a whole where not even the rank is known.
     shape: tuple[int | None, ...] | None
 
 

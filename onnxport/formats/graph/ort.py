@@ -23,19 +23,13 @@ _GRAPH, _GRAPHS = int(ir.AttributeType.GRAPH), int(ir.AttributeType.GRAPHS)
 
 @dataclass(frozen=True)
 class OrtModel:
-    """What an `.ort` file holds.
-
-    Attributes:
-        producer: name and version.
-        opsets: operator domain to version; ONNX's own is "ai.onnx".
-        metadata: the model's metadata properties.
-    """
+    """What an `.ort` file holds."""
 
     graph: OperatorGraph
-    producer: str
+    producer: str  # name and version
     ir_version: int | None
-    opsets: Mapping[str, int]
-    metadata: Mapping[str, str]
+    opsets: Mapping[str, int]  # operator domain to version; ONNX's own is "ai.onnx"
+    metadata: Mapping[str, str]  # the model's metadata properties
 
 
 def read_ort(path: Path) -> OrtModel:

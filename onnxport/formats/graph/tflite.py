@@ -33,38 +33,25 @@ _DAMAGED = (struct.error, IndexError, TypeError, ValueError, KeyError, Attribute
 
 @dataclass(frozen=True)
 class Subgraph:
-    """One subgraph of a file.
+    """One subgraph of a file."""
 
-    Attributes:
-        index: in the file; 0 is the main one.
-        tensors: in the order of the file.
-    """
-
-    index: int
+    index: int  # in the file; 0 is the main one
     graph: OperatorGraph
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[Tensor, ...]  # in the order of the file
 
 
 @dataclass(frozen=True)
 class TfliteModel:
-    """What a `.tflite` file holds.
-
-    Attributes:
-        subgraphs: in the order of the file; the first is the main one.
-        ends: inputs, outputs and taps, as the file or our manifest in it names them.
-        stored: a tensor for each buffer with data.
-        signatures: how many there are.
-        manifest: our manifest, in a file of ours.
-    """
+    """What a `.tflite` file holds."""
 
     path: Path
-    subgraphs: tuple[Subgraph, ...]
-    ends: Signature
-    stored: tuple[Tensor, ...]
+    subgraphs: tuple[Subgraph, ...]  # in the order of the file; the first is the main one
+    ends: Signature  # inputs, outputs and taps, as the file or our manifest in it names them
+    stored: tuple[Tensor, ...]  # a tensor for each buffer with data
     version: int
     description: str
-    signatures: int
-    manifest: str | None
+    signatures: int  # how many there are
+    manifest: str | None  # our manifest, in a file of ours
 
     @property
     def main(self) -> Subgraph:

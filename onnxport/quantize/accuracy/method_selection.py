@@ -17,16 +17,12 @@ NOTICEABLE = 0.5
 
 @dataclass(frozen=True)
 class Choice(Generic[T]):
-    """The chosen candidate.
+    """The chosen candidate."""
 
-    Attributes:
-        name, value: of the candidate.
-        scores: name of every candidate to its mean SQNR over the outputs, dB.
-    """
-
+    # name, value: of the candidate.
     name: str
     value: T
-    scores: Mapping[str, float]
+    scores: Mapping[str, float]  # name of every candidate to its mean SQNR over the outputs, dB
 
     @property
     def note(self) -> str:

@@ -32,15 +32,10 @@ _MOST = 2**30  # bytes of all entries; the oldest go first
 
 @dataclass
 class State:
-    """The progress of a calibration.
+    """The progress of a calibration."""
 
-    Attributes:
-        done: the items that the observers have seen.
-        observed: tensor to observers.
-    """
-
-    done: set[Item]
-    observed: Observed
+    done: set[Item]  # the items that the observers have seen
+    observed: Observed  # tensor to observers
 
 
 class Entry:

@@ -28,19 +28,14 @@ _KEPT_EVERY = 30.0
 
 @dataclass(frozen=True)
 class Resources:
-    """The resources of a calibration; none changes the result.
+    """The resources of a calibration; none changes the result."""
 
-    Attributes:
-        jobs: processes; with one the samples are run in this process.
-        memory: bytes that all of them may take together, as far as that is in our hand (memory.py); None for no limit.
-        scheduler: address of a Dask scheduler whose workers do it instead.
-        caches: whether what was computed is kept, and found again.
-    """
-
-    jobs: int = 1
+    jobs: int = 1  # processes; with one the samples are run in this process
+    # Bytes that all of them may take together, as far as that is in our hand (memory.py); None for no
+    # limit.
     memory: int | None = None
-    caches: bool = False
-    scheduler: str | None = None
+    caches: bool = False  # whether what was computed is kept, and found again
+    scheduler: str | None = None  # address of a Dask scheduler whose workers do it instead
 
     @classmethod
     def of(cls, params: QuantizeParams) -> Self:

@@ -16,15 +16,11 @@ _SLACK = 1e-3  # of a form's span: rounding
 
 @dataclass(frozen=True)
 class ImageEncoding:
-    """(byte * scale - mean) / std, as in preprocessing.
+    """(byte * scale - mean) / std, as in preprocessing."""
 
-    Attributes:
-        name: as the user is told.
-        mean, std: one number, or one per channel of RGB.
-    """
-
-    name: str
+    name: str  # as the user is told
     scale: float = 1.0
+    # mean, std: one number, or one per channel of RGB.
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
 

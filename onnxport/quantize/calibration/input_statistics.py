@@ -54,22 +54,16 @@ class Moments:
 
 @dataclass(frozen=True)
 class ExpectedStatistics:
-    """The expected distribution of one value of the model.
+    """The expected distribution of one value of the model."""
 
-    Attributes:
-        node: the name of the node that tells.
-        input: the model's input that the value is computed from.
-        mean, variance: float64[channels], of training; None where only `bias` tells.
-        bias: float64[channels], that of a convolution.
-    """
-
-    node: str
-    input: str
+    node: str  # the name of the node that tells
+    input: str  # the model's input that the value is computed from
     value: str
     session: onnxruntime.InferenceSession = field(repr=False)
+    # mean, variance: float64[channels], of training; None where only `bias` tells.
     mean: Floats | None = None
     variance: Floats | None = None
-    bias: Floats | None = None
+    bias: Floats | None = None  # float64[channels], that of a convolution
 
     @classmethod
     def of(cls, model: Model) -> Self | None:

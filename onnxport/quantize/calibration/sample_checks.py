@@ -41,15 +41,10 @@ _ORDER_NEARER, _ORDER_ALIKE, _ORDER_SAMPLES = 1.4, 0.08, 16
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings.
+    """The findings."""
 
-    Attributes:
-        findings: a sentence each.
-        facts: what it rests on, for the report.
-    """
-
-    findings: tuple[str, ...]
-    facts: Mapping[str, Any]
+    findings: tuple[str, ...]  # a sentence each
+    facts: Mapping[str, Any]  # what it rests on, for the report
 
 
 @dataclass

@@ -23,18 +23,13 @@ Taps = Mapping[str, Sequence[Observer]]
 
 @dataclass(frozen=True)
 class Task:
-    """A whole calibration.
+    """A whole calibration."""
 
-    Attributes:
-        path: the settled model; files are written beside it.
-        parts: the taps in groups that are run by themselves, for want of memory for all; each with the observers that
-            have seen nothing.
-        files: the samples, by their places.
-    """
-
-    path: Path
+    path: Path  # the settled model; files are written beside it
+    # The taps in groups that are run by themselves, for want of memory for all; each with the observers
+    # that have seen nothing.
     parts: tuple[Taps, ...]
-    files: Mapping[int, SampleFile]
+    files: Mapping[int, SampleFile]  # the samples, by their places
 
     @property
     def items(self) -> list[Item]:

@@ -24,16 +24,11 @@ _ONNX = ("", "ai.onnx")
 
 @dataclass(frozen=True)
 class Use:
-    """One operand that is a weight.
+    """One operand that is a weight."""
 
-    Attributes:
-        node: the product, table look-up or recurrent layer.
-        position: which of its operands.
-        order: the axes of the stored weight in the order in which the node reads them: a Transpose may lie between.
-    """
-
-    node: ir.Node
-    position: int
+    node: ir.Node  # the product, table look-up or recurrent layer
+    position: int  # which of its operands
+    # The axes of the stored weight in the order in which the node reads them: a Transpose may lie between.
     order: tuple[int, ...]
 
     @property
@@ -55,17 +50,11 @@ class Use:
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant that can be stored in fewer bits.
+    """A constant that can be stored in fewer bits."""
 
-    Attributes:
-        value: the initializer.
-        uses: all that read it.
-        layout: its rows.
-    """
-
-    value: ir.Value
-    uses: tuple[Use, ...]
-    layout: Layout
+    value: ir.Value  # the initializer
+    uses: tuple[Use, ...]  # all that read it
+    layout: Layout  # its rows
 
     @property
     def name(self) -> str:
@@ -95,15 +84,10 @@ class Weight:
 
 @dataclass
 class Found:
-    """The weights found.
+    """The weights found."""
 
-    Attributes:
-        weights: in the order of the graph's nodes.
-        left: reason to how many weights stay as they are for it.
-    """
-
-    weights: list[Weight] = field(default_factory=list)
-    left: Counter[str] = field(default_factory=Counter)
+    weights: list[Weight] = field(default_factory=list)  # in the order of the graph's nodes
+    left: Counter[str] = field(default_factory=Counter)  # reason to how many weights stay as they are for it
 
 
 def _matmul(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:

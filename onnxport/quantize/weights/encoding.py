@@ -15,17 +15,11 @@ PORTION = 1 << 21
 
 @dataclass(frozen=True)
 class Grids:
-    """The integer grids of weights.
+    """The integer grids of weights."""
 
-    Attributes:
-        bits: 4, 7 or 8.
-        block: how many neighbours of a row share a scale; the whole row where it is that long.
-        symmetric: signed and without a zero point; else unsigned and with one.
-    """
-
-    bits: int
-    block: int
-    symmetric: bool
+    bits: int  # 4, 7 or 8
+    block: int  # how many neighbours of a row share a scale; the whole row where it is that long
+    symmetric: bool  # signed and without a zero point; else unsigned and with one
 
     @property
     def lowest(self) -> int:
@@ -43,18 +37,12 @@ class Grids:
 
 @dataclass(frozen=True)
 class Encoding:
-    """Integers of rows of weights: weight = (number - zero point) * scale.
-
-    Attributes:
-        numbers: [rows, n] int8 or uint8.
-        scales: [rows, blocks] float32, not 0 and maybe negative; the last block of a row may be shorter.
-        zero_points: [rows, blocks] like the numbers; all 0 where the grids are symmetric.
-    """
+    """Integers of rows of weights: weight = (number - zero point) * scale."""
 
     grids: Grids
-    numbers: Array
-    scales: Array
-    zero_points: Array
+    numbers: Array  # [rows, n] int8 or uint8
+    scales: Array  # [rows, blocks] float32, not 0 and maybe negative; the last block of a row may be shorter
+    zero_points: Array  # [rows, blocks] like the numbers; all 0 where the grids are symmetric
 
     def weights(self) -> Array:
         """Return [rows, n] float32, computed as DequantizeLinear does."""

@@ -12,15 +12,10 @@ from onnxport.core.arrays import Array
 
 @dataclass(frozen=True)
 class Layout:
-    """The axes of a weight that are summed over.
+    """The axes of a weight that are summed over."""
 
-    Attributes:
-        shape: of the weight.
-        summed: the axes inside a row, ascending; the others tell the rows apart.
-    """
-
-    shape: tuple[int, ...]
-    summed: tuple[int, ...]
+    shape: tuple[int, ...]  # of the weight
+    summed: tuple[int, ...]  # the axes inside a row, ascending; the others tell the rows apart
 
     @property
     def kept(self) -> tuple[int, ...]:

@@ -29,19 +29,13 @@ Form = Literal["DequantizeLinear", "contrib", "rows"]
 
 @dataclass(frozen=True)
 class PlannedWeight:
-    """The planned storage of a weight.
+    """The planned storage of a weight."""
 
-    Attributes:
-        weight: with the layout that its blocks lie in.
-        grids: without zero points; with them where `may_shift` and the error say so.
-        form: behind DequantizeLinear, in ONNX Runtime's own operators, or as a table that rows are looked up in.
-        may_shift: whether zero points may be had.
-    """
-
-    weight: Weight
-    grids: Grids
+    weight: Weight  # with the layout that its blocks lie in
+    grids: Grids  # without zero points; with them where `may_shift` and the error say so
+    # Behind DequantizeLinear, in ONNX Runtime's own operators, or as a table that rows are looked up in.
     form: Form
-    may_shift: bool
+    may_shift: bool  # whether zero points may be had
 
     @property
     def opset(self) -> int:

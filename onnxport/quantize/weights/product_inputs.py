@@ -23,15 +23,11 @@ _WORDS = 16  # bytes of one element of a Gram
 
 @dataclass(frozen=True)
 class Batch:
-    """Weights whose inputs are observed in one pass.
+    """Weights whose inputs are observed in one pass."""
 
-    Attributes:
-        plan: those, and any whose inputs cannot be watched, in the order of the model.
-        taps: what they read: name and axis of the rows.
-    """
-
+    # Those, and any whose inputs cannot be watched, in the order of the model.
     plan: tuple[PlannedWeight, ...]
-    taps: frozenset[tuple[str, int]]
+    taps: frozenset[tuple[str, int]]  # what they read: name and axis of the rows
 
     def grams(
         self, path: Path, params: QuantizeParams, setting: QuantizationInputs

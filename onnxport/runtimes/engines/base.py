@@ -41,24 +41,15 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Work:
-    """A model for an engine to load.
+    """A model for an engine to load."""
 
-    Attributes:
-        file: the ONNX file.
-        companions: files of its external data, below its folder.
-        wanted: names of the outputs.
-        sizes: shape of every input; None where the engine takes any.
-        threads: kernel threads.
-        own: settings that only this engine knows.
-    """
-
-    file: Path
-    companions: tuple[Path, ...]
+    file: Path  # the ONNX file
+    companions: tuple[Path, ...]  # files of its external data, below its folder
     inputs: tuple[TensorSpec, ...]
-    wanted: tuple[str, ...]
-    sizes: Sizes | None
-    threads: int
-    own: Mapping[str, str]
+    wanted: tuple[str, ...]  # names of the outputs
+    sizes: Sizes | None  # shape of every input; None where the engine takes any
+    threads: int  # kernel threads
+    own: Mapping[str, str]  # settings that only this engine knows
 
 
 class EngineRuntime(Closing):

@@ -17,14 +17,11 @@ from onnxport.formats.mlpackage.program import Function, Package
 
 @dataclass(frozen=True)
 class Signature:
-    """Inputs and outputs by our manifest, or by the program itself in a foreign package.
-
-    Attributes:
-        taps: intermediate values in the manifest; empty in a foreign package.
-    """
+    """Inputs and outputs by our manifest, or by the program itself in a foreign package."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    # Intermediate values in the manifest; empty in a foreign package.
     taps: dict[str, Tap] = field(default_factory=dict)
 
 

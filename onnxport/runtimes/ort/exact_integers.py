@@ -54,14 +54,10 @@ def _is_product(node: ir.Node) -> bool:
 
 @dataclass(frozen=True)
 class SignedWeight:
-    """An int8 operand that is multiplied by uint8 activations.
+    """An int8 operand that is multiplied by uint8 activations."""
 
-    Attributes:
-        node: its reader: a product, or the DequantizeLinear before one.
-        place, zero_point: indices of the node's inputs.
-    """
-
-    node: ir.Node
+    node: ir.Node  # its reader: a product, or the DequantizeLinear before one
+    # place, zero_point: indices of the node's inputs.
     place: int
     zero_point: int
 

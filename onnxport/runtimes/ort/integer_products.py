@@ -26,17 +26,11 @@ _MICROSOFT = "com.microsoft"
 
 @dataclass(frozen=True)
 class Operands:
-    """The indices of a product's operands among a node's inputs.
+    """The indices of a product's operands among a node's inputs."""
 
-    Attributes:
-        activation: the uint8 operand; None where the operator quantizes it itself.
-        activation_zero_point: its zero point, which has its type; None where there is none.
-        weights: int8 weights, each with its zero point.
-    """
-
-    activation: int | None
-    activation_zero_point: int | None
-    weights: tuple[tuple[int, int], ...]
+    activation: int | None  # the uint8 operand; None where the operator quantizes it itself
+    activation_zero_point: int | None  # its zero point, which has its type; None where there is none
+    weights: tuple[tuple[int, int], ...]  # int8 weights, each with its zero point
 
 
 # (domain, operator) -> operands.

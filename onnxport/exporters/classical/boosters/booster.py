@@ -24,18 +24,13 @@ _PARTS = 8
 
 @dataclass(frozen=True)
 class Library:
-    """The library's own answers for a table [rows, columns].
+    """The library's own answers for a table [rows, columns]."""
 
-    Attributes:
-        predict: the answers by output name.
-        margins: what the trees of the rounds from `start` to before `stop` sum up to, without the base:
-            [rows, targets], or [rows] for a single target.
-        rounds: how many there are.
-    """
-
-    predict: Callable[[Array], Mapping[str, Any]]
+    predict: Callable[[Array], Mapping[str, Any]]  # the answers by output name
+    # What the trees of the rounds from `start` to before `stop` sum up to, without the base: [rows,
+    # targets], or [rows] for a single target.
     margins: Callable[[Array, int, int], Array]
-    rounds: int
+    rounds: int  # how many there are
 
 
 class Booster(TabularModel):

@@ -72,22 +72,16 @@ Derived = Member | Missing
 
 @dataclass
 class Forest:
-    """Trees over a table of `width` columns, whose sums are `targets` numbers per row.
-
-    Attributes:
-        base: what is added to the sums, one number per target.
-        derived: column `width + i` is derived[i].
-        linear: targets k + targets * (1 + f) of the leaves are factors of column f: leaves of linear functions.
-        nan: the columns in which NaN means something.
-    """
+    """Trees over a table of `width` columns, whose sums are `targets` numbers per row."""
 
     width: int
     targets: int = 1
-    base: Sequence[float] = (0.0,)
+    base: Sequence[float] = (0.0,)  # what is added to the sums, one number per target
     trees: list[Tree] = field(default_factory=list)
-    derived: list[Derived] = field(default_factory=list)
+    derived: list[Derived] = field(default_factory=list)  # column `width + i` is derived[i]
+    # Targets k + targets * (1 + f) of the leaves are factors of column f: leaves of linear functions.
     linear: bool = False
-    nan: frozenset[int] | None = None
+    nan: frozenset[int] | None = None  # the columns in which NaN means something
     _places: dict[Derived, int] = field(default_factory=dict)
 
     def place(self, derived: Derived) -> int:

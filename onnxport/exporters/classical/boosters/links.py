@@ -16,23 +16,14 @@ Link = Literal["identity", "sigmoid", "softmax", "exp", "softplus", "step", "sig
 
 @dataclass(frozen=True)
 class Answers:
-    """The kind of answers; `label` and `scores` are names of ONNX outputs.
+    """The kind of answers; `label` and `scores` are names of ONNX outputs."""
 
-    Attributes:
-        link: from sums to scores.
-        scores: "probabilities", "prediction", ...
-        classes: the labels; empty where the model gives none.
-        both: a binary classifier, whose single score becomes the two of its classes.
-        several: labels are independent of each other, 0 or 1 for each target.
-        scale: sums are multiplied by it before the link.
-    """
-
-    link: Link = "identity"
-    scores: str = "prediction"
-    classes: Sequence[Any] = ()
-    both: bool = False
-    several: bool = False
-    scale: float = 1.0
+    link: Link = "identity"  # from sums to scores
+    scores: str = "prediction"  # "probabilities", "prediction", ..
+    classes: Sequence[Any] = ()  # the labels; empty where the model gives none
+    both: bool = False  # a binary classifier, whose single score becomes the two of its classes
+    several: bool = False  # labels are independent of each other, 0 or 1 for each target
+    scale: float = 1.0  # sums are multiplied by it before the link
     label: str = "label"
 
 

@@ -12,16 +12,12 @@ from onnxport.core.arrays import Array
 
 @dataclass(frozen=True)
 class Span:
-    """One spatial dimension under a sliding window.
+    """One spatial dimension under a sliding window."""
 
-    Attributes:
-        before, after: padding.
-        size: size of the result.
-    """
-
+    # before, after: padding.
     before: int
     after: int
-    size: int
+    size: int  # size of the result
     kernel: int
     stride: int
     dilation: int
