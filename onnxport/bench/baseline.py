@@ -31,11 +31,7 @@ _DECISIVE: dict[str, str] = {
 
 
 def read(path: Path) -> BenchReport:
-    """Read the report at `path`.
-
-    Raises:
-        InputError: the file has no report that this version reads.
-    """
+    """Read the report at `path`. Raises InputError: the file has no report that this version reads."""
     document = _document(path, _bytes(path))
     if "error" in document and "rows" not in document:
         raise _no_baseline(path, f"it is from a run that failed with exit {document.get('exit_code')}")

@@ -25,10 +25,7 @@ _LONGEST_WAIT = 0.25  # seconds; ONNX Runtime's threads stop spinning after 5 to
 
 
 class Runner:
-    """The methods that the parent calls, in this order.
-
-    Times are seconds, those of turns nanoseconds.
-    """
+    """The methods that the parent calls, in this order. Times are seconds, those of turns nanoseconds."""
 
     _model: Loaded
     _run: Run

@@ -145,11 +145,7 @@ class Child(Closing):
         return self.answer()
 
     def ask(self, method: str, *args: object) -> None:
-        """Begin a call; `answer` must follow and waits for its end.
-
-        Raises:
-            ChildDied: the child has ended.
-        """
+        """Begin a call; `answer` must follow and waits for its end. Raises ChildDied: the child has ended."""
         self._asked += 1
         self._send((method, args))
 

@@ -72,11 +72,7 @@ def claimants(plugin: Plugin, reserved: Collection[str]) -> tuple[str, ...]:
 
 
 def find(kind: Kind, name: str, reserved: Collection[str]) -> Plugin | None:
-    """Return the plugin of that name, or None.
-
-    Raises:
-        MissingDependencyError: two plugins have the name.
-    """
+    """Return the plugin of that name, or None. Raises MissingDependencyError: two plugins have the name."""
     plugin = next((each for each in installed(kind) if each.name == name), None)
     if plugin is not None and (others := claimants(plugin, reserved)):
         raise MissingDependencyError(

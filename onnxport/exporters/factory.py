@@ -31,9 +31,9 @@ def from_factory(source: Source, params: ExportParams) -> Framework:
     """Call `package.module:function`; a model object in the module is taken as it is.
 
     Raises:
-        InputError: the module cannot be imported, or the function raises; with the line at which it does.
-        MissingDependencyError: either needs a module that is not installed.
-        UsageError: no such function, other arguments than it takes, or what it gives is no model.
+        InputError: the module cannot be imported, or the function raises; with the line.
+        MissingDependencyError: a module is not installed.
+        UsageError: no such function, wrong arguments, or the result is no model.
     """
     module_name, _, name = source.name.partition(":")
     with _keep_folder():

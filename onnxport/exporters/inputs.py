@@ -22,11 +22,7 @@ DimNames = tuple[str | None, ...]
 
 
 def parse_specs(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, TensorSpec]:
-    """Parse `NAME=DIMS:DTYPE` texts; the default dtype is float32, no dimension is a scalar.
-
-    Raises:
-        UsageError: a text of another form, an unknown dtype, or a name given twice.
-    """
+    """Parse `NAME=DIMS:DTYPE` texts (UsageError); the default dtype is float32, no dimension is a scalar."""
     pairs = parse_pairs(given, what="inputs", form=_FORM)
     return {
         name: spec if isinstance(spec, TensorSpec) else _spec(name, str(spec)) for name, spec in pairs.items()
@@ -50,11 +46,7 @@ def _spec(name: str, text: str) -> TensorSpec:
 
 
 def parse_dynamic(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, DimNames]:
-    """Parse `NAME=batch,_,height,width` texts.
-
-    Raises:
-        UsageError: a text of another form, or a name given twice.
-    """
+    """Parse `NAME=batch,_,height,width` texts (UsageError)."""
     pairs = parse_pairs(given, what="dynamic dimensions", form=_DYNAMIC_FORM)
     read: dict[str, DimNames] = {}
     for name, dims in pairs.items():

@@ -1,7 +1,4 @@
-"""Objects from a factory, a pickle or a skops file; their class tells the framework.
-
-Pickles and skops files are read here, too.
-"""
+"""Objects from a factory, a pickle or a skops file; their class tells the framework."""
 
 from __future__ import annotations
 
@@ -34,8 +31,8 @@ def from_pickle(source: Source, params: ExportParams) -> Framework:
     """Load a pickle or a joblib file; nothing is read without --trust.
 
     Raises:
-        InputError: --trust is not given, or the file is damaged or needs what is not here.
-        MissingDependencyError: it is of classes of a library that is not installed.
+        InputError: --trust is missing, or the file is damaged.
+        MissingDependencyError: its classes are of a library that is not installed.
     """
     if not params.trust:
         raise InputError(
@@ -72,7 +69,7 @@ def from_skops(source: Source, params: ExportParams) -> Framework:
 
     Raises:
         InputError: it holds other types, or is damaged.
-        MissingDependencyError: it is of classes of a library that is not installed.
+        MissingDependencyError: its classes are of a library that is not installed.
     """
     return _collect_warnings(source, params, lambda: _load_skops(source, params))
 

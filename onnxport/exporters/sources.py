@@ -1,7 +1,4 @@
-"""Source: a framework's model as the user names it, by a file, a folder or a factory.
-
-It is no Artifact: what it computes is told by its framework alone.
-"""
+"""Source: a framework's model as the user names it, by a file, a folder or a factory."""
 
 from __future__ import annotations
 
@@ -108,7 +105,7 @@ class Source:
 
         Raises:
             UsageError: neither a file nor package.module:function, or no path at all.
-            InputError: missing, empty, unreadable, or of no kind that is known.
+            InputError: missing, empty, unreadable, or of unknown kind.
         """
         text = os.fspath(path_of(given, "a model", fix="give a path, or package.module:function"))
         if weights is not None and not weights.is_file():
@@ -144,8 +141,7 @@ class Source:
         return sum(file.stat().st_size for file in files)
 
     def digest(self) -> str:
-        """SHA-256 over its name, where it is a factory, and every file's name and content. Of a factory these are its
-        module and the weights, not what the module imports."""
+        """Return SHA-256 over the files' names and contents, and a factory's name; not over what its module imports."""
         tree = hashlib.sha256(self.name.encode() if self.is_factory else b"")
         for file in self.files:
             with file.open("rb") as stream:
@@ -154,11 +150,7 @@ class Source:
 
 
 def _module_file(name: str, folder: Path | None) -> Path:
-    """Return the file of a module without importing it: only its process does that.
-
-    Raises:
-        InputError: there is none.
-    """
+    """Return the file of a module without importing it: only its process does that."""
     if file := find_module(name, folder):
         return file
     fix = "run in the folder that holds it" if folder is None else "put it beside the file that names it"

@@ -1,6 +1,6 @@
 """The score of a candidate on samples, by the judge's metrics; searches choose by it.
 
-The judge measures the saved file again; nothing that is measured here is reported as its quality.
+The judge measures the saved file again; none of these figures is reported as its quality.
 """
 
 from __future__ import annotations
@@ -73,10 +73,7 @@ class Scorer(Closing):
     Args:
         original: the float model; its answers are taken for right.
         files: the samples; as many are used as have room for their answers (512 MiB).
-        validation: the user's budgets and metrics, where there are any.
-
-    Raises:
-        UsageError: a budget or metric that cannot be meant.
+        validation: the user's budgets and metrics (UsageError if they make no sense).
     """
 
     def __init__(

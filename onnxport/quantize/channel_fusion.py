@@ -1,7 +1,7 @@
 """Scales and shifts of channels, folded into the convolution before or behind them.
 
-ONNX Runtime's basic optimizations do this where the constant has a number for each channel of a Conv. What they leave,
-single numbers and whatever stands behind a ConvTranspose or before a Conv, would each be rounded to 8 bits once more.
+ONNX Runtime's basic optimizations leave single numbers, and what stands behind a ConvTranspose or before a Conv. Each
+would be rounded to 8 bits once more.
 """
 
 from __future__ import annotations

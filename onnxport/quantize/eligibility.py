@@ -17,11 +17,7 @@ _QUANTIZED = frozenset(
 
 
 def check_float(model: Model) -> None:
-    """Refuse a model that is quantized already.
-
-    Raises:
-        CannotConvertError: it is; what can be done with it is said.
-    """
+    """Refuse a model that is quantized already (CannotConvertError)."""
     found = Counter(node.op_type for node in model.graph.all_nodes() if node.op_type in _QUANTIZED)
     if not found:
         return

@@ -14,13 +14,10 @@ _NEAREST = 3
 
 
 def excluded_nodes(source: Model, settled: Model, names: Iterable[str]) -> frozenset[str]:
-    """Return the names of the float graph's nodes that `names` mean.
+    """Return the names of the float graph's nodes that `names` mean; UsageError for a name of nothing.
 
-    A name is that of a node or of an operator, in the model as the user knows it or as it is settled. A node that
-    settling has joined with what follows it (Conv with BatchNormalization) is the one that it has become part of.
-
-    Raises:
-        UsageError: a name that is neither.
+    A name is that of a node or of an operator, in the source or the float graph. A node that was merged into another (Conv
+    with BatchNormalization) is the one that it has become part of.
     """
     found: set[str] = set()
     for name in names:

@@ -1,8 +1,7 @@
 """The float graph that is quantized: the model as ONNX Runtime simplifies it, in ONNX's operators.
 
 ONNX Runtime's basic level folds constants and removes nodes without effect. canonical_operators.py and
-channel_fusion.py then give the graph the operators in which integers are placed. Opening a session is the most
-expensive part: the file that it writes is the one that calibration loads.
+channel_fusion.py then rewrite it. Opening a session is expensive: calibration loads the file that it writes.
 """
 
 from __future__ import annotations
@@ -53,12 +52,11 @@ class FloatGraph:
 
 
 def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> FloatGraph:
-    """Simplify a copy of `model`.
+    """Simplify a copy of `model`, lifted to `opset` if it is older.
 
     Args:
         model: as it was loaded; its file is what ONNX Runtime reads.
-        folder: where files may be put; they have to live as long as the result.
-        opset: the oldest that will do; an older model is lifted.
+        folder: for files that have to live as long as the result.
 
     Raises:
         LiftError: nodes that have no form in `opset`.

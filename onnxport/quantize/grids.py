@@ -97,9 +97,8 @@ def weight_grid(values: Floats, axis: int | None) -> WeightGrid:
 def symmetric_grid(limits: Floats, axis: int | None) -> WeightGrid:
     """Return the grid from -limits to limits.
 
-    A channel of zeros, or of next to nothing, has the largest of the scales: its bias is as precise as the others'
-    then, and no runtime has to multiply by less than its integers can say. What it loses is below what 8 bits of
-    the result could show.
+    A channel of zeros, or of next to nothing, gets the largest scale: its bias is then as precise as the others', and no
+    runtime multiplies by less than its integers can express. The loss is invisible in 8 bits of the result.
     """
     scales = np.asarray(limits, np.float32) / np.float32(WEIGHT_LIMIT)
     largest = scales.max(initial=0.0)

@@ -96,11 +96,7 @@ def _choose(
 def _search_within_budgets(
     model: Model, placed: PlannedGraph, write: Callable[[Placement], Model], setting: QuantizationInputs
 ) -> Quantized:
-    """Return the model with the least higher precision that meets the budgets, or the best one reached.
-
-    Raises:
-        UsageError: a budget that cannot be meant.
-    """
+    """Return the model with the least higher precision that meets the budgets, or the best one reached."""
     space = MixedPrecisionSpace(placed.placement, write)
     with (
         setting.watch.phase("search"),

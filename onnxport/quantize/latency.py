@@ -1,9 +1,8 @@
 """Latency before and after quantization on this CPU, measured in rounds, with an interval.
 
-A round runs both models one right after the other, in turns which comes first, so that what slows the machine down
-slows both; its ratio is one observation. The ratio told is the median of the rounds', and its interval lies between two
-of them: which hold the true median with a probability that the binomial distribution tells, whatever the ratios are
-distributed like (David and Nagaraja, *Order Statistics*, 7.1).
+A round runs both models one right after the other, so that what slows the machine down slows both; its ratio is one
+observation. The reported ratio is the median of the rounds', its interval two order statistics that hold the true
+median with a binomial probability, whatever the distribution (David and Nagaraja, *Order Statistics*, 7.1).
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ def measure_latency(before: Path, after: Path, feeds: Feeds, folder: Path | None
 
     Args:
         before, after: `.onnx`, `.ort` or `.tflite` files, each run by its own runtime.
-        feeds: by the source's names; what a model has no input for is left out.
-        folder: gets the graph that ONNX Runtime makes of an `.onnx` file after, as OPTIMIZED.
+        feeds: by the source's names; those that a model lacks are left out.
+        folder: gets ONNX Runtime's graph of an `.onnx` file after, as OPTIMIZED.
 
     Raises:
         MachineError: a process crashed or hung.

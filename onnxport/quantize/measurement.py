@@ -37,11 +37,7 @@ class Measurements:
 def measure(
     graph: FloatGraph, placement: Placement, params: QuantizeParams, setting: QuantizationInputs
 ) -> Mapping[str, Measurements]:
-    """Calibrate and read the ranges of one method, or of each that `auto` tries.
-
-    Raises:
-        InputError, UsageError, MachineError: see calibrate.
-    """
+    """Calibrate and read the ranges of one method, or of each that `auto` tries; raises what `calibrate` raises."""
     taps = _taps(graph.model.graph, placement, params, len(setting.calibration))
     resources = Resources.of(params)
     seen = calibrate(graph.path, taps, setting.calibration, watch=setting.watch, resources=resources)
@@ -81,10 +77,7 @@ def _middle_ranges(one: Ranges, other: Ranges) -> Ranges:
 def _taps(
     graph: ir.Graph, placement: Placement, params: QuantizeParams, samples: int
 ) -> dict[str, Sequence[Observer]]:
-    """Return the observers of each activation.
-
-    16 bits have steps enough for the strongest places, too; what is left of an error there is what is cut off.
-    """
+    """Return the observers of each activation; 16-bit ones need no rows, since only clipping loses there."""
     by_rows = params.method in ("mse", "auto")
     axes, results = channel_axes(graph, placement), output_region(graph)
     taps: dict[str, list[Observer]] = {}

@@ -14,12 +14,7 @@ WHY = "the budgets are not kept with it in 8 bits"
 
 
 class MixedPrecisionSpace:
-    """The models of one calibration, by their restored nodes. See search.Space.
-
-    Args:
-        placement: everything that can be integers.
-        write: makes the model of a plan that is part of it.
-    """
+    """The models of one calibration, by their restored nodes; see search.Space. `write` makes the model of a plan."""
 
     def __init__(self, placement: Placement, write: Callable[[Placement], Model]) -> None:
         self._placement, self._write = placement, write

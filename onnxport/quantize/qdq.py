@@ -1,8 +1,7 @@
 """Write a plan with its grids into the graph as QuantizeLinear and DequantizeLinear.
 
-The form of ONNX Runtime's own quantizer, which every runtime knows: integers of weights and biases behind a
-DequantizeLinear, and a pair of the two behind every tensor that is to be integers. Inputs and outputs of the graph
-stay floats.
+The form of ONNX Runtime's own quantizer: integers of weights and biases behind a DequantizeLinear, and a pair of the
+two behind every tensor that is to be integers. Inputs and outputs of the graph stay floats.
 """
 
 from __future__ import annotations
@@ -30,10 +29,8 @@ def write(
     """Return the quantized model; `settled` is unchanged.
 
     Args:
-        settled: the graph that was placed.
-        grids: of every activation in the plan.
-        weights: of every weight in the plan.
-        corrected: name of a node to its float32 bias, shape (channels,), where it is not to have its own.
+        settled: the graph of the plan.
+        corrected: node name to its float32 bias, shape (channels,), in place of its own.
     """
     copy = settled.clone()
     writer = _Writer(copy.graph, placement, grids)
@@ -134,7 +131,7 @@ class _Writer:
     def _left_over(self, name: str) -> float:
         """Return how much an activation exceeds its grid because zero points are integers.
 
-        A product makes up for it in its bias, but for the borders that it pads.
+        A product makes up for it in its bias, except at the borders that it pads.
         """
         first = self._group_of.get(name)
         if first is None:

@@ -1,17 +1,15 @@
 """The budget search: keep as few tensors as possible in higher precision so that the budgets are met.
 
-1. The whole model in 8 bits is scored; where it keeps the budgets, nothing is restored.
-2. Every unit (an activation's grid, or a weight) is ranked by its measured harm: the noise at the outputs of a model
-   in which that unit alone is quantized.
-3. The shortest head of that ranking is restored that keeps the budgets, found by bisection; once to 16 bits, which
+1. The whole model in 8 bits is scored; where it meets the budgets, nothing is restored.
+2. Every unit is ranked by its measured harm: the output noise of a model in which that unit alone is quantized.
+3. The shortest head of that ranking that meets the budgets is restored, found by bisection; once to 16 bits, which
    leave the weights in 8, and once to float.
-4. Each unit of a head is quantized again, the least harmful first, and stays so where the budgets are still kept. Of
+4. Each unit of a head is quantized again, the least harmful first, and stays so where the budgets are still met. Of
    the two, the one with fewer units is taken.
-5. Where nothing keeps the budgets, the harmful half is restored, to either, and the nearest model that has at least
-   half its units in 8 bits is what was reached.
+5. Where nothing meets the budgets, the harmful half is restored, to either, and the nearest model that has at least
+   half its units in 8 bits is the result.
 
-The noise of several units adds up nearly, which is why ranking each alone works, but not exactly: every choice is
-scored on the model itself.
+The noise of several units adds up only nearly, so every choice is scored on the model itself.
 """
 
 from __future__ import annotations
@@ -157,13 +155,9 @@ class _Search:
 def restore_for_budgets(
     space: Space, scorer: Scorer, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> SearchResult:
-    """Restore the fewest units so that the model meets the scorer's budgets.
+    """Restore the fewest units so that the model meets the scorer's budgets, or the nearest model (`meets` False).
 
-    Args:
-        progress: is told how many units are ranked, of how many.
-
-    Returns:
-        The model; its `meets` is False where the budgets cannot be kept with anything left in 8 bits.
+    `progress` receives how many units are ranked, of how many.
     """
     run = _Search(space, scorer, progress)
     before = run.score({})

@@ -1,7 +1,4 @@
-"""Whether a lower precision is faster on this CPU; if not, the reason and the setting that would help.
-
-The reasons are a table: what was found in the graph that ONNX Runtime makes of the result, the sentence, the setting.
-"""
+"""Whether a lower precision is faster on this CPU; if not, the reason and the setting that would help."""
 
 from __future__ import annotations
 
@@ -190,12 +187,10 @@ def measure_effect(before: Path, after: Path, feeds: Feeds, folder: Path, words:
     """Time two models; where the second is no faster, find reasons in ONNX Runtime's graph.
 
     Args:
-        before, after: see latency.measured.
-        folder: private, for what ONNX Runtime makes of the second.
+        folder: private, for ONNX Runtime's graph of the second.
         words: the machine and its instruction sets (Facts.words).
 
-    Raises:
-        OnnxportError, ChildBug: see latency.measured.
+    Raises what latency.measure_latency raises.
     """
     times = measure_latency(before, after, feeds, folder)
     found = speedup(times)
@@ -219,11 +214,9 @@ def find_reasons(facts: Facts) -> tuple[Finding, ...]:
 
 
 def read_facts(file: TypedGraph, graph: TypedGraph, before: float, words: str) -> Facts:
-    """Read facts from the graph that ONNX Runtime makes of a result.
+    """Read facts from `graph`, which ONNX Runtime makes of the result `file`; `before` is in milliseconds.
 
-    Args:
-        file: the graph as it was written: ONNX Runtime makes signed activations unsigned, and floats wider.
-        before: milliseconds that the model before takes.
+    `file` is needed since ONNX Runtime makes signed activations unsigned, and floats wider.
     """
     kinds = Counter(node.op for node in graph.nodes)
     computed = {name for node in graph.nodes for name in node.output_names}

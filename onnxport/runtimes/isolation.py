@@ -193,11 +193,7 @@ class IsolatedRuntime(Closing):
         return names
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
-        """See `Runtime.run`.
-
-        Raises:
-            SlowRunError: see `within`.
-        """
+        """See `Runtime.run`. Raises SlowRunError: see `within`."""
         try:
             return self._run(feeds, taps)
         except ChildTooLarge as large:

@@ -37,11 +37,7 @@ _TYPES = {
 
 
 def convert(model: Any, columns: Columns, opset: int | None, source: str) -> onnx.ModelProto:
-    """Convert the estimator to ONNX, with probabilities as a tensor.
-
-    Raises:
-        CannotConvertError: an estimator or a setting of one that skl2onnx does not convert.
-    """
+    """Convert the estimator to ONNX, with probabilities as a tensor; CannotConvertError for what skl2onnx refuses."""
     model = _prepare(model, source)
     for part in fitted_parts(model):
         register(part)
@@ -128,8 +124,7 @@ def final_estimator(model: Any) -> Any:
 
 
 def _prepare(model: Any, source: str) -> Any:
-    """The model, or a copy whose imputers of texts take MISSING for missing, as the ONNX model is fed; refused where
-    skl2onnx would take categories for numbers."""
+    """Return a copy whose text imputers take MISSING for missing; refuse categories that skl2onnx takes for numbers."""
     if not any(_imputes_texts(each) or hasattr(each, "_predictors") for each in fitted_parts(model)):
         return model
     twin = copy.deepcopy(model)
@@ -249,8 +244,7 @@ def _family_of_class(kind: type) -> str:
 
 @contextmanager
 def _patched_library() -> Iterator[None]:
-    """skl2onnx 1.20 without what we cannot use: booleans for integers, which onnx 1.23 refuses (histogram gradient
-    boosting), and thresholds for float64 inputs, which it then rounds (doubles.py)."""
+    """Patch skl2onnx 1.20: integers for booleans, which onnx 1.23 refuses, and thresholds not rounded for float64."""
     made, threshold = _container.make_node, tree_ensemble.sklearn_threshold
 
     def make_node(*args: Any, **attributes: Any) -> Any:

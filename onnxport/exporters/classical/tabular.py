@@ -1,9 +1,8 @@
-"""TabularModel: an estimator or booster as a Framework; what the modules here have in common.
+"""TabularModel: an estimator or booster as a Framework.
 
-A model of a table takes either one tensor [N, C] of all columns, or a tensor [N, 1] per column, where columns are of
-several types. It reads float64, whatever its ONNX form takes: `inputs` says float64 then, where the ONNX file says
-float32, and the judge hands each side its own (validate/sessions.py). So it shows where float32 falls on
-the other side of a threshold.
+It takes one tensor [N, C] of all columns, or a tensor [N, 1] per column where their types differ. It reads float64,
+even where the ONNX file says float32, and the judge hands each side its own (validate/sessions.py). So the proof
+shows where float32 falls on the other side of a threshold.
 """
 
 from __future__ import annotations
@@ -58,21 +57,18 @@ def widen(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
 
 
 class TabularModel:
-    """A Framework (framework.py) of two functions: one converts, the other answers.
+    """A Framework of two functions: `convert` and `answer`.
 
     Args:
         kind: a key of sources.KINDS.
-        name: who answers: "scikit-learn 1.9.1".
-        exporter: who converts: "skl2onnx 1.20.0".
-        inputs: what `answer` takes, in its own types (`widened`).
-        other_answer: answers with the ties broken otherwise, and the like; None for nothing.
-        features: the names of the columns, in their order; empty where nobody named them.
-        domains: input name to what it may hold.
+        name: what answers: "scikit-learn 1.9.1".
+        exporter: what converts: "skl2onnx 1.20.0".
+        inputs: what `answer` takes, in its own types (`widen`).
+        other_answer: answers with ties broken otherwise.
         classes: of a classifier, in the order of its probabilities.
-        notes: sentences for the user about what was loaded.
 
     Raises:
-        CannotConvertError: what `convert` raises; it is tried at once, since the outputs are known from what it makes.
+        CannotConvertError: `convert` raises it; the outputs are known from a first conversion.
     """
 
     has_other_kernels: bool = False

@@ -1,8 +1,7 @@
-"""Run a PaddlePaddle model; a script for the Python of PaddlePaddle's environment.
+"""Run a PaddlePaddle model; a script for the Python of PaddlePaddle's environment, which lacks our libraries.
 
-It imports nothing of ours, whose libraries that environment lacks. Requests come on stdin, answers go to what stdout
-was: a frame of JSON and one of arrays (NumPy's .npz, "0", "1", ... in the model's order), each behind its length. When
-stdin ends, so does it, and takes the folder with it that the model lies in: who started it may have been killed.
+Requests come on stdin, answers go to what stdout was: a frame of JSON and one of arrays (NumPy's .npz, "0", "1", ...
+in the model's order), each behind its length. When stdin ends, it ends and removes the model's folder.
 
     python worker.py inference.json inference.pdiparams FOLDER
 """
@@ -25,12 +24,7 @@ _DTYPES = {"FP32": "float32", "FP64": "float64", "FP16": "float16", "BF16": "bfl
 
 
 class Model:
-    """A program with its weights in the inference library.
-
-    Args:
-        program: inference.json, or inference.pdmodel of the older form.
-        weights: inference.pdiparams.
-    """
+    """A program (inference.json or inference.pdmodel) with its weights in the inference library."""
 
     def __init__(self, program: str, weights: str) -> None:
         from paddle import inference

@@ -24,13 +24,9 @@ _SETTLED = re.compile(r"set_replacement (\w+) = ")
 def capture(
     module: torch.nn.Module, call: Call, tensors: Mapping[str, torch.Tensor], dynamic: Dims, name: str
 ) -> torch.export.ExportedProgram:
-    """Export a module that runs on `tensors` with torch.export.
+    """Export a module that runs on `tensors` with torch.export; `dynamic` names each input's open dimensions.
 
-    Args:
-        dynamic: the names of each input's open dimensions.
-
-    Raises:
-        CannotConvertError: why it cannot, and where in the user's source; or that an open dimension has one size only.
+    Raises CannotConvertError with the place in the user's source, also if an open dimension has one size.
     """
     program = _export_program(module, call, tensors, dynamic, name)
     fixed = _fixed_dimensions(program, call, dynamic)

@@ -51,13 +51,9 @@ class Call:
 def bind_inputs(
     module: torch.nn.Module, specs: Mapping[str, TensorSpec], name: str
 ) -> tuple[Call, list[str]]:
-    """Bind each input to a parameter: the one of its name, else the next free one.
+    """Bind each input to a parameter, that of its name or the next free one; return the call and notes.
 
-    Returns:
-        The call, and what is to be said of it.
-
-    Raises:
-        UsageError: no inputs, too many, or too few; with forward's signature and what to type.
+    Raises UsageError for no inputs, too many or too few, with forward's signature and what to type.
     """
     signature = _signature(module)
     parameters = signature.parameters
@@ -175,8 +171,7 @@ def open_sizes(
 ) -> dict[str, tuple[int, ...]]:
     """Return the sizes of torch.export's example: as given, 2 instead of 1 for an open dimension.
 
-    Raises:
-        UsageError: --dynamic for an input that there is not, with other ranks, or one name for different sizes.
+    Raises UsageError if --dynamic names no input, another rank, or different sizes by one name.
     """
     for name, names in dynamic.items():
         if name not in specs:

@@ -43,10 +43,9 @@ class TorchModel:
     """The common part of all PyTorch models: eager answers.
 
     Args:
-        forward: takes the inputs by name and gives what the model gives.
-        inputs, outputs: their specs; `picks` says which leaves of an answer, of `count`, the outputs are.
-        states: what forward changes from call to call, which is put back behind each.
-        notes: what is to be said of it.
+        forward: from the inputs by name to the model's answer.
+        picks: which of the `count` leaves of an answer the outputs are.
+        states: the buffers that forward changes, restored after each call.
     """
 
     kind = "pytorch"
@@ -124,7 +123,7 @@ def of_module(
     """Return the Framework of a module.
 
     Raises:
-        UsageError: inputs that do not fit forward, with its signature.
+        UsageError: inputs that do not fit forward.
         InputError: forward raises on the example.
         CannotConvertError: torch.export cannot capture it.
     """
@@ -164,7 +163,7 @@ def of_program(
 
     Args:
         fakes: its inputs by name, as torch.export sees them.
-        answer: what forward gives for an example.
+        answer: forward's result for an example.
     """
     dims = DimensionNames.of(program, fakes, params.dynamic)
     found = list(leaves(answer))
@@ -294,11 +293,6 @@ def _prepare_module(module: torch.nn.Module) -> list[str]:
 
 
 def _try_forward(module: Any, call: Call, tensors: Tensors, name: str) -> Any:
-    """Run forward on the example.
-
-    Raises:
-        InputError: it raises.
-    """
     try:
         with torch.no_grad():
             return _forward(module, call)(tensors)

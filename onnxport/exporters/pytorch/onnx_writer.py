@@ -36,8 +36,7 @@ def write(
 ) -> None:
     """Write `program` to `output`; large weights go beside it, to <output>.data.
 
-    Raises:
-        CannotConvertError: operators without an ONNX equivalent, with their places in the user's source.
+    Raises CannotConvertError for operators without an ONNX equivalent, with their places in the user's source.
     """
     model = Model(_translate(program, opset, name))
     graph = model.graph
@@ -73,8 +72,7 @@ def _translate(program: torch.export.ExportedProgram, opset: int | None, name: s
 
 
 def _nms() -> dict[Any, Any]:
-    """torch.onnx's own translation of torchvision's nms, which it leaves out where it finds no package torchvision,
-    though the operator may come from elsewhere."""
+    """Return torch.onnx's translation of torchvision's nms, which it leaves out if torchvision is not installed."""
     operator = getattr(torch.ops.torchvision, "nms", None)
     if operator is None:
         return {}

@@ -62,11 +62,7 @@ def register_dataclasses(answer: Any) -> None:
 
 
 def name_outputs(paths: Sequence[Path], given: Sequence[str], inputs: Sequence[str]) -> list[str]:
-    """Return a name for each output: the user's, else its keys, else its index.
-
-    Raises:
-        UsageError: more or fewer names than outputs, or one twice.
-    """
+    """Return a name for each output: the user's (UsageError: too many, too few, or doubled), else its keys or index."""
     names = list(given) or [_name(path) for path in paths]
     if len(names) != len(paths):
         found = ", ".join(map(_name, paths))
@@ -110,11 +106,7 @@ def to_tensor(array: Array) -> torch.Tensor:
 
 
 def pick_outputs(answer: Any, outputs: Sequence[Output], count: int) -> dict[str, Array]:
-    """Return the outputs among the leaves of `answer`.
-
-    Raises:
-        RunError: it has another number of leaves than the example's had.
-    """
+    """Return the outputs among the leaves of `answer`; RunError if there are not `count` leaves."""
     found = [leaf for _, leaf in leaves(answer)]
     if len(found) != count:
         raise RunError(f"forward gives {len(found)} values", why=f"on the example it gave {count}")

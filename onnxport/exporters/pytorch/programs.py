@@ -1,7 +1,6 @@
 """Exported programs (.pt2): a graph with example inputs and open dimensions, read without running its code.
 
-torch.export.load falls back to full pickles, loads shared libraries and evaluates expressions; a file that would have
-it do so is refused unless --trust is given.
+torch.export.load falls back to pickles, loads shared libraries and evaluates expressions; such files need --trust.
 """
 
 from __future__ import annotations
@@ -36,11 +35,7 @@ _ATTRIBUTE = re.compile(r"__|[A-Za-z_)]\s*\.|\.\s*[A-Za-z_]")
 
 
 def load(path: Path, *, trust: bool) -> torch.export.ExportedProgram:
-    """Read a `.pt2` file.
-
-    Raises:
-        InputError: none, of another version, or with code in it and no trust.
-    """
+    """Read a `.pt2` file. Raises InputError: none, of another version, or with code in it and no trust."""
     if not zipfile.is_zipfile(path):
         raise InputError(
             f"{path} is no exported program", why="it is no archive", fix="write one with torch.export.save"

@@ -1,7 +1,6 @@
 """Keep LSTM, GRU and RNN layers whole: torch.export would unroll them over the example's steps.
 
-While a module is captured, its calls of torch's recurrent kernels become operators of our own with the same arguments,
-and these become ONNX's LSTM, GRU and RNN.
+During capture, torch's recurrent kernels become operators of our own, and these become ONNX's LSTM, GRU and RNN.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ def call_by_name(
 ) -> Callable[[Mapping[str, Any]], Any]:
     """Return `called` with tensors by name.
 
-    Names that are all parameters are given as such, a single tensor by position, several to a function of several
+    Names that are all parameters are passed as such, a single tensor by position, several to a function of several
     parameters by position, and to one of a single parameter (Keras: `call(inputs)`) as a list.
 
     Args:
-        described: whose signature counts.
-        fixed: further arguments, of which those are given that it takes.
+        described: the function whose signature counts.
+        fixed: further arguments, dropped where it does not take them.
     """
     parameters = inspect.signature(described).parameters
     anything = any(each.kind is each.VAR_KEYWORD for each in parameters.values())

@@ -170,10 +170,7 @@ def _line(error: BaseException) -> str:
 
 
 def set_ports(model: onnx.ModelProto, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-    """Give the graph the declared inputs and outputs, and remove traces of this run.
-
-    tf2onnx counts its unknown dimensions (unk__12) and leaves out inputs that nothing reads.
-    """
+    """Set the declared inputs and outputs; tf2onnx numbers unknown dimensions (unk__12) and drops unread inputs."""
     graph = model.graph
     for field, specs in ((graph.input, inputs), (graph.output, outputs)):
         del field[:]

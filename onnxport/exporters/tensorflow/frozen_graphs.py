@@ -25,7 +25,7 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
 
     Raises:
         InputError: no GraphDef, or one that is not frozen.
-        UsageError: a tensor that the graph has not, or several ends of which none is chosen.
+        UsageError: an unknown tensor, or several ends of which none is chosen.
     """
     path = Path(source.name)
     graph = _graph(path)

@@ -14,11 +14,7 @@ from onnxport.exporters.tensorflow.signatures import DeclaredInput, inputs_from_
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> TensorflowModel:
-    """Load anything that can be called with tensors.
-
-    Raises:
-        UsageError: it cannot be called, or does not say what it takes and --input does not either.
-    """
+    """Load anything that can be called with tensors; UsageError if it cannot, or if its inputs are unknown."""
     if params.weights is not None:
         raise UsageError(
             f"{source.name} takes no --weights",

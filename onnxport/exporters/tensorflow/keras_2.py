@@ -47,8 +47,7 @@ def is_of_keras_2(path: Path) -> bool:
 
 @contextlib.contextmanager
 def compatible_file(path: Path, config: Any) -> Iterator[Path]:
-    """The file itself, or a copy for as long as it is read, whose configuration (`config`, changed) has no arguments
-    that are gone."""
+    """Yield the file, or a temporary copy whose configuration (`config`, changed) lacks the removed arguments."""
     if zipfile.is_zipfile(path) or not _drop_removed(config):
         yield path
         return

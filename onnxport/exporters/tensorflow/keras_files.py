@@ -23,8 +23,7 @@ _DAMAGED = "copy, download or save it again"
 def load(source: Source, params: ExportParams) -> TensorflowModel:
     """Load a file of Keras 3, or an .h5 file of Keras 2.
 
-    Raises:
-        InputError: damaged, weights alone, code in it without --trust, or layers that Keras does not have.
+    Raises InputError if it is damaged, has weights alone, code without --trust, or unknown layers.
     """
     path = Path(source.name)
     config = _config(path)

@@ -84,8 +84,9 @@ class TensorflowModel:
         }
 
     def _by_others(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        """XLA takes seconds for each new shape (6 for an EfficientNet), but the graph optimizer changes the kernels
-        of convolutions alone: it showed nothing of what basic-pitch makes of silence, which divides rounding errors.
+        """Run XLA's kernels, which take seconds for each new shape; else those of the unoptimized graph.
+
+        The graph optimizer changes only convolutions: it shows nothing of basic-pitch, which divides rounding errors.
         """
         try:
             compiled: Sequence[Any] = self._compiled(*tensors)

@@ -18,8 +18,7 @@ _DEFAULT = "serving_default"
 
 
 class _Optimizer(tf.Module):
-    """An optimizer that was saved with the model. TensorFlow has none of its own since Keras 3, and cannot restore
-    the slots of one that it does not know (AttributeError: add_slot); nobody reads them here."""
+    """A saved optimizer, which TensorFlow cannot restore without `add_slot` since Keras 3; nothing here reads it."""
 
     def add_slot(self, var: Any, slot_name: str) -> Any:
         return tf.Variable(tf.zeros_like(var), trainable=False)
@@ -44,7 +43,7 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
 
     Raises:
         InputError: damaged, or without signatures.
-        UsageError: a signature that it has not, or several of which none is chosen.
+        UsageError: an unknown signature, or several of which none is chosen.
     """
     path = Path(source.name)
     try:

@@ -29,8 +29,7 @@ def bind_inputs(
 ) -> tuple[TensorSpec, ...]:
     """Size every dimension by --input and name it by --dynamic, or by us: "batch" the first.
 
-    Raises:
-        UsageError: an input that the model has not; a size, dtype or open dimension that does not fit what it declares.
+    Raises UsageError for an unknown input, or a size, dtype or open dimension that does not fit the declaration.
     """
     names = [each.name for each in declared]
     for option, given in (("--input", params.input), ("--dynamic", params.dynamic)):

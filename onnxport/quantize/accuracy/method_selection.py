@@ -40,10 +40,8 @@ def select_best(
     """Return the candidate nearest to the original; the first, unless another is noticeably nearer.
 
     Args:
-        candidates: by the names that the user is told; at least one.
-        build: makes a candidate's model.
         scorer: of the samples to choose by: better some that calibration did not see.
-        progress: is told how many are scored, of how many.
+        progress: receives how many are scored, of how many.
     """
     scores: dict[str, float] = {}
     for number, (name, candidate) in enumerate(candidates.items()):

@@ -1,7 +1,6 @@
 """The cache of calibrations: a finished one is reused, an interrupted one continues.
 
-An entry is found by a digest of everything that the result follows from: the model, the samples' contents and how they
-are read, what is watched, and the versions of what computes. So an entry never has to be declared stale.
+An entry is found by a digest of everything that the result follows from, so an entry is never stale.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ class State:
 class Entry:
     """One calibration in the cache.
 
-    Nothing here fails a calibration: a cache that cannot be written keeps nothing, and an entry that is damaged is
-    removed and counts as none.
+    The cache never fails a calibration: write errors are ignored, and a damaged entry is removed.
     """
 
     def __init__(self, key: str) -> None:
@@ -77,10 +75,7 @@ class Entry:
 
 
 def key_of(task: Task) -> str | None:
-    """Return the digest of everything the result follows from; None where a sample's reader cannot be digested.
-
-    Every part is the digest of a file's content or a pickle in which files are named by their contents.
-    """
+    """Return the digest of everything the result follows from; None where a sample's reader cannot be digested."""
     digest = hashlib.sha256()
     for name, version in versions().items():
         digest.update(f"{name} {version}\n".encode())

@@ -55,19 +55,17 @@ def calibrate(
     """Observe tensors on all samples: the same bits whatever the resources.
 
     Samples are read and run one at a time, so memory does not grow with their number; they may differ in size where the
-    model's inputs are open. After a Ctrl-C or a kill the same call goes on where it was.
+    inputs are open. After a Ctrl-C or a kill the same call continues.
 
     Args:
-        path: the settled model; files are written beside it.
-        taps: tensor or graph input to observers that have seen nothing; these are copied.
+        path: the float graph; files are written beside it.
+        taps: tensor or graph input to new observers; these are copied.
         files: the samples; at least one.
-        watch: told of every sample, or of as many as a process has done.
 
     Raises:
-        InputError: a sample that cannot be read, does not fit the model or holds NaN or infinity; or a tensor
-            that holds them.
+        InputError: a sample is unreadable or does not fit the model, or NaN or infinity occurs.
         UsageError: `memory` does not suffice.
-        MachineError: processes die, whichever sample they are given.
+        MachineError: processes die, whichever sample they get.
     """
     parts, jobs = split_taps(path, taps, files[0], resources.memory, resources.jobs)
     task = Task(path, parts, dict(enumerate(files)))

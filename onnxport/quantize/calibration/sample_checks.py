@@ -1,8 +1,7 @@
 """Checks of calibration samples for signs of a mistake.
 
-A finding is no error: the model is quantized all the same, unless the user asks for --strict. So nothing is said that
-the right samples of a network could cause as well; the thresholds stand well between what the fixtures' networks show
-on right samples and on wrong ones (tests/quantize/calibration/test_lint.py has both).
+A finding is no error unless the user asks for --strict. So nothing is reported that right samples could cause as well;
+tests/quantize/calibration/test_lint.py has the networks between whose figures the thresholds lie.
 """
 
 from __future__ import annotations
@@ -68,15 +67,7 @@ class _InputStatistics:
 def check_samples(
     model: Model, calibration: Sequence[SampleFile], held_back: Sequence[SampleFile] = ()
 ) -> Findings:
-    """Check the samples.
-
-    Args:
-        model: the float model, before anything is folded into anything; without functions.
-        calibration, held_back: see setting.Setting.
-
-    Raises:
-        InputError: a sample that cannot be read or does not fit the model.
-    """
+    """Check the samples of a float model without functions; InputError if one cannot be read or does not fit."""
     count = len(calibration)
     chosen = [calibration[number * count // min(count, LOOKED_AT)] for number in range(min(count, LOOKED_AT))]
     expectation = ExpectedStatistics.of(model)

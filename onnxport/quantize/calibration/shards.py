@@ -103,13 +103,9 @@ class Bench(Closing):
     def observe(
         self, item: Item, observed: Observed, whole: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
-        """Show a sample to the observers of its part.
+        """Show a sample to the observers of its part, inside `whole`, which keeps a sample from being half seen.
 
-        Args:
-            whole: what keeps observers from having seen a part of a sample.
-
-        Raises:
-            InputError: it cannot be read, does not fit the model or holds NaN or infinity; or a tensor holds these.
+        Raises InputError if it cannot be read, does not fit the model, or NaN or infinity occurs.
         """
         assert self._task is not None, "begin comes first"
         part, number = item

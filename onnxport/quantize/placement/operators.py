@@ -1,7 +1,7 @@
 """Operators with integer kernels, as measured in ONNX Runtime.
 
-An operator between DequantizeLinear and QuantizeLinear that it has no integer kernel for runs in float, and the two
-conversions around it cost time and accuracy for nothing; tests/quantize/test_operators.py holds each row to that.
+Any other operator between DequantizeLinear and QuantizeLinear runs in float, and its conversions cost time and accuracy
+for nothing; tests/quantize/test_operators.py holds each row to that.
 """
 
 from __future__ import annotations

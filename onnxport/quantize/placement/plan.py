@@ -1,7 +1,7 @@
 """The quantization plan: data that placement makes and every later step reads.
 
-A unit is a node that computes in integers, with the Relu or Clip behind it that its result's range takes in. All else
-follows from the units: which tensors have a grid, which share one, what weights and biases there are.
+A unit is a node that computes in integers, with the Relu or Clip behind it that its result's range takes in. Grids,
+groups, weights and biases follow from the units.
 """
 
 from __future__ import annotations

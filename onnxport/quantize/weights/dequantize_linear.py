@@ -1,7 +1,4 @@
-"""Weights behind DequantizeLinear: ONNX's own form, which every runtime and converter reads.
-
-Its result has the name that the weight had, so that a reader finds in the new graph what was in the old.
-"""
+"""Weights behind DequantizeLinear: ONNX's own form, which every runtime and converter reads."""
 
 from __future__ import annotations
 

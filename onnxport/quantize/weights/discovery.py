@@ -129,7 +129,7 @@ _SUMMED: Mapping[str, Mapping[int, Callable[[ir.Node, int, int], tuple[int, ...]
 def prepare_copy(model: Model) -> Model:
     """Return a copy of `model` with constants as initializers, inlined functions and named nodes.
 
-    Shapes of what lies inside are inferred anew, since files declare stale ones; the outputs keep theirs.
+    Inner shapes are inferred anew, since files declare stale ones; the outputs keep theirs.
     """
     copy = model.clone()
     if copy.ir.functions:
@@ -154,12 +154,7 @@ def keep_outputs(model: Model, source: Model) -> None:
 def find_weights(
     model: Model, operators: Collection[str] = tuple(_SUMMED), exclude: Collection[str] = ()
 ) -> Found:
-    """Find the weights of `operators` in `model`, including branches and loop bodies.
-
-    Args:
-        model: as `opened` gives it.
-        exclude: names of nodes whose weights stay.
-    """
+    """Find the weights of `operators` in `model` (of prepare_copy), but not of the nodes named by `exclude`."""
     found = Found()
     met: set[ir.Value] = set()
     for node in model.graph.all_nodes():

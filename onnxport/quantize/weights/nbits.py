@@ -1,8 +1,7 @@
 """Weights inside com.microsoft's operators, which ONNX Runtime multiplies as they are stored.
 
-MatMulNBits and GatherBlockQuantized (contrib operators of ONNX Runtime, docs/ContribOperators.md there) hold unsigned
-numbers, of which 4 bits lie two to a byte, the first in the lower half. Signed ones are shifted by half their range,
-which is the zero point where none is given.
+MatMulNBits and GatherBlockQuantized (ONNX Runtime, docs/ContribOperators.md) hold unsigned numbers, of which 4 bits lie
+two to a byte, the first in the lower half. Signed ones are shifted by half their range, the default zero point.
 """
 
 from __future__ import annotations

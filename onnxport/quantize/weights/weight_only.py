@@ -35,8 +35,7 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
     One weight at a time is in memory; finished ones of more than a megabyte wait in a file.
 
     Raises:
-        CannotConvertError: the model is quantized already, no weight of it can be stored so, or the opset cannot be
-            lifted to one that has the operators.
+        CannotConvertError: the model is quantized already, no weight can be stored so, or the opset cannot be lifted.
         UsageError: --exclude names what the model does not have.
     """
     check_float(model)

@@ -34,17 +34,12 @@ class Library:
 
 
 class Booster(TabularModel):
-    """Boosted trees. The input is one tensor of all columns; categories are codes.
+    """Boosted trees over one tensor of all columns, in which categories are codes.
+
+    Other kernels are the library's own sums over parts of the trees, the last first: a float32 sum in another order.
 
     Args:
-        kind: a key of sources.KINDS.
-        name: the library with its version.
-        library: what it answers.
         own: the dtype in which the library compares.
-        notes: sentences for the user.
-
-    Its "other kernels" are the library's own sums over parts of the trees, added in float32, the last first: what a
-    float32 sum in another order may give.
 
     Raises:
         UsageError: --input names other columns than the model has; --float64 of a library that compares in float32.
@@ -100,7 +95,6 @@ class Booster(TabularModel):
         return self.shaped(apply_link(self._in_parts(feeds[self._table]), self.answers))
 
     def _in_parts(self, table: Array) -> Array:
-        """Return sums [rows, targets] in float32."""
         rounds, targets = self._library.rounds, self.forest.targets
         ends = np.unique(np.linspace(0, rounds, _PARTS + 1).astype(int))
         total = np.broadcast_to(np.array(self.forest.base, np.float32), (len(table), targets))
@@ -111,7 +105,6 @@ class Booster(TabularModel):
 
 
 def _input_name(forest: Forest, params: ExportParams) -> str:
-    """Return the name of the input, the user's where given."""
     if not params.input:
         return INPUT
     name, spec = next(iter(params.input.items()))

@@ -50,11 +50,7 @@ _NAN_SAYS_YES = "AsTrue"
 
 
 def load(source: Source, params: ExportParams) -> Booster:
-    """Load the model in a `.cbm` file.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Load the model in a `.cbm` file; InputError if it is none."""
     model = catboost.CatBoost()
     try:
         model.load_model(str(source.files[0]))

@@ -1,8 +1,7 @@
-"""Forest: the common form of boosted trees that xgboost.py, lightgbm.py and catboost.py read into.
+"""The common form of boosted trees that xgboost.py, lightgbm.py and catboost.py read into.
 
-A tree asks columns of its table: those of the user, and those derived from them (`Derived`): membership in a set of
-categories, or a number with the library's own way to say "missing" turned into NaN. So every question is a comparison
-with a threshold, which each version of ONNX's tree operators and everything behind them knows.
+A tree asks columns of the user's table and `Derived` ones: membership in a set of categories, or a number with the
+library's "missing" as NaN. So each question compares with a threshold, which every version of ONNX's operators can.
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ Tree = Sequence[Branch | Leaf]
 class Member:
     """1 where the column holds one of the categories `codes`, 0 for another, NaN for none.
 
-    Numbers are cut to integers first. What is below 0 is no category; what `cuts_negative` is cut before it is asked
-    (-0.5 is category 0 then).
+    Numbers are cut to integers first, with `cuts_negative` before they are tested for being below 0 (-0.5 is 0 then).
     """
 
     column: int
@@ -96,11 +94,7 @@ class Forest:
             yield from (node for node in tree if isinstance(node, Branch))
 
     def domain(self, precision: str) -> Domain:
-        """Return the values that the table may hold: numbers around thresholds, categories, missing values.
-
-        Args:
-            precision: the dtype of the ONNX file's input, to which numbers are rounded.
-        """
+        """Return the values that the table may hold, in the dtype `precision`: numbers at thresholds, categories, NaN."""
         levels: dict[int, set[float]] = {column: set() for column in range(self.width)}
         codes: dict[int, set[int]] = {}
         for branch in filter(lambda each: np.isfinite(each.threshold), self.branches()):

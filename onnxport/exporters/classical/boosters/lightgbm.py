@@ -40,11 +40,7 @@ _OF_CLASSES = ("binary", "multiclass", "multiclassova")
 
 
 def load(source: Source, params: ExportParams) -> Booster:
-    """Load the model in a text file.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Load the model in a text file; InputError if it is none."""
     path = source.files[0]
     with path.open("rb") as stream:
         begins = stream.read(5)

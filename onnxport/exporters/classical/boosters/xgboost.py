@@ -50,11 +50,7 @@ _MARGINS: Mapping[Link, Callable[[Array], Array]] = {
 
 
 def load(source: Source, params: ExportParams) -> Booster:
-    """Load the model in a `.json` or `.ubj` file.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Load the model in a `.json` or `.ubj` file; InputError if it is none."""
     path = source.files[0]
     if path.suffix.lower() == ".json":
         _check_json(source)
