@@ -1,10 +1,11 @@
 """Dynamic quantization: 8-bit weights, and activations whose scale is computed at run time.
 
-A product becomes DynamicQuantizeLinear, MatMulInteger, Cast and Mul, which ONNX Runtime fuses to DynamicQuantizeMatMul
-or MatMulIntegerToFloat. LSTM becomes its DynamicQuantizeLSTM, tables are looked up in 8 bits. Convolutions stay in
-float: ConvInteger is slower than the float convolution (nudenet with VNNI: 0.9 of its speed with unsigned weights, 0.2
-with signed). Weights are signed: MatMulInteger with unsigned ones takes 1.6 times as long. On x86 without VNNI, pairs of
-products u8 * s8 are summed in 16 bits, where 255 * 127 * 2 does not fit; with 7 bits it does (`reduce_range`).
+A product becomes DynamicQuantizeLinear, MatMulInteger, Cast and Mul, which ONNX Runtime fuses to
+DynamicQuantizeMatMul or MatMulIntegerToFloat. LSTM becomes its DynamicQuantizeLSTM, tables are looked up in 8 bits.
+Convolutions stay in float: ConvInteger is slower than the float convolution (nudenet with VNNI: 0.9 of its speed with
+unsigned weights, 0.2 with signed). Weights are signed: MatMulInteger with unsigned ones takes 1.6 times as long. On
+x86 without VNNI, pairs of products u8 * s8 are summed in 16 bits, where 255 * 127 * 2 does not fit; with 7 bits it
+does (`reduce_range`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.contract import QuantizationInputs, Quantized
-from onnxport.quantize.eligibility import check_float
-from onnxport.quantize.exclusions import excluded_nodes
+from onnxport.quantize.eligibility import check_float, excluded_nodes
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.weights import recurrent, rtn
 from onnxport.quantize.weights.discovery import (
@@ -30,10 +30,9 @@ from onnxport.quantize.weights.discovery import (
     no_weight_error,
     prepare_copy,
 )
-from onnxport.quantize.weights.embedding_tables import store_table
 from onnxport.quantize.weights.encoding import Encoding, Grids
-from onnxport.quantize.weights.graph_edits import register, remove_unused, replace_node
-from onnxport.quantize.weights.shelf import Shelf
+from onnxport.quantize.weights.graph_edits import Shelf, register, remove_unused, replace_node
+from onnxport.quantize.weights.onnx_operators import store_table
 
 _OPSET = 11  # DynamicQuantizeLinear
 _BITS, _REDUCED = 8, 7

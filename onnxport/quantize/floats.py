@@ -18,7 +18,7 @@ _MEASURED = 16
 
 
 def to_float16(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> Quantized:
-    """Convert `model` to float16, except what exceeds float16 on the samples (calibration's, the proof's, or generated).
+    """Convert `model` to float16, except what exceeds it on the samples: calibration's, the proof's, or generated.
 
     Raises:
         CannotConvertError: nothing of the model can be float16, or it is quantized.

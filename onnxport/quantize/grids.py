@@ -5,7 +5,7 @@ x = scale * (q - zero_point); 0 lies on every grid, since padding and Relu depen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -97,8 +97,8 @@ def weight_grid(values: Floats, axis: int | None) -> WeightGrid:
 def symmetric_grid(limits: Floats, axis: int | None) -> WeightGrid:
     """Return the grid from -limits to limits.
 
-    A channel of zeros, or of next to nothing, gets the largest scale: its bias is then as precise as the others', and no
-    runtime multiplies by less than its integers can express. The loss is invisible in 8 bits of the result.
+    A channel of zeros, or of next to nothing, gets the largest scale: its bias is then as precise as the others', and
+    no runtime multiplies by less than its integers can express. The loss is invisible in 8 bits of the result.
     """
     scales = np.asarray(limits, np.float32) / np.float32(WEIGHT_LIMIT)
     largest = scales.max(initial=0.0)
@@ -122,3 +122,36 @@ def _scale(wanted: float) -> np.float32:
     """Return the scale as float32; 1 for the range [0, 0]."""
     scale = np.float32(wanted)
     return np.float32(1) if scale < _LEAST_SCALE else scale
+
+
+# Half of what int32 holds: the sum of the products needs the rest, and a correction may come.
+_LIMIT = np.float64(2.0**30)
+
+
+@dataclass(frozen=True)
+class QuantizedBias:
+    """A bias in integers."""
+
+    values: np.ndarray[Any, np.dtype[np.int32]]  # int32, shape (channels,)
+    scales: Floats  # float32, one for each channel or a single one
+
+
+def quantize_bias(bias: Floats, data: Grid, weight: WeightGrid) -> QuantizedBias:
+    """Quantize the bias of a product of data on the grid `data` and a weight on the grid `weight`."""
+    scales = (data.scale * weight.scales).astype(np.float32)
+    limits = np.iinfo(np.int32)
+    rounded = np.clip(np.rint(np.float64(bias) / scales), limits.min, limits.max)
+    return QuantizedBias(rounded.astype(np.int32), scales)
+
+
+def widen_for_bias(weight: WeightGrid, bias: Floats, data: Grid) -> WeightGrid:
+    """Return `weight` with larger scales where `bias` would not fit into int32.
+
+    This is so for channels whose weights are next to nothing: what they lose is far below a step of the result.
+    """
+    needed = np.abs(np.float64(bias)) / (float(data.scale) * _LIMIT)
+    if weight.axis is None:
+        needed = needed.max(initial=0.0)
+    if np.all(needed <= weight.scales):
+        return weight
+    return replace(weight, scales=np.maximum(weight.scales, needed).astype(np.float32))

@@ -13,22 +13,26 @@ import numpy as np
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.model import Model
-from onnxport.quantize import biases, cpu_safe, qdq
+from onnxport.quantize import cpu_safe, qdq
 from onnxport.quantize.accuracy import bias_correction
-from onnxport.quantize.accuracy.method_selection import select_best
-from onnxport.quantize.candidate_score import Scorer
+from onnxport.quantize.candidate_score import Scorer, select_best
 from onnxport.quantize.contract import QuantizationInputs, Quantized, Watch
-from onnxport.quantize.eligibility import check_float
-from onnxport.quantize.exclusions import excluded_nodes
+from onnxport.quantize.eligibility import check_float, excluded_nodes
 from onnxport.quantize.float_graph import INT16_OPSET, OLDEST_OPSET, FloatGraph, simplify_for_quantization
-from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid, weight_grid
+from onnxport.quantize.grids import (
+    Floats,
+    Grid,
+    QuantizedWeight,
+    activation_grid,
+    weight_grid,
+    widen_for_bias,
+)
 from onnxport.quantize.measurement import Measurements, Ranges, measure
-from onnxport.quantize.mixed_precision import MixedPrecisionSpace
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement, Weight, place
 from onnxport.quantize.placement.channels import axis_of_results
 from onnxport.quantize.placement.operators import PRODUCTS
-from onnxport.quantize.search import restore_for_budgets
+from onnxport.quantize.search import MixedPrecisionSpace, restore_for_budgets
 from onnxport.samples.readers import SampleFile
 
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
@@ -199,7 +203,7 @@ def round_weights(
             grid = cpu_safe.widen_grid(grid, values, nodes[unit.node]) if unit.node in rule.safe else grid
             bias = qdq.read_bias(model.graph, unit)
             if bias is not None:
-                grid = biases.widen_for_bias(grid, bias, grids[unit.reads[0]])
+                grid = widen_for_bias(grid, bias, grids[unit.reads[0]])
         found[weight] = QuantizedWeight(grid.quantized(values), grid)
     return found
 

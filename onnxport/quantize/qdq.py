@@ -14,8 +14,7 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
-from onnxport.quantize import biases
-from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid
+from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid, quantize_bias
 from onnxport.quantize.placement import Placement, Unit, Weight
 
 
@@ -121,7 +120,7 @@ class _Writer:
             values = own + left * _channel_sums(weight, unit)
         if values is None:
             return
-        stored = biases.quantize_bias(values, self._grids[unit.reads[0]], weight.grid)
+        stored = quantize_bias(values, self._grids[unit.reads[0]], weight.grid)
         name = unit.bias.tensor or f"{unit.node}.bias"
         points = np.zeros(stored.scales.shape, np.int32)
         axis = None if stored.scales.ndim == 0 else 0

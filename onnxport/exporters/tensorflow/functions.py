@@ -7,10 +7,9 @@ from typing import Any
 from onnxport.core.errors import UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.exporters.tensorflow.calls import call_by_name
 from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf
 from onnxport.exporters.tensorflow.model import Callee, TensorflowModel
-from onnxport.exporters.tensorflow.signatures import DeclaredInput, inputs_from_params
+from onnxport.exporters.tensorflow.signatures import DeclaredInput, call_by_name, inputs_from_params
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> TensorflowModel:

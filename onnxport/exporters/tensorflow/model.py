@@ -14,8 +14,7 @@ import numpy as np
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.framework import Exported
-from onnxport.exporters.inputs import DTYPES
-from onnxport.exporters.params import ExportParams
+from onnxport.exporters.params import DTYPES, ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.exporters.tensorflow.conversion import TracedFunction, write
 from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf

@@ -1,7 +1,8 @@
 """Statistics that a network's first layer implies about its training inputs, compared with the given inputs.
 
-A BatchNormalization keeps the mean and variance of each channel in training. Where it was folded away, the convolution's
-bias is about as large as the spread of its results. Both are measured by running the model's first nodes alone.
+A BatchNormalization keeps the mean and variance of each channel in training. Where it was folded away, the
+convolution's bias is about as large as the spread of its results. Both are measured by running the model's first
+nodes alone.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class ExpectedStatistics:
 
     @classmethod
     def of(cls, model: Model) -> Self | None:
-        """Read it from the first BatchNormalization, else the first convolution; None where neither is near an input."""
+        """Read it from the first BatchNormalization, else the first convolution; None if neither is near an input."""
         told = [node for node in model.graph if node.op_type in ("BatchNormalization", "Conv")]
         norm = next((node for node in told if node.op_type == "BatchNormalization"), None)
         found = None if norm is None else cls._by_norm(model, norm)

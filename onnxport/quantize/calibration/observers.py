@@ -48,9 +48,9 @@ class NotFiniteError(ValueError):
 class Histogram:
     """Counts of values to a relative precision of 2^-8, and the exact extremes.
 
-    A bin is the upper 16 bits of the float32, so it needs no range beforehand and two histograms add up. Of tensors with
-    more than `elements` values each sample gives a part, at a distance that shares no factor with a dimension. Its start
-    follows from the sample's extremes, so that samples differ in it and their order does not matter.
+    A bin is the upper 16 bits of the float32, so it needs no range beforehand and two histograms add up. Of tensors
+    with more than `elements` values each sample gives a part, at a distance that shares no factor with a dimension.
+    Its start follows from the sample's extremes, so that samples differ in it and their order does not matter.
 
     Attributes:
         low, high: the least and greatest value of all elements; inf and -inf before the first.
@@ -124,8 +124,8 @@ class Histogram:
 class ChannelMeans:
     """The mean of every channel along `axis`.
 
-    The float32 sum of a sample's channel is added without rounding: its mantissa goes to one of 18 integers, each for 16
-    exponents (a small superaccumulator, Kulisch 1981).
+    The float32 sum of a sample's channel is added without rounding: its mantissa goes to one of 18 integers, each for
+    16 exponents (a small superaccumulator, Kulisch 1981).
     """
 
     _EXPONENTS = 16  # exponents per integer: 24 + 15 bits leave 2^24 samples room in 64

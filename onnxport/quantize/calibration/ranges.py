@@ -80,7 +80,8 @@ class _SquaredError:
     """The error of a grid, from sums over the bins: no candidate iterates over bins.
 
     A value within the range and further than half a step from 0 has the error of an even distribution over one step,
-    step^2 / 12. A value nearer to 0 has its own square, one beyond an end the square of its distance. Zeros cost nothing.
+    step^2 / 12. A value nearer to 0 has its own square, one beyond an end the square of its distance. Zeros cost
+    nothing.
     """
 
     def __init__(self, histogram: Distribution, levels: int) -> None:

@@ -14,7 +14,7 @@ from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
-from onnxport.quantize.weights.layout import Layout
+from onnxport.quantize.weights.encoding import Layout
 
 # A weight of fewer elements saves less than its scale and its operator take.
 SMALL = 512

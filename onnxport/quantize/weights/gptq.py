@@ -1,8 +1,8 @@
 """GPTQ (Frantar et al. 2022): later columns compensate the rounding error of earlier ones.
 
-The output error of x @ W.T over all samples is the sum over rows of e @ H @ e.T, with e the row's rounding error and H
-the Gram matrix of the inputs. With e fixed in the columns done so far, the rest has a closed-form best answer, which the
-Cholesky factor of the inverse of H gives column by column (section 3.3 of the paper).
+The output error of x @ W.T over all samples is the sum over rows of e @ H @ e.T, with e the row's rounding error and
+H the Gram matrix of the inputs. With e fixed in the columns done so far, the rest has a closed-form best answer,
+which the Cholesky factor of the inverse of H gives column by column (section 3.3 of the paper).
 """
 
 from __future__ import annotations

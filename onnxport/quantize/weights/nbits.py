@@ -12,8 +12,7 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.quantize.weights.discovery import Use, Weight
 from onnxport.quantize.weights.encoding import Encoding, split_blocks
-from onnxport.quantize.weights.graph_edits import register, remove_unused, replace_node
-from onnxport.quantize.weights.shelf import Shelf
+from onnxport.quantize.weights.graph_edits import Shelf, register, remove_unused, replace_node
 
 DOMAIN = "com.microsoft"
 # Leave for kernels that quantize the activations to int8 in blocks, which is several times faster than to de-quantize.

@@ -9,8 +9,7 @@ from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.contract import QuantizationInputs, Quantized
-from onnxport.quantize.eligibility import check_float
-from onnxport.quantize.exclusions import excluded_nodes
+from onnxport.quantize.eligibility import check_float, excluded_nodes
 from onnxport.quantize.float_graph import simplify_for_quantization
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.weights import nbits
@@ -24,9 +23,9 @@ from onnxport.quantize.weights.discovery import (
     prepare_copy,
 )
 from onnxport.quantize.weights.encoding import Encoding
+from onnxport.quantize.weights.graph_edits import Shelf
 from onnxport.quantize.weights.plan import PlannedWeight, plan_weight
 from onnxport.quantize.weights.product_inputs import Batch, find_tap, split_into_batches
-from onnxport.quantize.weights.shelf import Shelf
 
 
 def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> Quantized:

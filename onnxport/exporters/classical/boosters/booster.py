@@ -12,9 +12,8 @@ import onnx
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import UsageError
-from onnxport.exporters.classical.boosters.forest import Forest
+from onnxport.exporters.classical.boosters.forest import Answers, Forest, apply_link
 from onnxport.exporters.classical.boosters.graph import INPUT, build_model
-from onnxport.exporters.classical.boosters.links import Answers, apply_link
 from onnxport.exporters.classical.tabular import Columns, TabularModel
 from onnxport.exporters.params import ExportParams
 

@@ -18,8 +18,7 @@ import numpy as np
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.exporters.classical.boosters.booster import Booster, Library, first_line
-from onnxport.exporters.classical.boosters.forest import Branch, Forest, Leaf, Tree
-from onnxport.exporters.classical.boosters.links import Answers, Link
+from onnxport.exporters.classical.boosters.forest import Answers, Branch, Forest, Leaf, Link, Tree
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 

@@ -16,8 +16,16 @@ import xgboost
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.exporters.classical.boosters.booster import Booster, Library, first_line
-from onnxport.exporters.classical.boosters.forest import Branch, Forest, Leaf, Member, Missing, Tree
-from onnxport.exporters.classical.boosters.links import Answers, Link
+from onnxport.exporters.classical.boosters.forest import (
+    Answers,
+    Branch,
+    Forest,
+    Leaf,
+    Link,
+    Member,
+    Missing,
+    Tree,
+)
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 
