@@ -1,8 +1,4 @@
-"""A baseline: the JSON of an earlier `onnxport bench` on this machine, and the rows that match new ones.
-
-Errors distinguish what else a file may be, since each needs another fix: empty, no JSON, another command's report, a
-failed run, another version's schema, a damaged report.
-"""
+"""A baseline: the JSON of an earlier `onnxport bench` on this machine, and the rows that match new ones."""
 
 from __future__ import annotations
 

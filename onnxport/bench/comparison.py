@@ -1,9 +1,9 @@
 """The comparison of a row with its baseline on a machine that also runs other programs.
 
 Floors (statistics.py) are compared, corrected by the machine's pace at both times (pace.py). A row is "slower" if its
-ratio exceeds the limit, the interval of the ratio excludes no change, and the model had the same cores as before. A
-ratio above the limit that is less certain is "unclear", which fails nothing. So contention, which only adds time, leads
-to more measuring and then to "unclear", never to an alarm.
+ratio exceeds the limit, the ratio's interval excludes no change, and the model had the same cores as before. A less
+certain ratio above the limit is "unclear", which fails nothing. So contention leads to more measuring, never to an
+alarm.
 """
 
 from __future__ import annotations
@@ -79,11 +79,7 @@ class Comparison:
 def compare(
     now: Floor, then: Floor, at: Conditions, was: Conditions, *, threads: int | None = None
 ) -> Comparison:
-    """Compare two floors of one row, each with its conditions.
-
-    Args:
-        threads: of the model; None for as many as there are cores.
-    """
+    """Compare two floors of one row, each with its conditions; `threads` is None for as many as there are cores."""
     single = threads == 1
     change = math.log(at.pace / was.pace) if at.pace and was.pace else 0.0
     new, old = _level(now, single), _level(then, single)

@@ -1,7 +1,6 @@
 """The regression gate: compare rows with those of a baseline, or with an earlier model measured beside them.
 
-A baseline is from another time, so that its figures need a correction for the machine's state then; an earlier model
-runs in turns with the new one and needs none.
+A baseline's figures need a correction for the machine's state then; an earlier model runs in turns with the new one.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ class Gate:
     def rows_to_repeat(self, rows: Sequence[Row]) -> tuple[Row, ...]:
         """Return the slower rows, which are measured again in fresh processes.
 
-        A process can be slow because of its place in memory, and a host because of its other guests, for as long as
-        they last.
+        A process can be slow because of its place in memory, and a host because of its other guests.
         """
         return tuple(row for row in rows if row.against is not None and row.against.standing == "slower")
 

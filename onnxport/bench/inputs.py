@@ -1,8 +1,7 @@
 """The inputs of all rows: the user's own, or generated ones inside the domain that a graph implies.
 
 They depend only on names, shapes and seed, so that rows with equal inputs get equal data. The batch is 1 by default.
-Any other open size has to come from the user, or from an artefact with the same inputs that fixes it: a size of our
-choice would decide the time.
+Any other open size, which would decide the time, comes from the user or from an artefact that fixes it.
 """
 
 from __future__ import annotations
@@ -38,15 +37,7 @@ class _GraphFacts:
 
 
 class Inputs:
-    """Feeds for all rows of a bench.
-
-    Args:
-        params: the user's inputs, shapes and seed.
-        graphs: of the models that can be read; they imply the domains of inputs.
-
-    Raises:
-        UsageError: a given shape has a range.
-    """
+    """Feeds for all rows of a bench; `graphs` imply the domains of inputs. UsageError if a given shape has a range."""
 
     def __init__(self, params: FeedingParams, graphs: Iterable[Model]) -> None:
         self._params = params
@@ -91,11 +82,7 @@ class Inputs:
                 raise _open_size_error(path, specs, lacking)
 
     def feeding(self, batch: int | None) -> Feeding:
-        """Return a function that makes a model's inputs.
-
-        Args:
-            batch: size of each; None for 1, or for that of the user's inputs.
-        """
+        """Return a function that makes a model's inputs; `batch` is None for 1, or for that of the user's inputs."""
         return lambda specs: self._feeds(specs, batch)
 
     def batch_of(self, specs: Specs, feeds: Feeds) -> int | None:

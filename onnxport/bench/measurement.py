@@ -45,11 +45,7 @@ class Measured:
 def measure(
     artifacts: Sequence[Artifact], params: BenchParams, phases: Phases, until: Stop | None = None
 ) -> Measured:
-    """Measure every artefact under all its settings, in turns.
-
-    Args:
-        artifacts: in the order of the rows.
-        until: ends the session; after `params.runs` unless given.
+    """Measure every artefact under all its settings, in turns, until `until` or `params.runs` ends the session.
 
     Raises:
         UsageError: an option that no artefact can follow, or an open size that was not given.

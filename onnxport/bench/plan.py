@@ -104,11 +104,7 @@ def _engine_rows(artifact: Artifact, runtime: str, params: BenchParams) -> list[
 
 
 def _absence(artifact: Artifact, runtime: str, unknown: Sequence[str]) -> Failure | None:
-    """Return why no row of an artefact is tried; None where rows are.
-
-    Args:
-        unknown: the given providers, where the runtime has none of them.
-    """
+    """Return why no row of an artefact is tried, for instance for `unknown` providers; None where rows are."""
     if artifact.format == "coreml" and sys.platform != "darwin":
         why = f"{platform.system()} has no Core ML, and other runtimes would not measure it"
         error = MissingDependencyError("Core ML is not here", why=why, fix="run this command on macOS")

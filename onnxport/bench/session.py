@@ -7,8 +7,8 @@
         session.run(until=rounds(20))       # a round gives each a turn, in another order each time
         for trial in session.trials: ...    # figures, or the reason why there are none
 
-A drift of the machine affects all alike, since a round is short. A subject that crashes, hangs or is refused leaves the
-session with the reason (`Trial.failure`); the others go on.
+Rounds are short, so a drift of the machine affects all alike. A subject that crashes, hangs or is refused leaves the
+session with the reason (`Trial.failure`); the others continue.
 """
 
 from __future__ import annotations
@@ -154,11 +154,7 @@ class Session(Closing):
                 self._feed(trial)
 
     def warm_up(self, runs: int, least: int = 1) -> None:
-        """Run each model `runs` times and for at least a tenth of a second, and choose the length of its turns.
-
-        Args:
-            least: runs of a turn.
-        """
+        """Run each model `runs` times and for at least 0.1 s, and choose its turns of `least` runs or more."""
         for number, trial in self._runners():
             self._on_progress(number, len(self.trials))
             with self._ending_on_failure(trial):
@@ -183,11 +179,7 @@ class Session(Closing):
                 trial.peak = self._call(trial, "memory")
 
     def answers(self, trial: Trial) -> dict[str, Array]:
-        """Return the outputs of a running trial's model for its feeds, in the source's names and axes.
-
-        Raises:
-            OnnxportError: the model failed; the trial stays in the session.
-        """
+        """Return a trial's outputs for its feeds, as the source has them; an OnnxportError does not end it."""
         assert trial.ports is not None
         with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
             return trial.ports.to_source(load_arrays(self._call(trial, "answers", folder)))

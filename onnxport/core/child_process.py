@@ -1,6 +1,5 @@
 """Run our code in a child process, so that a native library's crash or hang is an error message.
 
-`litert-converter` aborts the process on some modules (SIGTRAP, SIGFPE), and a wrong artefact can crash an interpreter.
 A child serves one object: `Child(target)` starts `python -m onnxport.core.child_process`, which imports `target`
 ("package.module:factory"), calls it once and then answers method calls. Requests and answers are pickles over two
 private pipes, which output of libraries cannot corrupt; stdout and stderr go to the error message.
@@ -41,11 +40,7 @@ class ChildBug(RuntimeError):
 
 
 class ChildDied(MachineError):
-    """The child ended without an answer; the caller may ask another.
-
-    Attributes:
-        killed: whether SIGKILL ended it, as the system does when memory runs out.
-    """
+    """The child ended without an answer; `killed` if by SIGKILL, as the system does when memory runs out."""
 
     killed = False
 
@@ -55,11 +50,7 @@ class ChildHung(MachineError):
 
 
 class ChildTooLarge(MachineError):
-    """The child exceeded its memory limit and was ended.
-
-    Attributes:
-        taken: bytes that it held.
-    """
+    """The child exceeded its memory limit, holding `taken` bytes, and was ended."""
 
     taken = 0
 
@@ -150,11 +141,7 @@ class Child(Closing):
         self._send((method, args))
 
     def reply(self, word: object) -> None:
-        """Send `word` to the child's object, which waits for it in `Parent.word` while a call runs.
-
-        Raises:
-            ChildDied: the child has ended.
-        """
+        """Send `word` to the child's object, which waits for it in `Parent.word` while a call runs (ChildDied)."""
         self._send(word)
 
     def fileno(self) -> int:
@@ -340,10 +327,7 @@ def _widen(pipe: int) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Return the child's environment: it finds this package, and iterates over sets in the same order each time.
-
-    The fixed hash seed matters for exporters of frameworks: the same input must give the same bytes.
-    """
+    """Return the child's environment: it finds this package, and a fixed hash seed makes exports reproducible."""
     import sysconfig
 
     own = os.environ | {"PYTHONHASHSEED": "0"}
@@ -470,10 +454,7 @@ def _traceback() -> str:
 
 
 def _without_context(error: Exception) -> Exception:
-    """Drop an error's cause and traceback.
-
-    tblib, which TensorFlow loads, makes pickle send them, and the parent would import TensorFlow to read them.
-    """
+    """Drop an error's cause and traceback: tblib, which TensorFlow loads, makes pickle send them."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 

@@ -84,11 +84,7 @@ def find(kind: Kind, name: str, reserved: Collection[str]) -> Plugin | None:
 
 
 def load(plugin: Plugin) -> Any:
-    """Import and return the object of a plugin's entry point.
-
-    Raises:
-        MissingDependencyError: it fails to import.
-    """
+    """Import and return the object of a plugin's entry point (MissingDependencyError)."""
     module, _, attribute = plugin.place.partition(":")
     try:
         with stdout_to_stderr():

@@ -41,11 +41,7 @@ class UsedCode:
 
 
 class Watch:
-    """A context manager that records the files that this process opens.
-
-    Args:
-        known: files and folders to leave out, because the caller knows their contents.
-    """
+    """A context manager that records the files that this process opens, without the `known` files and folders."""
 
     _live: list[Watch] = []  # noqa: RUF012 - all watches, for the one hook of the process
     _is_hooked = False

@@ -117,10 +117,7 @@ def estimate_runtime(subject: ProbedModel, runtime: Runtime) -> Estimate:
 
 
 def probe(subject: ProbedModel, runtime: Runtime, timeout: float) -> Placement | None:
-    """Probe the runtime; return None if it is not available after all.
-
-    A crash or a hang is the extent "unknown", with the reason.
-    """
+    """Probe the runtime; None if it is not available after all. A crash or a hang has the extent "unknown"."""
     with tempfile.TemporaryDirectory(dir=subject.folder) as folder:
         options = ProbeOptions(
             runtime.name,

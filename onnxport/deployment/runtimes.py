@@ -121,8 +121,7 @@ RUNTIMES: Mapping[str, Runtime] = {
 def select_runtimes(words: Sequence[str], format_: Format) -> tuple[Runtime, ...]:
     """Return the runtimes that `words` name; "all" means those for this format that can be probed or estimated.
 
-    Raises:
-        UsageError: an unknown name or none, or a runtime that takes no such file.
+    Raises UsageError for an unknown name or none, or a runtime that takes no such file.
     """
     if not words:
         raise UsageError("--runs-on names no runtime", fix="give all, or names of runtimes")

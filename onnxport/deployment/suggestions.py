@@ -1,7 +1,7 @@
 """One change to the model that would make a runtime take more of it, found by trying.
 
-Our optimizer applies the remedies for the refusals to copies, as `onnxport optimize` would; the runtime is probed or
-estimated again. The report has the change that removes most refusals, with its command.
+Our optimizer applies the remedies for the refusals to copies, and the runtime is probed or estimated again. The report
+has the change that removes most refusals, with its command.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A model on disk as a set of files: its format, its tensors, and how it is replaced atomically.
 
-An `.onnx` file may have its weights beside it, an `.ort` file its operator list, and an `.mlpackage` is a folder. Such
-a set is an `Artifact`; every file that we write goes through `Staging`.
+An `.onnx` file may have its weights beside it, an `.ort` file its operator list, and an `.mlpackage` is a folder.
 """
 
 from __future__ import annotations
@@ -142,10 +141,8 @@ class Artifact:
     def digest(self, content: Callable[[Path], bytes] | None = None) -> str:
         """Return the SHA-256 over every file's relative name and content, sorted by name.
 
-        The name of the main file, or of the folder, does not count: a renamed copy has the same digest.
-
-        Args:
-            content: returns the SHA-256 of a file; by default the file is read.
+        The name of the main file, or of the folder, does not count: a renamed copy has the same digest. `content`
+        returns the SHA-256 of a file; by default the file is read.
         """
         tree = hashlib.sha256()
         root = self.path if self.is_folder else self.path.parent
@@ -264,8 +261,7 @@ class Staging:
     def commit_folder(self, staged: Path, final: Path | None = None) -> None:
         """Move a staged folder to `output`; the end of the block removes the old one.
 
-        Args:
-            final: path of an artefact in place of `output`, after whose move an interruption comes too late.
+        `final` is the path of an artefact in place of `output`, after whose move an interruption comes too late.
         """
         target = final or self.output
         with writing(self.output, self._option):

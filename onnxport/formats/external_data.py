@@ -21,12 +21,7 @@ def locations(data: bytes | mmap.mmap) -> frozenset[str]:
 
 
 def stored_bytes(source: Path | bytes, folder: Path | None = None) -> int:
-    """Return the bytes of a model and of its data files that exist.
-
-    Args:
-        source: a file, or the bytes of one.
-        folder: folder of the data files; that of the file by default.
-    """
+    """Return the bytes of a model, a file or its content, and of its data files (in `folder`) that exist."""
     size = source.stat().st_size if isinstance(source, Path) else len(source)
     if size > _MOST_READ:
         return size

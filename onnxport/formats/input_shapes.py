@@ -45,11 +45,7 @@ class Limit:
 def parse_shapes(
     texts: str | Sequence[str] | Mapping[str, Sequence[int | str | None]],
 ) -> dict[str, GivenShape]:
-    """Parse one or several texts `NAME=DIM,DIM,...`; Python callers may pass a mapping.
-
-    Raises:
-        UsageError: a text of another form, or a name given twice.
-    """
+    """Parse one or several texts `NAME=DIM,DIM,...` (UsageError); Python callers may pass a mapping."""
     pairs = parse_pairs(texts, what="shapes", form=_FORM)
     read = _sizes if isinstance(texts, Mapping) else _dimensions
     return {name: read(shape, name) for name, shape in pairs.items()}
@@ -125,10 +121,8 @@ def apply_shapes(
 ) -> dict[str, tuple[Dim, ...]]:
     """Return every input's shape with the given sizes; `?` leaves the model's own dimension.
 
-    An input without a given shape follows the others: open dimensions of one name have one size in ONNX.
-
-    Raises:
-        UsageError: the model has no input of a name, or sizes contradict the model.
+    An input without a given shape follows the others: open dimensions of one name have one size in ONNX. UsageError for
+    an unknown input, or sizes that contradict the model.
     """
     known = {spec.name: spec for spec in inputs}
     for name in shapes:
@@ -148,8 +142,7 @@ def size_limits(
 ) -> dict[str, dict[int, Limit]]:
     """Return input name -> axis -> the user's limits, of the axis or of a dimension of the same name.
 
-    Raises:
-        UsageError: the dimensions of one input have different numbers of choices.
+    Raises UsageError if the dimensions of one input have different numbers of choices.
     """
     found = {
         spec.name: {

@@ -1,8 +1,4 @@
-"""An ONNX model in memory, on top of onnx-ir, with its weights mapped from disk.
-
-`Model.load` refuses a file that is no ONNX model or that the ONNX checker rejects, and external data that is missing or
-outside the model's folder.
-"""
+"""An ONNX model in memory, on top of onnx-ir, with its weights mapped from disk."""
 
 from __future__ import annotations
 
@@ -142,11 +138,7 @@ class Model:
         return Artifact(self.path, "onnx", self.external_files)
 
     def noted(self, manifest: Manifest, source: Signed | None = None) -> Model:
-        """Return a copy with `manifest`, completed with this model's ports, as a metadata property.
-
-        Args:
-            source: the source model, whose inputs and outputs may have wider types; by default this model.
-        """
+        """Return a copy with `manifest` and this model's ports as a metadata property; dtypes are those of `source`."""
         dtypes = {spec.name: spec.dtype for spec in (*source.inputs, *source.outputs)} if source else {}
         inputs, outputs = (
             tuple(replace(_port(spec), dtype=dtypes.get(spec.name, spec.dtype)) for spec in specs)
@@ -173,11 +165,8 @@ class Model:
     def save(self, path: Path, source: Model | None = None) -> Artifact:
         """Write the model to `path`.
 
-        Weights go to `<name>.data` beside it if they are too large for protobuf, or large and external in the source:
-        from file to file, or one at a time as they are computed.
-
-        Args:
-            source: the source model; by default this model.
+        Weights go to `<name>.data` beside it if they are too large for protobuf, or large and external in `source`, by
+        default this model: from file to file, or one at a time as they are computed.
         """
         apart = (source or self).external_files and self.weight_bytes > _APART
         data = None if apart else self.to_bytes()
@@ -199,8 +188,8 @@ class Model:
     def hand_over(self, path: Path) -> None:
         """Write the model for another process on this machine, which reads it with `received`.
 
-        External weights stay in their files. Weights in memory move to `<name>.data` beside `path`, for this model too,
-        so that two processes need not hold them.
+        External weights stay in their files. Weights in memory move to `<name>.data` beside `path`, for this model
+        too, so that two processes need not hold them.
         """
         copy = self.ir.clone()
         for tensor, put in _tensors(copy):
@@ -228,11 +217,7 @@ class Model:
 
 
 def rename(artifact: Artifact, name: str) -> Artifact:
-    """Rename a saved `.onnx` model to `name`, and its data file, as `save` names them.
-
-    Args:
-        artifact: files that no other process uses.
-    """
+    """Rename a saved `.onnx` model, which no other process uses, to `name`, and its data file as `save` names them."""
     path = artifact.path.with_name(name)
     if not artifact.companions or path == artifact.path:
         return artifact

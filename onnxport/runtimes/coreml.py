@@ -49,11 +49,7 @@ _FRAMEWORKS = "torch torchvision torchaudio tensorflow sklearn xgboost libsvm tr
 
 
 class CoremlRuntime(Closing):
-    """A package compiled and run by Core ML.
-
-    Args:
-        path: the package's folder.
-        options: `units` and `function`.
+    """A package compiled and run by Core ML; reads the options `units` and `function`.
 
     Raises:
         MissingDependencyError: this is no Mac.
@@ -106,10 +102,7 @@ class CoremlRuntime(Closing):
         return partial(self._model.predict, inputs, **({} if state is None else {"state": state}))
 
     def _make_state(self, inputs: dict[str, Array]) -> Any:
-        """Move the states out of `inputs` into a state of Core ML; None for a program without states.
-
-        Core ML keeps a state from one prediction to the next, ONNX does not, so each run gets a new one.
-        """
+        """Move the states out of `inputs` into a new state of Core ML, since its states outlive a run; None without."""
         names = state_names(self._function)
         state: Any = self._model.make_state() if names else None
         for key in names & set(inputs):

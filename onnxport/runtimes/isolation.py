@@ -66,12 +66,7 @@ def _no_limit() -> MemoryLimit:
 
 
 class _Process:
-    """The child behind one runtime or several; after it was ended, the next use starts another.
-
-    Attributes:
-        number: number of the child; a model opened in an earlier one must be opened again.
-        runs: runs that this child has begun.
-    """
+    """The child behind one or several runtimes, restarted at the next use after its end; `number` counts children."""
 
     def __init__(self, start: Callable[[], Child]) -> None:
         self._start = start
@@ -98,8 +93,7 @@ class IsolatedRuntime(Closing):
 
     Args:
         timeout: seconds that one call may take.
-        limit: returns the memory limit, called when the file exists. A run that exceeds it is ended, and the next one
-            gets a new process.
+        limit: returns the memory limit, called when the file exists. A run that exceeds it ends the process.
         role: for error messages.
     """
 
@@ -133,11 +127,7 @@ class IsolatedRuntime(Closing):
         self._deadline: float | None = None
 
     def beside(self, options: RuntimeOptions | None = None, path: Path | None = None) -> IsolatedRuntime:
-        """Open the model under other options, or another model, in the same process; closing one closes both.
-
-        Raises:
-            InputError: the runtime cannot load it under these options.
-        """
+        """Open the model under other options, or another model, in the same process; closing one closes both."""
         other = copy(self)
         other.options, other.path = options or self.options, path or self.path
         other._described, other._opened_in = None, -1

@@ -1,7 +1,7 @@
 """The registry of runtimes: the table KINDS, and plugins.
 
-A plugin is an entry point of the group `onnxport.runtimes` that names a `Kind` (docs/guide/runtimes.md). This module
-imports the standard library only, so that a wrong name is refused before any runtime is imported.
+A plugin is an entry point of the group `onnxport.runtimes` that names a `Kind` (docs/guide/runtimes.md). Only the
+standard library is imported here, so that a wrong name is refused before any runtime is imported.
 """
 
 from __future__ import annotations
@@ -132,10 +132,7 @@ def runtime_names(format_: Format) -> tuple[str, ...]:
 
 
 def find_runtime(format_: Format, name: str = AUTO, option: str = "runtime") -> Kind:
-    """Return the runtime of that name for files of a format.
-
-    Args:
-        option: the option that names it, for messages.
+    """Return the runtime of that name for files of a format; messages name `option`.
 
     Raises:
         UsageError: no runtime has the name, or it runs other formats.
@@ -154,11 +151,7 @@ def find_runtime(format_: Format, name: str = AUTO, option: str = "runtime") -> 
 
 
 def find(name: str) -> Kind | None:
-    """Return the runtime of that name, for any format; None where there is none.
-
-    Raises:
-        MissingDependencyError: two plugins have the name, or the plugin cannot be used.
-    """
+    """Return the runtime of that name, for any format, or None; MissingDependencyError for an unusable plugin."""
     plugin = plugins.find("runtime", name, RESERVED)
     if plugin is not None:
         return _load_plugin(plugin)
@@ -173,11 +166,7 @@ def distributions(name: str) -> tuple[str, ...]:
 
 @functools.cache
 def _load_plugin(plugin: Plugin) -> Kind:
-    """Import a plugin's kind and check it against the contract.
-
-    Raises:
-        MissingDependencyError: it fails to import, or breaks the contract.
-    """
+    """Import a plugin's kind and check it against the contract (MissingDependencyError)."""
     kind = plugins.load(plugin)
     if fault := _find_fault(plugin, kind):
         raise plugins.unusable(plugin, f"{plugin.place} {fault}")

@@ -18,12 +18,9 @@ _SIZES = ("Shape", "Size")
 
 
 def estimation_graph(model: Model) -> OperatorGraph:
-    """Return the linked graph of `model` with functions inlined, shapes inferred anew and default attributes filled in.
+    """Return the linked graph of `model` with inlined functions, inferred shapes and default attributes.
 
-    It has no Constant nodes: what they hold is constant to the nodes that read it.
-
-    Raises:
-        CannotConvertError: functions that cannot be inlined.
+    Constant nodes are dropped: what they hold is constant to its readers. CannotConvertError if functions stay.
     """
     copy = model.clone()
     if copy.ir.functions:

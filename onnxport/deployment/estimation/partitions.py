@@ -1,9 +1,8 @@
 """Groups of taken nodes, as an execution provider forms them.
 
-A group runs as one, so no path may leave it and return. The nodes are visited in topological order: a group takes each
-taken node that is ready, and ends when all others wait for a node of the fallback that waits for the group. ONNX
-Runtime does this for providers that compile (onnxruntime/core/providers/partitioning_utils.cc); for others, the groups
-say how often control passes to the provider and back.
+A group runs as one, so no path may leave it and return. In topological order, a group takes each taken node that is
+ready, and ends when all others wait for a node of the fallback that waits for the group. ONNX Runtime does this for
+providers that compile (onnxruntime/core/providers/partitioning_utils.cc).
 """
 
 from __future__ import annotations

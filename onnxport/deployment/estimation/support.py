@@ -30,11 +30,7 @@ class Reason:
 
 
 def find_refusal(node: Node, table: Table, refused: Collection[Node]) -> Reason | None:
-    """Return why the runtime does not take `node`, by its data file; None if it does.
-
-    Args:
-        refused: the nodes before it that are not taken.
-    """
+    """Return why the runtime does not take `node`, given the `refused` nodes before it; None if it does."""
     rules = table.operators.get(node.qualified)
     if rules is None:
         return Reason(f"it has no {node.qualified}", "version", _older_forms(node))

@@ -42,11 +42,7 @@ class ConvertedModel:
 
 
 def convert_once(path: Path, folder: Path) -> ConvertedModel:
-    """Return the file at `path`; an `.onnx` file is converted into `folder`, once for all processes.
-
-    Raises:
-        CannotConvertError: nodes that the converter refuses.
-    """
+    """Return the file at `path`; an `.onnx` file is converted into `folder`, once for all processes."""
     if path.suffix == ".tflite":
         return ConvertedModel(_read(path), {})
     model = Model.load(path)

@@ -16,9 +16,9 @@ def delegated_operators(operators: Sequence[dict[str, Any]], count: int) -> list
     """Return the partitions of the delegate, as places among the first `count` operators, those of the file.
 
     Args:
-        operators: the interpreter's `_get_ops_details` after delegation. It lists the file's operators, then one for
-            each partition, with the tensors that the partition reads from outside and those that others read from it.
-            The partition is what lies between them.
+        operators: the interpreter's `_get_ops_details` after delegation: the file's operators, then one for each
+        partition
+            with the tensors that it reads from outside and gives to others. The partition lies between them.
     """
     made = {tensor: index for index, each in enumerate(operators[:count]) for tensor in each["outputs"]}
     found = []

@@ -5,8 +5,8 @@ A module of this package is named in `runtimes.RUNTIMES` and has
     def probe(path: Path, options: ProbeOptions) -> Placement
 
 which runs in a child: it may import its library, print, crash or hang. It raises `NotAvailable` if the installed
-library lacks the runtime after all, and an OnnxportError to explain a model that the runtime does not take. A refusal
-that it expects is a Placement with the extent "none".
+library lacks the runtime, and an OnnxportError for a model that the runtime does not take. A refusal that it expects
+is a Placement with the extent "none".
 """
 
 from __future__ import annotations

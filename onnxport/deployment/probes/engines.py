@@ -1,7 +1,6 @@
-"""Engines that take a model whole or not at all, probed by loading it and running it once.
+"""Engines that take a model whole or not at all, probed by loading it and running it once, as `validate` does.
 
-They are the engines that `validate` runs (`runtimes/engines`), so "takes it" means the same in both. Their messages
-say what they refuse (`refusals`).
+Their messages say what they refuse (`refusals`).
 """
 
 from __future__ import annotations

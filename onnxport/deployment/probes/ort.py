@@ -1,7 +1,7 @@
 """ONNX Runtime: to which execution provider it assigns each node, with default settings.
 
-It assigns nodes after its basic optimizations (constants folded, Identity removed, BatchNormalization folded into
-weights) and before those that fuse operators for one provider. Nodes that remain have their names of the file.
+It assigns nodes after its basic optimizations and before those that fuse operators for one provider. Nodes that remain
+have their names of the file.
 """
 
 from __future__ import annotations

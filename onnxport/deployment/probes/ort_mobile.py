@@ -1,7 +1,6 @@
 """ONNX Runtime's mobile usability checker, part of its wheel: what NNAPI and Core ML would take, by operators.
 
-The checker knows operators by name, open shapes and, for Core ML, ranks; all else in its tables is prose. It reads the
-graph after basic optimizations, as the providers do.
+The checker knows operators by name, open shapes and, for Core ML, ranks, after basic optimizations.
 """
 
 from __future__ import annotations

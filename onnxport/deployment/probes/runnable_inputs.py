@@ -23,11 +23,7 @@ _MOST_TRIES = 40
 def runnable_inputs(
     path: Path, model: Model, shapes: Mapping[str, GivenShape]
 ) -> Mapping[str, np.ndarray[Any, np.dtype[Any]]]:
-    """Return the first set that ONNX Runtime runs, or the first that was tried if it runs none.
-
-    Args:
-        shapes: the user's sizes.
-    """
+    """Return the first inputs that ONNX Runtime runs at the user's `shapes`, or the first that was tried."""
     inputs, known = model.inputs, domains(model)
     sizes = OpenSizes(inputs, apply_shapes(inputs, shapes), size_limits(inputs, shapes))
     proposed = [

@@ -47,11 +47,7 @@ class Partitions:
 
 
 def find_partitions(model: ConvertedModel, threads: int) -> Partitions:
-    """Load the main graph, and each body of IF and WHILE in the place of the main graph.
-
-    Raises:
-        NotLoadedError: the interpreter loads the file at no size that is tried.
-    """
+    """Load the main graph, and each body of IF and WHILE in its place; NotLoadedError if it loads at no size tried."""
     interpreter, size = allocate(model.file.path, threads)
     taken, not_probed = _taken_groups(model.file.main, interpreter), set[Node]()
     for body in model.subgraphs[1:]:

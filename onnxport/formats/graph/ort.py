@@ -33,11 +33,7 @@ class OrtModel:
 
 
 def read_ort(path: Path) -> OrtModel:
-    """Read an `.ort` file; weights stay on disk.
-
-    Raises:
-        InputError: no `.ort` file, a damaged one, or one of a newer schema than this code knows.
-    """
+    """Read an `.ort` file; weights stay on disk. InputError if it is none, damaged, or of a newer schema."""
     try:
         with path.open("rb") as file:
             is_empty = not path.stat().st_size  # which cannot be mapped

@@ -59,14 +59,12 @@ class TfliteModel:
 
 
 def read_tflite(path: Path, *, distinct: bool = False) -> TfliteModel:
-    """Read the `.tflite` file at `path`; weights stay on disk.
+    """Read the `.tflite` file at `path`; weights stay on disk. InputError if it is none, or damaged.
 
     Args:
-        distinct: give no two tensors the name of one ONNX value. Else tensors inside the lowering of a node have the
-            node's name, and those that an input or output is cast or quantized to or from have its name.
-
-    Raises:
-        InputError: no TFLite file, or a damaged one.
+        distinct: give no two tensors the name of one ONNX value. Else tensors inside a lowering have the node's name,
+        and
+            casts of an input or output have its name.
     """
     ends = read_signature(path)
     try:

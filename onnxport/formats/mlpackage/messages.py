@@ -19,11 +19,7 @@ _LARGEST_MESSAGE = (1 << 31) - 1  # bytes, protobuf's limit; a sparse file can c
 
 
 def messages(name: str) -> Any:
-    """Import the generated module of one `.proto` file ("Model", "MIL").
-
-    Raises:
-        ImportError: coremltools is not installed.
-    """
+    """Import the generated module of one `.proto` file ("Model", "MIL"); ImportError without coremltools."""
     if _ALIAS not in sys.modules:
         found = importlib.util.find_spec("coremltools")
         if found is None or found.origin is None:

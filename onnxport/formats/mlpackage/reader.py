@@ -43,11 +43,9 @@ _MOST_FILLED = 1 << 20  # elements of a constant in a message; larger ones are i
 
 
 def read_package(folder: Path) -> Package:
-    """Read the package at `folder`.
+    """Read the package at `folder`; ImportError without coremltools.
 
-    Raises:
-        InputError: no package, a damaged one, or one with another kind of model than an ML program.
-        ImportError: coremltools is not installed.
+    Raises InputError if it is no package, damaged, or has another kind of model than an ML program.
     """
     import json
 

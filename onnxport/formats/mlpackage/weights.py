@@ -22,11 +22,7 @@ _PACKED = {"uint1": 1, "uint2": 2, "uint3": 3, "uint4": 4, "uint6": 6, "int4": 4
 
 
 def read_blob(file: Path, offset: int, dtype: str, shape: tuple[int, ...]) -> Array:
-    """Return the array whose header is at `offset`; packed numbers become uint8 or int8.
-
-    Raises:
-        ValueError: there is no header, or the data do not fit the shape.
-    """
+    """Return the array whose header is at `offset`, packed numbers as uint8 or int8; ValueError if it does not fit."""
     if file.stat().st_size < offset + _HEADER.size:
         raise ValueError(f"{file.name} is truncated: it ends before the weights at {offset}")
     mapped = np.memmap(file, np.uint8, "r")

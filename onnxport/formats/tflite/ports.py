@@ -1,7 +1,6 @@
 """The inputs and outputs of a `.tflite` file, and their arrays: without an interpreter.
 
-The manifest of our artefacts has the names and permutations of tensors and the source's dtypes. For a foreign `.tflite`
-we use its signature, or the names of its tensors where it has none.
+Names come from the manifest of our artefacts, else from the file's signature, else from its tensors.
 """
 
 from __future__ import annotations
@@ -35,14 +34,7 @@ class Signature:
 
 
 def read_signature(path: Path, noted: bool = True) -> Signature:
-    """Read the signature of a file.
-
-    Args:
-        noted: use our manifest in the file.
-
-    Raises:
-        InputError: no TFLite file, or a damaged one.
-    """
+    """Read the signature of a file, by our manifest if `noted`; InputError if it is no TFLite file, or damaged."""
     try:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

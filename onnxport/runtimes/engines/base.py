@@ -53,13 +53,9 @@ class Work:
 
 
 class EngineRuntime(Closing):
-    """An ONNX model in a third-party engine.
+    """An ONNX model in a third-party engine, with its `threads` and `own` settings where the engine knows them.
 
     An engine that needs sizes loads a model with open dimensions at the first run, any other model at once.
-
-    Args:
-        path: the `.onnx` file.
-        options: `threads` and `own`, where the engine knows them.
 
     Raises:
         InputError: no ONNX model, or one that the engine refuses, with the engine's message.
@@ -92,8 +88,7 @@ class EngineRuntime(Closing):
 
     @property
     def taps(self) -> frozenset[str]:
-        """Every value that a node of the main graph computes; the engine loads a copy of the model that returns the
-        wanted ones as outputs, and may compute them differently there."""
+        """The values that nodes of the main graph compute; the engine loads a copy with the wanted ones as outputs."""
         return self._model.intermediate_values
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:

@@ -1,7 +1,7 @@
 """MNN (Alibaba) on the CPU: its converter writes a temporary file, sizes stay open.
 
-We call the converter as a function of its native module, never the command `mnnconvert` and the Python modules around
-it: at import they install a logging library with pip and report their use to a server.
+We call the converter's native module: the command `mnnconvert` and its Python modules install a logging library with
+pip at import and report their use to a server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ncnn (Tencent) on the CPU: its converter pnnx writes files for given sizes into a temporary folder.
 
-We run pnnx as a program: its Python package imports PyTorch before it starts the same program. Only the script that it
-writes beside ncnn's files names the batch axis of each tensor.
+pnnx runs as a program, since its Python package imports PyTorch. Only the script that it writes beside ncnn's files
+names the batch axis of each tensor.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from onnxport.runtimes.engines.native_output import captured_output
 
 @contextlib.contextmanager
 def _passive() -> Iterator[None]:
-    """Load OpenMP with threads that wait without spinning, unless the user sets the policy.
+    """Load OpenMP, which reads its policy once, with threads that wait without spinning, unless the user sets it.
 
-    OpenMP reads it once, when it is loaded. With spinning, ncnn takes a thousand times as long beside other processes.
+    With spinning, ncnn takes a thousand times as long beside other processes.
     """
     name = "OMP_WAIT_POLICY"
     is_set = name in os.environ
@@ -114,11 +114,7 @@ class _Session:
 
 
 def _convert(work: Work, folder: Path) -> None:
-    """Run pnnx, which writes `model.ncnn.param`, `.bin` and its notes into `folder`.
-
-    Raises:
-        Refusal: pnnx failed; with its last line.
-    """
+    """Run pnnx, which writes `model.ncnn.param`, `.bin` and its notes into `folder`; Refusal with its last line."""
     assert work.sizes is not None
     for file in (work.file, *work.companions):
         link = folder / ("model.onnx" if file == work.file else file.relative_to(work.file.parent))

@@ -1,7 +1,7 @@
 """Integer products that saturate on no CPU: signed weights of unsigned activations become unsigned.
 
 Kernels of two unsigned operands sum in 32 bits on every CPU, those of uint8 by int8 do not (integer_products.py). So
-each such weight becomes uint8, 128 higher, and its zero point 128 higher: the same numbers, and the same sums.
+each such weight becomes uint8, 128 higher, and its zero point too: the same numbers, and the same sums.
 
     Given   QLinearConv(x: uint8, ..., w: int8, w_scale, w_zero_point = 0, ...)
     Result  QLinearConv(x: uint8, ..., w + 128: uint8, w_scale, w_zero_point = 128, ...)

@@ -45,8 +45,7 @@ def open_session(
         provider: full name of the execution provider; the CPU runs what it does not.
         spinning: threads spin while they wait, which starves other processes.
         prepacking: kernels keep a copy of their weights in their own layout; wasted in a session that never runs.
-        optimized: where ONNX Runtime writes the optimized graph.
-        optimized_weights: name of the file beside it that takes the large weights.
+        optimized, optimized_weights: where ONNX Runtime writes the optimized graph, and its large weights beside it.
         external_data: folder of the external data of a model given as bytes.
         initializers: weights by name, in place of the model's external data.
         config: further session config entries (onnxruntime_session_options_config_keys.h).

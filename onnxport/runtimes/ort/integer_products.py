@@ -1,10 +1,9 @@
 """The operators that multiply integers, and the indices of their operands.
 
-On x86 CPUs without VNNI, ONNX Runtime multiplies uint8 activations by int8 weights with VPMADDUBSW. That instruction
-adds two products in 16 bits and saturates (255 * 127 * 2 > 32767); ONNX's integer operators sum in 32 bits. Measured
-with ONNX Runtime 1.31.1 restricted to AVX2 (tests/runtimes/integer_products.py): of the operators in OPERANDS, uint8 by
-int8 saturates and every other mix of types is exact. ConvInteger saturates for int8 by uint8 only, which no tool
-writes; depthwise QLinearConv and MatMulNBits never do.
+On x86 CPUs without VNNI, ONNX Runtime multiplies uint8 activations by int8 weights with VPMADDUBSW, which adds two
+products in 16 bits and saturates (255 * 127 * 2 > 32767). Measured with ONNX Runtime 1.31.1 restricted to AVX2
+(tests/runtimes/integer_products.py): of the operators in OPERANDS, uint8 by int8 saturates and every other mix is
+exact. ConvInteger saturates for int8 by uint8 only, which no tool writes; depthwise QLinearConv and MatMulNBits never.
 
 Light on purpose: the process of a float model imports only this of the change to exact integers.
 """

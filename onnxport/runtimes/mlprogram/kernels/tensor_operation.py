@@ -104,9 +104,9 @@ def non_maximum_suppression(
 ) -> tuple[Array, ...]:
     """Return the boxes with the highest score of any class that overlap no better box.
 
-    From iOS17 the boxes are the last dimension, and there is no score threshold and no count. Results are padded to
-    `max_boxes` with zeros, indices with -1. Where no score reaches the threshold, the best box is returned (both as in
-    Apple's reference in coremltools' tests).
+    From iOS17 the boxes are the last dimension, without score threshold and count. Results are padded to `max_boxes`
+    with zeros, indices with -1. Where no score reaches the threshold, the best box is returned (as in coremltools'
+    tests).
     """
     newer = call.at_least(7)
     if newer:
