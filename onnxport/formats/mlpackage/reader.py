@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from onnxport.core.errors import InputError
-from onnxport.formats.mlpackage.messages import find_file, messages, read_message
+from onnxport.formats.mlpackage.files import find_file, messages, read_blob, read_message, unpack
 from onnxport.formats.mlpackage.program import (
     Block,
     Constant,
@@ -21,7 +21,6 @@ from onnxport.formats.mlpackage.program import (
     Type,
     check_function,
 )
-from onnxport.formats.mlpackage.weights import read_blob, unpack
 
 # MIL's data types -> NumPy's names; arrays of fewer than 8 bits have one number a byte.
 _NAMES = {

@@ -15,8 +15,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import UsageError
-from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work
-from onnxport.runtimes.engines.native_output import captured_output
+from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work, captured_output
 
 with captured_output():  # it prints the CPU's features
     import _tools

@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work
-from onnxport.runtimes.engines.native_output import captured_output
+from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work, captured_output
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.erf import erf
+from onnxport.runtimes.mlprogram.kernels.elementwise_unary import erf
 from onnxport.runtimes.mlprogram.kernels.normalization import per_channel
 from onnxport.runtimes.mlprogram.kernels.registry import kernel, register
 
