@@ -147,12 +147,11 @@ def _message_with_line(error: BaseException) -> str:
     """Return the message and the innermost line of the user's code."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
+    ours = ("<", _OURS, importlib.__path__[0])
+    frames = [
+        each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(ours)
+    ]
     users = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
     nearest = users[-1:] or frames[:1]  # a package of the user's that is installed lies among the libraries
     places = [f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in nearest]
     return f"{first_line(error)}{''.join(places)}"
-
-
-def _is_ours(filename: str) -> bool:
-    return filename.startswith(("<", _OURS, importlib.__path__[0]))

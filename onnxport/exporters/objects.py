@@ -127,12 +127,12 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Framework:
             framework: Framework = getattr(importlib.import_module(module), name)(model, source, params)
             return framework
     raise UsageError(
-        f"{source.name} gives {_named(model)}, which is no model we know",
+        f"{source.name} gives {_describe(model)}, which is no model we know",
         fix=f"known are models of {', '.join(OF_OBJECTS)}",
     )
 
 
-def _named(found: object) -> str:
+def _describe(found: object) -> str:
     kind = type(found)
     if found is None:
         return "None"

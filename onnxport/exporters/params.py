@@ -53,21 +53,11 @@ def parse_dynamic(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, D
     pairs = parse_pairs(given, what="dynamic dimensions", form=_DYNAMIC_FORM)
     read: dict[str, DimNames] = {}
     for name, dims in pairs.items():
-        names = (
-            [dim.strip() for dim in dims.split(",")]
-            if isinstance(dims, str)
-            else list(_split_list(name, dims))
-        )
-        if not names or not all(each is None or each for each in names):
+        names = [dim.strip() for dim in dims.split(",")] if isinstance(dims, str) else dims
+        if not isinstance(names, Sequence) or not names or not all(each is None or each for each in names):
             raise UsageError(f"{dims!r} names no dimensions of {name!r}", fix=_DYNAMIC_FORM)
         read[name] = tuple(None if each in (None, "_") else str(each) for each in names)
     return read
-
-
-def _split_list(name: str, dims: object) -> Sequence[str | None]:
-    if not isinstance(dims, Sequence):
-        raise UsageError(f"{dims!r} names no dimensions of {name!r}", fix=_DYNAMIC_FORM)
-    return dims
 
 
 Specs = Annotated[dict[str, TensorSpec], BeforeValidator(parse_specs)]

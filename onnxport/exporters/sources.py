@@ -192,14 +192,11 @@ def _kind_of(path: Path) -> str:
             f"{path} has an extension that names no model of a framework",
             fix=f"known are {', '.join(_SUFFIXES)}, folders, and package.module:function",
         )
-    if suffix == ".json" and _starts_with(path).startswith(_PIR):
-        return "paddle"
+    if suffix == ".json":
+        with path.open("rb") as stream:
+            if b"".join(stream.read(256).split()).startswith(_PIR):
+                return "paddle"
     return _SUFFIXES[suffix]
-
-
-def _starts_with(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return b"".join(stream.read(256).split())
 
 
 def _files(path: Path) -> tuple[Path, ...]:

@@ -138,11 +138,8 @@ def _probabilities(model: Any, table: Any) -> Any:
 
 def _scores(model: Any, table: Any) -> Any:
     """Return scores: below 0 for outliers; the distance to each cluster."""
-    return (
-        model.decision_function(table)
-        if is_outlier_detector(final_estimator(model))
-        else model.transform(table)
-    )
+    is_outlier = is_outlier_detector(final_estimator(model))
+    return model.decision_function(table) if is_outlier else model.transform(table)
 
 
 def _values(model: Any, table: Any) -> Any:

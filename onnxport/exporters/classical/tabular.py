@@ -109,7 +109,7 @@ class TabularModel:
         try:
             answers = answer(feeds)
         except (ValueError, TypeError, IndexError, KeyError) as error:
-            raise RunError(f"{self.name} refuses these inputs", why=_first_line(error)) from error
+            raise RunError(f"{self.name} refuses these inputs", why=first_line(error)) from error
         return self.shaped(answers)
 
     def shaped(self, answers: Mapping[str, Any]) -> dict[str, Array]:
@@ -139,6 +139,7 @@ def _spec(value: onnx.ValueInfoProto) -> TensorSpec:
     return TensorSpec(value.name, dtype, dims)
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
+def first_line(error: BaseException) -> str:
+    """Return the first line of a library's message."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

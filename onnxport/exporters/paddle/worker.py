@@ -97,19 +97,6 @@ def _read(stream: BinaryIO) -> bytes:
     return stream.read(length)
 
 
-def _write(stream: BinaryIO, *frames: bytes) -> None:
-    for frame in frames:
-        stream.write(_HEADER.pack(len(frame)) + frame)
-    stream.flush()
-
-
-def _pack(arrays: list[Any]) -> bytes:
-    held = io.BytesIO()
-    named: dict[str, Any] = {str(number): array for number, array in enumerate(arrays)}
-    np.savez(held, **named)
-    return held.getvalue()
-
-
 def _unpack(frame: bytes) -> list[Any]:
     with np.load(io.BytesIO(frame)) as archive:
         return [archive[str(number)] for number in range(len(archive.files))]
@@ -134,7 +121,11 @@ def _serve(program: str, weights: str) -> None:
         except Exception as error:
             traceback.print_exc()
             said = {"error": f"{type(error).__name__}: {error}"}
-        _write(answers, json.dumps(said).encode(), _pack(results))
+        held = io.BytesIO()
+        np.savez(held, **{str(number): array for number, array in enumerate(results)})
+        for frame in (json.dumps(said).encode(), held.getvalue()):
+            answers.write(_HEADER.pack(len(frame)) + frame)
+        answers.flush()
 
 
 if __name__ == "__main__":

@@ -55,14 +55,14 @@ def _export_program(
         raise capture_error(error, module, name) from error
 
 
-def symbolic_inputs(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
-    """Return the user's inputs as torch.export sees them, without values and without constants."""
+def symbolic_inputs(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
+    """Return the user's inputs by name as torch.export sees them, without values and without constants."""
     wanted = set(program.graph_signature.user_inputs)
-    return [
-        node.meta["val"]
+    return {
+        node.name: node.meta["val"]
         for node in program.graph.nodes
         if node.op == "placeholder" and node.name in wanted and isinstance(node.meta.get("val"), torch.Tensor)
-    ]
+    }
 
 
 def is_fixed(size: int | torch.SymInt) -> bool:
@@ -76,7 +76,7 @@ def _fixed_dimensions(
     """Return input and axis of dimensions that should be open and have one size."""
     return [
         (name, axis)
-        for name, seen in zip(call.names, symbolic_inputs(program), strict=True)
+        for name, seen in zip(call.names, symbolic_inputs(program).values(), strict=True)
         for axis, dim in enumerate(dynamic.get(name, ()))
         if dim is not None and is_fixed(seen.shape[axis])
     ]

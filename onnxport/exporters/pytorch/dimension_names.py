@@ -41,13 +41,10 @@ class DimensionNames:
                     made.notes.append(
                         f"{given!r} of {name!r} is always as large as {known!r}, and is called so"
                     )
-        made._tell_bounds(program)
-        return made
-
-    def _tell_bounds(self, program: torch.export.ExportedProgram) -> None:
         for symbol, bounds in program.range_constraints.items():
-            if str(symbol) in self.names and bounds.upper.is_Integer and int(bounds.upper) < _LARGEST:
-                self.notes.append(f"{self.names[str(symbol)]!r} is at most {bounds.upper}")
+            if str(symbol) in made.names and bounds.upper.is_Integer and int(bounds.upper) < _LARGEST:
+                made.notes.append(f"{made.names[str(symbol)]!r} is at most {bounds.upper}")
+        return made
 
     def dim(self, size: int | torch.SymInt) -> Dim:
         return int(size) if is_fixed(size) else self.renamed(str(size))

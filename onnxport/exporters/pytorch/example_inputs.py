@@ -5,16 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 import torch
 
-from onnxport.core.arrays import Array
 from onnxport.core.errors import UsageError
 from onnxport.exporters.pytorch.outputs import to_tensor
 from onnxport.formats.artifact import TensorSpec
-from onnxport.samples.domain import Domain, declared_domains
+from onnxport.samples.domain import declared_domains
 from onnxport.samples.generator import generate
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -96,7 +96,7 @@ def bind_inputs(
             and each.default is each.empty
         ):
             raise _refusal(signature, name, f"{name} lacks an input", f"forward needs {key!r}")
-    leading = _required_parameters(places, inputs)
+    leading = list(takewhile(inputs.__contains__, places))  # before the first that keeps its default
     if beyond and len(leading) < len(places):
         raise _refusal(
             signature, name, f"{name} lacks an input", f"*args come behind {places[len(leading)]!r}"
@@ -119,12 +119,6 @@ def _signature(module: torch.nn.Module) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-def _required_parameters(places: Sequence[str], inputs: Mapping[str, str]) -> list[str]:
-    """Return the parameters before the first that keeps its default."""
-    left_out = next((number for number, key in enumerate(places) if key not in inputs), len(places))
-    return list(places[:left_out])
-
-
 def _refusal(signature: inspect.Signature, name: str, what: str, why: str) -> UsageError:
     wanted = [
         key
@@ -143,27 +137,20 @@ def make_example(
     specs: Sequence[TensorSpec], sizes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, torch.Tensor]:
     """Return a valid value of each input: ids and classes are 0 or 1, lengths within the sizes."""
-    known = {name: _few_values(domain) for name, domain in declared_domains(specs).items()}
-    shaped = {spec.name: (_drawn_dtype(spec), sizes[spec.name]) for spec in specs}
-    made = generate(shaped, known, kind="normal", seed=0, index=0)
-    return {spec.name: _tensor(made[spec.name], spec.dtype) for spec in specs}
-
-
-def _few_values(domain: Domain) -> Domain:
-    """Return values for which every table has a row."""
-    if domain.kind in ("integer", "choice") and not domain.values:
-        return replace(domain, low=0, high=1)
-    return domain
-
-
-def _drawn_dtype(spec: TensorSpec) -> TensorSpec:
-    """Return the dtype to draw in: float32 for bfloat16, which NumPy lacks."""
-    return replace(spec, dtype="float32") if spec.dtype == "bfloat16" else spec
-
-
-def _tensor(array: Array, dtype: str) -> torch.Tensor:
-    tensor = to_tensor(np.asarray(array))
-    return tensor.to(torch.bfloat16) if dtype == "bfloat16" else tensor
+    known = declared_domains(specs)
+    for name, domain in known.items():
+        if domain.kind in ("integer", "choice") and not domain.values:
+            known[name] = replace(domain, low=0, high=1)  # for which every table has a row
+    # NumPy lacks bfloat16.
+    drawn = [replace(spec, dtype="float32") if spec.dtype == "bfloat16" else spec for spec in specs]
+    made = generate(
+        {each.name: (each, sizes[each.name]) for each in drawn}, known, kind="normal", seed=0, index=0
+    )
+    tensors = {spec.name: to_tensor(np.asarray(made[spec.name])) for spec in specs}
+    return {
+        spec.name: tensors[spec.name].to(torch.bfloat16) if spec.dtype == "bfloat16" else tensors[spec.name]
+        for spec in specs
+    }
 
 
 def open_sizes(

@@ -19,7 +19,6 @@ from onnxport.exporters.pytorch.errors import at_place, first_line, place_of_err
 from onnxport.exporters.pytorch.example_inputs import Call, bind_inputs, make_example, open_sizes
 from onnxport.exporters.pytorch.onnx_writer import write
 from onnxport.exporters.pytorch.outputs import (
-    Output,
     leaves,
     name_outputs,
     pick_outputs,
@@ -44,7 +43,7 @@ class TorchModel:
 
     Args:
         forward: from the inputs by name to the model's answer.
-        picks: which of the `count` leaves of an answer the outputs are.
+        picks: output name to its index among the `count` leaves of an answer.
         states: the buffers that forward changes, restored after each call.
     """
 
@@ -55,7 +54,7 @@ class TorchModel:
         forward: Callable[[Tensors], Any],
         inputs: Sequence[TensorSpec],
         outputs: Sequence[TensorSpec],
-        picks: Sequence[Output],
+        picks: Mapping[str, int],
         count: int,
         states: BufferStates,
         notes: Sequence[str],
@@ -145,7 +144,7 @@ def of_module(
     if params.exporter == "torchscript":
         return _trace(module, call, tensors, params, name, forward, answer, states, said_so)
     program = capture(module, call, tensors, params.dynamic, name)
-    fakes = dict(zip(call.names, symbolic_inputs(program), strict=True))
+    fakes = dict(zip(call.names, symbolic_inputs(program).values(), strict=True))
     return of_program(program, fakes, params, name, forward, answer, states, said_so)
 
 
@@ -187,7 +186,7 @@ def of_program(
         forward=forward,
         inputs=[_spec(key, fake, dims) for key, fake in fakes.items()],
         outputs=specs,
-        picks=[Output(key, number) for key, number in zip(names, kept, strict=True)],
+        picks=dict(zip(names, kept, strict=True)),
         count=len(found),
         states=states,
         notes=[*notes, *states.notes, *dims.notes, *lost],
@@ -207,14 +206,10 @@ def _symbolic_outputs(program: torch.export.ExportedProgram) -> list[Any]:
 
 def _spec(name: str, value: Any, dims: DimensionNames) -> TensorSpec:
     if not isinstance(value, torch.Tensor):  # a size that forward gives back
-        kind = (
-            "int64"
-            if isinstance(value, torch.SymInt)
-            else "bool"
-            if isinstance(value, torch.SymBool)
-            else "float32"
+        kinds = ((torch.SymInt, "int64"), (torch.SymBool, "bool"))
+        return TensorSpec(
+            name, next((dtype for kind, dtype in kinds if isinstance(value, kind)), "float32"), ()
         )
-        return TensorSpec(name, kind, ())
     refuse_complex(value.dtype, name)
     return TensorSpec(name, str(value.dtype).removeprefix("torch."), dims.shape(value.shape))
 
@@ -240,19 +235,10 @@ def _trace(
         refuse_complex(tensor.dtype, key)
         shape = (None,) * tensor.ndim if is_open else tuple(tensor.shape)
         outputs.append(TensorSpec(key, str(tensor.dtype).removeprefix("torch."), shape))
-    inputs = [
-        TensorSpec(
-            key,
-            params.input[key].dtype,
-            tuple(
-                dim or size
-                for dim, size in zip(
-                    params.dynamic.get(key, (None,) * tensor.ndim), tensor.shape, strict=True
-                )
-            ),
-        )
-        for key, tensor in tensors.items()
-    ]
+    inputs = []
+    for key, tensor in tensors.items():
+        dims = zip(params.dynamic.get(key, (None,) * tensor.ndim), tensor.shape, strict=True)
+        inputs.append(TensorSpec(key, params.input[key].dtype, tuple(dim or size for dim, size in dims)))
     return TracedModel(
         module,
         call,
@@ -262,7 +248,7 @@ def _trace(
         forward=forward,
         inputs=inputs,
         outputs=outputs,
-        picks=[Output(key, number) for key, number in zip(names, kept, strict=True)],
+        picks=dict(zip(names, kept, strict=True)),
         count=len(found),
         states=states,
         notes=[*notes, *states.notes],
@@ -297,7 +283,8 @@ def _try_forward(module: Any, call: Call, tensors: Tensors, name: str) -> Any:
         with torch.no_grad():
             return _forward(module, call)(tensors)
     except Exception as error:  # forward is the user's code
-        given = ", ".join(f"{key}={list(tensor.shape)}:{_dtype(tensor)}" for key, tensor in tensors.items())
+        dtypes = {key: str(tensor.dtype).removeprefix("torch.") for key, tensor in tensors.items()}
+        given = ", ".join(f"{key}={list(tensor.shape)}:{dtypes[key]}" for key, tensor in tensors.items())
         raise InputError(
             f"forward of {name} raises on the example {given}{at_place(place_of_error(error.__traceback__, module))}",
             why=first_line(error),
@@ -317,7 +304,3 @@ def _try_open_sizes(
             why=f"{error.what}: {error.why}",
             fix="name that dimension in --dynamic for every input that has it, or leave it out",
         ) from error
-
-
-def _dtype(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")

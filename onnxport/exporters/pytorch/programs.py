@@ -122,7 +122,7 @@ def of_exported(program: torch.export.ExportedProgram, params: ExportParams, nam
         raise UsageError(
             f"{name} is an exported program, which cannot be traced", fix="leave --exporter torchscript out"
         )
-    fakes = dict(zip(_names(program), symbolic_inputs(program), strict=True))
+    fakes = symbolic_inputs(program)
     _check_dynamic(params, fakes, name)
     module = program.module()
     args, kwargs = _example(program, name)
@@ -142,15 +142,6 @@ def of_exported(program: torch.export.ExportedProgram, params: ExportParams, nam
         return module(*given, **named)
 
     return of_program(program, fakes, params, name, forward, answer, states, ())
-
-
-def _names(program: torch.export.ExportedProgram) -> list[str]:
-    wanted = set(program.graph_signature.user_inputs)
-    return [
-        node.name
-        for node in program.graph.nodes
-        if node.op == "placeholder" and node.name in wanted and isinstance(node.meta.get("val"), torch.Tensor)
-    ]
 
 
 def _check_dynamic(params: ExportParams, fakes: Mapping[str, torch.Tensor], name: str) -> None:

@@ -105,8 +105,11 @@ class KeepWhole(TorchFunctionMode):
             )
         if cell is None or func != getattr(torch, name) or kwargs or len(args) != _ARGUMENTS:
             return func(*args, **(kwargs or {}))
-        _check(cell, args)
         input, hx, params, has_biases, num_layers, _, _, bidirectional, batch_first = args
+        if cell.states > 1 and hx[0].shape[2] != hx[1].shape[2]:
+            raise NotOneOperator(
+                "ONNX's LSTM has no projections (proj_size)", "multiply behind a layer without them"
+            )
         states = list(hx) if cell.states > 1 else [hx]
         return tuple(
             _OPERATORS[name](input, states, list(params), has_biases, num_layers, bidirectional, batch_first)
@@ -115,13 +118,6 @@ class KeepWhole(TorchFunctionMode):
 
 _PACKING = "_pack_padded_sequence"
 _ARGUMENTS = 9
-
-
-def _check(cell: Cell, args: tuple[Any, ...]) -> None:
-    if cell.states > 1 and args[1][0].shape[2] != args[1][1].shape[2]:
-        raise NotOneOperator(
-            "ONNX's LSTM has no projections (proj_size)", "multiply behind a layer without them"
-        )
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:

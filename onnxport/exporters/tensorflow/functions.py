@@ -7,7 +7,7 @@ from typing import Any
 from onnxport.core.errors import UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf
+from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, shape_of, tf
 from onnxport.exporters.tensorflow.model import Callee, TensorflowModel
 from onnxport.exporters.tensorflow.signatures import DeclaredInput, call_by_name, inputs_from_params
 
@@ -48,7 +48,7 @@ def _declared(function: Any) -> tuple[DeclaredInput, ...]:
         DeclaredInput(
             spec.name or names[n] if n < len(names) else f"input_{n}",
             dtype_name(spec.dtype),
-            None if spec.shape.rank is None else tuple(spec.shape.as_list()),
+            shape_of(spec),
         )
         for n, spec in enumerate(tf.nest.flatten(signature))
     )

@@ -92,16 +92,13 @@ _REFUSALS = (
 def _config(path: Path) -> Any:
     """Return the model's configuration as JSON."""
     try:
-        text = _config_of_zip(path) if zipfile.is_zipfile(path) else _config_of_h5(path)
-        return None if text is None else json.loads(text)
+        if not zipfile.is_zipfile(path):
+            return json.loads(_config_of_h5(path))
+        with zipfile.ZipFile(path) as archive:
+            return json.loads(archive.read("config.json"))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, RuntimeError) as error:
         what = "Keras file" if path.suffix.lower() == ".keras" else "HDF5 file"
         raise InputError(f"{path} is damaged or no {what}", why=first_line(error), fix=_DAMAGED) from error
-
-
-def _config_of_zip(path: Path) -> bytes:
-    with zipfile.ZipFile(path) as archive:
-        return archive.read("config.json")
 
 
 def _config_of_h5(path: Path) -> str:

@@ -79,7 +79,8 @@ class TensorflowModel:
                 f"TensorFlow cannot run {self._source.name} on {shapes}", why=first_line(error)
             ) from error
         return {
-            spec.name: _declared_output(array, spec) for spec, array in zip(self.outputs, arrays, strict=True)
+            spec.name: array if spec.dtype == "string" else array.astype(spec.dtype, copy=False)
+            for spec, array in zip(self.outputs, arrays, strict=True)
         }
 
     def _by_others(self, tensors: Sequence[Any]) -> Sequence[Any]:
@@ -144,10 +145,6 @@ class TensorflowModel:
             (first if isinstance(first, str) and axis == 0 else None) if dim is None else dim
             for axis, dim in enumerate(shape)
         ]
-
-
-def _declared_output(array: Array, spec: TensorSpec) -> Array:
-    return array if spec.dtype == "string" else array.astype(spec.dtype, copy=False)
 
 
 def first_line(error: BaseException) -> str:

@@ -43,20 +43,13 @@ def bind_inputs(
 
 def inputs_from_params(params: ExportParams) -> tuple[DeclaredInput, ...]:
     """Return the inputs of --input for a model that declares none; --dynamic opens dimensions."""
-    return tuple(
-        DeclaredInput(
-            name,
-            spec.dtype,
-            tuple(None if open_ else int(str(dim)) for dim, open_ in _pair_specs(spec, params)),
-        )
-        for name, spec in params.input.items()
-    )
-
-
-def _pair_specs(spec: TensorSpec, params: ExportParams) -> Iterator[tuple[Dim, str | None]]:
-    names = params.dynamic.get(spec.name, (None,) * len(spec.shape))
-    _check_rank(spec.name, len(names), len(spec.shape), "--dynamic names")
-    return zip(spec.shape, names, strict=True)
+    declared = []
+    for name, spec in params.input.items():
+        names = params.dynamic.get(name, (None,) * len(spec.shape))
+        _check_rank(name, len(names), len(spec.shape), "--dynamic names")
+        shape = tuple(None if open_ else int(str(dim)) for dim, open_ in zip(spec.shape, names, strict=True))
+        declared.append(DeclaredInput(name, spec.dtype, shape))
+    return tuple(declared)
 
 
 def _bind_input(declared: DeclaredInput, given: TensorSpec | None, dynamic: DimNames | None) -> TensorSpec:
@@ -73,7 +66,9 @@ def _bind_input(declared: DeclaredInput, given: TensorSpec | None, dynamic: DimN
         shape = (None,) * len(given.shape)
     sizes: Sequence[Dim] = (None,) * len(shape)
     if given is not None:
-        _check_dtype(declared, given)
+        # --input means float32 where it names no dtype.
+        if given.dtype not in ("float32", declared.dtype):
+            raise UsageError(f"input {name!r} is {declared.dtype} in the model, not {given.dtype}")
         _check_rank(name, len(given.shape), len(shape), "--input gives")
         sizes = given.shape
     if dynamic is not None:
@@ -111,12 +106,6 @@ def _dim(name: str, axis: int, own: int | None, size: Dim, dynamic: str | None, 
 def _check_rank(name: str, given: int, wanted: int, who: str) -> None:
     if given != wanted:
         raise UsageError(f"{who} {given} dimensions for input {name!r}, which has {wanted}")
-
-
-def _check_dtype(declared: DeclaredInput, given: TensorSpec) -> None:
-    """Refuse another dtype; --input means float32 where it names none."""
-    if given.dtype not in ("float32", declared.dtype):
-        raise UsageError(f"input {declared.name!r} is {declared.dtype} in the model, not {given.dtype}")
 
 
 def leaves(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,11 +11,12 @@ import numpy as np
 import onnx
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.core.errors import UsageError
+from onnxport.core.errors import CannotConvertError, InputError, UsageError
 from onnxport.exporters.classical.boosters.forest import Answers, Forest, apply_link
 from onnxport.exporters.classical.boosters.graph import INPUT, build_model
 from onnxport.exporters.classical.tabular import Columns, TabularModel
 from onnxport.exporters.params import ExportParams
+from onnxport.exporters.sources import Source
 
 # How many parts a forest is summed in, each rounded to float32, for the noise of its sums.
 _PARTS = 8
@@ -46,7 +47,6 @@ class Booster(TabularModel):
 
     def __init__(
         self,
-        *,
         kind: str,
         name: str,
         forest: Forest,
@@ -54,7 +54,6 @@ class Booster(TabularModel):
         library: Library,
         params: ExportParams,
         own: str,
-        notes: Sequence[str] = (),
     ) -> None:
         if params.float64 and own == "float32":
             raise UsageError(
@@ -85,7 +84,6 @@ class Booster(TabularModel):
             classes=answers.classes,
             features=read.names,
             domains={given: forest.domain(dtype)},
-            notes=notes,
         )
 
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
@@ -101,6 +99,22 @@ class Booster(TabularModel):
             part = self._library.margins(table, start, stop).reshape(len(table), targets)
             total = total + part.astype(np.float32)
         return np.asarray(total * np.float32(self.answers.scale))
+
+
+def unknown_objective(source: Source, objective: str) -> CannotConvertError:
+    why = "what it makes of the trees' sums is not known here"
+    return CannotConvertError(f"{source.name} has the objective {objective!r}", why=why)
+
+
+def fitted_booster(model: Any, source: Source, attribute: str) -> Any:
+    """Return the booster of an estimator by one of its attributes or methods; InputError if it is not fitted."""
+    from sklearn.exceptions import NotFittedError
+
+    try:
+        found = getattr(model, attribute)
+        return found() if callable(found) else found
+    except NotFittedError as error:
+        raise InputError(f"{source.name} gives a {type(model).__name__} that was not fitted") from error
 
 
 def _input_name(forest: Forest, params: ExportParams) -> str:
@@ -120,9 +134,3 @@ def _input_name(forest: Forest, params: ExportParams) -> str:
             fix=f"give --input {name}=1,{forest.width}",
         )
     return name
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of a library's message."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

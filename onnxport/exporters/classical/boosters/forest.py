@@ -99,7 +99,7 @@ class Forest:
         levels: dict[int, set[float]] = {column: set() for column in range(self.width)}
         codes: dict[int, set[int]] = {}
         for branch in filter(lambda each: np.isfinite(each.threshold), self.branches()):
-            source = self._source(branch.column)
+            source = self.derived[branch.column - self.width] if branch.column >= self.width else None
             if source is None:
                 levels[branch.column].add(branch.threshold)
             elif isinstance(source, Missing):
@@ -112,9 +112,6 @@ class Forest:
             precision=precision,
             columns=tuple(self._column(i, levels[i], codes.get(i)) for i in levels),
         )
-
-    def _source(self, column: int) -> Derived | None:
-        return self.derived[column - self.width] if column >= self.width else None
 
     def _column(self, index: int, levels: Iterable[float], codes: set[int] | None) -> Column:
         missing = self.nan is None or index in self.nan
