@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -92,10 +92,6 @@ class Scorer(Closing):
                 if kept > _KEPT:
                     break
 
-    @property
-    def has_budgets(self) -> bool:
-        return bool(self._budgets)
-
     def score(self, candidate: Model) -> Score:
         """Run the candidate, which has the original's inputs and outputs, on every sample."""
         seen: dict[str, OutputSums] = {}
@@ -121,9 +117,6 @@ class Scorer(Closing):
         of_outputs = [(name, self._budgets.on(each, name)) for name, group in found.items() for each in group]
         of_all = [("", self._budgets.on(each, None)) for each in own]
         return [(name, figure) for name, figure in (*of_outputs, *of_all) if figure.budget is not None]
-
-    def __enter__(self) -> Self:
-        return self
 
 
 def _sqnr(found: Mapping[str, Iterable[Figure]]) -> dict[str, float]:

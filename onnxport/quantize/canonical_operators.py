@@ -61,10 +61,8 @@ class _Replacement:
 
     def add(self, op: str, *operands: ir.Value | Array | None) -> ir.Value:
         """Add a node before this one; array operands become initializers."""
-        inputs = [
-            self._initializer(each) if isinstance(each, np.ndarray | np.generic) else each
-            for each in operands
-        ]
+        arrays = (np.ndarray, np.generic)
+        inputs = [self._initializer(each) if isinstance(each, arrays) else each for each in operands]
         result = ir.Value(name=self._name(), type=self.node.outputs[0].type, shape=self.node.outputs[0].shape)
         added = ir.node(op, inputs, outputs=[result], name=self._name(op))
         self._graph.insert_before(self.node, added)

@@ -64,7 +64,10 @@ def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST
     """
     source, notes = model, list[str]()
     if model.opset < opset:
-        source = _upgrade(model, max(opset, _LIFTED_TO))
+        source = model.clone()
+        if source.ir.functions:
+            common.InlinePass()(source.ir)
+        lift(source.ir, max(opset, _LIFTED_TO))
         notes.append(f"lifted from opset {model.opset} to {source.opset}: quantized operators need {opset}")
     if source.path is None or source is not model:
         source.hand_over(folder / "source.onnx")
@@ -79,14 +82,6 @@ def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST
     if fold_into_products(graph_model.graph) or changed:
         graph_model.save(path)
     return FloatGraph(graph_model, path, tuple(notes))
-
-
-def _upgrade(model: Model, opset: int) -> Model:
-    copy = model.clone()
-    if copy.ir.functions:
-        common.InlinePass()(copy.ir)
-    lift(copy.ir, opset)
-    return copy
 
 
 def _optimize(model: Model, path: Path) -> None:
@@ -123,9 +118,8 @@ def _write_error(path: Path, source: Path | None) -> OSError:
 def _restore_signature(settled_model: Model, source: Model) -> None:
     """Restore the declarations and domains that ONNX Runtime does not keep."""
     graph = settled_model.graph
-    for own, theirs in zip(
-        (*graph.inputs, *graph.outputs), (*_run_time(source), *source.graph.outputs), strict=True
-    ):
+    inputs = [value for value in source.graph.inputs if value.name not in source.graph.initializers]
+    for own, theirs in zip((*graph.inputs, *graph.outputs), (*inputs, *source.graph.outputs), strict=True):
         own.type, own.shape = theirs.type, theirs.shape
     used = {node.domain for node in graph.all_nodes()} | {""}
     for domain in [each for each in settled_model.ir.opset_imports if each not in used]:
@@ -134,10 +128,6 @@ def _restore_signature(settled_model: Model, source: Model) -> None:
     graph.name = source.graph.name
     for attribute in ("producer_name", "producer_version", "domain", "model_version", "doc_string"):
         setattr(settled_model.ir, attribute, getattr(source.ir, attribute))
-
-
-def _run_time(model: Model) -> list[ir.Value]:
-    return [value for value in model.graph.inputs if value.name not in model.graph.initializers]
 
 
 def _name_nodes(graph: ir.Graph) -> None:

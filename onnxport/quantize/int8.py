@@ -170,11 +170,7 @@ def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
     grids: dict[str, Grid] = {}
     for group in placement.groups:
         fixed = placement.fixed.get(group[0])
-        ends = (
-            [(fixed.low, fixed.high)]
-            if fixed
-            else [_range_in_group(name, placement, ranges) for name in group]
-        )
+        ends = [(fixed.low, fixed.high)] if fixed else [_range(name, placement, ranges) for name in group]
         # 0 of every one of them has to be on the grid.
         zeros = [-shift / factor for factor, shift in map(placement.affine.__getitem__, group)]
         low, high = min(*(low for low, _ in ends), *zeros), max(*(high for _, high in ends), *zeros)
@@ -183,10 +179,12 @@ def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
     return grids
 
 
-def _range_in_group(name: str, placement: Placement, ranges: Ranges) -> tuple[float, float]:
+def _range(name: str, placement: Placement, ranges: Ranges) -> tuple[float, float]:
     """Return an activation's range in units of the first of its group."""
     factor, shift = placement.affine[name]
-    low, high = _limited(ranges[name], placement.bounds.get(name))
+    (low, high), bounds = ranges[name], placement.bounds.get(name)
+    if bounds is not None:
+        low, high = max(low, bounds[0]), min(high, bounds[1])
     return (low - shift) / factor, (high - shift) / factor
 
 
@@ -232,12 +230,6 @@ def weight_values(model: Model, weight: Weight) -> Floats:
     tensor = model.graph.initializers[weight.tensor].const_value
     assert tensor is not None
     return tensor.numpy()
-
-
-def _limited(span: tuple[float, float], bounds: tuple[float, float] | None) -> tuple[float, float]:
-    if bounds is None:
-        return span
-    return max(span[0], bounds[0]), min(span[1], bounds[1])
 
 
 # ---- what is said of it

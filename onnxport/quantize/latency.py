@@ -125,11 +125,8 @@ def _times(session: Session, seconds: Sequence[tuple[float, ...]]) -> Times:
         trial.ran_on + (f", {threads} threads" if (threads := trial.subject.settings.threads) else "")
         for trial in session.trials
     )
-    return Times(before, after, " and ".join(dict.fromkeys(names)), _load())
-
-
-def _load() -> float:
-    return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
+    load = os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
+    return Times(before, after, " and ".join(dict.fromkeys(names)), load)
 
 
 def milliseconds(times: Sequence[float]) -> float:

@@ -50,7 +50,8 @@ def measure(
     tried = _TRIED.get(params.method, (params.method,))
     found: dict[str, Ranges] = {method: _ranges(placement, seen, method) for method in tried}
     if params.method == "auto":
-        found[_BETWEEN] = _middle_ranges(found["mse"], found["plain mse"])
+        both = ((name, ends, found["plain mse"][name]) for name, ends in found["mse"].items())
+        found[_BETWEEN] = {name: ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for name, a, b in both}
     return {name: Measurements(ranges, means) for name, ranges in found.items()}
 
 
@@ -64,13 +65,6 @@ def _ranges(placement: Placement, seen: Observed, method: str) -> Ranges:
     return {
         name: _range(seen[name], method, 2 ** (16 if placement.dtype_of(name) == "int16" else 8))
         for name in placement.observed
-    }
-
-
-def _middle_ranges(one: Ranges, other: Ranges) -> Ranges:
-    """Return the ranges whose ends lie in the middle."""
-    return {
-        name: ((low + other[name][0]) / 2, (high + other[name][1]) / 2) for name, (low, high) in one.items()
     }
 
 

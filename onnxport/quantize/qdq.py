@@ -69,11 +69,9 @@ class _Writer:
 
     def saturate(self, unit: Unit) -> None:
         """Remove a Relu or Clip behind a unit where its output's grid ends within a rounding of the bounds."""
-        if (
-            not unit.folded
-            or unit.bounds is None
-            or not _fits_bounds(self._grids[unit.writes[0]], unit.bounds)
-        ):
+        if unit.bounds is None or not unit.folded:
+            return
+        if not _fits_bounds(self._grids[unit.writes[0]], unit.bounds):
             return
         raw, last = self._nodes[unit.node].outputs[0], self._nodes[unit.folded[-1]].outputs[0]
         name, last.name = last.name, None
@@ -101,11 +99,9 @@ class _Writer:
 
     def _weight(self, weight: Weight, stored: QuantizedWeight) -> ir.Value:
         if weight not in self._held:
-            grid = stored.grid
-            points = np.zeros(grid.scales.shape, np.int8)
-            self._held[weight] = self._dequantized(
-                weight.tensor, stored.values, grid.scales, points, grid.axis
-            )
+            scales, axis = stored.grid.scales, stored.grid.axis
+            points = np.zeros(scales.shape, np.int8)
+            self._held[weight] = self._dequantized(weight.tensor, stored.values, scales, points, axis)
         return self._held[weight]
 
     def _store_bias(
@@ -143,12 +139,9 @@ class _Writer:
             assert value.const_value is not None
             values = value.const_value.numpy()
             grid = activation_grid(values.min(), values.max(), self._placement.dtype)
+            integers, point = grid.quantized(values), np.asarray(grid.zero_point, grid.dtype)
             self._held[value] = self._dequantized(
-                value.name or "",
-                grid.quantized(values),
-                np.asarray(grid.scale),
-                np.asarray(grid.zero_point, grid.dtype),
-                None,
+                value.name or "", integers, np.asarray(grid.scale), point, None
             )
         return self._held[value]
 
@@ -196,7 +189,8 @@ class _Writer:
 
     def _quantize(self, value: ir.Value) -> ir.Node:
         name = value.name or ""
-        numbers = self._value(f"{name}.quantized", _ir_dtype(self._grids[name].dtype), value.shape)
+        dtype = ir.DataType.from_numpy(np.dtype(self._grids[name].dtype))
+        numbers = self._value(f"{name}.quantized", dtype, value.shape)
         return ir.node(
             "QuantizeLinear", [value, *self._grid(name)], outputs=[numbers], name=f"{name}.quantize"
         )
@@ -275,10 +269,6 @@ def _channel_sums(weight: QuantizedWeight, unit: Unit) -> Floats | float:
         return 0.0
     others = tuple(each for each in range(floats.ndim) if each != axis % floats.ndim)
     return np.asarray(floats.sum(axis=others), np.float32)
-
-
-def _ir_dtype(dtype: str) -> ir.DataType:
-    return ir.DataType.from_numpy(np.dtype(dtype))
 
 
 def read_bias(graph: ir.Graph, unit: Unit) -> Floats | None:

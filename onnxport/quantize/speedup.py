@@ -221,6 +221,8 @@ def read_facts(file: TypedGraph, graph: TypedGraph, before: float, words: str) -
     kinds = Counter(node.op for node in graph.nodes)
     computed = {name for node in graph.nodes for name in node.output_names}
     left = [each for each in graph.nodes if each.op in _QUANTIZES and each.input_names[0] in computed]
+    dequantizing = [each for each in graph.nodes if each.op == "DequantizeLinear"]
+    unpacked = [each for each in dequantizing if each.input_names[0] in graph.constants]
     return Facts(
         words=frozenset(words.split()),
         nodes=len(graph.nodes),
@@ -231,7 +233,7 @@ def read_facts(file: TypedGraph, graph: TypedGraph, before: float, words: str) -
         float_products=sum(kinds[kind] for kind in _FLOAT_PRODUCTS),
         integer_products=sum(kinds[kind] for kind in _INTEGER_PRODUCTS),
         dynamic=sum(kinds[kind] for kind in _DYNAMIC),
-        weights=kinds["MatMulNBits"] + sum(_unpacks(each, graph) for each in graph.nodes),
+        weights=kinds["MatMulNBits"] + len(unpacked),
         widened=_has_halves(file) and not _has_halves(graph),
         casts=kinds["Cast"],
     )
@@ -260,10 +262,6 @@ def _around(nodes: Iterable[Node], left: Iterable[Node]) -> Mapping[str, int]:
     widened = {name for each in left if each.op == "DequantizeLinear" for name in each.output_names}
     found = [each.op for each in nodes if widened.intersection(each.input_names)]
     return Counter(kind for kind in found if kind not in _QUANTIZES | _MOVES)
-
-
-def _unpacks(node: Node, graph: TypedGraph) -> bool:
-    return node.op == "DequantizeLinear" and node.input_names[0] in graph.constants
 
 
 def _has_halves(graph: TypedGraph) -> bool:

@@ -159,6 +159,7 @@ def _name_dims(model: Model, dims: DimensionNames) -> None:
 
 def strip_metadata(model: Model) -> None:
     """Drop an exporter's notes: stack traces with this machine's paths, its own node names."""
-    for holder in (model.ir, *model.ir.graphs(), *model.graph.all_nodes(), *_values(model.graph)):
+    holders: list[ir.Model | ir.Graph | ir.Node | ir.Value] = [model.ir, *model.graph.all_nodes()]
+    for holder in (*holders, *model.ir.graphs(), *_values(model.graph)):
         holder.metadata_props.clear()
         holder.doc_string = None

@@ -65,8 +65,9 @@ class Entry:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=self.path.parent, suffix=".new")
             try:
+                payload = pickle.dumps((sorted(state.done), state.observed), protocol=pickle.HIGHEST_PROTOCOL)
                 with os.fdopen(handle, "wb") as file:
-                    file.write(_encode(state))
+                    file.write(_FORM + hashlib.sha256(payload).digest() + payload)
                 os.replace(name, self.path)
             except BaseException:
                 os.unlink(name)
@@ -154,25 +155,11 @@ _NUMPYS = frozenset(
         ("._core.numeric", "_frombuffer"),
     )
 )
-_DAMAGED = (
-    pickle.UnpicklingError,
-    ValueError,
-    EOFError,
-    AttributeError,
-    ImportError,
-    IndexError,
-    KeyError,
-    TypeError,
-)
-
-
-def _encode(state: State) -> bytes:
-    payload = pickle.dumps((sorted(state.done), state.observed), protocol=pickle.HIGHEST_PROTOCOL)
-    return _FORM + hashlib.sha256(payload).digest() + payload
+_DAMAGED = (pickle.UnpicklingError, ValueError, EOFError, AttributeError, ImportError, LookupError, TypeError)
 
 
 def _decode(data: bytes) -> State:
-    """Read what `_encoded` wrote; raise one of _DAMAGED otherwise."""
+    """Read what `Entry.keep` wrote; raise one of _DAMAGED otherwise."""
     head, payload = data[: len(_FORM) + _DIGEST], data[len(_FORM) + _DIGEST :]
     if head != _FORM + hashlib.sha256(payload).digest():
         raise ValueError("damaged")

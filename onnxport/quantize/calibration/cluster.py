@@ -52,7 +52,9 @@ class Cluster(Closing):
         left = iter(split_into_shards(items, self._threads))
         # To every worker: what only one has dies with it. In a list: what is in a dictionary Dask calls by its keys,
         # and the file of that name of another run on the cluster would be this one.
-        (model,) = self._client.scatter([_model_files(self._task)], broadcast=True, hash=False)
+        tapped = [self._task.tapped(part) for part in range(len(self._task.parts))]
+        files = {file.name: file.read_bytes() for file in (*tapped, *external_files(self._task.path))}
+        (model,) = self._client.scatter([files], broadcast=True, hash=False)
         running: dict[Future, Shard] = {}
 
         def submit() -> list[Future]:
@@ -183,8 +185,3 @@ def unpack(files: Mapping[str, bytes], digest: str = "") -> Path:
                 place.write_bytes(content)
             unfinished.rename(folder)
     return folder
-
-
-def _model_files(task: Task) -> dict[str, bytes]:
-    tapped = [task.tapped(part) for part in range(len(task.parts))]
-    return {file.name: file.read_bytes() for file in (*tapped, *external_files(task.path))}

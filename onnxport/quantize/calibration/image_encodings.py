@@ -37,15 +37,13 @@ class ImageEncoding:
 
     def bytes_of(self, values: Array, axis: int) -> Array:
         """Return float32 bytes of values in this encoding; `axis` has the channels."""
-        return (values * _along(self.std, axis, values) + _along(self.mean, axis, values)) / np.float32(
-            self.scale
-        )
+        mean, std = _along(self.mean, axis, values), _along(self.std, axis, values)
+        return (values * std + mean) / np.float32(self.scale)
 
     def of_bytes(self, pixels: Array, axis: int) -> Array:
         """Encode float32 bytes."""
-        return (pixels * np.float32(self.scale) - _along(self.mean, axis, pixels)) / _along(
-            self.std, axis, pixels
-        )
+        mean, std = _along(self.mean, axis, pixels), _along(self.std, axis, pixels)
+        return (pixels * np.float32(self.scale) - mean) / std
 
     @property
     def options(self) -> str:

@@ -159,12 +159,9 @@ class ChannelMeans:
 
     def merge(self, other: ChannelMeans) -> None:
         """See Observer."""
-        self._totals = (
-            self._totals + other._totals
-            if self.count and other.count
-            else (self._totals if self.count else other._totals)
-        )
-        self.count += other.count
+        if other.count:
+            self._totals = self._totals + other._totals if self.count else other._totals
+            self.count += other.count
 
     def means(self) -> Array:
         """float64[channels]; empty before the first sample."""

@@ -72,12 +72,7 @@ def check_samples(
     chosen = [calibration[number * count // min(count, LOOKED_AT)] for number in range(min(count, LOOKED_AT))]
     expectation = ExpectedStatistics.of(model)
     look = _Check(model.inputs, chosen, expectation)
-    findings = (
-        *_too_few(count, look),
-        *_repeated(calibration, held_back),
-        *_constant(look),
-        *look.unlike(),
-    )
+    findings = (*_too_few(count, look), *_repeated(calibration, held_back), *_constant(look), *look.unlike())
     ranges = {name: [seen.low, seen.high] for name, seen in look.seen.items() if np.isfinite(seen.low)}
     facts = {"samples": count, "looked_at": len(chosen), "ranges": ranges, "findings": list(findings)}
     return Findings(findings, facts | ({"first_layer": look.figures} if look.figures else {}))
@@ -149,12 +144,9 @@ class _Check:
         nearest, best = min(found, key=lambda each: each[0])
         if nearest > own / _NEARER:
             return None
-        options = best.options
-        fix = (
-            f"images are prepared so by {options}; arrays are prepared so before they are saved"
-            if options
-            else "images are that without scale, mean and std"
-        )
+        fix = "images are that without scale, mean and std"
+        if options := best.options:
+            fix = f"images are prepared so by {options}; arrays are prepared so before they are saved"
         return f"{self._said(expectation)}, while node {expectation.node!r} was trained on {best.name}; {fix}"
 
     def _order(self, expectation: ExpectedStatistics, own: float) -> str | None:

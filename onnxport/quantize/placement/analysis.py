@@ -32,10 +32,8 @@ class FloatReasons(Exception):
 
 def place(graph: ir.Graph, params: QuantizeParams, *, excluded: Collection[str] = frozenset()) -> Placement:
     """Plan a float graph; nodes inside If and Loop stay in float, as do those named by `excluded`."""
-    wide = params.precision == "int16x8"
-    return Placer(
-        graph, "int16" if wide else _DTYPES[params.activations], excluded, params.per_tensor
-    ).placement()
+    dtype = "int16" if params.precision == "int16x8" else _DTYPES[params.activations]
+    return Placer(graph, dtype, excluded, params.per_tensor).placement()
 
 
 class Placer:
@@ -80,7 +78,9 @@ class Placer:
         if node.domain == "" and node.op_type in operators.PRODUCTS and _is_constant(node.inputs[1]):
             return self._product(node, operators.PRODUCTS[node.op_type])
         if node.domain == "" and node.op_type == "MatMul":
-            return self._product_of_activations(node)
+            reads = self._operands(node, 2)
+            writes, folded, bounds = self._result(node, folds=False)
+            return Unit(node.name or "", node.op_type, reads, writes, folded=folded, bounds=bounds)
         if node.domain == "" and node.op_type in operators.KERNELS:
             return self._kernel(node, operators.KERNELS[node.op_type])
         if any(attribute.type in _GRAPHS for attribute in node.attributes.values()):
@@ -126,11 +126,6 @@ class Placer:
         if math.prod(shape) not in (1, channels) or shape[-1:] not in ((), (1,), (channels,)):
             raise FloatReasons("its bias differs from row to row")
         return Bias(given.name, channels)
-
-    def _product_of_activations(self, node: ir.Node) -> Unit:
-        reads = self._operands(node, 2)
-        writes, folded, bounds = self._result(node, folds=False)
-        return Unit(node.name or "", node.op_type, reads, writes, folded=folded, bounds=bounds)
 
     # ---- the rest
 

@@ -99,30 +99,18 @@ def _gemm(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
     return ((0, 1)[flipped] if position else (1, 0)[flipped],)
 
 
-def _conv(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
-    return tuple(range(1, rank))
-
-
-def _transposed_conv(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
-    return tuple(axis for axis in range(rank) if axis != 1)
-
-
 def _table(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
     return (1,) if rank == 2 and node.attributes.get_int("axis", 0) == 0 else ()
-
-
-def _recurrent(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
-    return (2,)
 
 
 # Operator -> operand -> the axes, of the operand as it is read, that are summed over; () for none that is known.
 _SUMMED: Mapping[str, Mapping[int, Callable[[ir.Node, int, int], tuple[int, ...]]]] = {
     "MatMul": {0: _matmul, 1: _matmul},
     "Gemm": {0: _gemm, 1: _gemm},
-    "Conv": {1: _conv},
-    "ConvTranspose": {1: _transposed_conv},
+    "Conv": {1: lambda node, position, rank: tuple(range(1, rank))},
+    "ConvTranspose": {1: lambda node, position, rank: (0, *range(2, rank))},
     "Gather": {0: _table},
-    **{op: {1: _recurrent, 2: _recurrent} for op in ("LSTM", "GRU", "RNN")},
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), dict.fromkeys((1, 2), lambda node, position, rank: (2,))),
 }
 
 
@@ -211,12 +199,12 @@ def _weight(value: ir.Value, operators: Collection[str], exclude: Collection[str
 def _uses(value: ir.Value, order: tuple[int, ...]) -> Iterator[Use]:
     for node, position in value.uses():
         if node.op_type in _MOVES and node.domain in _ONNX and not node.outputs[0].is_graph_output():
-            moved = (
-                node.attributes.get_ints("perm", range(len(order))[::-1])
-                if node.op_type == "Transpose"
-                else range(len(order))
-            )
-            yield from _uses(node.outputs[0], tuple(order[axis] for axis in moved))
+            moved = order
+            if node.op_type == "Transpose":
+                moved = tuple(
+                    order[axis] for axis in node.attributes.get_ints("perm", range(len(order))[::-1])
+                )
+            yield from _uses(node.outputs[0], moved)
         else:
             yield Use(node, position, order)
 
@@ -242,9 +230,6 @@ def no_weight_error(
     model: Model, found: Found, purpose: str, fix: str = "give a float model"
 ) -> CannotConvertError:
     """Return the refusal of a model without such weights."""
-    why = (
-        f"they stay for these reasons: {count_reasons(found)}"
-        if found.left
-        else "no product or table reads a constant"
-    )
+    reasons = f"they stay for these reasons: {count_reasons(found)}"
+    why = reasons if found.left else "no product or table reads a constant"
     return CannotConvertError(f"{model.path} has no weights to {purpose}", why=why, fix=fix)

@@ -117,15 +117,9 @@ def find_tap(planned: PlannedWeight, graph: ir.Graph) -> tuple[str, int] | None:
     use = planned.weight.uses[0]
     axis = _axis(use)
     source = use.node.inputs[0]
-    if (
-        axis is None
-        or use.node.graph is not graph
-        or source is None
-        or source.is_initializer()
-        or not source.name
-    ):
+    if axis is None or use.node.graph is not graph:
         return None
-    return source.name, axis
+    return (source.name, axis) if source is not None and source.name and not source.is_initializer() else None
 
 
 def _axis(use: Use) -> int | None:
