@@ -120,12 +120,7 @@ def probe(subject: ProbedModel, runtime: Runtime, timeout: float) -> Placement |
     """Probe the runtime; None if it is not available after all. A crash or a hang has the extent "unknown"."""
     with tempfile.TemporaryDirectory(dir=subject.folder) as folder:
         options = ProbeOptions(
-            runtime.name,
-            runtime.title,
-            Path(folder),
-            subject.folder,
-            runtime.provider,
-            shapes=subject.shapes,
+            runtime.name, runtime.title, Path(folder), subject.folder, runtime.provider, shapes=subject.shapes
         )
         path = (
             subject.declared_path if runtime.uses_declared_shapes and subject.declared_path else subject.path

@@ -137,8 +137,7 @@ def select_runtimes(words: Sequence[str], format_: Format) -> tuple[Runtime, ...
             found[word] = _find_runtime(word, format_)
     if not found:  # --error-on-fallback would pass
         raise UsageError(
-            f"no runtime takes {SUFFIXES[format_]} files",
-            fix="give the model that it was converted from",
+            f"no runtime takes {SUFFIXES[format_]} files", fix="give the model that it was converted from"
         )
     return tuple(each for name, each in RUNTIMES.items() if name in found)
 

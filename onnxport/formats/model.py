@@ -89,8 +89,7 @@ class Model:
             raise _of_another_kind(path, "it holds no graph")
         if not model.outputs:
             raise InputError(
-                f"{path} has no outputs",
-                fix="declare the values that you want as graph outputs",
+                f"{path} has no outputs", fix="declare the values that you want as graph outputs"
             )
         _check_external_data(model.graph, path)
         if not _is_sorted(path):
@@ -253,12 +252,7 @@ def _in_place(tensor: ir.ExternalTensor) -> ir.ExternalTensor:
 def _relocate(tensor: ir.ExternalTensor, location: str) -> ir.ExternalTensor:
     """Return the tensor with another path of its file."""
     return ir.ExternalTensor(
-        location,
-        tensor.offset,
-        tensor.length,
-        tensor.dtype,
-        shape=tensor.shape,
-        name=tensor.name or "",
+        location, tensor.offset, tensor.length, tensor.dtype, shape=tensor.shape, name=tensor.name or ""
     )
 
 

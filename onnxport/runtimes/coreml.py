@@ -22,14 +22,8 @@ from onnxport.formats.manifest import Port
 from onnxport.formats.mlpackage.program import Function
 from onnxport.formats.mlpackage.reader import read_package
 from onnxport.runtimes.base import RunError, check_feeds, check_taps, format_shapes
-from onnxport.runtimes.mlprogram.ports import (
-    from_program,
-    function_name,
-    input_types,
-    signature,
-    state_names,
-    to_program,
-)
+from onnxport.runtimes.mlprogram import ports as program_ports
+from onnxport.runtimes.mlprogram.ports import from_program, input_types, state_names, to_program
 from onnxport.runtimes.options import RuntimeOptions, Units
 
 _DEFAULT = RuntimeOptions()
@@ -67,8 +61,8 @@ class CoremlRuntime(Closing):
             )
         package = read_package(path)
         self._path, self._units = path, options.units
-        name = function_name(package, path, options.function)
-        self._signature = signature(package, path, name)
+        name = program_ports.function_name(package, path, options.function)
+        self._signature = program_ports.signature(package, path, name)
         self.inputs = tuple(port.spec for port in self._signature.inputs)
         self.outputs = tuple(port.spec for port in self._signature.outputs)
         self._function = package.functions[name]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Role = Literal["reference", "candidate"]
 
 _DEFAULT = RuntimeOptions()
+_UNLIMITED = partial(MemoryLimit, None)
 _PATIENCE = "give it more time with --timeout SECONDS, or smaller inputs"
 
 
@@ -59,10 +60,6 @@ class Host:
 
     def run(self, path: Path, options: RuntimeOptions, feeds: Feeds, taps: Sequence[str]) -> dict[str, Array]:
         return self._loaded[path, options].run(feeds, taps=taps)
-
-
-def _no_limit() -> MemoryLimit:
-    return MemoryLimit(None)
 
 
 class _Process:
@@ -106,7 +103,7 @@ class IsolatedRuntime(Closing):
         options: RuntimeOptions = _DEFAULT,
         *,
         timeout: float = RUN_TIMEOUT,
-        limit: Callable[[], MemoryLimit] = _no_limit,
+        limit: Callable[[], MemoryLimit] = _UNLIMITED,
         role: Role | None = None,
     ) -> None:
         self.path, self.options, self._role = path, options, role

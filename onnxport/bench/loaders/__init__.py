@@ -11,11 +11,7 @@ import importlib
 from onnxport.bench.loaders.base import Loader
 
 # Runtime, as in `Settings.runtime`, to its module; runtime.py is for all others.
-LOADERS = {
-    "ort": f"{__name__}.ort",
-    "litert": f"{__name__}.tflite",
-    "predict": f"{__name__}.coreml",
-}
+LOADERS = {"ort": f"{__name__}.ort", "litert": f"{__name__}.tflite", "predict": f"{__name__}.coreml"}
 
 
 def loader_for(runtime: str) -> Loader:

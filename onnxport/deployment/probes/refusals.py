@@ -83,8 +83,7 @@ def _find_contradictions(graph: OperatorGraph, model: Model, sizes: Sizes) -> It
             was, is_now = declared.get(name), followed.get(name)
             if was is not None and is_now is not None and was != is_now:
                 yield _refuse_node(
-                    node,
-                    f"the file declares {name!r} as {format_shape(was)}, {format_shape(is_now)} follows",
+                    node, f"the file declares {name!r} as {format_shape(was)}, {format_shape(is_now)} follows"
                 )
 
 

@@ -32,8 +32,7 @@ def find_columns(model: Any, given: Mapping[str, TensorSpec], *, float64: bool, 
         return Columns.each(dtypes)
     if not count:
         raise UsageError(
-            f"{source} does not tell how many columns it takes",
-            fix="give --input X=1,COLUMNS:float32",
+            f"{source} does not tell how many columns it takes", fix="give --input X=1,COLUMNS:float32"
         )
     return Columns.one_tensor(_ONE, next(iter(dtypes.values()), number), count, names)
 

@@ -185,8 +185,7 @@ class Worker:
         text = self._said.read().decode(errors="replace")
         if "ModuleNotFoundError" in text:
             return MissingDependencyError(  # type: ignore[return-value]
-                f"paddle2onnx's environment lacks a library: {environments.error_line(text)}",
-                fix=HOW_TO_GET,
+                f"paddle2onnx's environment lacks a library: {environments.error_line(text)}", fix=HOW_TO_GET
             )
         cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return MachineError(f"PaddlePaddle crashed ({cause})", why=environments.error_line(text))

@@ -24,10 +24,7 @@ class DimensionNames:
 
     @classmethod
     def of(
-        cls,
-        program: torch.export.ExportedProgram,
-        inputs: Mapping[str, torch.Tensor],
-        dynamic: Dims,
+        cls, program: torch.export.ExportedProgram, inputs: Mapping[str, torch.Tensor], dynamic: Dims
     ) -> DimensionNames:
         """Read the user's names for the dimensions of `inputs`; the default is <input>_dim_<axis>."""
         made = cls()

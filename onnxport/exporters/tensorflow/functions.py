@@ -46,9 +46,7 @@ def _declared(function: Any) -> tuple[DeclaredInput, ...]:
     names = names[1:] if names[:1] == ["self"] and len(names) > len(signature) else names
     return tuple(
         DeclaredInput(
-            spec.name or names[n] if n < len(names) else f"input_{n}",
-            dtype_name(spec.dtype),
-            shape_of(spec),
+            spec.name or names[n] if n < len(names) else f"input_{n}", dtype_name(spec.dtype), shape_of(spec)
         )
         for n, spec in enumerate(tf.nest.flatten(signature))
     )

@@ -45,12 +45,7 @@ class Resources:
 
 
 def calibrate(
-    path: Path,
-    taps: Taps,
-    files: Sequence[SampleFile],
-    *,
-    watch: Watch,
-    resources: Resources = Resources(),
+    path: Path, taps: Taps, files: Sequence[SampleFile], *, watch: Watch, resources: Resources = Resources()
 ) -> Observed:
     """Observe tensors on all samples: the same bits whatever the resources.
 

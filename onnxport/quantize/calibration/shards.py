@@ -138,8 +138,7 @@ def _check_finite(feeds: Mapping[str, Array], label: str) -> None:
     for name, array in feeds.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise InputError(
-                f"input {name!r} of the sample {label} holds NaN or infinity",
-                fix="mend or remove the sample",
+                f"input {name!r} of the sample {label} holds NaN or infinity", fix="mend or remove the sample"
             )
 
 

@@ -23,10 +23,7 @@ def dequantize(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
     layout, grids, name = weight.layout, encoding.grids, weight.name
     operands = [
         (f"{name}/int{grids.bits}", shelf.numbers(layout.restored(encoding.numbers), grids.bits)),
-        (
-            f"{name}/scale",
-            shelf.tensor(_placed(layout, grids, encoding.scales).astype(weight.dtype.numpy())),
-        ),
+        (f"{name}/scale", shelf.tensor(_placed(layout, grids, encoding.scales).astype(weight.dtype.numpy()))),
     ]
     if not grids.symmetric:
         zero_points = _placed(layout, grids, encoding.zero_points)

@@ -123,7 +123,11 @@ def _convert(work: Work, folder: Path) -> None:
     feeds = [f"given{place}.npy" for place in range(len(work.inputs))]
     for name, spec in zip(feeds, work.inputs, strict=True):
         np.save(folder / name, np.zeros(work.sizes[spec.name], spec.dtype))
-    command = [_program(), "model.onnx", f"input={','.join(feeds)}", "fp16=0"]
+    package = importlib.util.find_spec("pnnx")
+    assert package is not None, "Kind.distributions has pnnx"
+    assert package.origin is not None
+    program = Path(package.origin).with_name("pnnx.exe" if sys.platform == "win32" else "pnnx")
+    command = [os.fspath(program), "model.onnx", f"input={','.join(feeds)}", "fp16=0"]
     try:
         done = subprocess.run(
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT, check=False
@@ -137,21 +141,10 @@ def _convert(work: Work, folder: Path) -> None:
         raise Refusal(f"pnnx says: {last}")
 
 
-def _program() -> str:
-    """Return the path of the program pnnx, in its Python package."""
-    spec = importlib.util.find_spec("pnnx")
-    assert spec is not None, "Kind.distributions has pnnx"
-    assert spec.origin is not None
-    return os.fspath(Path(spec.origin).with_name("pnnx.exe" if sys.platform == "win32" else "pnnx"))
-
-
 def _output_shapes(text: str) -> Sequence[tuple[int, ...]]:
     """Return the shape of every output, in their order."""
-    found = {
-        int(place): tuple(int(dim) for dim in shape.split(",") if dim)
-        for place, shape in _OUTPUT.findall(text)
-    }
-    return [found[place] for place in sorted(found)]
+    found = sorted((int(place), shape) for place, shape in _OUTPUT.findall(text))
+    return [tuple(int(dim) for dim in shape.split(",") if dim) for _, shape in found]
 
 
 def _array(value: Array, shape: tuple[int, ...]) -> Array:

@@ -136,11 +136,8 @@ def _types(operation: Operation, known: _Symbols) -> dict[str, str]:
     """Return the declared type of each operand."""
     types = {name: _type(each.value) for name, each in operation.attributes.items()}
     for parameter, bound in operation.inputs.items():
-        if bound:
-            first = bound[0]
-            types[parameter] = (
-                _type(first.value) if isinstance(first, Constant) else known.types.get(first, "")
-            )
+        for first in bound[:1]:
+            types[parameter] = known.types.get(first, "") if isinstance(first, str) else _type(first.value)
     return types
 
 

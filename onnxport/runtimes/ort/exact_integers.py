@@ -25,7 +25,8 @@ _INT8, _UINT8 = ir.DataType.INT8, ir.DataType.UINT8
 
 def with_unsigned_weights(model: Model) -> Model | None:
     """Return a copy of `model` whose integer products are exact on every CPU; None where nothing had to change."""
-    if not any(_is_product(node) for graph in model.ir.graphs() for node in graph):
+    nodes = (node for graph in model.ir.graphs() for node in graph)
+    if not any(node.op_type == DEQUANTIZE or (node.domain, node.op_type) in OPERANDS for node in nodes):
         return None
     copy = model.clone()
     # For element types: files need not declare those of intermediate values.
@@ -36,20 +37,11 @@ def with_unsigned_weights(model: Model) -> Model | None:
         for node in list(graph):
             for use in signed_weights(node):
                 _make_unsigned(use)
-        _remove_unused(graph)
+        outputs = set(graph.outputs)
+        for name, value in list(graph.initializers.items()):
+            if not value.uses() and value not in outputs and value not in graph.inputs:
+                del graph.initializers[name]
     return copy
-
-
-def _remove_unused(graph: ir.Graph) -> None:
-    """Remove the constants that no node reads any more."""
-    outputs = set(graph.outputs)
-    for name, value in list(graph.initializers.items()):
-        if not value.uses() and value not in outputs and value not in graph.inputs:
-            del graph.initializers[name]
-
-
-def _is_product(node: ir.Node) -> bool:
-    return (node.domain, node.op_type) in OPERANDS or node.op_type == DEQUANTIZE
 
 
 @dataclass(frozen=True)

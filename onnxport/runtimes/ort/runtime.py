@@ -49,11 +49,7 @@ class OrtRuntime(Closing):
     """
 
     def __init__(
-        self,
-        source: Path | bytes,
-        options: RuntimeOptions = _DEFAULT,
-        *,
-        folder: Path | None = None,
+        self, source: Path | bytes, options: RuntimeOptions = _DEFAULT, *, folder: Path | None = None
     ) -> None:
         self._source, self._options, self._folder = source, options, folder
         self._label = str(source) if isinstance(source, Path) else "the model in memory"

@@ -17,9 +17,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from onnxport.core.arrays import Array
 from onnxport.formats.mlpackage.program import Block, Operation, Type
 
 Kernel = Callable[..., Any]
+# Operands of rank 0, which have a plain number as default.
+Int = Array | int
+Float = Array | float
+Flag = Array | bool
 
 
 class Undefined(Exception):
