@@ -67,10 +67,8 @@ class AccuracyMeter:
     def _outputs(self, session: Session, trial: Trial) -> Outputs:
         """Return a trial's outputs, with exact integer sums where this CPU's kernels may saturate."""
         path, settings = trial.subject.path, trial.subject.settings
-        is_ort_cpu = settings.runtime == RUNTIMES["onnx"] and (settings.provider or "CPU").upper().startswith(
-            "CPU"
-        )
-        if not is_ort_cpu or not holds_integer_products(path):
+        is_cpu = (settings.provider or "CPU").upper().startswith("CPU")
+        if settings.runtime != RUNTIMES["onnx"] or not is_cpu or not holds_integer_products(path):
             return session.answers(trial)
         with IsolatedRuntime(path, timeout=self._params.timeout) as exact:
             return exact.run(trial.feeds)

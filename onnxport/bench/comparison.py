@@ -12,7 +12,7 @@ import math
 import os
 from dataclasses import dataclass
 
-from onnxport.bench.report import Floor, Standard
+from onnxport.bench.report import Floor, Standard, Standing
 
 # Least half width of the interval, in logarithms: turns are less independent than the binomial distribution assumes.
 _LEAST_NOISE = 0.01
@@ -52,24 +52,21 @@ class Comparison:
 
     def standard(self, limit: float) -> Standard:
         """Return the result for `limit`."""
-        figures = {
-            "limit": limit,
-            "ratio": _digits(self.ratio),
-            "low": _digits(self.low),
-            "high": _digits(self.high),
-        }
+        standing, said = self._decide(limit)
         times = f"{self.ratio:.2f} times as long as before ({self.low:.2f}-{self.high:.2f})"
+        ratio, low, high = (float(f"{each:.4g}") for each in (self.ratio, self.low, self.high))
+        return Standard(standing=standing, limit=limit, ratio=ratio, low=low, high=high, said=times + said)
+
+    def _decide(self, limit: float) -> tuple[Standing, str]:
         if self.baseline_lacked_cores and self.ratio < 1 / limit:
-            said = f"{times}, but the baseline never had all its cores"
-            return Standard(standing="unclear", said=said, **figures)
+            return "unclear", ", but the baseline never had all its cores"
         if self.ratio <= limit:
-            return Standard(standing="kept", said=times, **figures)
+            return "kept", ""
         if not self.had_cores:
-            said = f"{times}, but other programs used the cores: too few runs had all of them"
-            return Standard(standing="unclear", said=said, **figures)
+            return "unclear", ", but other programs used the cores: too few runs had all of them"
         if self.low <= 1:
-            return Standard(standing="unclear", said=f"{times}, which may be noise", **figures)
-        return Standard(standing="slower", said=f"{times}, the limit is {limit:g}", **figures)
+            return "unclear", ", which may be noise"
+        return "slower", f", the limit is {limit:g}"
 
     def is_decided(self, limit: float) -> bool:
         """Return whether more turns cannot change the result: a ratio above the limit may still decrease."""
@@ -127,7 +124,3 @@ def _level(floor: Floor, single: bool) -> _Level:
 
 def _log(more: float, less: float) -> float:
     return math.log(more / less) if more > less > 0 else 0.0
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.4g}")

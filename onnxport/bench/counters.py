@@ -104,9 +104,7 @@ class EnergyCounters:
             return None
         used = 0
         for zone, first, last in zip(self._zones, before, after, strict=True):
-            used += (
-                last - first if last >= first else last - first + (_number(zone, "max_energy_range_uj") or 0)
-            )
+            used += last - first + (0 if last >= first else _number(zone, "max_energy_range_uj") or 0)
         return used * _MICRO
 
 

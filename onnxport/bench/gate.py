@@ -159,10 +159,8 @@ class _ModelGate(_LimitGate):
         if trial.subject.path == self._path:
             return None
         settings = trial.subject.settings
-        for other in session.running:
-            if other.subject.path == self._path and _shared_settings(
-                other.subject.settings
-            ) == _shared_settings(settings):
+        for other in (each for each in session.running if each.subject.path == self._path):
+            if _shared_settings(other.subject.settings) == _shared_settings(settings):
                 return _compare_now(trial.floor, other.floor, settings)
         return None
 
@@ -201,9 +199,9 @@ def _conditions(session: Session) -> Conditions:
 
 def _is_steady(session: Session) -> bool:
     """Return whether every floor is good enough to compare later runs with."""
-    return _conditions(session).is_calm or all(map(_has_steady_floor, session.running))
 
+    def has_steady_floor(trial: Trial) -> bool:
+        floor, threads = trial.floor, trial.subject.settings.threads
+        return floor.turns >= 2 * ENOUGH_TURNS and (threads == 1 or had_cores(floor, threads))
 
-def _has_steady_floor(trial: Trial) -> bool:
-    floor, threads = trial.floor, trial.subject.settings.threads
-    return floor.turns >= 2 * ENOUGH_TURNS and (threads == 1 or had_cores(floor, threads))
+    return _conditions(session).is_calm or all(map(has_steady_floor, session.running))

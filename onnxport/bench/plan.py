@@ -59,11 +59,8 @@ def _rows(artifact: Artifact, params: BenchParams) -> list[Planned]:
             f"none of {', '.join(params.runtimes)} runs {SUFFIXES[artifact.format]} files"
         )
         return [Planned(artifact, Settings(runtime=own), Failure("not here", error))]
-    return [
-        row
-        for name in runtimes
-        for row in (_default_rows if name == own else _engine_rows)(artifact, name, params)
-    ]
+    make = {name: _default_rows if name == own else _engine_rows for name in runtimes}
+    return [row for name in runtimes for row in make[name](artifact, name, params)]
 
 
 def _runs(name: str, artifact: Artifact) -> bool:
@@ -82,14 +79,11 @@ def _default_rows(artifact: Artifact, runtime: str, params: BenchParams) -> list
         params.levels if "level" in settings else (None,),
         params.batch or (None,),
     )
-    return [
-        Planned(
-            artifact,
-            Settings(runtime=runtime, provider=provider, threads=threads, level=level, batch=batch),
-            failure,
-        )
-        for provider, threads, level, batch in combined
-    ]
+    rows = []
+    for provider, threads, level, batch in combined:
+        each = Settings(runtime=runtime, provider=provider, threads=threads, level=level, batch=batch)
+        rows.append(Planned(artifact, each, failure))
+    return rows
 
 
 def _engine_rows(artifact: Artifact, runtime: str, params: BenchParams) -> list[Planned]:
@@ -120,9 +114,7 @@ def _check_providers(names: Sequence[str]) -> None:
     known = sorted({name for each in PROVIDERS.values() for name in each})
     for name in names:
         if name.lower() not in known:
-            nearest = difflib.get_close_matches(name.lower(), known, n=1)
-            fix = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
-            raise UsageError(f"--providers: no runtime has a provider {name!r}", fix=fix)
+            raise _unknown(f"--providers: no runtime has a provider {name!r}", name, known)
 
 
 def _check_runtimes(given: Sequence[str]) -> None:
@@ -134,6 +126,11 @@ def _check_runtimes(given: Sequence[str]) -> None:
     ]
     for name in given:
         if name not in known:
-            nearest = difflib.get_close_matches(name.lower(), known, n=1)
-            fix = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
-            raise UsageError(f"--runtimes: there is no runtime {name!r} to measure", fix=fix)
+            raise _unknown(f"--runtimes: there is no runtime {name!r} to measure", name, known)
+
+
+def _unknown(what: str, name: str, known: Sequence[str]) -> UsageError:
+    nearest = difflib.get_close_matches(name.lower(), known, n=1)
+    return UsageError(
+        what, fix=f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
+    )

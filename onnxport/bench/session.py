@@ -40,9 +40,7 @@ Feeding = Callable[[Sequence[TensorSpec]], Feeds]
 Stop = Callable[["Session"], bool]
 
 ROUNDS = 20
-_SHORTEST_TURN = (
-    0.005  # seconds; a fast model has more runs, so that the clock and messages are precise enough
-)
+_SHORTEST_TURN = 0.005  # seconds; a fast model has more runs, so that the clock is precise enough
 _LONGEST_TURN = 0.5  # seconds, unless one run takes longer
 _SETTLING = 0.002  # seconds of untimed runs before a turn: caches that others filled, threads that sleep
 _NEEDS_NO_SETTLING = 0.02  # seconds of a run

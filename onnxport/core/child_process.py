@@ -94,19 +94,11 @@ class Child(Closing):
         self._answers, child_out = os.pipe()
         for pipe in (self._requests, child_out):
             _widen(pipe)
+        pipes = (str(child_in), str(child_out))
         try:
             self._process = subprocess.Popen(
                 # -P: a numpy.py in the current folder must not replace the library.
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "onnxport.core.child_process",
-                    target,
-                    str(child_in),
-                    str(child_out),
-                    *preload,
-                ],
+                [sys.executable, "-P", "-m", "onnxport.core.child_process", target, *pipes, *preload],
                 env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=self._stderr,
@@ -340,9 +332,8 @@ def _environment() -> dict[str, str]:
 
 def _last_message(lines: list[str]) -> str:
     """Return the last line that is no start-up message of a library."""
-    messages = [
-        line for line in lines if line and not line.startswith(("WARNING: All log", "I0000", "INFO:"))
-    ]
+    starts = ("WARNING: All log", "I0000", "INFO:")
+    messages = [line for line in lines if line and not line.startswith(starts)]
     return messages[-1][:300] if messages else "it printed no reason"
 
 
@@ -436,10 +427,8 @@ def _start(target: str, parent: Parent) -> tuple[Any, tuple[bool, object] | None
 def _answer(served: Any, method: str, args: tuple[object, ...]) -> tuple[bool, object]:
     try:
         return True, getattr(served, method)(*args)
-    except (OnnxportError, OSError) as error:
-        return False, _without_context(
-            error
-        )  # the caller explains a full disk: it knows the output's final name
+    except (OnnxportError, OSError) as error:  # the caller explains a full disk: it knows the final name
+        return False, _without_context(error)
     except MemoryError:
         return False, MachineError("the machine ran out of memory", why=f"in {method}")
     except Exception:

@@ -106,12 +106,11 @@ class PipelineFailedError(OnnxportError):
 
 def printable(value: object) -> str:
     """Return `value` on one line, with unprintable characters as escapes (`\\x1b`): no name forges our lines."""
-    shown = str(value)
-    return shown if shown.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in shown)
 
+    def escape(character: str) -> str:
+        return " " if character.isspace() else character.encode("unicode_escape").decode("ascii")
 
-def _escape(character: str) -> str:
-    return " " if character.isspace() else character.encode("unicode_escape").decode("ascii")
+    return "".join(c if c.isprintable() else escape(c) for c in str(value))
 
 
 @dataclass(frozen=True)

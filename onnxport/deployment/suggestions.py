@@ -75,9 +75,7 @@ class Suggestions:
             return []
         # Every change simplifies the graph as well, so simplifying alone comes last.
         known = [remedy for remedy in answer.remedies if remedy != "optimize"]
-        usable = [
-            remedy for remedy in dict.fromkeys((*known, "shape", "optimize")) if self._is_possible(remedy)
-        ]
+        usable = list(filter(self._is_possible, dict.fromkeys((*known, "shape", "optimize"))))
         return usable[: 1 if not runtime.has_table else _TRIED[placement.how]]
 
     def _is_possible(self, remedy: str) -> bool:

@@ -35,31 +35,26 @@ class Framework(Protocol):
     @property
     def kind(self) -> str:
         """A key of sources.KINDS."""
-        ...
 
     @property
     def name(self) -> str:
         """The framework, with its version, for the report: "PyTorch 2.13.0, eager, CPU"."""
-        ...
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Names, dtypes and shapes of the ONNX file's inputs; known before the export."""
-        ...
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]: ...
 
     def export(self, output: Path, opset: int | None) -> Exported:
         """Write the ONNX model at `opset` or the nearest older one; CannotConvertError if the exporter refuses it."""
-        ...
 
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
         """Return the model's answers under the names and dtypes of `outputs`; RunError if it refuses the inputs.
 
         With `other_kernels` it computes otherwise where it can: the difference is the framework's own noise.
         """
-        ...
 
     @property
     def has_other_kernels(self) -> bool: ...

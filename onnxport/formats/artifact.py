@@ -169,7 +169,6 @@ class Referent(Protocol):
     @property
     def size(self) -> int:
         """Bytes on disk."""
-        ...
 
     @property
     def stamp(self) -> tuple[tuple[int, int, int], ...]: ...
@@ -288,10 +287,8 @@ class Staging:
     def _check(self) -> None:
         """Raise UsageError where the output cannot be written."""
         if not _is_unicode(self.output):
-            raise UsageError(
-                f"{self.output} cannot be written, its path is not UTF-8",
-                fix=f"give {self._option} another name",
-            )
+            what = f"{self.output} cannot be written, its path is not UTF-8"
+            raise UsageError(what, fix=f"give {self._option} another name")
         if self._is_folder:
             self._check_alone()
         parent = self.output.parent
@@ -390,10 +387,9 @@ def _sweep(folder: Path, live: set[Path]) -> None:
 def _is_alive(process: int) -> bool:
     if os.name != "posix":
         return True  # on Windows os.kill would end the process
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    with contextlib.suppress(PermissionError):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
     return True

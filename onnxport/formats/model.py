@@ -193,15 +193,12 @@ class Model:
         copy = self.ir.clone()
         for tensor, put in _tensors(copy):
             if isinstance(tensor, ir.ExternalTensor):
-                put(_in_place(tensor))
-        large = [
-            value
-            for value in copy.graph.initializers.values()
-            if value.const_value is not None and _is_large(value.const_value)
-        ]
-        tensors = [value.const_value for value in large if value.const_value is not None]
+                put(_relocate(tensor, os.path.abspath(tensor.path)))
+        values = [(value, value.const_value) for value in copy.graph.initializers.values()]
+        large = [(value, tensor) for value, tensor in values if tensor is not None and _is_large(tensor)]
+        tensors = [tensor for _, tensor in large]
         beside = ir.external_data.convert_tensors_to_external(tensors, path.parent, path.name + ".data")
-        for value, tensor in zip(large, beside, strict=True):
+        for (value, _), tensor in zip(large, beside, strict=True):
             value.const_value = self.graph.initializers[value.name or ""].const_value = tensor
         ir.save(copy, path)
 
@@ -242,11 +239,6 @@ _LARGE = 1024  # bytes; smaller weights are not worth external data
 def _is_large(tensor: ir.TensorProtocol) -> bool:
     external = isinstance(tensor, ir.ExternalTensor)
     return not external and tensor.dtype != ir.DataType.STRING and tensor.nbytes >= _LARGE
-
-
-def _in_place(tensor: ir.ExternalTensor) -> ir.ExternalTensor:
-    """Return the tensor with the absolute path of its file."""
-    return _relocate(tensor, os.path.abspath(tensor.path))
 
 
 def _relocate(tensor: ir.ExternalTensor, location: str) -> ir.ExternalTensor:

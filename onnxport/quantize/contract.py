@@ -20,11 +20,9 @@ class Watch(Protocol):
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Show a step in the progress and the timings."""
-        ...
 
     def progress(self, done: int, total: int) -> None:
         """Show the progress of the running phase."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -38,11 +38,9 @@ class Space(Protocol):
     @property
     def units(self) -> Sequence[str]:
         """Return the names of quantized units, in the order of the graph."""
-        ...
 
     def built(self, restored: Mapping[str, Level]) -> Model:
         """Build the quantized model with the units of `restored` in a higher precision."""
-        ...
 
 
 @dataclass(frozen=True)

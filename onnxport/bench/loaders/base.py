@@ -31,16 +31,13 @@ class Loaded(Protocol):
     outputs: Sequence[Port]
 
     def feed(self, feeds: Mapping[str, Any]) -> Run:
-        """Prepare the model for these arrays, by key; return a function that does one run, which is what is timed."""
-        ...
+        """Prepare the model for these arrays, by key; return a function that does one run, which is timed."""
 
     def answers(self) -> dict[str, Any]:
         """Run once more and return the outputs by key."""
-        ...
 
     def refusal(self, error: Exception) -> OnnxportError:
         """Return the error that the user sees for an exception of these methods."""
-        ...
 
 
 class Loader(Protocol):
@@ -48,7 +45,6 @@ class Loader(Protocol):
 
     def require(self) -> None:
         """Import the runtime (MissingDependencyError)."""
-        ...
 
     def load(self, path: str, settings: Chosen) -> Loaded:
         """Load the model at `path`.
@@ -57,4 +53,3 @@ class Loader(Protocol):
             MissingDependencyError: this build lacks what the settings ask for.
             InputError: the runtime refuses the model.
         """
-        ...

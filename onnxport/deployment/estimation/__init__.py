@@ -28,9 +28,10 @@ def estimate(graph: OperatorGraph, table: Table) -> Estimate:
     if graph.opset not in table.opset:
         return _refuse_opset(graph, table)
     refused: dict[Node, Reason] = {}
-    for in_body, node in _located_nodes(graph):
-        if reason := _find_refusal(in_body, node, table, refused):
-            refused[node] = reason
+    for each in graph.graphs():
+        for node in each.nodes:
+            if reason := _find_refusal(each is not graph, node, table, refused):
+                refused[node] = reason
     found = [
         group for each in graph.graphs() for group in group_nodes(each, set(each.nodes) - refused.keys())
     ]
@@ -53,11 +54,6 @@ def estimate(graph: OperatorGraph, table: Table) -> Estimate:
         }
     )
     return Estimate(placement, _by_frequency(refused.values()))
-
-
-def _located_nodes(graph: OperatorGraph) -> Iterable[tuple[bool, Node]]:
-    """Yield every node, with True if it is in the body of another."""
-    return ((each is not graph, node) for each in graph.graphs() for node in each.nodes)
 
 
 def _find_refusal(in_body: bool, node: Node, table: Table, refused: dict[Node, Reason]) -> Reason | None:

@@ -18,7 +18,7 @@ from onnxport.deployment.litert.conversion import ConvertedModel, convert_once
 from onnxport.deployment.litert.interpreter import NotLoadedError, allocate, find_unsized, swap_main
 from onnxport.deployment.probes import ProbeOptions, extent_of, refusal_placement
 from onnxport.deployment.report import Placement
-from onnxport.formats.graph import Node, OperatorGraph, Tensor
+from onnxport.formats.graph import Node, OperatorGraph
 from onnxport.formats.graph.delegation import divide
 from onnxport.formats.graph.tflite import Subgraph
 
@@ -48,7 +48,9 @@ def estimate_gpu(graph: OperatorGraph) -> GpuEstimate:
     rules = gpu_table()
     halves = {node.outputs[0]: node for node in graph.nodes if _is_half(node)}
     nodes = [node for node in graph.nodes if node not in halves.values()]
-    _bypass(nodes, {output: node.inputs[0] for output, node in halves.items()})
+    stored = {output: node.inputs[0] for output, node in halves.items()}
+    for node in nodes:  # they read the stored weights directly
+        node.inputs = tuple(stored.get(tensor, tensor) for tensor in node.inputs)
     refused: dict[Node, str] = {}
     for node in nodes:
         if reason := find_refusal(node, rules, refused):
@@ -70,12 +72,6 @@ def _is_half(node: Node) -> bool:
     """Return whether `node` widens float16 weights, which the delegate reads as they are."""
     weight = node.inputs[0] if node.inputs else None
     return node.op == "DEQUANTIZE" and weight is not None and weight.is_constant and weight.dtype == "float16"
-
-
-def _bypass(nodes: list[Node], halves: Mapping[Tensor | None, Tensor | None]) -> None:
-    """Let `nodes` read the stored weights directly."""
-    for node in nodes:
-        node.inputs = tuple(halves.get(tensor, tensor) for tensor in node.inputs)
 
 
 _DYNAMIC = "the size of {} is known only at run time, and the delegate takes only graphs of known sizes"
@@ -100,9 +96,8 @@ def _summarize(answer: Placement, model: ConvertedModel, threads: int) -> Placem
         if names:
             why = _DYNAMIC.format(repr(names[0]) + (f" and {len(names) - 1} more" if names[1:] else ""))
         # LiteRT stops at the first graph that the delegate refuses as a whole; it keeps what was taken before.
-        found.append(
-            GpuEstimate(left=dict.fromkeys(each.graph.nodes, "")) if why else estimate_gpu(each.graph)
-        )
+        nothing = GpuEstimate(left=dict.fromkeys(each.graph.nodes, ""))
+        found.append(nothing if why else estimate_gpu(each.graph))
     left = {node: reason for each in found for node, reason in each.left.items()}
     taken = [group for each in found for group in each.taken]
     count = sum(map(len, taken))
@@ -125,9 +120,6 @@ def _find_dynamic(model: ConvertedModel, subgraph: Subgraph, threads: int) -> li
         swap_main(path, subgraph.index) if subgraph.index else path, threads, delegates=False
     )
     made = {tensor for node in subgraph.graph.nodes for tensor in node.outputs}
-    candidates = [
-        index
-        for index, tensor in enumerate(subgraph.tensors)
-        if tensor in made and tensor.dtype != "resource"
-    ]
+    computed = (each for each in enumerate(subgraph.tensors) if each[1] in made)
+    candidates = [index for index, tensor in computed if tensor.dtype != "resource"]
     return [subgraph.tensors[index].name for index in find_unsized(interpreter, candidates)]

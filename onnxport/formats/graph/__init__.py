@@ -40,9 +40,9 @@ class Tensor:
 
 def format_shape(shape: Iterable[Dim] | None) -> str:
     """Return "[1, ?, 3]", or "of unknown rank"."""
-    return (
-        "of unknown rank" if shape is None else f"[{', '.join('?' if d is None else str(d) for d in shape)}]"
-    )
+    if shape is None:
+        return "of unknown rank"
+    return f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 
 @dataclass(eq=False)

@@ -11,16 +11,9 @@ import ml_dtypes
 import numpy as np
 
 from onnxport.core.errors import InputError
+from onnxport.formats.mlpackage import program
 from onnxport.formats.mlpackage.files import find_file, messages, read_blob, read_message, unpack
-from onnxport.formats.mlpackage.program import (
-    Block,
-    Constant,
-    Function,
-    Operation,
-    Package,
-    Type,
-    check_function,
-)
+from onnxport.formats.mlpackage.program import Block, Constant, Function, Operation, Package, Type
 
 # MIL's data types -> NumPy's names; arrays of fewer than 8 bits have one number a byte.
 _NAMES = {
@@ -97,7 +90,7 @@ def _functions(spec: Any, folder: Path, root: Path) -> dict[str, Function]:
     try:
         functions = {name: _function(each, root) for name, each in sorted(spec.mlProgram.functions.items())}
         for function in functions.values():
-            check_function(function)
+            program.check_function(function)
         return functions
     except FileNotFoundError as error:
         raise _damaged(folder, f"{Path(error.filename).name}, which holds its weights, is missing") from error
@@ -195,9 +188,7 @@ def _tensor(spec: Any, type_: Type) -> Any:
     dtype = np.dtype(getattr(ml_dtypes, type_.dtype, type_.dtype))
     numbers = np.array(values, dtype=dtype)
     size = math.prod(shape)
-    if (
-        numbers.size != size and numbers.size <= 1 and size <= _MOST_FILLED
-    ):  # one for all, or zeros that are left out
+    if numbers.size != size and numbers.size <= 1 and size <= _MOST_FILLED:  # one for all, or omitted zeros
         numbers = np.full(size, numbers[0] if numbers.size else 0, dtype)
     if numbers.size != size:
         raise ValueError(f"a constant of {numbers.size} numbers has the shape {shape}")

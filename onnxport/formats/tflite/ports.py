@@ -58,7 +58,8 @@ def _ends(model: Any, content: mmap.mmap, noted: bool) -> Signature:
     inputs = [graph.Inputs(i) for i in range(graph.InputsLength())]
     outputs = [graph.Outputs(i) for i in range(graph.OutputsLength())]
     named_inputs, named_outputs = _signature(model, graph, inputs, outputs)
-    manifest = _manifest(model, content) if noted else None
+    text = manifest_text(model, content) if noted else None
+    manifest = None if text is None else Manifest.from_json(text)
     keeps_state = any(graph.Tensors(i).IsVariable() for i in range(graph.TensorsLength()))
     if manifest is None:
         return Signature(
@@ -124,11 +125,6 @@ def leading_name(name: str) -> str:
     return name.partition(";")[0]
 
 
-def _manifest(model: Any, content: mmap.mmap) -> Manifest | None:
-    text = manifest_text(model, content)
-    return None if text is None else Manifest.from_json(text)
-
-
 def manifest_text(model: Any, content: mmap.mmap) -> str | None:
     """Return our manifest in the file's metadata; None in a foreign file."""
     for i in range(model.MetadataLength()):
@@ -152,9 +148,7 @@ def to_tflite(array: Array, dtype: np.dtype[Any], port: Port) -> Array:
 def from_tflite(value: Array, port: Port) -> Array:
     """Convert the value of the file's tensor to the source's dtype."""
     if port.scale:
-        return np.asarray(
-            ((value.astype(np.int32) - port.zero_point) * np.float32(port.scale)).astype(port.dtype)
-        )
+        value = np.asarray((value.astype(np.int32) - port.zero_point) * np.float32(port.scale))
     return value if port.dtype in ("string", value.dtype.name) else value.astype(port.dtype)
 
 

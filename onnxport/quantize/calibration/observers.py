@@ -34,11 +34,9 @@ class Observer(Protocol):
 
     def observe(self, values: Array, sample: int) -> None:
         """Add the tensor of one sample, of any float dtype and shape; NotFiniteError for NaN or infinity."""
-        ...
 
     def merge(self, other: Self) -> None:
         """Add what `other`, of the same kind, observed of the same tensor on other samples."""
-        ...
 
 
 class NotFiniteError(ValueError):

@@ -32,7 +32,6 @@ class Distribution(Protocol):
 
     def points(self) -> tuple[Array, Array]:
         """Return the values that occur, ascending, and the weight of each; float64."""
-        ...
 
 
 def find_range(histogram: Distribution, method: str, levels: int = 256) -> Range:

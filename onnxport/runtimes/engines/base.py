@@ -35,7 +35,6 @@ class Session(Protocol):
 
     def run(self, feeds: Feeds) -> Sequence[Array]:
         """Return the outputs in the order of `Work.wanted`."""
-        ...
 
 
 class Refusal(Exception):
