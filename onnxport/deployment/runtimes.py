@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib.metadata
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from onnxport.core.errors import MissingDependencyError, UsageError
 from onnxport.deployment.estimation.table import has_table
 from onnxport.deployment.params import ALL
 from onnxport.formats.artifact import SUFFIXES, Format
+from onnxport.runtimes.registry import is_installed
 
 PROBES = "onnxport.deployment.probes"
 
@@ -40,7 +40,7 @@ class Runtime:
     @property
     def can_probe(self) -> bool:
         """Whether its distributions are installed; a build may still lack the provider."""
-        return bool(self.probe_module) and (not self.needs or any(map(_is_installed, self.needs)))
+        return bool(self.probe_module) and (not self.needs or any(map(is_installed, self.needs)))
 
     @property
     def has_table(self) -> bool:
@@ -57,14 +57,6 @@ class Runtime:
             f"--runs-on {self.name} needs {' or '.join(self.needs)}, which is not installed",
             fix=f"run: {sys.executable} -m pip install 'onnxport[{self.extra}]'" if self.extra else "",
         )
-
-
-def _is_installed(distribution: str) -> bool:
-    try:
-        importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def _provider(name: str, title: str, provider: str) -> Runtime:

@@ -18,11 +18,8 @@ from onnxport.exporters.sources import Source
 # listed decides: XGBClassifier is XGBoost's before it is scikit-learn's.
 OF_OBJECTS: Mapping[str, str] = {
     "torch": "onnxport.exporters.pytorch:of_object",
-    "keras": "onnxport.exporters.tensorflow:of_object",
-    "tensorflow": "onnxport.exporters.tensorflow:of_object",
-    "xgboost": "onnxport.exporters.classical.boosters:of_object",
-    "lightgbm": "onnxport.exporters.classical.boosters:of_object",
-    "catboost": "onnxport.exporters.classical.boosters:of_object",
+    **dict.fromkeys(("keras", "tensorflow"), "onnxport.exporters.tensorflow:of_object"),
+    **dict.fromkeys(("xgboost", "lightgbm", "catboost"), "onnxport.exporters.classical.boosters:of_object"),
     "sklearn": "onnxport.exporters.classical.estimators:of_object",
 }
 

@@ -34,9 +34,7 @@ CONTAINERS = frozenset({"python", "pickle", "skops"})
 LOADERS: Mapping[str, str] = {
     "pytorch": "onnxport.exporters.pytorch:load",
     "tensorflow": "onnxport.exporters.tensorflow:load",
-    "xgboost": "onnxport.exporters.classical.boosters:load",
-    "lightgbm": "onnxport.exporters.classical.boosters:load",
-    "catboost": "onnxport.exporters.classical.boosters:load",
+    **dict.fromkeys(("xgboost", "lightgbm", "catboost"), "onnxport.exporters.classical.boosters:load"),
     "paddle": "onnxport.exporters.paddle:load",
     "python": "onnxport.exporters.factory:from_factory",
     "pickle": "onnxport.exporters.objects:from_pickle",
@@ -44,23 +42,12 @@ LOADERS: Mapping[str, str] = {
 }
 
 _SUFFIXES: Mapping[str, str] = {
-    ".pt2": "pytorch",
-    # Weights, or TorchScript: the loader says which, and what to give instead.
-    ".pt": "pytorch",
-    ".pth": "pytorch",
-    ".ckpt": "pytorch",
-    ".safetensors": "pytorch",
-    ".keras": "tensorflow",
-    ".h5": "tensorflow",
-    ".hdf5": "tensorflow",
-    ".pb": "tensorflow",
-    ".tflite": "tensorflow",
+    # All but .pt2 are weights, or TorchScript: the loader says which, and what to give instead.
+    **dict.fromkeys((".pt2", ".pt", ".pth", ".ckpt", ".safetensors"), "pytorch"),
+    **dict.fromkeys((".keras", ".h5", ".hdf5", ".pb", ".tflite"), "tensorflow"),
     ".skops": "skops",
-    ".joblib": "pickle",
-    ".pkl": "pickle",
-    ".pickle": "pickle",
-    ".json": "xgboost",
-    ".ubj": "xgboost",
+    **dict.fromkeys((".joblib", ".pkl", ".pickle"), "pickle"),
+    **dict.fromkeys((".json", ".ubj"), "xgboost"),
     ".txt": "lightgbm",
     ".cbm": "catboost",
     ".pdmodel": "paddle",

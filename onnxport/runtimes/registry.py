@@ -44,7 +44,7 @@ class Kind:
     @property
     def lacking(self) -> tuple[str, ...]:
         """The distributions that are not installed; imports none."""
-        return tuple(name for name in self.distributions if not _is_installed(name))
+        return tuple(name for name in self.distributions if not is_installed(name))
 
     @property
     def module(self) -> str:
@@ -191,7 +191,7 @@ def _find_fault(plugin: Plugin, kind: Any) -> str:
     return ""
 
 
-def _is_installed(distribution: str) -> bool:
+def is_installed(distribution: str) -> bool:
     from importlib.metadata import PackageNotFoundError, version
 
     try:

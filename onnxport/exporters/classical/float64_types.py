@@ -16,18 +16,11 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxport.core.arrays import Array
 
 _FLOAT, _DOUBLE = TensorProto.FLOAT, TensorProto.DOUBLE
-# Of ai.onnx.ml: operator to the places of its outputs that are float32 whatever its input is.
+# Of ai.onnx.ml: operator to the place of its output that is float32 whatever its input is.
 _GIVES_FLOAT = {
-    "TreeEnsembleClassifier": (1,),
-    "TreeEnsembleRegressor": (0,),
-    "LinearClassifier": (1,),
-    "LinearRegressor": (0,),
-    "SVMClassifier": (1,),
-    "SVMRegressor": (0,),
-    "Normalizer": (0,),
-    "Scaler": (0,),
-    "OneHotEncoder": (0,),
-    "FeatureVectorizer": (0,),
+    **dict.fromkeys(("TreeEnsembleClassifier", "LinearClassifier", "SVMClassifier"), 1),
+    **dict.fromkeys(("TreeEnsembleRegressor", "LinearRegressor", "SVMRegressor"), 0),
+    **dict.fromkeys(("Normalizer", "Scaler", "OneHotEncoder", "FeatureVectorizer"), 0),
 }
 # Those without a kernel for float64.
 _TAKES_FLOAT = frozenset({"SVMRegressor"})
@@ -120,9 +113,8 @@ class _Repair:
         """Record the result types of a node as far as they are float32 or float64."""
         first = self._types.get(node.input[0]) if node.input else None
         if node.op_type in _GIVES_FLOAT:
-            for place in _GIVES_FLOAT[node.op_type]:
-                if place < len(node.output):
-                    self._types[node.output[place]] = _FLOAT
+            if (place := _GIVES_FLOAT[node.op_type]) < len(node.output):
+                self._types[node.output[place]] = _FLOAT
         elif node.op_type == "Cast":
             self._types[node.output[0]] = next(each.i for each in node.attribute if each.name == "to")
         elif node.op_type == "Constant":

@@ -19,13 +19,7 @@ from onnxport.formats.tflite.ports import Signature, leading_name, manifest_text
 from onnxport.formats.tflite.tensor_names import INNER
 
 # Options that name the subgraphs which an operator runs.
-_BODIES = (
-    "thenSubgraphIndex",
-    "elseSubgraphIndex",
-    "condSubgraphIndex",
-    "bodySubgraphIndex",
-    "initSubgraphIndex",
-)
+_BODIES = [f"{name}SubgraphIndex" for name in ("then", "else", "cond", "body", "init")]
 _INNER = re.compile(rf"{re.escape(INNER)}\d*$")
 # What the FlatBuffers library raises for offsets that lead nowhere.
 _DAMAGED = (struct.error, IndexError, TypeError, ValueError, KeyError, AttributeError, RecursionError)
@@ -130,7 +124,7 @@ class _Reader:
         scales = tensor.Quantization()
         found = Tensor(
             end or self._names.get(name, name),
-            _dtypes()[tensor.Type()],
+            _names(schema.TensorType)[tensor.Type()].lower(),
             _shape(tensor),
             is_constant,
             is_quantized=scales is not None and scales.ScaleLength() > 0,
@@ -182,16 +176,9 @@ def _code(code: Any) -> tuple[str, int]:
         return f"custom {bytes(code.CustomCode()).decode(errors='replace')}", code.Version()
     # Old files keep codes below 127 in the deprecated field alone.
     number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-    return _operators().get(number, f"builtin {number}"), code.Version()
+    return _names(schema.BuiltinOperator).get(number, f"builtin {number}"), code.Version()
 
 
 @cache
-def _operators() -> dict[int, str]:
-    return {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}
-
-
-@cache
-def _dtypes() -> dict[int, str]:
-    return {
-        number: name.lower() for name, number in vars(schema.TensorType).items() if isinstance(number, int)
-    }
+def _names(enumeration: type) -> dict[int, str]:
+    return {number: name for name, number in vars(enumeration).items() if isinstance(number, int)}

@@ -53,7 +53,11 @@ def read_package(folder: Path) -> Package:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(folder, f"its {_MANIFEST} does not say where the model is") from error
     file, content = _read_model(folder, root)
-    spec = _parse_model(content, folder, file.name)
+    message = messages("Model").Model
+    try:
+        spec = message.FromString(content)
+    except Exception as error:  # protobuf's DecodeError, whichever implementation raises it
+        raise _damaged(folder, f"{file.name} is truncated or no model") from error
     kind = spec.WhichOneof("Type")
     if kind is None:
         raise _damaged(folder, f"{file.name} holds no model")
@@ -76,14 +80,6 @@ def _read_model(folder: Path, name: Any) -> tuple[Path, bytes]:
         raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
     except ValueError as error:
         raise _damaged(folder, str(error)) from error
-
-
-def _parse_model(content: bytes, folder: Path, name: str) -> Any:
-    model = messages("Model").Model
-    try:
-        return model.FromString(content)
-    except Exception as error:  # protobuf's DecodeError, whichever implementation raises it
-        raise _damaged(folder, f"{name} is truncated or no model") from error
 
 
 def _functions(spec: Any, folder: Path, root: Path) -> dict[str, Function]:

@@ -13,12 +13,6 @@ from onnxport.runtimes.options import OrtLevel
 
 CPU = "CPUExecutionProvider"
 
-_LEVELS: dict[OrtLevel, str] = {
-    "disable": "ORT_DISABLE_ALL",
-    "basic": "ORT_ENABLE_BASIC",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "all": "ORT_ENABLE_ALL",
-}
 _FATAL = 4  # log severity: an error arrives as an exception, its echo on stderr would be noise
 
 
@@ -52,7 +46,8 @@ def open_session(
         attributes: further attributes of `SessionOptions`.
     """
     options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[level])
+    name = "ORT_DISABLE_ALL" if level == "disable" else f"ORT_ENABLE_{level.upper()}"
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, name)
     options.intra_op_num_threads = threads
     options.log_severity_level = _FATAL
     if optimized is not None:

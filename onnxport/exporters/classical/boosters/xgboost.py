@@ -42,11 +42,7 @@ _LINKS: Mapping[str, Link] = {
     "binary:hinge": "step",
     "multi:softprob": "softmax",
     "multi:softmax": "class",
-    "count:poisson": "exp",
-    "reg:gamma": "exp",
-    "reg:tweedie": "exp",
-    "survival:cox": "exp",
-    "survival:aft": "exp",
+    **dict.fromkeys("count:poisson reg:gamma reg:tweedie survival:cox survival:aft".split(), "exp"),
 }
 _SUMS = (
     "reg:squarederror reg:linear reg:squaredlogerror reg:pseudohubererror reg:absoluteerror reg:quantileerror "
