@@ -94,8 +94,7 @@ def delegated_operators(operators: Sequence[dict[str, Any]], count: int) -> list
 
     Args:
         operators: the interpreter's `_get_ops_details` after delegation: the file's operators, then one for each
-        partition
-            with the tensors that it reads from outside and gives to others. The partition lies between them.
+            partition with the tensors that it reads from outside and gives to others. The partition lies between them.
     """
     made = {tensor: index for index, each in enumerate(operators[:count]) for tensor in each["outputs"]}
     found = []

@@ -57,8 +57,7 @@ def read_tflite(path: Path, *, distinct: bool = False) -> TfliteModel:
 
     Args:
         distinct: give no two tensors the name of one ONNX value. Else tensors inside a lowering have the node's name,
-        and
-            casts of an input or output have its name.
+            and casts of an input or output have its name.
     """
     ends = read_signature(path)
     try:
