@@ -18,14 +18,12 @@ class Product:
 
     axis: int  # of the weight, along which the results' channels lie
     bias: bool  # whether it takes one
-    # Whether there is an integer kernel that gives floats, for a result that nobody wants in integers.
-    gives_floats: bool
 
 
 PRODUCTS: Mapping[str, Product] = {
-    "Conv": Product(axis=0, bias=True, gives_floats=False),
-    "Gemm": Product(axis=1, bias=True, gives_floats=True),
-    "MatMul": Product(axis=1, bias=False, gives_floats=True),
+    "Conv": Product(axis=0, bias=True),
+    "Gemm": Product(axis=1, bias=True),
+    "MatMul": Product(axis=1, bias=False),
 }
 
 
