@@ -38,19 +38,19 @@ class Interval:
     confidence: float
 
 
-def median_interval(observations: Sequence[float], wanted: float = CONFIDENCE) -> Interval:
-    """Return the narrowest interval of at least the `wanted` probability; the widest one of too few observations."""
+def median_interval(observations: Sequence[float]) -> Interval:
+    """Return the narrowest interval of at least CONFIDENCE; the widest one of too few observations."""
     ordered = sorted(observations)
-    rank, confidence = _rank(len(ordered), wanted)
+    rank, confidence = _rank(len(ordered))
     return Interval(ordered[rank - 1], ordered[-rank], confidence)
 
 
-def _rank(count: int, wanted: float) -> tuple[int, float]:
+def _rank(count: int) -> tuple[int, float]:
     """Return the k for which the k-th smallest and k-th largest of `count` contain the median, and the probability."""
     rank, outside = 1, 2.0 ** (1 - count)
     while True:
         further = outside + 2.0 ** (1 - count) * math.comb(count, rank)
-        if rank + 1 > count // 2 or further > 1 - wanted:
+        if rank + 1 > count // 2 or further > 1 - CONFIDENCE:
             return rank, max(0.0, 1.0 - outside)
         rank, outside = rank + 1, further
 

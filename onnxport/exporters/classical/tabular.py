@@ -72,6 +72,7 @@ class TabularModel:
     """
 
     has_other_kernels: bool = False
+    notes: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -86,11 +87,10 @@ class TabularModel:
         features: Sequence[str] = (),
         domains: Mapping[str, Domain] | None = None,
         classes: Sequence[int | str] = (),
-        notes: Sequence[str] = (),
     ) -> None:
         self._classes = list(classes)
         self.features, self.domains = tuple(features), domains or {}
-        self.kind, self.name, self._exporter, self.notes = kind, name, exporter, tuple(notes)
+        self.kind, self.name, self._exporter = kind, name, exporter
         self.inputs = tuple(inputs)
         self._convert, self._answer, self._other_answer = convert, answer, other_answer
         if other_answer is not None:

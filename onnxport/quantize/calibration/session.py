@@ -89,13 +89,12 @@ class TappedSession(Closing):
     Args:
         taps: the outputs; nothing is loaded without any.
         label: the user's name of the model.
-        threads: of ONNX Runtime; 0 for one per core.
 
     Raises:
         InputError: ONNX Runtime cannot load the model.
     """
 
-    def __init__(self, path: Path, taps: Sequence[str], label: str, threads: int = 1) -> None:
+    def __init__(self, path: Path, taps: Sequence[str], label: str) -> None:
         self.taps, self._label, self._session = tuple(taps), label, None
         if not taps:
             return
@@ -104,7 +103,7 @@ class TappedSession(Closing):
             # quarter of all memory on u2netp. In order of priority each tensor is freed when its readers are done.
             self._session = open_session(
                 path,
-                threads=threads,
+                threads=1,
                 spinning=False,
                 enable_mem_pattern=False,
                 execution_order=ort.ExecutionOrder.PRIORITY_BASED,

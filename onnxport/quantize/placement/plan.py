@@ -164,16 +164,9 @@ class Placement:
     def dtype_of(self, tensor: str) -> IntegerType:
         return "int16" if tensor in self.wide else self.dtype
 
-    def without(
-        self,
-        nodes: Collection[str] = (),
-        tensors: Collection[str] = (),
-        *,
-        why: str = "it is more accurate in float",
-    ) -> Placement:
-        """Return the plan with these nodes, and the readers and writers of these tensors, in float."""
-        nodes, tensors = frozenset(nodes), frozenset(tensors)
-        gone = [unit for unit in self.units if unit.node in nodes or not tensors.isdisjoint(unit.tensors)]
+    def without(self, nodes: Collection[str], why: str) -> Placement:
+        """Return the plan with these nodes in float."""
+        gone = [unit for unit in self.units if unit.node in nodes]
         kept = drop_isolated_units([unit for unit in self.units if unit not in gone])
         left = {unit.node for unit in self.units} - {unit.node for unit in kept}
         alone = left - {unit.node for unit in gone}

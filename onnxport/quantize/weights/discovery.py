@@ -139,10 +139,8 @@ def keep_outputs(model: Model, source: Model) -> None:
         own.type, own.shape = declared.type or own.type, declared.shape or own.shape
 
 
-def find_weights(
-    model: Model, operators: Collection[str] = tuple(_SUMMED), exclude: Collection[str] = ()
-) -> Found:
-    """Find the weights of `operators` in `model` (of prepare_copy), but not of the nodes named by `exclude`."""
+def find_weights(model: Model, exclude: Collection[str]) -> Found:
+    """Find the weights of products and tables in `model` (of prepare_copy), except those of the nodes `exclude`."""
     found = Found()
     met: set[ir.Value] = set()
     for node in model.graph.all_nodes():
@@ -153,7 +151,7 @@ def find_weights(
             if value is None or value in met:
                 continue
             met.add(value)
-            weight = _weight(value, operators, exclude)
+            weight = _weight(value, exclude)
             if isinstance(weight, Weight):
                 found.weights.append(weight)
             elif weight:
@@ -172,7 +170,7 @@ def _constant(node: ir.Node, position: int) -> ir.Value | None:
 _MOVES = ("Transpose", "Identity")
 
 
-def _weight(value: ir.Value, operators: Collection[str], exclude: Collection[str]) -> Weight | str:
+def _weight(value: ir.Value, exclude: Collection[str]) -> Weight | str:
     """Return the weight of `value`, or why it stays; nothing for other values."""
     tensor = value.const_value
     assert tensor is not None
@@ -186,7 +184,7 @@ def _weight(value: ir.Value, operators: Collection[str], exclude: Collection[str
     if any(use.node.name in exclude for use in uses):
         return "excluded"
     summed = {_summed_axes(use) for use in uses} - {()}
-    if not summed or any(use.node.op_type not in operators for use in uses):
+    if not summed or any(use.node.op_type not in _SUMMED for use in uses):
         return f"read by {', '.join(sorted({use.node.op_type for use in uses}))}"
     products = {_summed_axes(use) for use in uses if use.node.op_type != "Gather"} or summed
     if len(products) > 1:
@@ -221,9 +219,9 @@ def count_reasons(found: Found) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in found.left.most_common())
 
 
-def format_count(count: int, singular: str, plural: str = "") -> str:
+def format_count(count: int, singular: str) -> str:
     """ "1 weight", "2 weights"."""
-    return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
+    return f"{count} {singular}{'' if count == 1 else 's'}"
 
 
 def no_weight_error(
