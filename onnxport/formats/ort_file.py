@@ -85,7 +85,7 @@ def read(data: bytes | memoryview) -> Table:
         ValueError: no `.ort` file, or one with fields outside our schema.
     """
     if data[4:8] != _IDENTIFIER:
-        raise ValueError("this is no ONNX Runtime format model")
+        raise ValueError("it is not in the ONNX Runtime format")
     view = memoryview(data)
     try:
         return _read_table(view, _unsigned(view, 0), "InferenceSession")

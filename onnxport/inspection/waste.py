@@ -28,7 +28,7 @@ def find_waste(model: Model) -> Iterator[str]:
         yield f"nodes that no output needs: {idle}"
     twins, size = _find_duplicates(model)
     if twins:
-        yield f"weights that repeat others: {twins}, {size:,} bytes"
+        yield f"duplicate weights: {twins}, {size:,} bytes"
 
 
 def _inputs(count: int) -> str:

@@ -117,7 +117,7 @@ def _options(artifact: Artifact, params: ProfileParams) -> RuntimeOptions:
         given["level"] = params.level
     elif params.level != "all":
         raise UsageError(
-            f"--level is for .onnx files, and {artifact.path} is none",
+            f"--level is for .onnx files, and {artifact.path} is not one",
             fix="leave it out: the file is already optimized",
         )
     if params.provider:
@@ -125,8 +125,8 @@ def _options(artifact: Artifact, params: ProfileParams) -> RuntimeOptions:
         if artifact.format == "tflite":
             if name not in ("cpu", "xnnpack"):
                 raise UsageError(
-                    f"--provider has the value {params.provider!r}",
-                    fix="give xnnpack or cpu for a .tflite file",
+                    f"--provider {params.provider!r} does not exist for .tflite files",
+                    fix="give xnnpack or cpu",
                 )
             given["delegate"] = (
                 "none" if name == "cpu" else name
