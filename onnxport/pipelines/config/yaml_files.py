@@ -65,7 +65,7 @@ def _text(path: Path) -> str:
         if stat.S_ISDIR(found.st_mode):
             raise InputError(f"{path} is a directory", fix="give the pipeline.yaml in it")
         if not stat.S_ISREG(found.st_mode):  # a pipe, which reading would wait for
-            raise InputError(f"{path} is no regular file", fix="give a pipeline.yaml")
+            raise InputError(f"{path} is not a regular file", fix="give a pipeline.yaml")
         if found.st_size > _LARGEST:
             raise UsageError(f"{path} is no pipeline", why=f"it is larger than {_LARGEST >> 20} MB")
         content = path.read_bytes()
