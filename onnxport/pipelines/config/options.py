@@ -20,8 +20,7 @@ from pydantic.fields import FieldInfo
 from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.core.named_values import parse_pairs
 from onnxport.formats.artifact import TensorSpec
-from onnxport.pipelines.config.document import Part, Place, show
-from onnxport.pipelines.config.faults import Faults
+from onnxport.pipelines.config.document import Faults, Part, Place, show
 from onnxport.pipelines.config.scalars import source_text, to_plain
 from onnxport.pipelines.config.schema import NEEDED, Section, keys_of
 from onnxport.pipelines.params import RefusedValue, expected_value, suggest

@@ -10,8 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from onnxport.core.errors import UsageError
-from onnxport.pipelines.config.document import Place
-from onnxport.pipelines.config.faults import Faults
+from onnxport.pipelines.config.document import Faults, Place
 from onnxport.pipelines.config.scalars import source_text
 from onnxport.pipelines.params import suggest
 

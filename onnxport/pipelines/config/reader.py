@@ -16,8 +16,7 @@ from onnxport.pipelines import registry
 from onnxport.pipelines.cache import home_of
 from onnxport.pipelines.config import outputs
 from onnxport.pipelines.config.chains import Chain, ChainReader, Link, Request
-from onnxport.pipelines.config.document import Document, Place, show
-from onnxport.pipelines.config.faults import Faults
+from onnxport.pipelines.config.document import Document, Faults, Place, show
 from onnxport.pipelines.config.models import ModelsReader, Origin, check_name
 from onnxport.pipelines.config.options import Options, OptionsReader, Proofs
 from onnxport.pipelines.config.outputs import Claim

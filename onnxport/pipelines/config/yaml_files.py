@@ -15,8 +15,7 @@ from typing import Any
 import yaml
 
 from onnxport.core.errors import InputError, OnnxportError, UsageError
-from onnxport.pipelines.config.document import Document, Line, Place, show, spell
-from onnxport.pipelines.config.faults import raise_all
+from onnxport.pipelines.config.document import Document, Line, Place, raise_all, show, spell
 from onnxport.pipelines.config.scalars import MERGE, CoreLoader, is_text, short_tag, value_of
 
 _LARGEST = 2**20  # bytes

@@ -16,8 +16,7 @@ from onnxport.pipelines.config.pipeline import Cell, Pipeline
 from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.execution.latency import Timings
 from onnxport.pipelines.execution.scheduler import Scheduler
-from onnxport.pipelines.executors.base import Unwatched, Watcher
-from onnxport.pipelines.executors.local import Local
+from onnxport.pipelines.executors.base import Local, Unwatched, Watcher
 from onnxport.pipelines.executors.memory import default_limit
 from onnxport.pipelines.executors.processes import Processes
 from onnxport.pipelines.failures import failure_of

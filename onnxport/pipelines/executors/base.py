@@ -3,12 +3,15 @@ their progress to a watcher."""
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from onnxport.core.resources import Closing
 from onnxport.pipelines.config.pipeline import Node
-from onnxport.pipelines.executors.task import Task
+from onnxport.pipelines.executors.task import Task, perform
 from onnxport.reports.pipeline_report import NodeRecord
 from onnxport.reports.run_report import RunReport
 
@@ -91,3 +94,27 @@ class Phases:
         self.watcher.progressed(self.node, step, done, total)
 
     def finished(self, step: str, seconds: float) -> None: ...
+
+
+class Local(Closing):
+    """See base.Executor."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._tasks: deque[Task] = deque()
+
+    def submit(self, task: Task) -> None:
+        self._tasks.append(task)
+
+    def next(self) -> Result:
+        task = self._tasks.popleft()
+        self._watcher.started(task.node)
+        started = time.perf_counter()
+        try:
+            report = perform(task, Phases(self._watcher, task.node))
+        except Exception as error:
+            return Result(task, time.perf_counter() - started, failure=error)
+        return Result(task, time.perf_counter() - started, report)
+
+    def close(self) -> None:
+        self._tasks.clear()

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 from onnxport.core.errors import CannotConvertError, MachineError
 from onnxport.core.resources import Closing
 from onnxport.formats.artifact import writing
-from onnxport.pipelines.executors.base import Result, Watcher
+from onnxport.pipelines.executors.base import Local, Result, Watcher
 from onnxport.pipelines.executors.dask_worker import Reply, perform_task, requirements_of
-from onnxport.pipelines.executors.local import Local
 from onnxport.pipelines.executors.parcel import Bundle, NotPortable, Parcel
 from onnxport.pipelines.executors.task import Task
 from onnxport.quantize.calibration.cluster import connect, digest_of

@@ -15,8 +15,7 @@ from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Staging, writing
 from onnxport.pipelines.environment import LIBRARIES, SOURCES
 from onnxport.pipelines.init.hosts import Host, Project
-from onnxport.pipelines.init.model_summary import ModelSummary
-from onnxport.pipelines.init.samples import Samples
+from onnxport.pipelines.init.model_summary import ModelSummary, Samples
 from onnxport.pipelines.registry import TARGETS
 from onnxport.reports.wording import human_size
 

@@ -19,9 +19,8 @@ from onnxport.pipelines.environment import LIBRARIES
 from onnxport.pipelines.graph import digests
 from onnxport.pipelines.graph.cache_keys import machine
 from onnxport.pipelines.lock.differences import Comparison, Difference, is_content
-from onnxport.pipelines.lock.document import MARK
 from onnxport.pipelines.lock.entries import LockedArtefact, relative
-from onnxport.pipelines.lock.file import SUFFIX, Lock
+from onnxport.pipelines.lock.file import MARK, SUFFIX, Lock
 from onnxport.pipelines.registry import STAGES, TARGETS
 from onnxport.pipelines.runner.provenance import number_names
 from onnxport.reports.verification import Check, StageRecord, Subject, Verification

@@ -11,8 +11,8 @@ from typing import Any
 
 from onnxport.reports import wording
 from onnxport.reports.pipeline import matrix
-from onnxport.reports.pipeline.checkout import in_checkout, root
 from onnxport.reports.pipeline.matrix import Fault
+from onnxport.reports.pipeline.services import in_checkout, root
 from onnxport.reports.pipeline_report import PipelineReport, PlaceRecord
 from onnxport.reports.sarif import (
     VERDICT_RULES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -9,10 +10,20 @@ from collections.abc import Iterable, Sequence
 from onnxport.reports import wording
 from onnxport.reports.run import facts
 from onnxport.reports.run_report import ArtifactRecord, RunReport
-from onnxport.validate.report import Figure, InputSet, Judgement, OutputReport
+from onnxport.validate.report import (
+    Diagnosis,
+    Figure,
+    InputSet,
+    Judgement,
+    LayerFigure,
+    OutputReport,
+)
 
 _GAP = "   "
 _ROWS = 20
+# Of a diagnosis: values shown around the one at fault, and the worst ones.
+_AROUND, _WORST = 3, 5
+_HEAD = ("value", "op", "max difference", "of scale", "SQNR dB", "local")
 _COLUMNS = ("output", "verdict", "difference", "of scale", "SQNR", wording.BEYOND_TOLERANCE, "decided by")
 
 
@@ -114,3 +125,64 @@ def _cells(output: OutputReport) -> tuple[str, ...]:
 def _metric(figure: Figure) -> str:
     parts = (wording.metric_name(figure), wording.metric_value(figure), wording.budget(figure))
     return _GAP.join(part for part in parts if part)
+
+
+def diagnosis_lines(run: RunReport, *, all_layers: bool = False) -> str:
+    """Return the finding, its evidence, and the figures of the values around it (of all with `all_layers`)."""
+    found = run.artifacts[0].report.diagnosis
+    assert found is not None, "debug always makes one"
+    rows = [
+        ("value", f"{found.node.value!r}, stage {found.node.stage}" if found.node else ""),
+        ("one of", ", ".join(f"{ref.op} {ref.name or ref.value!r}" for ref in found.candidates)),
+        ("inputs", found.input_set),
+        ("tapping", found.tapping),
+        ("repro", f"{found.repro}: see its README.md" if found.repro else ""),
+        ("runs", f"{found.runs} of the candidate" if found.runs else ""),
+        *(("note", note) for note in found.notes),
+    ]
+    lines = [found.summary, *(f"  {label:<9}{text}" for label, text in rows if text)]
+    if shown := found.layers if all_layers else _relevant(found):
+        lines += ["", *(f"  {line}" for line in wording.align([_HEAD, *map(_layer, shown)], left=2))]
+        if left := len(found.layers) - len(shown):
+            lines.append(f"  ... and {left} more values, all with --verbose")
+    return "\n".join(lines)
+
+
+def _relevant(found: Diagnosis) -> Sequence[LayerFigure]:
+    """Return the values around the one at fault, and the worst few, in the graph's order."""
+    at_fault = {ref.value for ref in (*found.candidates, found.node) if ref}
+    last = max((i for i, figure in enumerate(found.layers) if figure.node.value in at_fault), default=None)
+    shown = (
+        set() if last is None else {*range(len(found.layers))[max(last - _AROUND, 0) : last + _AROUND + 1]}
+    )
+    shown.update(
+        sorted(range(len(found.layers)), key=lambda i: _badness(found.layers[i]), reverse=True)[:_WORST]
+    )
+    return [found.layers[i] for i in sorted(shown)]
+
+
+def _badness(figure: LayerFigure) -> tuple[float, float]:
+    own = figure.local_sqnr_db if figure.local_share is None else None
+    sqnr = figure.sqnr_db if own is None else own
+    return figure.local_share or 0.0, -(math.inf if sqnr is None else sqnr)
+
+
+def _layer(figure: LayerFigure) -> tuple[str, ...]:
+    """Return a row; the node's own difference is a share of its tolerance, or an SQNR where it has none."""
+    local, own = figure.local_share, figure.local_sqnr_db
+    if local is None:
+        at_node = "" if own is None else _sqnr(own, " dB")
+    else:
+        at_node = f"{local:.2g}" + (" <" if local > 1 else "")
+    return (
+        figure.node.value,
+        figure.node.op,
+        f"{figure.max_abs:.1e}" if figure.max_abs else "0",
+        f"{figure.max_abs / figure.scale:.1e}" if figure.scale and figure.max_abs else "",
+        "-" if figure.sqnr_db is None else _sqnr(figure.sqnr_db, ""),
+        at_node,
+    )
+
+
+def _sqnr(value: float, unit: str) -> str:
+    return "exact" if math.isinf(value) else f"{value:.1f}{unit}"
