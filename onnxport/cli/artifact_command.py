@@ -22,13 +22,7 @@ Command = Callable[..., int]
 
 @dataclass(frozen=True)
 class ArtifactRequest:
-    """The options of a command that makes an artefact.
-
-    Attributes:
-        destination: its path; None for the default beside its source.
-        options: the given options of the params models.
-        wishes: keyword arguments of the function that builds the job.
-    """
+    """The options of a command that makes an artefact; `wishes` are keyword arguments of the job's function."""
 
     destination: Path | None
     options: dict[str, Any]
@@ -37,11 +31,7 @@ class ArtifactRequest:
     output: Output
 
     def run(self, command: str, job: Callable[..., Job | Export], *subject: object) -> int:
-        """Run the job of `subject`; return the exit code.
-
-        Args:
-            job: a function of pipelines.jobs; called with `subject`, the destination, the options and the wishes.
-        """
+        """Run `job`, a function of pipelines.jobs that takes `subject` first; return the exit code."""
         from onnxport.pipelines import runner
         from onnxport.reports import saving
 

@@ -62,11 +62,7 @@ _SYSTEMS = {"darwin": "macOS"}
 
 
 def _state(needs: tuple[str, ...], system: str = "") -> dict[str, Any]:
-    """Return whether something works here, and what it lacks.
-
-    Args:
-        system: the only `sys.platform` where it works; empty for all.
-    """
+    """Return whether something works here, and what it lacks; `system` is the only `sys.platform` where it works."""
     lacking = [library.name for library in missing(needs)]
     if system not in ("", sys.platform):
         lacking.append(_SYSTEMS.get(system, system))

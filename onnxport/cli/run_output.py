@@ -26,12 +26,7 @@ SERVICES = ("none", "github", "gitlab")
 
 @dataclass(frozen=True)
 class Reporting:
-    """The report options of a run.
-
-    Attributes:
-        paths: files and folders for the report.
-        service: the CI service that gets annotations.
-    """
+    """The report options of a run: paths for the report, and the CI service that gets annotations."""
 
     paths: tuple[Path, ...]
     service: Service

@@ -30,11 +30,7 @@ def progress_display(output: Output) -> Lines | None:
 
 
 class Lines:
-    """A Watcher that prints `[3/12] digits/phone: made, proven, 1.2 s` when a node is done.
-
-    Args:
-        phases: print another line when a step of a node begins.
-    """
+    """A Watcher that prints `[3/12] digits/phone: made, proven, 1.2 s` when a node is done; its `phases` too."""
 
     def __init__(self, *, phases: bool = False, say: Callable[[str], None] = show_on_stderr) -> None:
         self._phases, self._say = phases, say

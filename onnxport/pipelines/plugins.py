@@ -31,22 +31,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def find(kind: Kind, name: str) -> Stage | None:
-    """Return the plugin's stage of that name; None if there is none.
-
-    Raises:
-        MissingDependencyError: two plugins have the name, or the plugin cannot be used.
-    """
+    """Return the plugin's stage of that name or None; MissingDependencyError if two have it, or it cannot be used."""
     plugin = plugins.find(kind, name, RESERVED)
     return None if plugin is None else load(plugin)
 
 
 @functools.cache
 def load(plugin: Plugin) -> Stage:
-    """Import a plugin's stage and check it against the contract.
-
-    Raises:
-        MissingDependencyError: the import fails, or the object breaks the contract.
-    """
+    """Import a plugin's stage and check it against the contract; MissingDependencyError if either fails."""
     from onnxport.pipelines.stages import Provider
 
     stage = plugins.load(plugin)
@@ -109,11 +101,7 @@ def _keys(kind: Kind) -> set[str]:
 
 
 def source_digest(modules: tuple[str, ...]) -> str:
-    """Return the SHA-256 of the packages of `modules`, or of single modules.
-
-    Raises:
-        ImportError: there is no such module.
-    """
+    """Return the SHA-256 of the packages of `modules`, or of single modules; ImportError if one is missing."""
     tree = hashlib.sha256()
     for name in sorted({_home(module) for module in modules}):
         spec = importlib.util.find_spec(name)
@@ -141,11 +129,7 @@ def _home(module: str) -> str:
 
 @contextlib.contextmanager
 def guard_worker(stage: Stage) -> Iterator[Worker]:
-    """Run a plugin's worker; attribute its failures to the plugin and check its product.
-
-    Raises:
-        MachineError: it raised a foreign error, or returned no product.
-    """
+    """Run a plugin's worker and check its product; MachineError, with the plugin's name, for any error but ours."""
     with contextlib.ExitStack() as stack:
         with _blame_plugin(stage):
             worker = stack.enter_context(stage.started())

@@ -274,11 +274,7 @@ def _own_route_option(params: TfliteParams) -> str:
 
 
 def _second_route(refusal: CannotConvertError, model: Model, params: TfliteParams, work: Work) -> Product:
-    """Convert a model that we refuse by onnx2tf.
-
-    Raises:
-        CannotConvertError: our refusal, if onnx2tf refuses it too or is missing; the message says so.
-    """
+    """Convert a model that we refuse by onnx2tf; our refusal, with the reason, if onnx2tf does not help."""
     from onnxport.converters.tflite.second_route.onnx2tf import HOW_TO_GET
 
     first = refusal.refusals[0] if refusal.refusals else None

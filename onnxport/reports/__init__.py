@@ -54,14 +54,11 @@ def form_module(subject: str, form: str) -> View:
 
 @contextmanager
 def saving(paths: Sequence[Path], command: str = "", subject: str = "run") -> Iterator[Save]:
-    """Yield a function that stages a report; the files appear when the block ends without an error.
+    """Yield a function that stages a report of `subject`; the files appear when the block ends without an error.
 
     After an error in the block only JUnit XML and Markdown are written, which can tell of it, and none after a
-    UsageError, since nothing ran. Wrong paths are found on entry, before the work. A full disk is found when the report
-    is staged, which the runner does before an artefact takes its place.
-
-    Args:
-        subject: a key of FORMS.
+    UsageError, since nothing ran. Wrong paths are found on entry, before the work. A full disk is found when the
+    report is staged, which the runner does before an artefact takes its place.
 
     Raises:
         UsageError: the subject has no form of this suffix, a path is given twice, or the folder does not exist.

@@ -42,11 +42,9 @@ class Bar:
 
 @dataclass(frozen=True)
 class Spot:
-    """A mark of a scatter chart.
+    """A mark of a scatter chart; its number stands inside, its name in the key, a mark without a name is a small dot.
 
     Attributes:
-        number: stands inside the mark.
-        name: stands beside the number in the key below the chart; a mark without a name is a small dot.
         title: shown when the reader points at the mark.
         ring: percentage of the ring that is closed; None draws a dotted ring.
         whisker: x of both ends of an interval.

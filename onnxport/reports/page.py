@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 def render(template: str, styles: Sequence[str], **values: Any) -> str:
-    """Fill in a template of this package; the page's policy forbids scripts and requests.
-
-    Args:
-        styles: files with the page's CSS, after page.css.
-    """
+    """Fill in a template of this package with page.css and `styles`; its policy forbids scripts and requests."""
     css = "".join(map(_read, ("page.css", *styles)))
     return (
         _templates()

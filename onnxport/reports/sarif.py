@@ -47,11 +47,7 @@ VERDICT_RULES: Rules = {
 
 
 def log(rules: Rules, results: Sequence[Json], exit_code: int, command: Sequence[str]) -> str:
-    """Return the document of `results`.
-
-    Args:
-        command: the command's name and its arguments; without arguments the document has no command line.
-    """
+    """Return the document of `results`; without arguments behind the command's name it has no command line."""
     invocation: Json = {"executionSuccessful": True, "exitCode": exit_code}
     if len(command) > 1:
         invocation["commandLine"] = shlex.join(("onnxport", *command))

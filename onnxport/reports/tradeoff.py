@@ -28,7 +28,6 @@ class Choice:
         artifact: equal for marks that are settings of one artefact.
         ms: time of a run; `low` and `high` are its interval, if known.
         sqnr: dB; infinite without error, None where it was not measured.
-        title: shown when the reader points at the mark.
         alarm: it may not be shipped.
     """
 

@@ -33,8 +33,6 @@ class Entry:
         artifact: read-only files of this run, whatever other runs do to the cache.
         digest: as Artifact.digest returns it.
         report: of the run that made it; files in the entry are named without a folder.
-        inputs: what it depends on.
-        node: the node that it was made for.
         place: its folder in the cache.
     """
 
@@ -49,12 +47,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Note:
-    """The content of entry.json.
-
-    Attributes:
-        main: the product's file, or the folder that it is.
-        files: all files beside entry.json with their SHA-256.
-    """
+    """The content of entry.json: `main` is the product's file or folder, `files` have their SHA-256."""
 
     key: str
     node: str
@@ -106,12 +99,7 @@ def write(folder: Path, key: str, node: str, report: RunReport, inputs: Mapping[
 
 
 def read(folder: Path, key: str) -> Note:
-    """Read the entry.json in `folder`.
-
-    Raises:
-        Damaged: it was changed, or has another form or key.
-        OSError: it cannot be read.
-    """
+    """Read the entry.json in `folder`; Damaged if it was changed, or has another form or key."""
     try:
         said = json.loads((folder / ENTRY).read_bytes())
         digest = said.pop("digest")
@@ -123,12 +111,7 @@ def read(folder: Path, key: str) -> Note:
 
 
 def check(folder: Path, note: Note) -> None:
-    """Compare all files in `folder` with their digests.
-
-    Raises:
-        Damaged: a file is missing, extra or changed.
-        OSError: a file cannot be read.
-    """
+    """Compare all files in `folder` with their digests; Damaged if one is missing, extra or changed."""
     found = [name for name in files_in(folder) if name != ENTRY]
     if set(found) != set(note.files):
         raise Damaged("files")

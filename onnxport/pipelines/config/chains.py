@@ -35,14 +35,7 @@ _OF_THE_PROOF: Mapping[str, str] = dict.fromkeys(
 
 @dataclass(frozen=True)
 class Link:
-    """A step to run.
-
-    Attributes:
-        name: see Node.
-        step: None for the export, whose params are in the model.
-        validation: None for no proof.
-        place: of its section.
-    """
+    """A step to run; `step` is None for the export, `validation` None for no proof, `place` that of its section."""
 
     name: str
     step: Step | None
@@ -68,13 +61,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Request:
-    """A stage or target of the file.
-
-    Attributes:
-        place: of its section.
-        options: its own, including those of the matrix.
-        proofs: its own.
-    """
+    """A stage or target of the file, with its own options (those of the matrix too) and proofs."""
 
     name: str
     place: Place
@@ -84,12 +71,7 @@ class Request:
 
 @dataclass(frozen=True)
 class ChainReader:
-    """Builds chains; collects their faults.
-
-    Attributes:
-        stages: by name; None for faulty ones.
-        proofs: of the whole pipeline.
-    """
+    """Builds chains and collects their faults; faulty `stages` are None, `proofs` are those of the whole file."""
 
     options: OptionsReader
     stages: Mapping[str, StageSpec | None]
@@ -100,8 +82,7 @@ class ChainReader:
     ) -> Chain | None:
         """Return the chain up to the stage `name`, which the section at `place` takes; up to the export for None.
 
-        Args:
-            below: the stages between here and the target.
+        `below` are the stages between here and the target.
         """
         if name is None:
             return self._export(origin)

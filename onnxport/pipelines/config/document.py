@@ -28,8 +28,7 @@ class Document:
     """The content of a file and of its includes.
 
     Attributes:
-        path: the file, as the user gave it.
-        data: its values: dicts with text keys, lists, text, numbers with their source text, True, False and None.
+        data: dicts with text keys, lists, text, numbers with their source text, True, False and None.
         lines: of every key and item, by its place in `data`.
     """
 

@@ -42,11 +42,7 @@ _SHARED: dict[str, Schema] = {
 
 
 def schema(*, plugins: bool = True) -> str:
-    """Return the schema as JSON text, draft 2020-12; docs/schema/pipeline.schema.json without plugins.
-
-    Raises:
-        MissingDependencyError: a plugin is installed that cannot be used.
-    """
+    """Return the schema as JSON text, draft 2020-12; docs/schema/pipeline.schema.json is the one without plugins."""
     shared = (
         {name: registry.shared_stage(name) for name in registry.known_stages()}
         if plugins

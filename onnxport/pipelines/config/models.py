@@ -27,9 +27,7 @@ class Origin:
     """A model as the file names it.
 
     Attributes:
-        place: in the file.
         group: its key in the file; all models of a pattern have the same.
-        source: an ONNX file, or a source to export.
         export: the options of the export; None for an ONNX file.
     """
 

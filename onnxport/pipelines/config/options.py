@@ -316,11 +316,7 @@ _NUMBERS = (int, float)
 
 
 def _fit(name: str, field: FieldInfo, value: Any) -> Any:
-    """Convert `value` to the form that a field takes: numbers to text for a text field, and in mappings likewise.
-
-    Raises:
-        UsageError: true or false for a number.
-    """
+    """Convert `value` to the form that a field takes: numbers to text for a text field, and in mappings likewise."""
     kinds = _kinds(field.annotation)
     single = isinstance(value, bool | int | float)
     if isinstance(value, bool) and bool not in kinds and {*kinds} & {*_NUMBERS}:

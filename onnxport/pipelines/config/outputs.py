@@ -43,11 +43,7 @@ def check_below(given: str) -> None:
 
 
 def fill_template(template: str, values: Mapping[str, str], suffix: str) -> str:
-    """Fill {model}, {target} and the matrix keys into `template`.
-
-    Raises:
-        UsageError: another placeholder, a path outside of the folder, or a wrong suffix.
-    """
+    """Fill {model}, {target} and the matrix keys into `template`; refuse a path that no artefact may have (UsageError)."""
     text = ""
     try:
         parts = list(string.Formatter().parse(template))
@@ -85,12 +81,7 @@ class Claim:
 
 
 def check_no_overlap(written: Sequence[Claim], kept: Sequence[Claim], faults: Faults) -> None:
-    """Add a fault for outputs at the same path, or in or around something that a run reads or keeps.
-
-    Args:
-        written: artefacts and reports.
-        kept: models, samples, the file, the cache.
-    """
+    """Add a fault for each of `written` that lies at, in or around another one, or something of `kept`."""
     taken: dict[Path, Claim] = {}
     holding: dict[Path, Claim] = {}  # every folder that one of `taken` lies in
     for claim in (*kept, *written):

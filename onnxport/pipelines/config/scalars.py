@@ -76,11 +76,7 @@ _RESOLVER = CoreLoader("")
 
 
 def value_of(node: yaml.ScalarNode) -> Any:
-    """Return the value of a scalar.
-
-    Raises:
-        UsageError: an unset variable, a number that YAML's versions read differently, a tag outside the core schema.
-    """
+    """Return the value of a scalar; UsageError for an unset variable, an ambiguous number or a foreign tag."""
     text, tag = node.value, node.tag
     if "${" in text:
         text = substitute(text)
@@ -126,13 +122,7 @@ def short_tag(tag: str) -> str:
 
 
 def substitute(text: str) -> str:
-    """Fill ${NAME} and ${NAME:-default} into `text` from the environment; $${ means ${.
-
-    The values are text; they add no line, key or list.
-
-    Raises:
-        UsageError: an unset variable without a default, or another form.
-    """
+    """Fill ${NAME} and ${NAME:-default} into `text` from the environment; $${ means ${. Values add no line, key or list."""
     return _VARIABLE.sub(_value, text)
 
 

@@ -197,12 +197,7 @@ class _Composer:
 
 
 def _include_files(document: Document, folder: Path, way: tuple[Path, ...]) -> Document:
-    """Merge `document` over its includes.
-
-    Args:
-        folder: the pipeline's: all paths are relative to it, and all files must be below it.
-        way: the chain of including files, resolved.
-    """
+    """Merge `document` over its includes, all below `folder`; `way` is the chain of including files, resolved."""
     given = document.data.get("include")
     rest = {key: value for key, value in document.data.items() if key != "include"}
     names = given if isinstance(given, list) else [] if given is None else [given]

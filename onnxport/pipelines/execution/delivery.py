@@ -76,12 +76,10 @@ def deliver_cell(
 def deliver(entry: Entry, output: Path, lock: Callable[[Artifact], None] = lambda artifact: None) -> None:
     """Copy the product to `output`, completely or not at all; identical files there stay untouched.
 
-    Args:
-        lock: receives the files that are about to be delivered and may refuse them.
+    `lock` receives the files that are about to be delivered and may refuse them.
 
     Raises:
-        UsageError: `output` is impossible.
-        MachineError: `output` cannot be written.
+        UsageError, MachineError: `output` is impossible, or cannot be written.
     """
     with writing(output, "output"):
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -38,11 +38,7 @@ class Timings:
         self._folder = folder
 
     def of(self, source: Artifact, product: Artifact, validation: ValidateParams | None) -> Worth:
-        """Return the milliseconds of the source (before) and the product (after), or why there are none.
-
-        Args:
-            validation: defines the inputs.
-        """
+        """Return the milliseconds of the source and the product on inputs of `validation`, or why there are none."""
         if product.format not in TIMED:
             return Worth(why_not=UNTIMED)
         params = (validation or ValidateParams()).model_copy(update=_ONE)

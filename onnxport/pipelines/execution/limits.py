@@ -16,11 +16,7 @@ from onnxport.reports.wording import human_size
 
 
 def check_limits(limits: Limits, made: ArtifactRecord, timed: Worth | None = None) -> tuple[LimitRecord, ...]:
-    """Return a record of each limit that is set.
-
-    Args:
-        timed: the latency of the artefact beside its source (latency.py); needed for a limit on latency.
-    """
+    """Return a record of each limit that is set; `timed` is the latency for a limit on that."""
     return tuple(_records(limits, made, timed))
 
 

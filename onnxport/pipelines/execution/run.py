@@ -88,11 +88,7 @@ def run(
 def _executor(
     jobs: int, memory_limit: int | None, scheduler: str | None, watcher: Watcher
 ) -> Local | Processes | Cluster:
-    """Return the executor that the options ask for.
-
-    Raises:
-        UsageError: limits of this machine for a cluster, or no valid address.
-    """
+    """Return the executor that the options ask for; UsageError for limits of this machine on a cluster."""
     if scheduler is not None:
         if jobs > 1 or memory_limit is not None:
             raise UsageError(
@@ -110,11 +106,7 @@ def _explain(error: Exception) -> FailureRecord:
 
 
 def select_cells(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:
-    """Return the cells of `targets`, named TARGET, MODEL/TARGET or MODEL/TARGET/VALUE; all cells if none are given.
-
-    Raises:
-        UsageError: there is no such target.
-    """
+    """Return the cells of `targets`, as TARGET, MODEL/TARGET or MODEL/TARGET/VALUE; all cells if none are given."""
     if not targets:
         return pipeline.cells
     for name in targets:

@@ -187,11 +187,7 @@ class Scheduler:
     def _relocate(
         self, node: Node, report: RunReport, place: Path | None = None, digest: str | None = None
     ) -> RunReport:
-        """Return a node's report with the user's paths instead of those in the cache.
-
-        Args:
-            place: where the product was delivered; None if it was not.
-        """
+        """Return a node's report with the user's paths; `place` is where the product was delivered, if it was."""
         first = node.chain[0]
         is_exported = first.step is None and first is not node
         origin = _name_of(first) if is_exported else node.model.origin.path

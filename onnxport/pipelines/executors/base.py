@@ -18,11 +18,7 @@ from onnxport.reports.run_report import RunReport
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a task: a report, or the error that ended it.
-
-    Attributes:
-        task: as it ran: its room may differ from the submitted one.
-    """
+    """The result of a task, in the room where it ran: a report, or the error that ended it."""
 
     task: Task
     seconds: float

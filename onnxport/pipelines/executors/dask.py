@@ -44,10 +44,7 @@ class _Sent:
 
 
 class Cluster(Closing):
-    """See base.Executor.
-
-    Args:
-        address: of the scheduler, as tcp://host:8786.
+    """The executor on the scheduler at `address`, as tcp://host:8786.
 
     Raises:
         MissingDependencyError: Dask is not installed here.

@@ -38,12 +38,7 @@ class NotPortable(Exception):
 
 @dataclass(frozen=True)
 class Bundle:
-    """Files that stay together.
-
-    Attributes:
-        root: their folder.
-        names: relative to it.
-    """
+    """Files that stay together, with names relative to their folder."""
 
     root: Path
     names: tuple[str, ...]
@@ -55,11 +50,7 @@ class Bundle:
         return (self.root, self.names, *((found.st_ino, found.st_size, found.st_mtime_ns) for found in stats))
 
     def read(self) -> dict[str, bytes]:
-        """The files' contents.
-
-        Raises:
-            InputError: one cannot be read.
-        """
+        """Return the files' contents; InputError if one cannot be read."""
         try:
             return {name: (self.root / name).read_bytes() for name in self.names}
         except OSError as error:
@@ -84,11 +75,7 @@ class Parcel:
 
     @classmethod
     def of(cls, task: Task) -> Parcel:
-        """Pack `task`.
-
-        Raises:
-            NotPortable: it needs more than files, or too many bytes.
-        """
+        """Pack `task`; NotPortable if it needs more than files, or too many bytes."""
         _check_portable(task)
         stream = io.BytesIO()
         packing = _Packing(stream, task.room)
@@ -101,12 +88,7 @@ class Parcel:
         return cls(stream.getvalue(), str(task.room), paths, tuple(packing.bundles))
 
     def open(self, folders: Sequence[Path], room: Path) -> Task:
-        """Return the task with the paths of this machine.
-
-        Args:
-            folders: of the unpacked bundles.
-            room: an empty folder for the product.
-        """
+        """Return the task with the paths of this machine: `folders` of the unpacked bundles, and an empty `room`."""
         task, main = _Opening(io.BytesIO(self.task), (*folders, room)).load()
         assert isinstance(task, Task)
         if isinstance(task.origin, Source):
@@ -194,11 +176,7 @@ class _Opening(pickle.Unpickler):
 
 
 def _files_of(path: Path) -> Iterator[Path]:
-    """Return the files that `path` needs.
-
-    Raises:
-        NotPortable: there is none, or they are not all below it.
-    """
+    """Return the files that `path` needs; NotPortable if there is none, or they are not all below it."""
     if path.name in ("", ".."):
         raise NotPortable(f"{path} has no name of its own")
     if path.is_file():

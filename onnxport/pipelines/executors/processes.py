@@ -29,7 +29,6 @@ class _Attempt:
     """A task that waits or runs.
 
     Attributes:
-        memory: estimated bytes.
         again: whether its first process died.
         alone: whether nothing else may run beside it.
         asks: whether it waits to be timed, or has been.
@@ -46,12 +45,7 @@ class _Attempt:
 
 
 class Processes(Closing):
-    """See base.Executor.
-
-    Args:
-        jobs: the most processes.
-        limit: bytes of memory for all of them together; None for no limit. A larger task runs alone.
-    """
+    """The executor in at most `jobs` processes with `limit` bytes together, if any. A larger task runs alone."""
 
     def __init__(self, jobs: int, limit: int | None, watcher: Watcher) -> None:
         self._jobs, self._limit, self._watcher = jobs, limit, watcher

@@ -25,7 +25,6 @@ class Task:
     """One node to make.
 
     Attributes:
-        node: its name.
         origin: what the product is proven against.
         steps: the steps before it with their products, and its own; empty for an export.
         export: the options of an export.
@@ -53,11 +52,7 @@ class Task:
 
 
 def perform(task: Task, progress: Progress | None = None) -> RunReport:
-    """Make and judge the product of `task`. Afterwards it is in the task's room if the report passed.
-
-    Raises:
-        OnnxportError: it could not be made.
-    """
+    """Make and judge the product of `task`, which is in the task's room afterwards if the report passed."""
     try:
         with import_from(task.folder or Path.cwd()):
             return _perform(task, progress)

@@ -43,14 +43,11 @@ Inputs = dict[str, Any]
 
 
 def inputs_of(node: Node, origin: str, made: tuple[str, ...]) -> Inputs:
-    """Return all that the product of `node` depends on.
+    """Return all that the product of `node` depends on; InputError if a file of an option is missing or unreadable.
 
     Args:
         origin: digest of the model that proofs refer to.
         made: digests of the products of the nodes before, from the model on.
-
-    Raises:
-        InputError: a file or folder of an option is missing or unreadable.
     """
     return {
         "form": _FORM,

@@ -19,12 +19,10 @@ from onnxport.reports.run_report import ConsultedRecord
 
 
 def describe(path: Path) -> Any:
-    """Return the name and digest of a file or of a folder's files; a model counts with its external data.
+    """Return the name and digest of a file or of a folder's files; InputError if it is missing or unreadable.
 
-    The name matters: suffixes define how samples are read, and a label file's name goes into the artefact.
-
-    Raises:
-        InputError: `path` is missing or cannot be read.
+    The name matters: suffixes define how samples are read, and a label file's name goes into the artefact. A model
+    counts with its external data.
     """
     try:
         if path.is_dir():
@@ -44,11 +42,7 @@ def describe(path: Path) -> Any:
 
 
 def with_external_data(model: Artifact) -> Artifact:
-    """Return an ONNX model with its external data files, found without parsing the model.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Return an ONNX model with its external data files, found without parsing the model."""
     if model.format != "onnx" or model.companions:
         return model
     beside = {model.path.parent / name for name in _locations(model.path, *_stamp(model.path))}

@@ -45,8 +45,7 @@ class Plan:
     """The content of the files.
 
     Attributes:
-        file: the pipeline's.
-        looks: its models; none for a template.
+        looks: the models; none for a template.
         samples: of the only model.
         lacking: targets that this machine cannot make, with the remedy.
         refused: model to target to the reason why that target refuses it.
@@ -125,11 +124,7 @@ def check_absent(paths: Iterable[Path]) -> None:
 
 
 def write(texts: Mapping[Path, str]) -> None:
-    """Write all of `texts`, the first one last.
-
-    Raises:
-        MachineError: they cannot be written.
-    """
+    """Write all of `texts`, the first one last; MachineError if they cannot be written."""
     main = next(iter(texts))
     with Staging(main) as staging:
         staged = {staging.folder / str(number): path for number, path in enumerate(texts)}

@@ -19,12 +19,7 @@ MARK = "Written by onnxport init"
 
 @dataclass(frozen=True)
 class Project:
-    """Where the files of a CI go.
-
-    Attributes:
-        root: of the repository; the pipeline's own folder without one.
-        inside: the pipeline's folder, relative to the root.
-    """
+    """The root of a repository, or the pipeline's own folder without one, and the pipeline's folder `inside` it."""
 
     root: Path
     inside: Path

@@ -25,13 +25,10 @@ class ModelSummary:
     """The summary of one model.
 
     Attributes:
-        name: in the pipeline.
-        source: in the pipeline's file.
         kind: "onnx", or a key of exporters.sources.KINDS.
         size: bytes, external weights included; 0 if unknown.
-        inputs: of an ONNX file; empty for a source to export.
         states: inputs that are fed back, with their outputs.
-        operators, precision: of an ONNX file.
+        inputs, operators, precision: of an ONNX file; the defaults for a source to export.
     """
 
     name: str
@@ -79,11 +76,7 @@ class ModelSummary:
 def summarize(given: str, folder: Path) -> tuple[ModelSummary, Artifact | None]:
     """Summarize the model that the user named; also return its artefact if it is an ONNX file.
 
-    Args:
-        folder: of the pipeline's file, to which its path is relative.
-
-    Raises:
-        InputError, UsageError: it is missing, unreadable or of an unknown kind.
+    Its path in the summary is relative to `folder`, that of the pipeline's file.
     """
     if not given.lower().endswith(".onnx"):
         source = Source.of(given)
@@ -141,13 +134,7 @@ _ENOUGH = 100
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of a project.
-
-    Attributes:
-        count: input sets, up to a hundred; 0 without a folder that fits.
-        images: whether some are images.
-        why_not: why an existing folder does not fit.
-    """
+    """The samples of a project: at most a hundred input sets, or why an existing folder does not fit."""
 
     count: int = 0
     images: bool = False

@@ -34,7 +34,6 @@ class Created:
         written: the pipeline's file first.
         models: their sources in the file.
         targets: the ones that are switched on.
-        notes: sentences for the user.
         command: the next command.
     """
 
@@ -55,8 +54,7 @@ def create_project(
         host: None for the project's own.
 
     Raises:
-        UsageError: an output file exists already, or there is no such source.
-        InputError: the model is missing or unreadable.
+        UsageError, InputError: an output file exists already, or the model is missing or unreadable.
         MachineError: the files cannot be written.
     """
     path_of(output, "the output", fix="give -o a file name")
@@ -138,11 +136,7 @@ def missing_targets() -> dict[str, str]:
 
 
 def refusals(model: Artifact, targets: Collection[str], progress: Progress | None = None) -> dict[str, str]:
-    """Return the `targets` that refuse the model, with the reason.
-
-    Raises:
-        InputError: ONNX Runtime cannot load it.
-    """
+    """Return the `targets` that refuse the model, with the reason; InputError if ONNX Runtime cannot load it."""
     if model.size > _LARGEST:
         return {}
     clock = Clock(progress)

@@ -34,12 +34,9 @@ _MOST = 3  # artefacts that are named behind a difference
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference from the lock.
+    """One difference from the lock: `said` is what differs, before -> now; `artefact` is a path.
 
-    Attributes:
-        kind: "artefact", "chain", "source", "files", "option", "version" or "proof".
-        said: what differs, before -> now.
-        artefact: its path.
+    The kind is "artefact", "chain", "source", "files", "option", "version" or "proof".
     """
 
     kind: str
@@ -59,11 +56,7 @@ class FrozenError(UsageError):
 
 
 def check_frozen(comparison: Comparison, cells: Sequence[Cell]) -> None:
-    """Refuse a run that differs from the lock (FrozenError).
-
-    Args:
-        cells: the requested ones; if these are all, the lock may have no others.
-    """
+    """Refuse a run of `cells` that differs from the lock, which has no others if these are all (FrozenError)."""
     found = [each for cell in cells for each in comparison.of(cell)]
     if len(cells) == len(comparison.pipeline.cells):
         found += comparison.removed()
@@ -88,11 +81,7 @@ class Comparison:
     _stages: dict[tuple[str, str], LockedStage] = field(default_factory=dict)
 
     def of(self, cell: Cell) -> Iterator[Difference]:
-        """Return the differences of one artefact.
-
-        Raises:
-            InputError: a file that it depends on is missing or unreadable.
-        """
+        """Return the differences of one artefact; InputError if a file is missing or unreadable."""
         place = place_of(cell, self.pipeline)
         locked = self.lock.artefacts.get(place)
         if locked is None:

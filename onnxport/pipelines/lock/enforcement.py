@@ -23,11 +23,7 @@ from onnxport.validate.report import RIGHT
 
 
 class LockGuard:
-    """Checks and updates the lock in one run.
-
-    Args:
-        cells: the requested ones.
-        frozen: whether everything must match the lock, which is then not written.
+    """Checks and updates the lock in one run of `cells`; if `frozen`, everything must match it and it is not written.
 
     Raises:
         UsageError: the lock is damaged; or, if `frozen`, missing or different.
@@ -48,11 +44,7 @@ class LockGuard:
             self._frozen = lock
 
     def record(self, cell: Cell, artifact: Artifact, entries: Mapping[str, Entry]) -> LockedFiles:
-        """Record a product that is about to be delivered, and return its digests.
-
-        Args:
-            artifact: as it will be at the cell's output, wherever it is now.
-            entries: products by node.
+        """Record a product that is about to be delivered to the cell's output, and return its digests.
 
         Raises:
             NotProvenError: the run is frozen, and the product differs from the lock or is unproven.
@@ -78,12 +70,7 @@ class LockGuard:
         return with_code(stage, entry.report.consulted, self._pipeline.folder)
 
     def close(self) -> None:
-        """Write the recorded products to the lock, unless the run is frozen.
-
-        Raises:
-            UsageError: the lock was damaged meanwhile.
-            MachineError: it cannot be written.
-        """
+        """Write the recorded products to the lock, unless the run is frozen; raises as `update` does."""
         if self._frozen is None:
             update(self._pipeline, self._made)
 

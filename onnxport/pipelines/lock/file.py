@@ -106,12 +106,7 @@ def schema() -> str:
 
 
 def text_of(pipeline: str, artefacts: Mapping[str, LockedArtefact]) -> str:
-    """Return the file's content.
-
-    Args:
-        pipeline: name of the pipeline's file.
-        artefacts: by their path from its folder.
-    """
+    """Return the content of the lock of the file `pipeline`, with `artefacts` by their path from its folder."""
     stages = {id(stage): stage for each in artefacts.values() for stage in each.stages}.values()
     names, versions = _names(stages), _common_versions(stages)
     content = {
@@ -127,11 +122,7 @@ def text_of(pipeline: str, artefacts: Mapping[str, LockedArtefact]) -> str:
 
 
 def parse(path: Path, text: str) -> dict[str, LockedArtefact]:
-    """Return the artefacts of a lock, by their path from its folder.
-
-    Raises:
-        UsageError: the lock is damaged or of another version; the message has the line.
-    """
+    """Return the artefacts of a lock, by their path from its folder; UsageError with the line if it is damaged."""
     lines: dict[tuple[str | int, ...], int] = {}
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -261,11 +252,7 @@ SUFFIX = ".lock"
 
 @dataclass(frozen=True)
 class Lock:
-    """The content of a lock.
-
-    Attributes:
-        artefacts: by their path from its folder.
-    """
+    """The content of a lock: artefacts by their path from its folder."""
 
     path: Path
     artefacts: Mapping[str, LockedArtefact]
@@ -275,8 +262,7 @@ class Lock:
         """Read the lock at `path`; None if there is no file.
 
         Raises:
-            UsageError: it is damaged or of another version; the message has the line.
-            InputError: it cannot be read.
+            UsageError, InputError: it is damaged or of another version, or it cannot be read.
         """
         try:
             text = path.read_text(encoding="utf-8")
@@ -303,8 +289,7 @@ def update(pipeline: Pipeline, made: Mapping[str, LockedArtefact]) -> None:
     """Write `made` to the pipeline's lock, and keep the entries of other artefacts of the file.
 
     Raises:
-        UsageError: the lock that is there is damaged.
-        MachineError: it cannot be written.
+        UsageError, MachineError: the lock that is there is damaged, or cannot be written.
     """
     path = lock_of(pipeline.path)
     wanted = {place_of(cell, pipeline) for cell in pipeline.cells}

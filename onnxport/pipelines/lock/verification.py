@@ -152,11 +152,7 @@ def _without_files(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _note(artifact: Artifact) -> Mapping[str, Any]:
-    """Return the note in the artefact.
-
-    Raises:
-        InputError: it has no note of ours, or cannot be read.
-    """
+    """Return the note in the artefact; InputError if it has none of ours, or cannot be read."""
     from onnxport.inspection import inspect_model
 
     note = inspect_model(artifact.path).manifest
@@ -268,11 +264,7 @@ def _inputs(entry: _Entry, source: Path | None) -> Iterator[Check]:
 
 
 def _differences(entry: _Entry) -> Iterator[Difference]:
-    """Return the differences between the artefact's present and locked inputs.
-
-    Raises:
-        OnnxportError: the pipeline, or a file that it names, is missing.
-    """
+    """Return the differences between the artefact's present and locked inputs; OnnxportError if a file is missing."""
     file = next((file for file in _pipelines(entry.lock.path) if file.is_file()), None)
     if file is None:
         raise InputError(f"the pipeline of {entry.lock.path} is not beside it")

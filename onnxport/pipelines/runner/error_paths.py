@@ -20,11 +20,7 @@ _BELOW = rf"(?:{'|'.join(_SUBS)})/(\d+)/[^\s'\",;:]+"
 
 @contextmanager
 def naming_the_source(job: Job, staging: Path) -> Iterator[None]:
-    """Replace private files in an error by the model and the step that wrote them.
-
-    Args:
-        staging: the run's private folder.
-    """
+    """Name files below the private folder `staging` in an error by the model and the step that wrote them."""
     try:
         yield
     except OnnxportError as error:

@@ -30,11 +30,7 @@ _TARGET = "export"
 
 
 def make(job: Export, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
-    """Make and judge the ONNX file of `job` below `folder`.
-
-    Args:
-        stack: closes the framework's process and the judge when the run ends.
-    """
+    """Make and judge the ONNX file of `job` below `folder`; `stack` closes the framework's process and the judge."""
     from onnxport.core.child_process import RUN_TIMEOUT
     from onnxport.exporters.process import SourceRuntime
 

@@ -30,11 +30,7 @@ _OF_THE_FIRST: Mapping[str, object] = {"inputs": None, "preprocess": {}, "report
 
 
 def load_models(first: Model, further: Mapping[str, Path]) -> dict[str, Model]:
-    """Load every function's model, with `first` as the main one.
-
-    Raises:
-        InputError: a model is missing, unreadable or no ONNX model.
-    """
+    """Load every function's model, with `first` as the main one; InputError if one cannot be read."""
     models = {MAIN: first}
     for name, path in further.items():
         artifact = Artifact.open(path)

@@ -29,11 +29,7 @@ _NEED_PROOF = ("budget", "metric", "report_tensors")
 
 @dataclass(frozen=True)
 class Step:
-    """A stage with its params.
-
-    Attributes:
-        made: its product, if another run made and proved it; never of the last step.
-    """
+    """A stage with its params; `made` is its product, if another run made and proved it, never of the last step."""
 
     stage: Stage
     params: BaseModel
@@ -97,11 +93,7 @@ class Job:
             )
 
     def check_spares(self, source: Artifact) -> None:
-        """Refuse an output that would overwrite weights of the source (UsageError).
-
-        Args:
-            source: with all its files.
-        """
+        """Refuse an output that would overwrite weights of the source with all its files (UsageError)."""
         if self.target.gives != "onnx":
             return
         beside = self.output.with_name(f"{self.output.name}.data")
@@ -147,11 +139,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Export:
-    """One ONNX file to make from a framework's model; see Job.
-
-    Attributes:
-        consults: whether the report records the model's code and the files that it reads.
-    """
+    """One ONNX file to make from a framework's model, see Job; if it `consults`, the report records the model's code."""
 
     source: Source
     params: ExportParams
@@ -234,12 +222,7 @@ def _job(
     keep_rejected: bool = False,
     latency: bool = True,
 ) -> Job:
-    """Return the job that runs `steps` on a model file; <stem><ending> beside it is the default output.
-
-    Args:
-        validate: False lets the result out unproven.
-        keep_rejected, latency: see Job.
-    """
+    """Return the job that runs `steps` on a model file; <stem><ending> beside it is the default output."""
     validation = _validation(proof_options(steps, options), options, purpose, validate=validate)
     source = Artifact.open(model)
     chosen = _output(output) or source.path.with_name(f"{source.path.stem}{ending}")
@@ -306,11 +289,7 @@ def _output(given: StrPath | None) -> Path | None:
 def _validation(
     values: Mapping[str, Any], options: Mapping[str, Any], purpose: str, *, validate: bool
 ) -> ValidateParams | None:
-    """Return how a result is judged; None to let it out unproven.
-
-    Raises:
-        UsageError: a refused value, or an option that needs the proof which `validate` leaves out.
-    """
+    """Return how a result is judged, or None; UsageError for a refused value or an option that needs the proof."""
     params = params_of(ValidateParams, values, purpose=purpose)
     if validate:
         return params
@@ -334,11 +313,7 @@ def steps_to(stage: Stage, options: Mapping[str, Any], purpose: str) -> tuple[St
 
 
 def _quantize_params(params: BaseModel, options: Mapping[str, Any], purpose: str) -> QuantizeParams | None:
-    """Return how a conversion quantizes a float model; None if it does not.
-
-    Raises:
-        UsageError: options of quantization without samples, or with a precision that needs none.
-    """
+    """Return how a conversion quantizes a float model, or None; UsageError for options that contradict each other."""
     # A shared name is the target's: TFLite's --io is not that of quantize --fp16.
     names = [name for name in calibrated_fields() if name not in type(params).model_fields]
     given = {name: options[name] for name in names if options.get(name) is not None}

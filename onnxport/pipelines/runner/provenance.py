@@ -28,10 +28,9 @@ def irrelevant_options(params: type[BaseModel]) -> frozenset[str]:
 
 
 def options_of(steps: Iterable[tuple[str, BaseModel]]) -> dict[str, object]:
-    """Return the options of stages for the note in an artefact, by name and in order.
+    """Return the options of stages for the note in an artefact, by name; a repeated stage has its number.
 
-    Paths are left out, since files may move; the lock has the digests of their content. A repeated stage has its number
-    behind the name.
+    Paths are left out, since files may move; the lock has the digests of their content.
     """
     names, params = zip(*steps, strict=True)
     return dict(zip(number_names(names), map(_without_paths, params), strict=True))

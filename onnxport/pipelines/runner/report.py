@@ -152,9 +152,8 @@ def relocate(
     """Return the report of another run with the paths of this one.
 
     Args:
-        place: where the artefact is now, or would be.
+        place: where the artefact is now if it `is_there`, or would be.
         origin: the model that it was made of.
-        is_there: whether it is at `place`.
         digest: of the artefact, if its files name each other and so differ at `place`.
     """
     source = report.source.model_copy(update={"path": str(origin)})

@@ -26,9 +26,7 @@ def measure_speedup(
 ) -> Worth:
     """Time the artefact and its float version on the first of the judge's inputs.
 
-    Args:
-        before: returns the float version, for the same runtime.
-        folder: private; it need not exist.
+    `before` returns the float version, for the same runtime; `folder` is private and need not exist.
     """
     if made.format not in TIMED:
         return Worth(why_not=UNTIMED)

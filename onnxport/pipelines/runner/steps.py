@@ -30,11 +30,7 @@ if TYPE_CHECKING:
 
 
 def make(job: Job, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
-    """Run the steps of `job` below `folder` and judge their product.
-
-    Args:
-        stack: closes the workers and the judge when the run ends.
-    """
+    """Run the steps of `job` below `folder` and judge their product; `stack` closes the workers and the judge."""
     lowers = any(step.stage.lowers for step in job.steps[:-1])
     stack.enter_context(naming_the_source(job, folder))
     workers = [

@@ -35,13 +35,7 @@ _WORST_FIRST = (
 
 @dataclass(frozen=True)
 class Row:
-    """A cell with its node.
-
-    Attributes:
-        number: from 1, in the order of the file.
-        node: makes the cell's artefact.
-        failed_node: `node`, or one that it depends on; None where none failed.
-    """
+    """A cell with its node, or a node that it depends on as the `failed_node`; `number` counts from 1."""
 
     number: int
     cell: CellRecord
@@ -123,7 +117,6 @@ class Fault:
     """A failure: of a node, or of a cell that exceeds a limit or could not be delivered.
 
     Attributes:
-        name: of the node or of the cell.
         stage: the stage's name, LIMITS or "delivery".
         kind: the verdict, or "failed" where an error ended it.
         sentence: as the command line shows it.

@@ -63,12 +63,7 @@ _SEVERITIES = tuple(_GITLAB)
 
 @dataclass(frozen=True)
 class Finding:
-    """A message that a service shows at a line of a file.
-
-    Attributes:
-        kind: see Fault; "refused" for an error in the pipeline's file.
-        file: from the checkout's root.
-    """
+    """A message at a line of a file, from the checkout's root; `kind` as a Fault's, or "refused"."""
 
     title: str
     kind: str
@@ -101,11 +96,7 @@ def refusal_findings(error: OnnxportError, pipeline: Path) -> list[Finding]:
 def annotate(service: Service, found: Sequence[Finding], summary: Callable[[], str]) -> list[str]:
     """Write the files that the service reads; return the lines that it reads from the log.
 
-    Args:
-        summary: Markdown of the run.
-
-    Raises:
-        MachineError: a file cannot be written.
+    `summary` returns Markdown of the run. MachineError if a file cannot be written.
     """
     if service == "github":
         _summarize(summary())
@@ -116,11 +107,7 @@ def annotate(service: Service, found: Sequence[Finding], summary: Callable[[], s
 
 
 def figure_section(report: PipelineReport, seconds: float) -> str:
-    """Return the figures of every stage as a section of GitLab's log that is folded at first.
-
-    Args:
-        seconds: Unix time.
-    """
+    """Return the figures of every stage as a folded section of GitLab's log; `seconds` is Unix time."""
     clear, at = "\x1b[0K", int(seconds)
     start = f"{clear}section_start:{at}:{_SECTION}[collapsed=true]\r{clear}figures of every stage"
     return f"{start}\n{terminal.figure_lines(report)}\n{clear}section_end:{at}:{_SECTION}\r{clear}"
