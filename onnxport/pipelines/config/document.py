@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from onnxport.core.errors import BadPipelineError, OnnxportError
+from onnxport.core.errors import BadPipelineError, OnnxportError, UsageError
 from onnxport.pipelines.params import RefusedValue
 from onnxport.reports.pipeline.option_keys import spell_as_keys
 
@@ -99,10 +99,12 @@ class Faults:
         self._document = document
         self._found: dict[str, tuple[tuple[int, int], OnnxportError]] = {}
 
-    def add(self, error: OnnxportError, *place: Part) -> None:
-        """Add a fault at `place`, unless it is known already."""
-        with_place = self._document.with_place(_spell_options_as_keys(error), place)
-        self._found.setdefault(str(with_place), (self._document.order(place), with_place))
+    def add(self, fault: OnnxportError | str, *place: Part, why: str = "", fix: str = "") -> None:
+        """Add a fault at `place`, a UsageError if it is given as text, unless it is known already."""
+        error = UsageError(fault, why=why, fix=fix) if isinstance(fault, str) else fault
+        error.what, error.why, error.fix = map(spell_as_keys, (error.what, error.why, error.fix))
+        placed = self._document.with_place(error, place)
+        self._found.setdefault(str(placed), (self._document.order(place), placed))
 
     @contextmanager
     def catching(self, *place: Part) -> Iterator[None]:
@@ -135,9 +137,3 @@ def raise_all(name: str, found: Sequence[OnnxportError]) -> None:
         raise found[0]
     if found:
         raise BadPipelineError(f"{name} has {len(found)} faults:", found)
-
-
-def _spell_options_as_keys(error: OnnxportError) -> OnnxportError:
-    """Replace command line options in `error` by keys of the file."""
-    error.what, error.why, error.fix = map(spell_as_keys, (error.what, error.why, error.fix))
-    return error

@@ -54,15 +54,11 @@ class ModelsReader:
         """Return all models of `spec`, in its order."""
         faults = self.options.faults
         if spec.model is not None and spec.models is not None:
-            fix = "put it under models"
-            faults.add(
-                UsageError("model is for a single model, but there are models as well", fix=fix), "model"
-            )
+            what = "model is for a single model, but there are models as well"
+            faults.add(what, "model", fix="put it under models")
         if spec.model is None and not spec.models:
             fix = "write model: FILE.onnx, or several under models"
-            faults.add(
-                UsageError("there is no model", fix=fix), *(["models"] if spec.models is not None else [])
-            )
+            faults.add("there is no model", *(["models"] if spec.models is not None else []), fix=fix)
         origins: list[Origin] = []
         for place, key, given in _entries(spec):
             with faults.catching(*place):
@@ -92,16 +88,13 @@ class ModelsReader:
         return found
 
     def _export(self, place: Place, spec: ModelSpec) -> ExportParams | None:
-        given = Options.at((*place, "export"), spec.export)
-        known = self.options.select_known(given, ExportParams, purpose="export")
-        fitted = self.options.fit(known, ExportParams.model_fields)
+        place, fields = (*place, "export"), ExportParams.model_fields
+        given = Options.at(place, spec.export)
+        fitted = self.options.fit(self.options.select_known(given, fields, purpose="export"), fields)
         params = self.options.fill(
-            lambda values: params_of(ExportParams, values, purpose="export"),
-            fitted,
-            (*place, "export"),
-            ExportParams.model_fields,
+            lambda values: params_of(ExportParams, values, purpose="export"), fitted, place, fields
         )
-        return params and self.options.resolve_paths(params, fitted, (*place, "export"))
+        return params and self.options.resolve_paths(params, fitted, place)
 
     def _sources(self, given: str, params: ExportParams | None) -> Iterator[Artifact | Source]:
         place = self.options.path(given)

@@ -118,11 +118,9 @@ class OptionsReader:
         """Read a section of the file; None if a required key is missing or wrong."""
         if not isinstance(given, Mapping):
             self.faults.add(
-                UsageError(
-                    f"keys are expected here, not {show(given)}",
-                    fix=f"write keys: {', '.join(keys_of(kind))}",
-                ),
+                f"keys are expected here, not {show(given)}",
                 *place,
+                fix=f"write keys: {', '.join(keys_of(kind))}",
             )
             return None
         values = dict(given)
@@ -147,7 +145,7 @@ class OptionsReader:
             given = refusal["input"] if kind.model_config.get("extra") == "allow" else ()
             near = next(iter(difflib.get_close_matches(name, given, n=1)), "")
             fix = f"did you mean it by {near!r}?" if near else NEEDED[name]
-            self.faults.add(UsageError(f"{name} is missing", fix=fix), *place)
+            self.faults.add(f"{name} is missing", *place, fix=fix)
             return
         else:
             fix = expected_value(kind, refusal, _field(kind, name))
@@ -157,32 +155,28 @@ class OptionsReader:
     def select_known(
         self,
         options: Options,
-        *models: type[BaseModel],
+        fields: Collection[str],
+        *,
         purpose: str,
         beside: Collection[str] = (),
-        further: Collection[str] = (),
         elsewhere: Mapping[str, str] | None = None,
     ) -> Options:
-        """Return the `options` that are fields of `models`; the others are faults.
+        """Return the `options` that are among `fields`; the others are faults.
 
         Args:
             beside: the section's own keys, to suggest.
-            further: further known fields.
             elsewhere: names that belong elsewhere, with the way out.
         """
-        fields = {name: found for model in models for name, found in model.model_fields.items()}
-        known = {*fields, *further}
-        for name in (each for each in options.values if each not in known):
-            place = options.places[name]
-            keys = beside
+        for name in (each for each in options.values if each not in fields):
+            place, keys = options.places[name], beside
             if isinstance(place[-1], int):  # a value of a matrix: its key is wrong
                 place, keys = place[:-1], ()
             if elsewhere and name in elsewhere:
-                self.faults.add(UsageError(f"{purpose} has no such option", fix=elsewhere[name]), *place)
+                self.faults.add(f"{purpose} has no such option", *place, fix=elsewhere[name])
             else:
-                fix = suggest(name, known, keys)
-                self.faults.add(UsageError(f"{purpose} has no option {name!r}", fix=fix), *place)
-        return options.only(known)
+                fix = suggest(name, fields, keys)
+                self.faults.add(f"{purpose} has no option {name!r}", *place, fix=fix)
+        return options.only(fields)
 
     def fit(self, options: Options, fields: Mapping[str, FieldInfo]) -> Options:
         """Convert YAML values to the forms that the fields take; impossible ones are faults."""
@@ -270,16 +264,12 @@ class OptionsReader:
         options = Options.at(place, given)
         if _REPORT_TENSORS in options.values:
             fix = "leave it out: onnxport validate writes the tensors of one artefact"
-            self.faults.add(
-                UsageError("every proof of the run would write this file", fix=fix), *place, _REPORT_TENSORS
-            )
+            self.faults.add("every proof of the run would write this file", *place, _REPORT_TENSORS, fix=fix)
             options = options.without(_REPORT_TENSORS)
         keys = proof_fields()
         for name in options.values:
             if name not in keys:
-                self.faults.add(
-                    UsageError("the proof has no such option", fix=suggest(name, keys)), *place, name
-                )
+                self.faults.add("the proof has no such option", *place, name, fix=suggest(name, keys))
         fitted = self.as_mappings(self.fit(options.only(keys), keys))
         if "inputs" in fitted.values:
             self.check_there(self.path(fitted.values["inputs"]), *place, "inputs")

@@ -43,7 +43,7 @@ def check_below(given: str) -> None:
 
 
 def fill_template(template: str, values: Mapping[str, str], suffix: str) -> str:
-    """Fill {model}, {target} and the matrix keys into `template`; refuse a path that no artefact may have (UsageError)."""
+    """Fill {model}, {target} and the matrix keys into `template`; UsageError for a path that no artefact may have."""
     text = ""
     try:
         parts = list(string.Formatter().parse(template))
@@ -94,11 +94,9 @@ def check_no_overlap(written: Sequence[Claim], kept: Sequence[Claim], faults: Fa
             if rival in written:
                 fix += ", with {model} or a key of the matrix"
             faults.add(
-                UsageError(
-                    f"{claim.what} would be written to {claim.path}, which is taken by {rival.what}{said}",
-                    fix=fix,
-                ),
+                f"{claim.what} would be written to {claim.path}, which is taken by {rival.what}{said}",
                 *claim.place,
+                fix=fix,
             )
         taken.setdefault(real, claim)
         for parent in real.parents:

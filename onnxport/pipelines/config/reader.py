@@ -44,7 +44,9 @@ def read(path: Path) -> Pipeline:
     document = load(path)
     faults = Faults(document)
     metrics = frozenset(str(name).rpartition(":")[2] for name in _find_values(document.data, "metric"))
-    pipeline = _Reader(document, faults, OptionsReader(faults, path.parent, metrics)).pipeline()
+    options = OptionsReader(faults, path.parent, metrics)
+    spec = options.section(PipelineSpec, (), document.data)
+    pipeline = None if spec is None else _Reader(document, faults, options, spec).pipeline()
     faults.check()
     assert pipeline is not None, "what leads to none is a fault"
     return pipeline
@@ -72,48 +74,46 @@ class _Reader:
     document: Document
     faults: Faults
     options: OptionsReader
+    spec: PipelineSpec
     stages: dict[str, StageSpec | None] = field(default_factory=dict)
     targets: dict[str, TargetSpec | None] = field(default_factory=dict)
 
     def pipeline(self) -> Pipeline | None:
-        spec = self.options.section(PipelineSpec, (), self.document.data)
-        if spec is None:
-            return None
-        self._sections(spec)
+        spec = self.spec
+        self._sections()
         proofs = Proofs().overridden_by(self.options.proofs(("validate",), spec.validate_))
         self._check_preprocess(proofs)
         origins = ModelsReader(self.options).found(spec)
         chains = ChainReader(self.options, self.stages, proofs)
-        wishes = [wish for origin in origins or [_STAND_IN] for wish in self._requests(spec, chains, origin)]
-        self._check_used(spec, chains, origins)
-        reports = tuple(self._reports(spec))
+        wishes = [wish for origin in origins or [_STAND_IN] for wish in self._requests(chains, origin)]
+        self._check_used(chains, origins)
+        reports = tuple(self._reports())
         if not origins:
             return None
         nodes, cells = _build_graph(wishes, self.document)
         self._check_no_overlap(origins, wishes, reports)
         return Pipeline(self.document.path, nodes, cells, reports, spec.diagnose)
 
-    def _sections(self, spec: PipelineSpec) -> None:
+    def _sections(self) -> None:
         """Read the stages and targets, and check their names."""
-        for name, given in spec.stages.items():
+        for name, given in self.spec.stages.items():
             self.stages[name] = self.options.section(StageSpec, ("stages", name), given)
             with self.faults.catching("stages", name):
                 check_name(name, "stage")
                 if name == "export":
-                    raise UsageError(
-                        "this is the name of a model's export", fix="give the stage another name"
-                    )
-        for name, given in spec.targets.items():
+                    what = "this is the name of a model's export"
+                    raise UsageError(what, fix="give the stage another name")
+        for name, given in self.spec.targets.items():
             self.targets[name] = self.options.section(TargetSpec, ("targets", name), given)
             with self.faults.catching("targets", name):
                 check_name(name, "target")
                 if name in self.stages:
                     where = self.faults.where("stages", name)
                     raise UsageError(f"a stage has this name too ({where})", fix="rename one of them")
-        if not spec.targets:
-            self.faults.add(UsageError("there is no target", fix="write NAME: {to: tflite}"), "targets")
+        if not self.spec.targets:
+            self.faults.add("there is no target", "targets", fix="write NAME: {to: tflite}")
         with self.faults.catching("output"):
-            outputs.check_below(spec.output)
+            outputs.check_below(self.spec.output)
 
     def _check_preprocess(self, proofs: Proofs) -> None:
         """Refuse `preprocess` in a file that names no inputs and no calibration samples."""
@@ -122,25 +122,19 @@ class _Reader:
         if [*_find_values(self.document.data, "inputs"), *_find_values(self.document.data, "calib")]:
             return
         fix = "give the folder of images as inputs, or calib to a stage or target"
-        self.faults.add(UsageError("there is nothing to preprocess", fix=fix), "validate", "preprocess")
+        self.faults.add("there is nothing to preprocess", "validate", "preprocess", fix=fix)
 
-    def _requests(self, spec: PipelineSpec, chains: ChainReader, origin: Origin) -> Iterator[_CellRequest]:
+    def _requests(self, chains: ChainReader, origin: Origin) -> Iterator[_CellRequest]:
         for name, target in self.targets.items():
             if target is None or not origin.is_for(target):
                 continue
             for values, places in self._combinations(name, target):
-                wish = self._request(spec, chains, origin, name, target, Options(values, places))
+                wish = self._request(chains, origin, name, target, Options(values, places))
                 if wish is not None:
                     yield wish
 
     def _request(
-        self,
-        spec: PipelineSpec,
-        chains: ChainReader,
-        origin: Origin,
-        name: str,
-        target: TargetSpec,
-        cell: Options,
+        self, chains: ChainReader, origin: Origin, name: str, target: TargetSpec, cell: Options
     ) -> _CellRequest | None:
         place: Place = ("targets", name)
         labels = {key: outputs.label(value) for key, value in cell.values.items()}
@@ -157,15 +151,13 @@ class _Reader:
             chain, suffix = self._onnx_chain(origin, asked, before), SUFFIXES["onnx"]
         elif target.to not in registry.known_targets():
             known = (*registry.known_targets(), _ONNX)
-            self.faults.add(
-                UsageError(f"there is no target {target.to!r}", fix=suggest(target.to, known)), *place, "to"
-            )
+            self.faults.add(f"there is no target {target.to!r}", *place, "to", fix=suggest(target.to, known))
             return None
         else:
             chain = chains.to_target(origin, target, asked, before)
             suffix = SUFFIXES[registry.target(target.to).gives]
         limits = self._limits(name, target, suffix)
-        output = self._output(spec, origin, name, target, labels, suffix)
+        output = self._output(origin, name, target, labels, suffix)
         if chain is None or output is None:
             return None
         return _CellRequest(origin, name, labels, chain, output, limits, place)
@@ -174,18 +166,14 @@ class _Reader:
         """Return the chain of a target that delivers the product of a stage or the export."""
         for name in asked.options.values:
             fix = "an onnx target delivers the product of its stage: put the option in that stage"
-            self.faults.add(
-                UsageError("the target onnx has no options", fix=fix), *asked.options.places[name]
-            )
+            self.faults.add("the target onnx has no options", *asked.options.places[name], fix=fix)
         if asked.proofs is not None:
             fix = "put it in the stage that the target takes"
-            self.faults.add(
-                UsageError("the target onnx has no proof of its own", fix=fix), *asked.place, "validate"
-            )
+            self.faults.add("the target onnx has no proof of its own", *asked.place, "validate", fix=fix)
         if before is not None and not before.links:
             fix = "name a stage with from, or give a model that has to be exported"
             what = f"the artefact would be a copy of the model {origin.name}"
-            self.faults.add(UsageError(what, fix=fix), *asked.place)
+            self.faults.add(what, *asked.place, fix=fix)
             return None
         return before
 
@@ -223,18 +211,11 @@ class _Reader:
         return given
 
     def _output(
-        self,
-        spec: PipelineSpec,
-        origin: Origin,
-        name: str,
-        target: TargetSpec,
-        labels: Mapping[str, str],
-        suffix: str,
+        self, origin: Origin, name: str, target: TargetSpec, labels: Mapping[str, str], suffix: str
     ) -> Path | None:
         if target.output is None:
-            return (
-                self.options.path(spec.output) / origin.name / ("-".join((name, *labels.values())) + suffix)
-            )
+            file = "-".join((name, *labels.values())) + suffix
+            return self.options.path(self.spec.output) / origin.name / file
         with self.faults.catching("targets", name, "output"):
             values = {"model": origin.name, "target": name, **labels}
             return self.options.path(outputs.fill_template(target.output, values, suffix))
@@ -243,14 +224,14 @@ class _Reader:
     def _limits(self, name: str, target: TargetSpec, suffix: str) -> Limits:
         place: Place = ("targets", name)
         if target.max_latency_ratio is not None and FORMATS[suffix] not in TIMED:
-            error = UsageError("this limit cannot be checked", why=UNTIMED, fix="set it for another target")
-            self.faults.add(error, *place, "max_latency_ratio")
+            what, fix = "this limit cannot be checked", "set it for another target"
+            self.faults.add(what, *place, "max_latency_ratio", why=UNTIMED, fix=fix)
         places = {key: self.faults.where(*place, key) for key in _LIMITS}
         return Limits(target.max_size, target.max_size_ratio, target.max_latency_ratio, places)
 
-    def _reports(self, spec: PipelineSpec) -> Iterator[Path]:
+    def _reports(self) -> Iterator[Path]:
         seen: set[str] = set()
-        for number, report in enumerate(spec.reports):
+        for number, report in enumerate(self.spec.reports):
             with self.faults.catching("reports", number):
                 outputs.check_below(report)
                 suffix = Path(report).suffix
@@ -264,9 +245,9 @@ class _Reader:
                 seen.add(os.path.normpath(report))
                 yield self.options.path(report)
 
-    def _check_used(self, spec: PipelineSpec, chains: ChainReader, origins: list[Origin]) -> None:
+    def _check_used(self, chains: ChainReader, origins: list[Origin]) -> None:
         """Add faults for unknown model names, and for models and stages that no target uses."""
-        given = spec.models if isinstance(spec.models, Mapping) else {}
+        given = self.spec.models if isinstance(self.spec.models, Mapping) else {}
         known = dict.fromkeys((*given, *(origin.name for origin in origins)))
         targets = {name: target for name, target in self.targets.items() if target is not None}
         unknown = False
@@ -274,24 +255,22 @@ class _Reader:
             for number, wanted in enumerate(target.models):
                 if wanted not in known:
                     unknown = True
-                    error = UsageError(f"there is no model {wanted!r}", fix=suggest(wanted, known))
-                    self.faults.add(error, "targets", name, "models", number)
+                    fix = suggest(wanted, known)
+                    self.faults.add(
+                        f"there is no model {wanted!r}", "targets", name, "models", number, fix=fix
+                    )
         if unknown or not targets or len(targets) < len(self.targets):
             return  # the misspelled name may be the missing one
         for origin in origins:
             if not any(map(origin.is_for, targets.values())) and self.faults.is_in_main_file(*origin.place):
-                error = UsageError(
-                    f"no target applies to the model {origin.name}", fix="name it in a target, or remove it"
-                )
-                self.faults.add(error, *origin.place)
+                what = f"no target applies to the model {origin.name}"
+                self.faults.add(what, *origin.place, fix="name it in a target, or remove it")
         taken = self._used_stages()
         for name in self.stages.keys() - taken:
             chains.to_stage(origins[0] if origins else _STAND_IN, name, ("stages", name))
             if taken <= self.stages.keys() and self.faults.is_in_main_file("stages", name):
-                error = UsageError(
-                    "no target takes its result", fix="name it in a target's from, or remove it"
-                )
-                self.faults.add(error, "stages", name)
+                fix = "name it in a target's from, or remove it"
+                self.faults.add("no target takes its result", "stages", name, fix=fix)
 
     def _used_stages(self) -> set[str]:
         """Return the stages that a target uses, directly or through others."""

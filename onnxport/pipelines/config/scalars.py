@@ -122,7 +122,7 @@ def short_tag(tag: str) -> str:
 
 
 def substitute(text: str) -> str:
-    """Fill ${NAME} and ${NAME:-default} into `text` from the environment; $${ means ${. Values add no line, key or list."""
+    """Fill ${NAME} and ${NAME:-default} into `text` from the environment, without new lines or keys; $${ means ${."""
     return _VARIABLE.sub(_value, text)
 
 

@@ -139,7 +139,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Export:
-    """One ONNX file to make from a framework's model, see Job; if it `consults`, the report records the model's code."""
+    """One ONNX file to make from a framework's model, see Job; `consults` records the model's code in the report."""
 
     source: Source
     params: ExportParams
