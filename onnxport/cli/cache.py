@@ -40,6 +40,7 @@ _DAY = 86400
 def command(action: str, pipeline: Path, size: int | None, calibrations: bool, output: Output) -> int:
     from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
     from onnxport.pipelines.cache.store import size_limit
+    from onnxport.quantize.calibration_store import cache_folder
 
     for given, name, of in ((size is not None, "--size", "prune"), (calibrations, "--calibrations", "clear")):
         if given and action != of:
@@ -52,28 +53,22 @@ def command(action: str, pipeline: Path, size: int | None, calibrations: bool, o
     with Cache(folder) as cache:
         if action != "list" and folder.is_dir():
             cache.check_writable()
-            dropped = (
-                cache.clear() if action == "clear" else cache.prune(size_limit() if size is None else size)
-            )
+            limit = size_limit() if size is None else size
+            dropped = cache.clear() if action == "clear" else cache.prune(limit)
         if action == "clear":
             shutil.rmtree(timings_beside(place), ignore_errors=True)
             if calibrations:
-                shutil.rmtree(_calibration_folder(), ignore_errors=True)
+                shutil.rmtree(cache_folder(), ignore_errors=True)
         document = _document(action, cache, dropped)
     output.result(lambda: json.dumps(document, indent=2), lambda: _text(document))
     return 0
 
 
-def _calibration_folder() -> Path:
-    from onnxport.quantize.calibration_store import cache_folder
-
-    return cache_folder()
-
-
 def _document(action: str, cache: Cache, dropped: list[EntrySummary]) -> dict[str, Any]:
     from onnxport.pipelines.cache.store import size_limit
+    from onnxport.quantize.calibration_store import cache_folder
 
-    calibrations = [file for file in _calibration_folder().glob("*") if file.is_file()]
+    calibrations = [file for file in cache_folder().glob("*") if file.is_file()]
     return {
         "command": f"cache {action}",
         "folder": str(cache.folder),
@@ -81,7 +76,7 @@ def _document(action: str, cache: Cache, dropped: list[EntrySummary]) -> dict[st
         "products": [_row(each) for each in cache.kept()],
         "dropped": [_row(each) for each in dropped],
         "calibrations": {
-            "folder": str(_calibration_folder()),
+            "folder": str(cache_folder()),
             "count": len(calibrations),
             "size": sum(file.stat().st_size for file in calibrations),
         },
@@ -108,7 +103,6 @@ def _text(document: dict[str, Any]) -> str:
         return f"{count(len(rows), 'product')}, {human_size(sum(row['size'] for row in rows))}"
 
     kept, dropped, held = document["products"], document["dropped"], document["calibrations"]
-    lines = []
     if document["command"] == "cache list":
         names = [printable(row["node"] or "damaged") for row in kept]
         width = max(map(len, names), default=0)

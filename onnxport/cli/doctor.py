@@ -35,12 +35,7 @@ def _examine() -> dict[str, Any]:
         "executable": sys.executable,
         "platform": platform.platform(),
         "libraries": [
-            {
-                "name": library.name,
-                "version": library.version,
-                "purpose": library.purpose,
-                "extra": library.extra,
-            }
+            {name: getattr(library, name) for name in ("name", "version", "purpose", "extra")}
             for library in LIBRARIES.values()
         ],
         "targets": {name: _state(needs) for name, needs in TARGETS.items()},
@@ -87,23 +82,15 @@ def _text(found: dict[str, Any]) -> str:
         f"Python {found['python']} at {found['executable']}",
         found["platform"],
     ]
-    for title, is_wanted in (
-        ("libraries", False),
-        ("optional frameworks and runtimes", True),
-    ):
+    for title, is_wanted in (("libraries", False), ("optional frameworks and runtimes", True)):
         lines += ["", title, *(_row(each) for each in found["libraries"] if bool(each["extra"]) == is_wanted)]
     for kind in ("targets", "sources", "runtimes"):
         lines += ["", kind, *(f"  {name:<18} {_in_words(state)}" for name, state in found[kind].items())]
     if found["plugins"]:
         lines += ["", "plugins", *map(_plugin_row, found["plugins"])]
-    if found["remedies"]:
-        lines += ["", "to install what is missing", *(f"  {remedy}" for remedy in found["remedies"])]
-    if found["extras"]:
-        lines += [
-            "",
-            "to install more frameworks and runtimes",
-            *(f"  {remedy}" for remedy in found["extras"]),
-        ]
+    for title, kind in (("what is missing", "remedies"), ("more frameworks and runtimes", "extras")):
+        if found[kind]:
+            lines += ["", f"to install {title}", *(f"  {remedy}" for remedy in found[kind])]
     return "\n".join(lines)
 
 

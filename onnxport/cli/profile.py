@@ -9,10 +9,9 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.error_output import show_on_stderr
 from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
-from onnxport.core.errors import UsageError, printable
+from onnxport.core.errors import UsageError
 from onnxport.profiling.params import ProfileParams
 
 
@@ -58,9 +57,7 @@ def command(
     output.result(
         lambda: report.model_dump_json(indent=2), lambda: profile_lines(report, detailed=output.verbose)
     )
-    if not output.quiet and not output.json:
-        for note in report.notes:
-            show_on_stderr(printable(f"note: {note}"))
+    output.notes(f"note: {note}" for note in report.notes)
     return 0
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxport.cli.error_output import show_command, show_on_stderr
+from onnxport.cli.error_output import show_on_stderr
 from onnxport.cli.output import PATH, Output
 from onnxport.core.errors import OnnxportError, printable
 
@@ -40,11 +40,9 @@ class Reporting:
             lambda: report.model_dump_json(indent=2),
             lambda: terminal.result_lines(report, detailed=output.verbose and not folds, figures=not folds),
         )
-        if not output.quiet and not output.json:
-            if folds:
-                show_command(services.figure_section(report, time.time()))
-            for note in terminal.notes(report):
-                show_on_stderr(printable(note))
+        if folds and not output.quiet and not output.json:
+            show_on_stderr(services.figure_section(report, time.time()), is_command=True)
+        output.notes(terminal.notes(report))
         for fault in matrix.faults(report):
             show_on_stderr(f"error: {terminal.fault_lines(fault)}")
         if not report.passed:
@@ -69,7 +67,7 @@ class Reporting:
 
         try:
             for line in services.annotate(self.service, found, summary):
-                show_command(line)
+                show_on_stderr(line, is_command=True)
         except OnnxportError as error:  # the result of the run is valid anyway
             show_on_stderr(printable(f"note: {error}"))
 

@@ -23,10 +23,6 @@ def bench_lines(report: BenchReport) -> str:
     return "\n".join([head, *_table(bench), *_unmeasured_lines(bench), *_unclear_lines(bench)])
 
 
-def notes(report: BenchReport) -> list[str]:
-    return [f"note: {note}" for note in report.notes]
-
-
 def failures(report: BenchReport) -> Iterator[str]:
     """Yield why the command does not end with 0; rows of an artefact with the same reason share a line."""
     bench = Bench(report)
