@@ -56,7 +56,8 @@ class Reporting:
             yield
         except OnnxportError as error:
             if self.service != "none":
-                from onnxport.reports.pipeline import markdown, services
+                from onnxport.reports import markdown
+                from onnxport.reports.pipeline import services
 
                 found = services.refusal_findings(error, pipeline)
                 self._annotate(found, functools.partial(markdown.failure, error, "run"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from onnxport.core.errors import OnnxportError
@@ -39,7 +38,7 @@ def ending(
 ) -> Iterator[str]:
     """Yield the command, then the time and the versions."""
     if arguments:
-        yield command_block(shlex.join(("onnxport", command, *arguments)))
+        yield command_block(wording.command_line(command, arguments))
     versions = ", ".join(f"{name} {version}" for name, version in environment.items())
     yield f"{seconds:.1f} s" + (f" on {escape(versions)}" if versions else "")
 

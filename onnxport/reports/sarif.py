@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
@@ -49,19 +48,15 @@ VERDICT_RULES: Rules = {
 def log(rules: Rules, results: Sequence[Json], exit_code: int, command: Sequence[str]) -> str:
     """Return the document of `results`; without arguments behind the command's name it has no command line."""
     invocation: Json = {"executionSuccessful": True, "exitCode": exit_code}
-    if len(command) > 1:
-        invocation["commandLine"] = shlex.join(("onnxport", *command))
+    if line := wording.command_line(command[0], command[1:]):
+        invocation["commandLine"] = line
     driver = {
         "name": "onnxport",
         "version": __version__,
         "rules": [_rule(name, *columns) for name, *columns in rules.values()],
     }
-    run = {
-        "tool": {"driver": driver},
-        "invocations": [invocation],
-        "columnKind": "unicodeCodePoints",
-        "results": results,
-    }
+    run = {"tool": {"driver": driver}, "invocations": [invocation], "columnKind": "unicodeCodePoints"}
+    run["results"] = results
     document = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
@@ -105,9 +100,5 @@ def node_location(node: NodeRef) -> Json:
         "name": wording.text(node.name or node.value),
         "fullyQualifiedName": wording.text(f"{node.op}/{node.name or node.value}"),
         "kind": "node",
-        "properties": {
-            "op": wording.text(node.op),
-            "value": wording.text(node.value),
-            "stage": wording.text(node.stage),
-        },
+        "properties": {name: wording.text(getattr(node, name)) for name in ("op", "value", "stage")},
     }

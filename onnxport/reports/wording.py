@@ -6,7 +6,9 @@ obey and XML forbids; each form escapes the characters that have a meaning in it
 
 from __future__ import annotations
 
+import itertools
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
 
@@ -89,6 +91,11 @@ def number(value: float | None) -> str:
 def float32_digits(value: float) -> str:
     """Return as many digits as a float32 has."""
     return f"{value:.7g}" if math.isfinite(value) else number(value)
+
+
+def command_line(command: str, arguments: Sequence[str]) -> str:
+    """Return the command line of a run; empty for a run from Python, which has no arguments."""
+    return shlex.join(("onnxport", command, *arguments)) if arguments else ""
 
 
 def count(amount: int, thing: str) -> str:
@@ -315,9 +322,10 @@ def _is_worst_on_companion(output: OutputReport) -> bool:
     return output.worst is not None and output.worst.difference > output.max_abs * (1 + 1e-6)
 
 
-def columns(names: Sequence[str], judgement: Judgement) -> list[str]:
-    """Return the columns of a table of outputs, without the tolerance where the question has none."""
-    return [name for name in names if name != BEYOND_TOLERANCE or judgement.question == "fidelity"]
+def columns(rows: Sequence[Sequence[str]], judgement: Judgement) -> list[list[str]]:
+    """Return a table of outputs, its head first, without the tolerance where the question has none."""
+    kept = [name != BEYOND_TOLERANCE or judgement.question == "fidelity" for name in rows[0]]
+    return [list(itertools.compress(row, kept)) for row in rows]
 
 
 def worst_first(outputs: Sequence[OutputReport]) -> list[OutputReport]:

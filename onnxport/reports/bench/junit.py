@@ -14,9 +14,7 @@ from onnxport.core.errors import PROVEN
 from onnxport.reports import wording
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench
-from onnxport.reports.junit import document, failure, suite
-
-__all__ = ["failure", "view"]
+from onnxport.reports.junit import document, suite
 
 
 def view(report: BenchReport) -> str:

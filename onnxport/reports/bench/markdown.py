@@ -8,9 +8,7 @@ from onnxport.bench.report import BenchReport, Row
 from onnxport.reports import wording
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench
-from onnxport.reports.markdown import command_block, escape, failure, note_lines, table
-
-__all__ = ["failure", "view"]
+from onnxport.reports.markdown import command_block, escape, note_lines, table
 
 _ROWS = 100
 

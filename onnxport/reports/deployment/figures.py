@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -133,4 +132,5 @@ def arguments(report: DeploymentReport) -> tuple[str, ...]:
 
 def command(report: DeploymentReport) -> str:
     """Return the command line that makes the same report."""
-    return shlex.join(("onnxport", *arguments(report)))
+    name, *others = arguments(report)
+    return wording.command_line(name, others)

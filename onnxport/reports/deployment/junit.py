@@ -7,9 +7,7 @@ from xml.etree import ElementTree as xml
 from onnxport.deployment.report import DeploymentReport, Placement
 from onnxport.reports import wording
 from onnxport.reports.deployment import figures
-from onnxport.reports.junit import document, failure, suite
-
-__all__ = ["failure", "view"]
+from onnxport.reports.junit import document, suite
 
 
 def view(report: DeploymentReport) -> str:

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from onnxport.deployment.report import DeploymentReport, Placement
 from onnxport.reports import wording
 from onnxport.reports.deployment import figures
-from onnxport.reports.markdown import command_block, escape, failure, note_lines, table
-
-__all__ = ["failure", "view"]
+from onnxport.reports.markdown import command_block, escape, note_lines, table
 
 _LINES = 12  # for one runtime
 

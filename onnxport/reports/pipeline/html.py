@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
-from onnxport.reports import tradeoff
+from onnxport.reports import tradeoff, wording
 from onnxport.reports.page import render
 from onnxport.reports.pipeline import charts, matrix
 from onnxport.reports.pipeline.matrix import Row
@@ -35,7 +34,7 @@ def view(report: PipelineReport) -> str:
         delivered=sum(row.cell.path is not None for row in rows),
         bars=[charts.stage_bar(node) for node in report.nodes],
         m=matrix,
-        command=shlex.join(("onnxport", report.command, *report.arguments)) if report.arguments else "",
+        command=wording.command_line(report.command, report.arguments),
         **details_values({**CAPS, "outputs": _most_outputs(report)}),
     )
 

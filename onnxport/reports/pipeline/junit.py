@@ -6,18 +6,15 @@ figures as its output; they are properties of the suite, too.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as xml
 
 from onnxport.reports import wording
-from onnxport.reports.junit import document, failure, suite
+from onnxport.reports.junit import document, suite
 from onnxport.reports.pipeline import matrix
 from onnxport.reports.pipeline.matrix import Fault, Row
 from onnxport.reports.pipeline_report import PipelineReport
 from onnxport.validate.report import RIGHT
-
-__all__ = ["failure", "view"]
 
 
 def view(report: PipelineReport) -> str:
@@ -42,8 +39,8 @@ def _properties(report: PipelineReport, rows: Sequence[Row]) -> Iterator[tuple[s
     for row in rows:
         for label, value in matrix.figures(row):
             yield f"{row.label} {label}", value
-    if report.arguments:
-        yield "command", shlex.join(("onnxport", report.command, *report.arguments))
+    if line := wording.command_line(report.command, report.arguments):
+        yield "command", line
     yield from matrix.environment(report).items()
 
 

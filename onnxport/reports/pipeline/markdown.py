@@ -6,13 +6,11 @@ import html
 from collections.abc import Iterator, Sequence
 
 from onnxport.reports import wording
-from onnxport.reports.markdown import ending, escape, failure, table
+from onnxport.reports.markdown import ending, escape, table
 from onnxport.reports.pipeline import matrix
 from onnxport.reports.pipeline.matrix import Fault, Row
 from onnxport.reports.pipeline_report import NodeRecord, PipelineReport
 from onnxport.reports.run.markdown import details
-
-__all__ = ["failure", "view"]
 
 _ROWS = 100
 _DETAILS = 12  # nodes with details

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from onnxport.profiling.report import Group, ProfileReport
 from onnxport.reports import wording
-from onnxport.reports.markdown import command_block, escape, failure, note_lines, table
+from onnxport.reports.markdown import command_block, escape, note_lines, table
 from onnxport.reports.profile import figures
-
-__all__ = ["failure", "view"]
 
 _GROUPS = 15
 

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from pathlib import PurePath
 from xml.etree import ElementTree as xml
 
 from onnxport.reports import wording
-from onnxport.reports.junit import document, failure, suite
+from onnxport.reports.junit import document, suite
 from onnxport.reports.run_report import ArtifactRecord, RunReport
-from onnxport.validate.report import LEAVES, RIGHT, Figure, Judgement, OutputReport, Report, Verdict
-
-__all__ = ["failure", "view"]
+from onnxport.validate.report import LEAVES, RIGHT, Judgement, OutputReport, Report, Verdict
 
 
 def view(report: RunReport) -> str:
-    suites = [_suite(artifact, report) for artifact in report.artifacts]
+    suites = [
+        suite(
+            each.label,
+            each.report.seconds or report.seconds,
+            _properties(each, report),
+            [*_cases(each.report)],
+        )
+        for each in report.artifacts
+    ]
     return document(f"onnxport {report.command}", report.seconds, suites)
-
-
-def _suite(artifact: ArtifactRecord, run: RunReport) -> xml.Element:
-    report = artifact.report
-    seconds = report.seconds or run.seconds
-    return suite(artifact.label, seconds, _properties(artifact, run), list(_cases(report)))
 
 
 def _properties(artifact: ArtifactRecord, run: RunReport) -> Iterator[tuple[str, object]]:
@@ -39,8 +38,8 @@ def _properties(artifact: ArtifactRecord, run: RunReport) -> Iterator[tuple[str,
     for judgement in report.judgements:
         for figure in judgement.metrics:
             yield f"{judgement.question} {wording.text(figure.metric)}", wording.metric_value(figure)
-    if run.arguments:
-        yield "command", shlex.join(("onnxport", run.command, *run.arguments))
+    if line := wording.command_line(run.command, run.arguments):
+        yield "command", line
     yield from run.environment.items()
 
 
@@ -48,7 +47,11 @@ def _cases(report: Report) -> Iterator[xml.Element]:
     """Yield every case; one of them fails exactly if the artefact does."""
     for judgement in report.judgements:
         cases = [_output_case(report, judgement, output) for output in judgement.outputs]
-        cases += [_metric_case(report, judgement, each) for each in judgement.metrics if each.met is not None]
+        for figure in judgement.metrics:
+            if figure.met is not None:
+                reason = f"{wording.metric_value(figure)}, {wording.budget(figure)}"
+                verdict: Verdict = "measured" if figure.met else "over budget"
+                cases.append(_case(report, judgement.question, figure.metric, verdict, reason))
         if not cases or (_fails(report, judgement.verdict) and all(c.find("failure") is None for c in cases)):
             cases.append(_case(report, judgement.question, "verdict", judgement.verdict, judgement.reason))
         yield from cases
@@ -61,12 +64,6 @@ def _output_case(report: Report, judgement: Judgement, output: OutputReport) -> 
     lines = (f"{label}: {text}" for label, text in wording.output_figures(output, judgement.question))
     xml.SubElement(case, "system-out").text = "\n".join(lines)
     return case
-
-
-def _metric_case(report: Report, judgement: Judgement, figure: Figure) -> xml.Element:
-    reason = f"{wording.metric_value(figure)}, {wording.budget(figure)}"
-    verdict: Verdict = "measured" if figure.met else "over budget"
-    return _case(report, judgement.question, figure.metric, verdict, reason)
 
 
 def _case(report: Report, question: str, name: str, verdict: Verdict, reason: str) -> xml.Element:

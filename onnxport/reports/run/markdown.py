@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from onnxport.reports import wording
-from onnxport.reports.markdown import ending, escape, failure, note_lines, table
+from onnxport.reports.markdown import ending, escape, note_lines, table
 from onnxport.reports.run import facts
-from onnxport.reports.run_report import ArtifactRecord, RunReport, Worth
-from onnxport.validate.report import LEAVES, Diagnosis, Figure, InputSet, Judgement, OutputReport
-
-__all__ = ["failure", "view"]
+from onnxport.reports.run_report import ArtifactRecord, RunReport
+from onnxport.validate.report import LEAVES, Diagnosis, InputSet, Judgement, OutputReport
 
 _ROWS = 50
 _FEW_OUTPUTS = 5  # every metric is listed; of more outputs, metrics with a budget
@@ -42,7 +40,9 @@ def details(artifact: ArtifactRecord) -> Iterator[str]:
     """Yield everything below an artefact's verdict."""
     report = artifact.report
     if artifact.worth is not None:
-        yield from _costs(artifact, artifact.worth)
+        yield "### Is it worth it?"
+        lines = (*wording.costs(artifact), *wording.slowness(artifact.worth))
+        yield "\n".join(f"- {escape(line)}" for line in lines)
     for judgement in report.judgements:
         yield from _judgement(judgement)
     if report.diagnosis is not None:
@@ -56,34 +56,36 @@ def details(artifact: ArtifactRecord) -> Iterator[str]:
         yield "\n".join(note_lines(artifact.notes))
 
 
-def _costs(artifact: ArtifactRecord, worth: Worth) -> Iterator[str]:
-    yield "### Is it worth it?"
-    lines = (*wording.costs(artifact), *wording.slowness(worth))
-    yield "\n".join(f"- {escape(line)}" for line in lines)
-
-
 def _judgement(judgement: Judgement) -> Iterator[str]:
     yield f"### {judgement.question.capitalize()}: {judgement.verdict}"
     question = wording.QUESTIONS[judgement.question]
     yield f"{question} Compared with {escape(judgement.against)}."
     shown, rest = wording.cut(wording.worst_first(judgement.outputs), _ROWS)
     if shown:
-        columns = wording.columns(_HEAD, judgement)
-        rows = [dict(zip(_HEAD, _row(output), strict=True)) for output in shown]
-        yield table(columns, [[row[column] for column in columns] for row in rows])
+        head, *rows = wording.columns([_HEAD, *map(_row, shown)], judgement)
+        yield table(head, rows)
     if rest:
         yield f"… and {wording.count(rest, 'more output')}; the worst are shown"
     yield from _worst_elements(shown)
-    metrics = [(figure, "all outputs") for figure in judgement.metrics]
     few = len(shown) <= _FEW_OUTPUTS
-    metrics += [
-        (figure, output.name)
-        for output in shown
-        for figure in wording.extra_metrics(output, budgeted=True)
-        if few or figure.budget is not None
+    metrics = [
+        *((figure, "all outputs") for figure in judgement.metrics),
+        *(
+            (figure, output.name)
+            for output in shown
+            for figure in wording.extra_metrics(output, budgeted=True)
+            if few or figure.budget is not None
+        ),
     ]
-    if metrics:
-        yield table(("metric", "of", "value", "budget"), [_metric(figure, of) for figure, of in metrics])
+    lines = [
+        (
+            *(escape(text) for text in (wording.metric_name(figure), of, wording.metric_value(figure))),
+            wording.budget(figure) or "none",
+        )
+        for figure, of in metrics
+    ]
+    if lines:
+        yield table(("metric", "of", "value", "budget"), lines)
 
 
 def _worst_elements(outputs: Sequence[OutputReport]) -> Iterator[str]:
@@ -133,13 +135,4 @@ def _row(output: OutputReport) -> Sequence[str]:
         wording.number(output.share),
         wording.sqnr(output),
         f"{output.mismatches:,} of {output.elements:,}",
-    )
-
-
-def _metric(figure: Figure, of: str) -> Sequence[str]:
-    return (
-        escape(wording.metric_name(figure)),
-        escape(of),
-        escape(wording.metric_value(figure)),
-        wording.budget(figure) or "none",
     )

@@ -12,7 +12,6 @@ from onnxport.reports.run import facts
 from onnxport.reports.run_report import ArtifactRecord, RunReport
 from onnxport.validate.report import (
     Diagnosis,
-    Figure,
     InputSet,
     Judgement,
     LayerFigure,
@@ -34,18 +33,19 @@ def result_lines(run: RunReport, *, detailed: bool = False) -> str:
         parts.append(artifact_line(artifact, run.seconds))
         if detailed:
             parts += [_output_table(judgement) for judgement in artifact.report.judgements]
-            parts += [_fact_table(table) for table in facts.tables(artifact)]
+            for found in facts.tables(artifact):
+                parts += ["", found.title, *(f"  {line}" for line in _table(found.columns, found.rows))]
     return "\n".join(parts)
 
 
 def notes(run: RunReport) -> list[str]:
     """Return a line per note, each once for all functions of a package."""
-    found = [note for each in run.artifacts for note in (*each.notes, *_slowness(each))]
+    found = [
+        note
+        for each in run.artifacts
+        for note in (*each.notes, *(wording.slowness(each.worth) if each.worth is not None else ()))
+    ]
     return [f"note: {note}" for note in dict.fromkeys(found)]
-
-
-def _slowness(artifact: ArtifactRecord) -> list[str]:
-    return [] if artifact.worth is None else list(wording.slowness(artifact.worth))
 
 
 def artifact_line(artifact: ArtifactRecord, seconds: float) -> str:
@@ -79,18 +79,15 @@ def _inputs(fed: tuple[InputSet, ...]) -> str:
 def _output_table(judgement: Judgement) -> str:
     """Return a question, its answer, and the figures per output, the worst first."""
     shown, rest = wording.cut(wording.worst_first(judgement.outputs), _ROWS)
-    columns = wording.columns(_COLUMNS, judgement)
-    rows = [dict(zip(_COLUMNS, _cells(output), strict=True)) for output in shown]
-    lines = _table(columns, [[row[column] for column in columns] for row in rows]) if shown else []
+    columns, *rows = wording.columns([_COLUMNS, *map(_cells, shown)], judgement)
+    lines = _table(columns, rows) if shown else []
     if rest:
         lines.append(f"... and {wording.count(rest, 'more output')}")
-    lines += map(_metric, judgement.metrics)
+    for figure in judgement.metrics:
+        parts = (wording.metric_name(figure), wording.metric_value(figure), wording.budget(figure))
+        lines.append(_GAP.join(part for part in parts if part))
     head = f"{judgement.question}: {judgement.verdict}   {wording.QUESTIONS[judgement.question]}"
     return "\n".join(["", head, *textwrap.indent("\n".join(lines), "  ").splitlines()])
-
-
-def _fact_table(table: facts.Table) -> str:
-    return "\n".join(["", table.title, *(f"  {line}" for line in _table(table.columns, table.rows))])
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -120,11 +117,6 @@ def _cells(output: OutputReport) -> tuple[str, ...]:
         f"{output.mismatches:,} of {output.elements:,}",
         wording.text(output.rule),
     )
-
-
-def _metric(figure: Figure) -> str:
-    parts = (wording.metric_name(figure), wording.metric_value(figure), wording.budget(figure))
-    return _GAP.join(part for part in parts if part)
 
 
 def diagnosis_lines(run: RunReport, *, all_layers: bool = False) -> str:
