@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from onnxport.cli.error_output import show_on_stderr
 from onnxport.cli.output import Output
 from onnxport.core.errors import printable
+from onnxport.pipelines.executors.base import Unwatched
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,8 +30,8 @@ def progress_display(output: Output) -> Lines | None:
     return Lines(phases=output.verbose)
 
 
-class Lines:
-    """A Watcher that prints `[3/12] digits/phone: made, proven, 1.2 s` when a node is done; its `phases` too."""
+class Lines(Unwatched):
+    """Prints `[3/12] digits/phone: made, proven, 1.2 s` when a node is done; its `phases` too."""
 
     def __init__(self, *, phases: bool = False, say: Callable[[str], None] = show_on_stderr) -> None:
         self._phases, self._say = phases, say
@@ -39,13 +40,9 @@ class Lines:
     def begun(self, nodes: Sequence[Node], jobs: int) -> None:
         self._total = len(nodes)
 
-    def started(self, node: str) -> None: ...
-
     def phase(self, node: str, step: str) -> None:
         if self._phases:
             self._say(printable(f"{node}: {step} ..."))
-
-    def progressed(self, node: str, step: str, done: int, total: int) -> None: ...
 
     def node(self, record: NodeRecord) -> None:
         self._settled += 1

@@ -67,6 +67,12 @@ class Node:
         return (*(self.after.chain if self.after else ()), self)
 
     @property
+    def exported(self) -> Node | None:
+        """The export before this node, whose product is what it is proven against; None for the model itself."""
+        first = self.chain[0]
+        return first if first.step is None and first is not self else None
+
+    @property
     def stage(self) -> str:
         return "export" if self.step is None else self.step.stage.name
 

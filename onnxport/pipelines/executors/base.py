@@ -63,7 +63,7 @@ class Watcher(Protocol):
 
 
 class Unwatched:
-    """Shows nothing."""
+    """A Watcher that shows nothing."""
 
     def begun(self, nodes: Sequence[Node], jobs: int) -> None: ...
 

@@ -16,7 +16,7 @@ from onnxport.pipelines.cache.store import Cache, EntrySummary
 from onnxport.pipelines.config.pipeline import Cell, Node, Pipeline
 from onnxport.pipelines.executors.memory import memory_of_stage
 from onnxport.pipelines.graph.cache_keys import Inputs, inputs_of, key_of
-from onnxport.pipelines.graph.digests import digest_of, with_external_data
+from onnxport.pipelines.graph.digests import digest_of_model, with_external_data
 from onnxport.pipelines.lock.differences import Spelling, changes, is_content, show
 
 PLAN_SCHEMA_VERSION: Literal[1] = 1
@@ -128,7 +128,12 @@ class Planner:
         key, why = "", ""
         inputs: Inputs | None = None
         if blocker is None:
-            inputs = self._inputs(node)
+            made = tuple(self._notes[each.name].digest for each in node.chain[:-1])
+            exported = node.exported
+            origin = (
+                digest_of_model(node.model.origin) if exported is None else self._notes[exported.name].digest
+            )
+            inputs = inputs_of(node, origin, made)
             key = key_of(inputs)
             note, why = self.cache.look(key)
             if note is not None:
@@ -150,16 +155,6 @@ class Planner:
             size_from=size_from,
             memory=memory_of_stage(node.stage, _weights(node) or 0),
         )
-
-    def _inputs(self, node: Node) -> Inputs:
-        made = tuple(self._notes[each.name].digest for each in node.chain[:-1])
-        return inputs_of(node, self._origin(node), made)
-
-    def _origin(self, node: Node) -> str:
-        first, origin = node.chain[0], node.model.origin
-        if first.step is None and first is not node:
-            return self._notes[first.name].digest
-        return digest_of(with_external_data(origin)) if isinstance(origin, Artifact) else origin.digest()
 
     def _why(self, node: Node, inputs: Inputs, own: Sequence[Note]) -> str:
         """Describe the difference from the most similar cached product of this node."""

@@ -11,11 +11,9 @@ from pydantic import BaseModel
 
 from onnxport.core.errors import UsageError, printable
 from onnxport.core.user_modules import import_from
-from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.config.pipeline import Cell, NamedModel, Node, Pipeline
-from onnxport.pipelines.graph import digests as contents
+from onnxport.pipelines.config.pipeline import Cell, Node, Pipeline
 from onnxport.pipelines.graph.cache_keys import inputs_of
-from onnxport.pipelines.graph.digests import find_change
+from onnxport.pipelines.graph.digests import digest_of_model, find_change
 from onnxport.pipelines.lock.entries import (
     CODE,
     LockedStage,
@@ -26,6 +24,7 @@ from onnxport.pipelines.lock.entries import (
     stage_of,
 )
 from onnxport.pipelines.lock.file import Lock, place_of
+from onnxport.reports.wording import name_list
 from onnxport.validate.report import RIGHT
 
 _SHOWN = 12  # of a digest's 64 digits
@@ -127,22 +126,11 @@ class Comparison:
 
     def _origin(self, node: Node, before: Mapping[str, LockedStage]) -> str:
         """Return the digest of the model that the product is proven against, or of its export."""
-        first = node.chain[0]
-        if first.step is None and first is not node:
-            return before[first.name].product if first.name in before else ""
+        if node.exported is not None:
+            return before[node.exported.name].product if node.exported.name in before else ""
         if node.model.name not in self._digests:
-            self._digests[node.model.name] = digest_of_model(node.model)
+            self._digests[node.model.name] = digest_of_model(node.model.origin)
         return self._digests[node.model.name]
-
-
-def digest_of_model(model: NamedModel) -> str:
-    """Return the SHA-256 of a model with all its files."""
-    origin = model.origin
-    return (
-        contents.digest_of(contents.with_external_data(origin))
-        if isinstance(origin, Artifact)
-        else origin.digest()
-    )
 
 
 @dataclass(frozen=True)
@@ -243,10 +231,4 @@ def _rows(found: Iterable[Difference]) -> list[str]:
     for each in found:
         if each.artefact not in concerned.setdefault(each.said, []):
             concerned[each.said].append(each.artefact)
-    return [f"{said}   {_named(places)}" for said, places in concerned.items()]
-
-
-def _named(places: Sequence[str]) -> str:
-    shown = ", ".join(places[:_MOST])
-    more = len(places) - _MOST
-    return f"{shown} and {more} more" if more > 0 else shown
+    return [f"{said}   {name_list(places, _MOST)}" for said, places in concerned.items()]
