@@ -169,18 +169,14 @@ def speed(latency: Latency) -> str:
 
 def costs(artifact: ArtifactRecord) -> Iterator[str]:
     """Yield speed, size and accuracy of an artefact of lower precision, a line each."""
-    if artifact.worth is not None and artifact.worth.latency is not None:
-        yield _speed_sentence(artifact.worth.latency)
+    latency = artifact.worth.latency if artifact.worth is not None else None
+    if latency is not None:
+        confidence = f" with {100 * latency.confidence:.0f} % confidence" if latency.confidence else ""
+        before, after = f"{number(latency.before_ms)} ms before", f"{number(latency.after_ms)} ms after"
+        rounds = f"{count(latency.rounds, 'round')} in {text(latency.runtime)} on this CPU"
+        yield f"{speed(latency)}{confidence}: {before}, {after}, {rounds}"
     yield human_size(artifact.size) + size_ratio(artifact, ", {:.2f} of the source's size")
     yield from (text(each.reason) for each in artifact.report.judgements if each.question == "quality")
-
-
-def _speed_sentence(latency: Latency) -> str:
-    confidence = f" with {100 * latency.confidence:.0f} % confidence" if latency.confidence else ""
-    return (
-        f"{speed(latency)}{confidence}: {number(latency.before_ms)} ms before, {number(latency.after_ms)} ms after, "
-        f"{count(latency.rounds, 'round')} in {text(latency.runtime)} on this CPU"
-    )
 
 
 def slowness(worth: Worth) -> Iterator[str]:
@@ -283,8 +279,9 @@ def output_figures(output: OutputReport, question: Criterion = "fidelity") -> It
     yield "shape", f"{output.dtype} {indices(output.shape)}"
     yield from _tolerance_figures(output) if has_tolerance else ()
     share = number(output.max_abs / (output.scale or 1.0))
+    is_worst_on_companion = output.worst is not None and output.worst.difference > output.max_abs * (1 + 1e-6)
     yield (
-        METRICS["max_abs"] + (" on ordinary inputs" if _is_worst_on_companion(output) else ""),
+        METRICS["max_abs"] + (" on ordinary inputs" if is_worst_on_companion else ""),
         f"{number(output.max_abs)}{budgets.get('max_abs', '')}, {share} of scale{budgets.get('max_of_scale', '')}",
     )
     yield METRICS["mean_abs"], number(output.mean_abs) + budgets.get("mean_abs", "")
@@ -315,11 +312,6 @@ def _tolerance_figures(output: OutputReport) -> Iterator[tuple[str, str]]:
         yield "difference of the worst element", difference
         yield "tolerance there", number(output.tolerance)
         yield "noise of the reference there", number(output.noise_there)
-
-
-def _is_worst_on_companion(output: OutputReport) -> bool:
-    """Return whether companion inputs have a larger difference than all ordinary inputs."""
-    return output.worst is not None and output.worst.difference > output.max_abs * (1 + 1e-6)
 
 
 def columns(rows: Sequence[Sequence[str]], judgement: Judgement) -> list[list[str]]:

@@ -51,6 +51,7 @@ def schema(*, plugins: bool = True) -> str:
     targets = (
         {name: registry.target(name) for name in registry.known_targets()} if plugins else registry.TARGETS
     )
+    export = _object(_options(ExportParams, ExportParams.model_fields))
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:onnxport:schema:pipeline:1",
@@ -62,7 +63,7 @@ def schema(*, plugins: bool = True) -> str:
             **_SHARED,
             "proof": _object(_options(ValidateParams, proof_fields())),
             "model": {
-                "anyOf": [{"type": "string"}, _section(ModelSpec, {"export": _export(), "validate": _PROOF})]
+                "anyOf": [{"type": "string"}, _section(ModelSpec, {"export": export, "validate": _PROOF})]
             },
             **_alternatives(StageSpec, "stage", "use", shared),
             **_alternatives(TargetSpec, "target", "to", {**targets, "onnx": None}),
@@ -102,18 +103,14 @@ def _alternatives(
     for kind, stage in kinds.items():
         own: dict[str, Schema] = {key: {"description": described, "const": kind}}
         if stage is not None:
-            own |= _stage_options(stage, calibrates=section is TargetSpec)
+            calibrated = calibrated_fields() if section is TargetSpec else {}
+            own |= _options(QuantizeParams, calibrated) | _options(stage.params, stage.params.model_fields)
         if section is TargetSpec:
             own["matrix"] = _matrix(f"{name}-{kind}", own.keys() - {key})
         if stage is not None or section is not TargetSpec:
             own["validate"] = _PROOF
         found[f"{name}-{kind}"] = _section(section, own, without=() if stage else ("validate",))
     return found
-
-
-def _stage_options(stage: Stage, *, calibrates: bool) -> dict[str, Schema]:
-    own = _options(stage.params, stage.params.model_fields)
-    return {**_options(QuantizeParams, calibrated_fields()), **own} if calibrates else own
 
 
 def _matrix(definition: str, options: Iterable[str]) -> Schema:
@@ -128,10 +125,6 @@ def _matrix(definition: str, options: Iterable[str]) -> Schema:
     }
     stage = {"type": ["string", "null"]}
     return _object({"from": {"type": "array", "minItems": 1, "items": stage}, **axes})
-
-
-def _export() -> Schema:
-    return _object(_options(ExportParams, ExportParams.model_fields))
 
 
 def _section(section: type[Section], own: Mapping[str, Schema], without: Iterable[str] = ()) -> Schema:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -148,7 +148,9 @@ class OptionsReader:
             self.faults.add(f"{name} is missing", *place, fix=fix)
             return
         else:
-            fix = expected_value(kind, refusal, _field(kind, name))
+            fields = kind.model_fields.items()
+            field = next((key for key, found in fields if (found.alias or key) == name), name)
+            fix = expected_value(kind, refusal, field)
             error = UsageError(f"{show(refusal['input'])} is not valid", fix=fix)
         self.faults.add(error, *place, *refusal["loc"])
 
@@ -298,10 +300,6 @@ def _refuses(field: FieldInfo | None, value: Any) -> bool:
     return False
 
 
-def _field(kind: type[BaseModel], key: str) -> str:
-    return next((name for name, found in kind.model_fields.items() if (found.alias or name) == key), key)
-
-
 _NUMBERS = (int, float)
 
 
@@ -321,22 +319,21 @@ def _fit(name: str, field: FieldInfo, value: Any) -> Any:
     _, held = get_args(kind)
     if not isinstance(value, Mapping):
         return value
-    if held is str:
-        return {key: _number_text(each) for key, each in value.items()}
+    if held is str:  # numbers as they are written; the params model converts or refuses a list
+        return {
+            key: to_plain(each)
+            if isinstance(each, list)
+            else source_text(each)
+            if isinstance(each, bool | int | float)
+            else each
+            for key, each in value.items()
+        }
     if held is TensorSpec:
-        return {key: _join(each) if isinstance(each, list) else each for key, each in value.items()}
+        return {
+            key: ",".join(map(source_text, each)) if isinstance(each, list) else each
+            for key, each in value.items()
+        }
     return value
-
-
-def _number_text(value: Any) -> Any:
-    """Return a number as it is written; the params model converts or refuses a list."""
-    if isinstance(value, list):
-        return [to_plain(each) for each in value]
-    return source_text(value) if isinstance(value, bool | int | float) else value
-
-
-def _join(values: Sequence[Any]) -> str:
-    return ",".join(map(source_text, values))
 
 
 def _has_container(container: type, kinds: Sequence[Any]) -> bool:
@@ -349,11 +346,6 @@ def _kinds(annotation: Any) -> tuple[Any, ...]:
     if get_origin(annotation) is Annotated:
         return _kinds(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
-        return tuple(_members(annotation))
+        members = (member for member in get_args(annotation) if member is not type(None))
+        return tuple(kind for member in members for kind in _kinds(member))
     return (annotation,)
-
-
-def _members(union: Any) -> Iterator[Any]:
-    for member in get_args(union):
-        if member is not type(None):
-            yield from _kinds(member)

@@ -82,7 +82,10 @@ class _Reader:
         spec = self.spec
         self._sections()
         proofs = Proofs().overridden_by(self.options.proofs(("validate",), spec.validate_))
-        self._check_preprocess(proofs)
+        images = [*_find_values(self.document.data, "inputs"), *_find_values(self.document.data, "calib")]
+        if "preprocess" in proofs.options.values and not images:
+            fix = "give the folder of images as inputs, or calib to a stage or target"
+            self.faults.add("there is nothing to preprocess", "validate", "preprocess", fix=fix)
         origins = ModelsReader(self.options).found(spec)
         chains = ChainReader(self.options, self.stages, proofs)
         wishes = [wish for origin in origins or [_STAND_IN] for wish in self._requests(chains, origin)]
@@ -114,15 +117,6 @@ class _Reader:
             self.faults.add("there is no target", "targets", fix="write NAME: {to: tflite}")
         with self.faults.catching("output"):
             outputs.check_below(self.spec.output)
-
-    def _check_preprocess(self, proofs: Proofs) -> None:
-        """Refuse `preprocess` in a file that names no inputs and no calibration samples."""
-        if "inputs" in proofs.options.values or "preprocess" not in proofs.options.values:
-            return
-        if [*_find_values(self.document.data, "inputs"), *_find_values(self.document.data, "calib")]:
-            return
-        fix = "give the folder of images as inputs, or calib to a stage or target"
-        self.faults.add("there is nothing to preprocess", "validate", "preprocess", fix=fix)
 
     def _requests(self, chains: ChainReader, origin: Origin) -> Iterator[_CellRequest]:
         for name, target in self.targets.items():
@@ -325,7 +319,11 @@ def _find_values(data: object, key: str) -> Iterator[object]:
 def _build_graph(wishes: list[_CellRequest], document: Document) -> tuple[tuple[Node, ...], tuple[Cell, ...]]:
     """Return the nodes, with equal steps merged into one, and the cells that use them."""
     delivered = {_key(wish.origin, wish.chain.links) for wish in wishes}
-    models = {wish.origin.name: _named_model(wish) for wish in wishes}
+    models = {}
+    for wish in wishes:
+        first = wish.chain.links[0]
+        proof = first.validation if first.step is None else None
+        models[wish.origin.name] = NamedModel(wish.origin.name, wish.origin.source, wish.origin.export, proof)
     nodes: dict[tuple[str, ...], Node] = {}
     cells = []
     for wish in wishes:
@@ -347,9 +345,3 @@ def _build_graph(wishes: list[_CellRequest], document: Document) -> tuple[tuple[
 
 def _key(origin: Origin, links: tuple[Link, ...]) -> tuple[str, ...]:
     return (origin.name, *(link.identity for link in links))
-
-
-def _named_model(wish: _CellRequest) -> NamedModel:
-    first = wish.chain.links[0]
-    validation = first.validation if first.step is None else None
-    return NamedModel(wish.origin.name, wish.origin.source, wish.origin.export, validation)

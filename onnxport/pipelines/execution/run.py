@@ -61,6 +61,7 @@ def run(
         MissingDependencyError, MachineError: the cluster cannot be used; nothing has run.
     """
     watcher = watcher or Unwatched()
+    explain = explain or (lambda error: FailureRecord(**vars(failure_of(error))))
     with ExitStack() as saving:
         save = saving.enter_context(saving_run(reports))
         pipeline = read(path)
@@ -75,9 +76,7 @@ def run(
             reuse_children(),
         ):
             jobs = getattr(executor, "jobs", jobs)  # of a cluster: as many as it has workers
-            run_scheduler = Scheduler(
-                pipeline, cache, executor, explain or _explain, watcher, keeper, jobs, timings
-            )
+            run_scheduler = Scheduler(pipeline, cache, executor, explain, watcher, keeper, jobs, timings)
             report = run_scheduler.run(cells, arguments)
             keeper.close()
         save(report)
@@ -99,10 +98,6 @@ def _executor(
 
         return Cluster(check_address(scheduler), watcher)
     return Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
-
-
-def _explain(error: Exception) -> FailureRecord:
-    return FailureRecord(**vars(failure_of(error)))
 
 
 def select_cells(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:

@@ -80,7 +80,9 @@ class Parcel:
         stream = io.BytesIO()
         packing = _Packing(stream, task.room)
         main = task.origin.path if isinstance(task.origin, Source) else None
-        packing.dump((_without_modules(task), main))
+        # A portable task runs none of the user's modules.
+        origin = replace(task.origin, folder=None) if isinstance(task.origin, Source) else task.origin
+        packing.dump((replace(task, folder=None, origin=origin), main))
         size = sum((bundle.root / name).stat().st_size for bundle in packing.bundles for name in bundle.names)
         if size > _MOST:
             raise NotPortable(f"its files have {size} bytes")
@@ -145,13 +147,10 @@ class _Packing(pickle.Pickler):
             beside = found.path.parent
             self._bundle(found.path, [file for file in found.files if beside in file.parents])
         elif isinstance(found, Path):
-            return self._place(found)
+            if found not in self.places:
+                self._bundle(found, list(_files_of(found)))
+            return self.places[found]
         return None
-
-    def _place(self, path: Path) -> _Place:
-        if path not in self.places:
-            self._bundle(path, list(_files_of(path)))
-        return self.places[path]
 
     def _bundle(self, path: Path, files: Sequence[Path]) -> None:
         """Add a bundle of `files`; `path` is their main file or their folder."""
@@ -188,14 +187,6 @@ def _files_of(path: Path) -> Iterator[Path]:
         if any(Path(folder, name).is_symlink() for name in folders):
             raise NotPortable(f"{folder} holds links to folders")
         yield from (Path(folder, name) for name in sorted(files))
-
-
-def _without_modules(task: Task) -> Task:
-    """Return `task` without the folder of the user's modules: a portable task runs none."""
-    origin = task.origin
-    return replace(
-        task, folder=None, origin=replace(origin, folder=None) if isinstance(origin, Source) else origin
-    )
 
 
 def _check_portable(task: Task) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 from onnxport.core.errors import NotProvenError, UsageError
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.cache import Entry
-from onnxport.pipelines.config.pipeline import Cell, Node, Pipeline
+from onnxport.pipelines.config.pipeline import Cell, Pipeline
 from onnxport.pipelines.lock.differences import Comparison, check_frozen
 from onnxport.pipelines.lock.entries import (
     LockedArtefact,
     LockedFiles,
-    LockedStage,
     source_of,
     stage_of,
     with_code,
@@ -57,17 +56,19 @@ class LockGuard:
             source=source_of(cell.node.model, self._pipeline.folder),
             verdict=entry.report.artifacts[0].report.verdict,
             made=LockedFiles.of(artifact, cell.output),
-            stages=tuple(self._stage(node, entries[node.name]) for node in cell.node.chain),
+            stages=tuple(
+                with_code(
+                    stage_of(node, made.inputs, made.digest), made.report.consulted, self._pipeline.folder
+                )
+                for node in cell.node.chain
+                for made in [entries[node.name]]
+            ),
         )
         place = place_of(cell, self._pipeline)
         if self._frozen is not None:
             _check(cell.output, locked, self._frozen.artefacts[place])
         self._made[place] = locked
         return locked.made
-
-    def _stage(self, node: Node, entry: Entry) -> LockedStage:
-        stage = stage_of(node, entry.inputs, entry.digest)
-        return with_code(stage, entry.report.consulted, self._pipeline.folder)
 
     def close(self) -> None:
         """Write the recorded products to the lock, unless the run is frozen; raises as `update` does."""

@@ -154,7 +154,13 @@ def parse(path: Path, text: str) -> dict[str, LockedArtefact]:
 def _artefacts(
     path: Path, form: LockForm, lines: Mapping[tuple[str | int, ...], int]
 ) -> dict[str, LockedArtefact]:
-    stages = {name: _locked_stage(name, stage, form.versions) for name, stage in form.stages.items()}
+    stages = {}
+    for name, stage in form.stages.items():
+        said = {"stage": stage.stage, "source": stage.source, "options": stage.options}
+        said |= {**(stage.model_extra or {}), **({} if stage.proof is None else {"proof": stage.proof})}
+        known = {**form.versions, **stage.versions}
+        needed = {each: known[each] for each in stage.needs if each in known}
+        stages[name] = LockedStage(_STATE.sub("", name), said, needed, stage.product)
     found = {}
     for place, each in form.artefacts.items():
         for number, name in enumerate(each.stages):
@@ -167,15 +173,6 @@ def _artefacts(
             each.model, each.target, each.matrix, each.source, each.verdict, made, chain
         )
     return found
-
-
-def _locked_stage(name: str, form: StageForm, versions: Mapping[str, str]) -> LockedStage:
-    said = {"stage": form.stage, "source": form.source, "options": form.options, **(form.model_extra or {})}
-    if form.proof is not None:
-        said["proof"] = form.proof
-    known = {**versions, **form.versions}
-    needed = {each: known[each] for each in form.needs if each in known}
-    return LockedStage(_STATE.sub("", name), said, needed, form.product)
 
 
 def _artefact(each: LockedArtefact, names: Mapping[str, str]) -> dict[str, Any]:
@@ -298,17 +295,13 @@ def update(pipeline: Pipeline, made: Mapping[str, LockedArtefact]) -> None:
         kept = {} if before is None else before.artefacts
         artefacts = {place: each for place, each in {**kept, **made}.items() if place in wanted}
         text = text_of(pipeline.path.name, artefacts)
-        if (before is None and not artefacts) or (before is not None and _has_text(path, text)):
+        if (before is None and not artefacts) or (before is not None and path.read_bytes() == text.encode()):
             return
         with Staging(path, "the pipeline") as staging:
             staged = staging.folder / path.name
             staged.write_text(text, encoding="utf-8", newline="\n")
             staging.commit({staged: path})
             Staging.settled = False  # Ctrl-C may still stop what follows
-
-
-def _has_text(path: Path, text: str) -> bool:
-    return path.read_bytes() == text.encode()
 
 
 @contextlib.contextmanager

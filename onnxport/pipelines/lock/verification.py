@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,9 @@ def verify(path: Path, lock: Path | None = None, source: Path | None = None) -> 
         InputError: the artefact is missing, unreadable, or not made by onnxport.
     """
     artifact = Artifact.open(path)
-    known = _read_lock(lock) if lock is not None else _find_lock(artifact.path)
+    known = Lock.read(lock) if lock is not None else _find_lock(artifact.path)
+    if known is None and lock is not None:
+        raise UsageError(f"there is no lock {lock}", fix="give the pipeline.lock that a run wrote")
     if known is None:
         return _by_note(artifact, source)
     place = _place_in(known, artifact)
@@ -49,19 +51,8 @@ def verify(path: Path, lock: Path | None = None, source: Path | None = None) -> 
     if lock is None and not any(_is_of(each, note) for each in known.artefacts.values()):
         return _by_note(artifact, source, f"{known.path} does not list it")
     said = f"{known.path} has no artefact with these bytes"
-    return _by_note(artifact, source).model_copy(
-        update={
-            "lock": str(known.path),
-            "checks": (Check(subject="bytes", status="fails", said=said),),
-        }
-    )
-
-
-def _read_lock(path: Path) -> Lock:
-    lock = Lock.read(path)
-    if lock is None:
-        raise UsageError(f"there is no lock {path}", fix="give the pipeline.lock that a run wrote")
-    return lock
+    checks = (Check(subject="bytes", status="fails", said=said),)
+    return _by_note(artifact, source).model_copy(update={"lock": str(known.path), "checks": checks})
 
 
 def _find_lock(artifact: Path) -> Lock | None:
@@ -106,16 +97,12 @@ def _place_in(lock: Lock, artifact: Artifact) -> str | None:
     place = relative(artifact.path, lock.path.parent)
     if place in lock.artefacts:
         return place
-    main = _bytes_of(artifact)
+    main = digests.digest_of(artifact) if artifact.is_folder else digests.sha256(artifact.path).hex()
     return next((each for each, locked in lock.artefacts.items() if _main(locked) == main), None)
 
 
-def _bytes_of(artifact: Artifact) -> str:
-    """Return the digest of an artefact's main file, or of a folder's files."""
-    return digests.digest_of(artifact) if artifact.is_folder else digests.sha256(artifact.path).hex()
-
-
 def _main(locked: LockedArtefact) -> str:
+    """Return the digest of a locked artefact's main file, or of a folder's files."""
     is_folder = any("/" in name for name in locked.made.files)
     return locked.made.digest if is_folder else next(iter(locked.made.files.values()))
 
@@ -130,7 +117,9 @@ def _is_of(locked: LockedArtefact, note: Mapping[str, Any]) -> bool:
         and note["options"].keys() == set(names)
         and all(versions.get(name, version) == version for name, version in note["made_by"].items())
         and all(
-            _non_defaults(stage.said["stage"], note["options"][name]) == _without_files(stage.said["options"])
+            # A note has only options that name no files.
+            _non_defaults(stage.said["stage"], note["options"][name])
+            == {key: value for key, value in stage.said["options"].items() if not is_content(value)}
             for name, stage in zip(names, stages, strict=True)
         )
     )
@@ -144,11 +133,6 @@ def _non_defaults(stage: str, options: Mapping[str, Any]) -> dict[str, Any]:
     )
     usual = to_jsonable_python(usual, fallback=lambda value: None)
     return {name: value for name, value in options.items() if name not in usual or value != usual[name]}
-
-
-def _without_files(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a lock that name no files; a note has only these."""
-    return {name: value for name, value in options.items() if not is_content(value)}
 
 
 def _note(artifact: Artifact) -> Mapping[str, Any]:
@@ -265,7 +249,8 @@ def _inputs(entry: _Entry, source: Path | None) -> Iterator[Check]:
 
 def _differences(entry: _Entry) -> Iterator[Difference]:
     """Return the differences between the artefact's present and locked inputs; OnnxportError if a file is missing."""
-    file = next((file for file in _pipelines(entry.lock.path) if file.is_file()), None)
+    files = (entry.lock.path.with_suffix(suffix) for suffix in (".yaml", ".yml"))
+    file = next((file for file in files if file.is_file()), None)
     if file is None:
         raise InputError(f"the pipeline of {entry.lock.path} is not beside it")
     pipeline = read(file)
@@ -275,10 +260,6 @@ def _differences(entry: _Entry) -> Iterator[Difference]:
         yield Difference("artefact", f"{file} makes it no longer", entry.place)
     for cell in cells:
         yield from comparison.of(cell)
-
-
-def _pipelines(lock: Path) -> Iterable[Path]:
-    return (lock.with_suffix(suffix) for suffix in (".yaml", ".yml"))
 
 
 def _given_source(path: Path, *expected: str) -> Check:

@@ -51,12 +51,9 @@ class _Names:
         for path, name in self._made.items():
             text = text.replace(path, name)
         for folder in self._folders:
-            text = re.sub(re.escape(folder) + _BELOW, self._started_from, text)
+            # Another file of a step is a copy of its input.
+            text = re.sub(re.escape(folder) + _BELOW, lambda file: self._after(int(file[1]) - 1), text)
         return text
-
-    def _started_from(self, file: re.Match[str]) -> str:
-        """Return the name for another file of a step: a copy of its input."""
-        return self._after(int(file[1]) - 1)
 
     def _after(self, number: int) -> str:
         """Return the name of the model after step `number`; -1 for the user's file."""

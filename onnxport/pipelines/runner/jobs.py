@@ -36,8 +36,21 @@ class Step:
     made: Artifact | None = None
 
 
+class _Delivery:
+    """An output, and what happens to it."""
+
+    output: Path
+    keep_rejected: bool
+
+    def destination(self, *, passed: bool) -> Path | None:
+        """Return where the product goes; None if it is dropped."""
+        if passed:
+            return self.output
+        return self.output.with_suffix(f".rejected{self.output.suffix}") if self.keep_rejected else None
+
+
 @dataclass(frozen=True)
-class Job:
+class Job(_Delivery):
     """One artefact to make.
 
     Attributes:
@@ -69,7 +82,6 @@ class Job:
             )
         with writing(self.output):
             self._check_replaceable()
-        with writing(self.output):
             if self.output.exists() and self.output.samefile(self.source.path):
                 raise UsageError(f"the output {self.output} is the input", fix="give another path")
             if self.output.resolve() in self.source.path.resolve().parents:
@@ -116,10 +128,6 @@ class Job:
         """Whether the artefact is a folder."""
         return self.target.gives in FOLDERS
 
-    def destination(self, *, passed: bool) -> Path | None:
-        """Return where the product goes; None if it is dropped."""
-        return _destination(self, passed)
-
     @property
     def functions(self) -> Mapping[str, Path]:
         """The further models of a package with several functions."""
@@ -138,7 +146,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Export:
+class Export(_Delivery):
     """One ONNX file to make from a framework's model, see Job; `consults` records the model's code in the report."""
 
     source: Source
@@ -148,16 +156,6 @@ class Export:
     keep_rejected: bool = False
     consults: bool = False
     is_folder: ClassVar[bool] = False
-
-    def destination(self, *, passed: bool) -> Path | None:
-        """Return where the product goes; None if it is dropped."""
-        return _destination(self, passed)
-
-
-def _destination(job: Job | Export, passed: bool) -> Path | None:
-    if passed:
-        return job.output
-    return job.output.with_suffix(f".rejected{job.output.suffix}") if job.keep_rejected else None
 
 
 def conversion(
@@ -249,17 +247,13 @@ def exportation(
     validation = _validation(fields_of(ValidateParams, options), options, purpose, validate=validate)
     found = Source.of(source, params.weights)
     check_export(found, params)
-    chosen = (_output(output) if output else None) or _beside(found)
+    chosen = _output(output) if output else None
+    if chosen is None:  # beside a file or folder; for a factory <function>.onnx in the current folder
+        function = found.name.partition(":")[2].rpartition(".")[2]
+        chosen = Path(f"{function}.onnx") if found.is_factory else found.path.with_suffix(".onnx")
     if chosen.suffix.lower() != ".onnx":
         raise UsageError(f"the output {chosen} does not end in .onnx", fix="give a name that ends in .onnx")
     return Export(found, params, chosen, validation, keep_rejected)
-
-
-def _beside(source: Source) -> Path:
-    """Return <file>.onnx beside a file or folder; <function>.onnx in the current folder for a factory."""
-    if source.is_factory:
-        return Path(f"{source.name.partition(':')[2].rpartition('.')[2]}.onnx")
-    return source.path.with_suffix(".onnx")
 
 
 def check_export(source: Source, params: ExportParams) -> None:

@@ -65,7 +65,9 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
             if second.notes != product.notes:
                 product, report = second, verdict(judge, source, second, clock)
         others = {name: functions.judge(name, models, product, job.validation, clock) for name in further}
-    outcome = Outcome(origin, job.target.name, product, report, _libraries(job), others)
+    libraries = {name for step in job.steps for name in step.stage.libraries}
+    libraries |= {"onnxruntime", *RUNS_ON[job.target.gives]} if job.validation is not None else set()
+    outcome = Outcome(origin, job.target.name, product, report, libraries, others)
     if job.latency and job.lowers and job.destination(passed=outcome.passed) is not None:
         with clock.phase(TIMED):
             speedup = measure_speedup(
@@ -136,6 +138,7 @@ class _Chain:
         output = _output_of(self.job, self.folder, number)
         output.parent.mkdir(parents=True)
         so_far = self.job.steps[: number + 1]
+        proof = self.job.validation
         checks = self.check_passes or self.job.steps[number].stage.checks_passes
         return Work(
             output=output,
@@ -147,23 +150,12 @@ class _Chain:
             ),
             equivalence=self.judge.differs if self.judge is not None and checks else None,
             phases=self.clock,
-            inputs=_users_inputs(self.job),
-            validation=self.job.validation,
+            inputs=UsersInputs(proof.inputs, proof.preprocess) if proof and proof.inputs else None,
+            validation=proof,
         )
-
-
-def _users_inputs(job: Job) -> UsersInputs | None:
-    if job.validation is None or job.validation.inputs is None:
-        return None
-    return UsersInputs(job.validation.inputs, job.validation.preprocess)
 
 
 def _output_of(job: Job, folder: Path, number: int) -> Path:
     """Return the file that step `number` writes: in a folder of its own, under the final name."""
     suffix = SUFFIXES[job.steps[number].stage.gives]
     return folder / str(number) / job.output.with_suffix(suffix).name
-
-
-def _libraries(job: Job) -> set[str]:
-    names = {name for step in job.steps for name in step.stage.libraries}
-    return names | {"onnxruntime", *RUNS_ON[job.target.gives]} if job.validation is not None else names

@@ -98,6 +98,10 @@ class Bench:
         assert row.latency is not None, "only measured rows have a time"
         return row.latency.median / self.samples(row)
 
+    def time_text(self, row: Row) -> str:
+        """Return "4.52 ms", or "0.6 ms a sample" where rows differ in their batch."""
+        return wording.duration(self.time(row)) + (" a sample" if self.by_sample else "")
+
     def samples(self, row: Row) -> int:
         """Return the divisor of a run's time: the batch where rows differ in it."""
         return (row.settings.batch or 1) if self.by_sample else 1
@@ -112,9 +116,8 @@ class Bench:
         if len(timed) > 1:
             ranked = sorted(timed, key=self.time)
             first, last = ranked[0], ranked[-1]
-            unit = " a sample" if self.by_sample else ""
             remark = f"{self.time(last) / self.time(first):.3g}x as fast as the slowest, {self.label(last)}"
-            yield Best("fastest", self.label(first), f"{wording.duration(self.time(first))}{unit}", remark)
+            yield Best("fastest", self.label(first), self.time_text(first), remark)
         ready = [(row.load_ms + row.first_ms, row) for row in self.measured if row.load_ms and row.first_ms]
         if len(ready) > 1:
             ms, row = min(ready, key=lambda each: each[0])
@@ -234,6 +237,12 @@ def ratio(row: Row) -> str:
     return f"{found.ratio:.2f}x{spread}"
 
 
+def throughput(row: Row) -> str:
+    if row.throughput is None:
+        return ""
+    return f"{row.throughput:,.0f}/s" if row.throughput >= 1000 else f"{wording.number(row.throughput)}/s"
+
+
 def size(row: Row) -> str:
     return wording.human_size(row.size) if row.size else ""
 
@@ -246,12 +255,6 @@ def _latency(name: str) -> Callable[[Row], str]:
     return lambda row: "" if row.latency is None else wording.duration(getattr(row.latency, name))
 
 
-def _throughput(row: Row) -> str:
-    if row.throughput is None:
-        return ""
-    return f"{row.throughput:,.0f}/s" if row.throughput >= 1000 else f"{wording.number(row.throughput)}/s"
-
-
 # Column to the text of a row's figure, empty where it has none.
 COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "size": size,
@@ -261,7 +264,7 @@ COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "p90": _latency("p90"),
     "p99": _latency("p99"),
     "CPU time": lambda row: "" if row.floor is None else wording.duration(row.floor.cpu),
-    "samples": _throughput,
+    "samples": throughput,
     "first run": lambda row: wording.duration(row.first_ms),
     "load": lambda row: wording.duration(row.load_ms),
     "peak memory": peak_memory,

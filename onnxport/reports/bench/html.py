@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from onnxport.bench.report import BenchReport, Memory, Row
+from onnxport.bench.report import BenchReport, Memory
 from onnxport.reports import tradeoff, wording
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench
@@ -67,17 +67,16 @@ def choices(bench: Bench) -> list[Choice]:
             low=row.latency.low / bench.samples(row),
             high=row.latency.high / bench.samples(row),
             sqnr=row.accuracy.sqnr if row.accuracy is not None else None,
-            title=_title(bench, row),
+            title=", ".join(
+                filter(
+                    None, (bench.label(row), figures.size(row), bench.time_text(row), figures.accuracy(row))
+                )
+            ),
             alarm=row.against is not None and row.against.standing == "slower",
         )
         for number, row in enumerate(bench.rows, 1)
         if row.latency is not None
     ]
-
-
-def _title(bench: Bench, row: Row) -> str:
-    time = f"{wording.duration(bench.time(row))}{' a sample' if bench.by_sample else ''}"
-    return ", ".join(filter(None, (bench.label(row), figures.size(row), time, figures.accuracy(row))))
 
 
 def time_scale(bench: Bench) -> Callable[[float], float]:

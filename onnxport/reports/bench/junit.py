@@ -6,7 +6,6 @@ machine lacks is skipped unless the command fails for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from xml.etree import ElementTree as xml
 
 from onnxport.bench.report import BenchReport, Row
@@ -20,13 +19,8 @@ from onnxport.reports.junit import document, suite
 def view(report: BenchReport) -> str:
     bench = Bench(report)
     cases = [_case(bench, row) for row in report.rows]
-    return document("onnxport bench", 0.0, [suite("bench", 0.0, _properties(report), cases)])
-
-
-def _properties(report: BenchReport) -> Iterator[tuple[str, object]]:
-    yield "command", report.command
-    yield from figures.machine(report)
-    yield from report.versions.items()
+    properties = (("command", report.command), *figures.machine(report), *report.versions.items())
+    return document("onnxport bench", 0.0, [suite("bench", 0.0, properties, cases)])
 
 
 def _case(bench: Bench, row: Row) -> xml.Element:
@@ -44,14 +38,9 @@ def _case(bench: Bench, row: Row) -> xml.Element:
         failed.text = wording.text(row.against.said) or standing
     elif row.status != "measured":
         xml.SubElement(case, "skipped", type=row.status, message=message)
-    xml.SubElement(case, "system-out").text = "\n".join(_figures(row))
+    texts = {name: figure(row) for name, figure in figures.COLUMNS.items()}
+    texts = {"artefact": wording.text(row.artifact), **texts, "against the baseline": figures.standing(row)}
+    xml.SubElement(case, "system-out").text = "\n".join(
+        f"{name}: {text}" for name, text in texts.items() if text
+    )
     return case
-
-
-def _figures(row: Row) -> Iterator[str]:
-    yield f"artefact: {wording.text(row.artifact)}"
-    for name, figure in figures.COLUMNS.items():
-        if value := figure(row):
-            yield f"{name}: {value}"
-    if row.against is not None:
-        yield f"against the baseline: {figures.standing(row)}"

@@ -18,6 +18,8 @@ _FEWEST = 4
 
 def view(report: PipelineReport) -> str:
     rows = matrix.rows(report)
+    judged = sum(node.run is not None for node in report.nodes)
+    most_outputs = max(_FEWEST, min(CAPS["outputs"], _OUTPUTS // max(judged, 1)))  # of each node
     return render(
         "pipeline/report.html.j2",
         ("charts.css", "pipeline/report.css"),
@@ -35,14 +37,8 @@ def view(report: PipelineReport) -> str:
         bars=[charts.stage_bar(node) for node in report.nodes],
         m=matrix,
         command=wording.command_line(report.command, report.arguments),
-        **details_values({**CAPS, "outputs": _most_outputs(report)}),
+        **details_values({**CAPS, "outputs": most_outputs}),
     )
-
-
-def _most_outputs(report: PipelineReport) -> int:
-    """Return how many outputs of each node are shown: fewer on a page of many nodes."""
-    judged = sum(node.run is not None for node in report.nodes)
-    return max(_FEWEST, min(CAPS["outputs"], _OUTPUTS // max(judged, 1)))
 
 
 class _Grid:

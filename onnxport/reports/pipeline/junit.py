@@ -29,7 +29,12 @@ def view(report: PipelineReport) -> str:
 def _suite(report: PipelineReport, model: str, rows: Sequence[Row], faults: Sequence[Fault]) -> xml.Element:
     own = {row.node.name for row in rows} | {row.cell.name for row in rows}
     seconds = sum(node.seconds for node in report.nodes if node.model == model)
-    cases = [_stage(fault) for fault in faults if fault.name not in own]
+    cases = []
+    for fault in faults:
+        if fault.name not in own:
+            case = _case(fault.model, fault.name.removeprefix(f"{fault.model}/"), fault.seconds)
+            _fail(case, fault)
+            cases.append(case)
     cases += [_cell(row, faults) for row in rows]
     return suite(model, seconds, _properties(report, rows), cases)
 
@@ -57,12 +62,6 @@ def _cell(row: Row, faults: Sequence[Fault]) -> xml.Element:
         xml.SubElement(case, "skipped", type=row.cell.verdict, message=f"{row.cell.verdict}{reason}")
     lines = (f"{label}: {value}" for label, value in matrix.figures(row))
     xml.SubElement(case, "system-out").text = "\n".join(lines)
-    return case
-
-
-def _stage(fault: Fault) -> xml.Element:
-    case = _case(fault.model, fault.name.removeprefix(f"{fault.model}/"), fault.seconds)
-    _fail(case, fault)
     return case
 
 

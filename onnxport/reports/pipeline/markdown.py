@@ -25,8 +25,12 @@ def view(report: PipelineReport) -> str:
     if rest:
         parts.append(f"… and {wording.count(rest, 'more artefact')}")
     parts += _failures(matrix.faults(report))
+    times = [
+        (escape(node.name), escape(node.stage), matrix.origin(node), f"{node.seconds:.1f} s")
+        for node in report.nodes
+    ]
     end = [
-        *_times(report),
+        *_fold("Stages", table(("node", "stage", "origin", "time"), times[:_ROWS])),
         *ending(report.command, report.arguments, matrix.environment(report), report.seconds),
     ]
     left = _MOST - sum(len(part.encode()) + 2 for part in (*parts, *end))
@@ -69,14 +73,6 @@ def _failures(faults: Sequence[Fault]) -> Iterator[str]:
         if fault.others:
             lines.append(f"  - not made because of it: {escape(', '.join(fault.others))}")
     yield "\n".join(lines)
-
-
-def _times(report: PipelineReport) -> Iterator[str]:
-    rows = [
-        (escape(node.name), escape(node.stage), matrix.origin(node), f"{node.seconds:.1f} s")
-        for node in report.nodes
-    ]
-    yield from _fold("Stages", table(("node", "stage", "origin", "time"), rows[:_ROWS]))
 
 
 def _details(report: PipelineReport, most: int) -> Iterator[str]:

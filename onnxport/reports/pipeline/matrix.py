@@ -163,17 +163,13 @@ def comparable_sqnr(output: OutputReport) -> float:
 def rows(report: PipelineReport) -> list[Row]:
     """Return the cells with their nodes."""
     nodes = {node.name: node for node in report.nodes}
-    return [
-        Row(count, cell, nodes[cell.node], _failed_node(nodes[cell.node], nodes))
-        for count, cell in enumerate(report.cells, 1)
-    ]
-
-
-def _failed_node(node: NodeRecord, nodes: dict[str, NodeRecord]) -> NodeRecord | None:
-    at: NodeRecord | None = node
-    while at is not None and not is_failed(at):
-        at = nodes.get(at.after)
-    return at
+    found = []
+    for number, cell in enumerate(report.cells, 1):
+        failed: NodeRecord | None = nodes[cell.node]
+        while failed is not None and not is_failed(failed):
+            failed = nodes.get(failed.after)
+        found.append(Row(number, cell, nodes[cell.node], failed))
+    return found
 
 
 def faults(report: PipelineReport) -> list[Fault]:
@@ -195,7 +191,7 @@ def _node_fault(node: NodeRecord, shown: Sequence[Row]) -> Fault:
         model=node.model,
         lost=tuple(cell.name for cell in lost),
         seconds=node.seconds,
-        diagnosis=_diagnosis(node),
+        diagnosis=None if (found := artifact_of(node)) is None else found.report.diagnosis,
     )
 
 
@@ -254,11 +250,6 @@ def _rename(artifact: ArtifactRecord, name: str) -> ArtifactRecord:
         "notes": tuple(map(spell_as_keys, artifact.notes)),
     }
     return artifact.model_copy(update=update)
-
-
-def _diagnosis(node: NodeRecord) -> Diagnosis | None:
-    found = artifact_of(node)
-    return found.report.diagnosis if found is not None else None
 
 
 def reason_of(node: NodeRecord) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from onnxport.profiling.report import Group, NodeTime, ProfileReport
+from onnxport.profiling.report import Group, ProfileReport
 from onnxport.reports import wording
 from onnxport.reports.profile import figures
 
@@ -19,15 +19,15 @@ def profile_lines(report: ProfileReport, *, detailed: bool = False) -> str:
     if report.nodes:
         title = "nodes in order" if detailed else "hottest nodes"
         nodes = report.nodes if detailed else figures.hottest(report)
-        lines += ["", title, *_rows(_node_row(node) for node in nodes)]
+        rows = (
+            (node.share, (wording.duration(node.ms), wording.text(node.op), *map(_cut, names)))
+            for node in nodes
+            for names in [(figures.shorten(node.name), figures.sources(node))]
+        )
+        lines += ["", title, *_rows(rows)]
         lines += _groups("by operator", report.by_op, detailed)
         lines += _groups("by ONNX node", report.by_source, detailed)
     return "\n".join(lines)
-
-
-def _node_row(node: NodeTime) -> tuple[float, tuple[str, ...]]:
-    names = (_cut(figures.shorten(node.name)), _cut(figures.sources(node)))
-    return node.share, (wording.duration(node.ms), wording.text(node.op), *names)
 
 
 def _groups(title: str, groups: Sequence[Group], detailed: bool) -> list[str]:
