@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from onnxport.pipelines.cache import Cache
     from onnxport.pipelines.cache.store import EntrySummary
 
-_DAY = 86400
-
 
 @subcommand("cache", "onnxport cache list", "onnxport cache prune --size 2GB", "onnxport cache clear")
 @click.argument("action", type=click.Choice(("list", "prune", "clear")))
@@ -102,12 +100,16 @@ def _text(document: dict[str, Any]) -> str:
     def total(rows: list[dict[str, Any]]) -> str:
         return f"{count(len(rows), 'product')}, {human_size(sum(row['size'] for row in rows))}"
 
+    def age(used: float) -> str:
+        days = int(max(0.0, time.time() - used) // 86400)
+        return "used today" if not days else f"used {days} d ago"
+
     kept, dropped, held = document["products"], document["dropped"], document["calibrations"]
     if document["command"] == "cache list":
         names = [printable(row["node"] or "damaged") for row in kept]
         width = max(map(len, names), default=0)
         lines = [
-            f"{name:<{width}}   {human_size(row['size']):>8}   {_age(row['used'])}   {row['key'][:12]}"
+            f"{name:<{width}}   {human_size(row['size']):>8}   {age(row['used'])}   {row['key'][:12]}"
             for name, row in sorted(zip(names, kept, strict=True), key=lambda each: -each[1]["used"])
         ]
     else:
@@ -117,8 +119,3 @@ def _text(document: dict[str, Any]) -> str:
     calibrations = f"{count(held['count'], 'calibration')}, {human_size(held['size'])}"
     lines.append(printable(f"{calibrations} in {held['folder']}"))
     return "\n".join(lines)
-
-
-def _age(used: float) -> str:
-    days = int(max(0.0, time.time() - used) // _DAY)
-    return "used today" if not days else f"used {days} d ago"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from onnxport.cli.commands import subcommand
@@ -82,20 +82,26 @@ def _text(found: dict[str, Any]) -> str:
         f"Python {found['python']} at {found['executable']}",
         found["platform"],
     ]
+    row = "  {name:<18} {version:<12} {purpose}"
     for title, is_wanted in (("libraries", False), ("optional frameworks and runtimes", True)):
-        lines += ["", title, *(_row(each) for each in found["libraries"] if bool(each["extra"]) == is_wanted)]
+        shown = (each for each in found["libraries"] if bool(each["extra"]) == is_wanted)
+        lines += [
+            "",
+            title,
+            *(row.format(**{**each, "version": each["version"] or "missing"}) for each in shown),
+        ]
     for kind in ("targets", "sources", "runtimes"):
         lines += ["", kind, *(f"  {name:<18} {_in_words(state)}" for name, state in found[kind].items())]
     if found["plugins"]:
-        lines += ["", "plugins", *map(_plugin_row, found["plugins"])]
+        lines += ["", "plugins"]
+    for plugin in found["plugins"]:
+        rivals = f", conflicts with that of {' and '.join(plugin['rivals'])}" if plugin["rivals"] else ""
+        line = f"  {plugin['name']:<18} {plugin['kind']:<12} {plugin['distribution']} {plugin['version']}"
+        lines.append(line + rivals)
     for title, kind in (("what is missing", "remedies"), ("more frameworks and runtimes", "extras")):
         if found[kind]:
             lines += ["", f"to install {title}", *(f"  {remedy}" for remedy in found[kind])]
     return "\n".join(lines)
-
-
-def _row(library: Mapping[str, Any]) -> str:
-    return f"  {library['name']:<18} {library['version'] or 'missing':<12} {library['purpose']}"
 
 
 def _in_words(state: dict[str, Any]) -> str:
@@ -103,8 +109,3 @@ def _in_words(state: dict[str, Any]) -> str:
         return "works"
     verb = "is" if len(state["lacks"]) == 1 else "are"
     return f"does not work here: {', '.join(state['lacks'])} {verb} missing"
-
-
-def _plugin_row(plugin: Mapping[str, Any]) -> str:
-    line = f"  {plugin['name']:<18} {plugin['kind']:<12} {plugin['distribution']} {plugin['version']}"
-    return f"{line}, conflicts with that of {' and '.join(plugin['rivals'])}" if plugin["rivals"] else line

@@ -144,8 +144,13 @@ def remaining(seconds: float, done: int, left: int) -> str:
     """Return ", about 2:05 left" if `done` took `seconds`; empty at the beginning and at the end."""
     if not done or not left or seconds < _MEANINGFUL:
         return ""
-    minutes, rest = divmod(round(seconds / done * left), 60)
-    return f", about {minutes}:{rest:02} left"
+    return f", about {clock(round(seconds / done * left))} left"
+
+
+def clock(seconds: float) -> str:
+    """Return whole seconds as "2:05"."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02}"
 
 
 class PlainLines:

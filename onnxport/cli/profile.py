@@ -42,7 +42,11 @@ def command(
 
     params = params_from(ProfileParams, options, purpose="a profile")
     if trace_file is not None:
-        _check_trace(trace_file, report_files)
+        if trace_file.suffix.lower() != ".json":
+            fix = "give the file a name that ends in .json"
+            raise UsageError(f"--trace {trace_file} is no .json file", fix=fix)
+        if trace_file.resolve() in {each.resolve() for each in report_files}:
+            raise UsageError("--trace and --report name one file", fix="give each a file of its own")
     with ExitStack() as stack:
         save = stack.enter_context(saving(report_files, "profile", subject="profile"))
         staging = stack.enter_context(Staging(trace_file, "--trace")) if trace_file is not None else None
@@ -59,10 +63,3 @@ def command(
     )
     output.notes(f"note: {note}" for note in report.notes)
     return 0
-
-
-def _check_trace(path: Path, reports: tuple[Path, ...]) -> None:
-    if path.suffix.lower() != ".json":
-        raise UsageError(f"--trace {path} is no .json file", fix="give the file a name that ends in .json")
-    if path.resolve() in {each.resolve() for each in reports}:
-        raise UsageError("--trace and --report name one file", fix="give each a file of its own")

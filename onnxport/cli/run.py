@@ -93,7 +93,11 @@ def command(
             show_traceback(error)
         return FailureRecord(**vars(explain(error)))
 
-    _check_executor(executor, scheduler)
+    if executor == "local" and scheduler is not None:
+        raise UsageError("--scheduler is for a Dask cluster", fix="give --executor dask, or leave it out")
+    if executor == "dask" and scheduler is None:
+        fix = "give its address: --scheduler tcp://HOST:8786"
+        raise UsageError("--executor dask needs a scheduler", fix=fix)
     watcher = progress_display(output)
     try:
         with reporting.refusals(pipeline):
@@ -119,13 +123,3 @@ def command(
             watcher.close()
     reporting.show(report, output)
     return report.exit_code
-
-
-def _check_executor(executor: str, scheduler: str | None) -> None:
-    """Refuse options that need each other (UsageError)."""
-    if executor == "local" and scheduler is not None:
-        raise UsageError("--scheduler is for a Dask cluster", fix="give --executor dask, or leave it out")
-    if executor == "dask" and scheduler is None:
-        raise UsageError(
-            "--executor dask needs a scheduler", fix="give its address: --scheduler tcp://HOST:8786"
-        )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxport.cli.error_output import show_on_stderr
-from onnxport.cli.output import Output
+from onnxport.cli.output import Output, clock
 from onnxport.core.errors import printable
 from onnxport.pipelines.executors.base import Unwatched
 
@@ -131,7 +131,7 @@ class Live(Lines):
         table = Table.grid(padding=(0, 2))
         for name, work in tuple(self._at_work.items()):
             doing = Text(f"{work.step} {work.part}".strip(), style="dim")
-            table.add_row(Text(printable(name)), doing, Text(_clock(now - work.since)))
+            table.add_row(Text(printable(name)), doing, Text(clock(now - work.since)))
         return Group(table, Text(f"{self._settled} of {self._total}{self._left(now)}", style="bold"))
 
     def _left(self, now: float) -> str:
@@ -140,9 +140,4 @@ class Live(Lines):
             return ""
         pace = (self._last - self._began) / self._made
         left = pace * (self._total - self._settled) - (now - self._last)
-        return f", about {_clock(left)} left" if left > 0 else ""
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes}:{rest:02}"
+        return f", about {clock(left)} left" if left > 0 else ""

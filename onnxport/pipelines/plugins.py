@@ -60,6 +60,7 @@ def _fault(plugin: Plugin, stage: Any) -> str:
     from pydantic import BaseModel
 
     from onnxport.formats.artifact import SUFFIXES
+    from onnxport.pipelines.config.schema import StageSpec, TargetSpec, keys_of
     from onnxport.pipelines.stages import Stage
 
     what = plugin.place
@@ -75,7 +76,8 @@ def _fault(plugin: Plugin, stage: Any) -> str:
         return (
             f"the params of {what} cannot be imported by their name; define the class at a module's top level"
         )
-    if taken := _keys(plugin.kind) & stage.params.model_fields.keys():
+    section = StageSpec if plugin.kind == "stage" else TargetSpec
+    if taken := stage.params.model_fields.keys() & keys_of(section):
         return f"{what} has the option {min(taken)!r}, which is a key of every {plugin.kind} of a pipeline"
     if stage.takes != "onnx":
         return f"{what} takes {stage.takes!r}; a stage must take onnx"
@@ -90,14 +92,6 @@ def _fault(plugin: Plugin, stage: Any) -> str:
     if not isinstance(stage.worker, str) or not all(stage.worker.partition(":")):
         return f"the worker of {what} is {stage.worker!r}; write module:function"
     return ""
-
-
-def _keys(kind: Kind) -> set[str]:
-    """Return the keys of every stage or target in a pipeline.yaml beside its options."""
-    from onnxport.pipelines.config.schema import StageSpec, TargetSpec
-
-    fields = (StageSpec if kind == "stage" else TargetSpec).model_fields
-    return {field.alias or name for name, field in fields.items()}
 
 
 def source_digest(modules: tuple[str, ...]) -> str:

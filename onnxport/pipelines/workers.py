@@ -148,7 +148,11 @@ def coreml() -> Iterator[Worker]:
 
         def make(model: Model, params: CoremlParams, work: Work) -> Product:
             models = functions.load_models(model, params.function)
-            _check_functions(params)
+            if params.function and int(params.minimum_target.removeprefix("iOS")) < _FUNCTIONS_SINCE:
+                raise UsageError(
+                    f"packages with several functions need iOS18, not {params.minimum_target}",
+                    fix="give --minimum-target iOS18, or convert each model to a package of its own",
+                )
             notes: list[str] = []
             for name in models:
                 found = _lower(converter, name, models, params, work)
@@ -159,15 +163,6 @@ def coreml() -> Iterator[Worker]:
             return Product(Artifact(work.output, "coreml"), (*notes, *compiled.notes), facts)
 
         yield make
-
-
-def _check_functions(params: CoremlParams) -> None:
-    """Refuse several functions for a target system without them (UsageError)."""
-    if params.function and int(params.minimum_target.removeprefix("iOS")) < _FUNCTIONS_SINCE:
-        raise UsageError(
-            f"packages with several functions need iOS18, not {params.minimum_target}",
-            fix="give --minimum-target iOS18, or convert each model to a package of its own",
-        )
 
 
 def _lower(

@@ -18,7 +18,7 @@ from onnxport.reports.charts import (
     Spot,
     Tick,
     linear_axis,
-    logarithmic_axis,
+    size_axis,
 )
 from onnxport.reports.pipeline import matrix
 from onnxport.reports.pipeline.matrix import Row, comparable_sqnr
@@ -46,9 +46,7 @@ def size_against_accuracy(rows: Sequence[Row]) -> Scatter | None:
     ]
     if not found:
         return None
-    x_axis = logarithmic_axis(
-        [size for _, size, _ in found], LEFT + 16, RIGHT - 16, lambda size: wording.human_size(round(size))
-    )
+    x_axis = size_axis([size for _, size, _ in found], LEFT + 16, RIGHT - 16)
     y_axis = _sqnr_axis([sqnr for *_, sqnr in found], FLOOR - 14, TOP + 6)
     spots = tuple(
         Spot(
