@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxport.cli.options import given_options, naming_options
+from onnxport.cli.options import given_options, name_options
 from onnxport.cli.output import PATH, Output, output_options, report_option
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class ArtifactRequest:
         from onnxport.reports import saving
 
         with saving(self.report_files, command) as save:
-            with naming_options():
+            with name_options():
                 made = job(*subject, self.destination, self.options, **self.wishes)
             report = runner.run(made, command, self.output.progress(), save, self.output.arguments)
         self.output.run(report)

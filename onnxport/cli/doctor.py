@@ -27,7 +27,6 @@ def command(output: Output) -> int:
 
 
 def _examine() -> dict[str, Any]:
-    """Return the diagnosis as its JSON document."""
     lacking_core = [library for library in missing(LIBRARIES) if is_core(library)]
     return {
         "onnxport": __version__,
@@ -49,7 +48,6 @@ def _examine() -> dict[str, Any]:
 
 
 def _remedies(libraries: Iterable[Library]) -> list[str]:
-    """Return the lines that install them, each once."""
     return list(dict.fromkeys(library.remedy for library in libraries))
 
 

@@ -55,7 +55,6 @@ def options_of(
 
 
 def _optional(fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, FieldInfo]]:
-    """Return the `fields` that are options."""
     return ((name, field) for name, field in fields.items() if _extra(field).get("option", True))
 
 
@@ -65,7 +64,7 @@ def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def naming_options() -> Iterator[None]:
+def name_options() -> Iterator[None]:
     """Name a refused value by its option instead of its keyword."""
     try:
         yield
@@ -77,7 +76,7 @@ def naming_options() -> Iterator[None]:
 
 def params_from(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:
     """Fill the params model from the given options of a command line."""
-    with naming_options():
+    with name_options():
         return params_of(model, given_options(options), purpose=purpose)
 
 

@@ -107,7 +107,6 @@ def output_options(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _arguments() -> tuple[str, ...]:
-    """Return the words behind the command's name."""
     context = click.get_current_context()
     words: tuple[str, ...] = context.find_root().meta[ARGUMENTS]
     own = words[words.index(context.info_name) + 1 :]

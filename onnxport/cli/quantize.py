@@ -27,7 +27,6 @@ _MEANINGS = {
 
 
 def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add a flag for each precision."""
     for name in reversed(PRECISIONS):
         function = click.option(
             f"--{name}", "precisions", flag_value=name, multiple=True, help=_MEANINGS[name]

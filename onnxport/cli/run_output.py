@@ -93,12 +93,12 @@ def reporting_options(function: Callable[..., int]) -> Callable[..., int]:
     def wrapped(
         *args: Any, report_paths: tuple[Path, ...], annotations: Service | None, **kwargs: Any
     ) -> int:
-        return function(*args, reporting=Reporting(report_paths, annotations or _detected()), **kwargs)
+        return function(*args, reporting=Reporting(report_paths, annotations or _detect_service()), **kwargs)
 
     return wrapped
 
 
-def _detected() -> Service:
+def _detect_service() -> Service:
     """Detect the CI service by its environment variables."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
         return "github"

@@ -61,7 +61,6 @@ class Lines(Unwatched):
 
 
 def _describe(record: NodeRecord) -> str:
-    """Describe the result of a node on one line."""
     if record.status == "not run":
         return f"not run, {record.why}"
     if record.failure is not None:
@@ -94,7 +93,7 @@ class Live(Lines):
         self._began: float | None = None  # when the first node started
         self._made, self._last = 0, 0.0  # number of made nodes, and the time of the last
         self._display = RichLive(
-            get_renderable=self._shown, console=console, transient=True, refresh_per_second=8
+            get_renderable=self._render, console=console, transient=True, refresh_per_second=8
         )
 
     def begun(self, nodes: Sequence[Node], jobs: int) -> None:
@@ -121,7 +120,7 @@ class Live(Lines):
     def close(self) -> None:
         self._display.stop()
 
-    def _shown(self) -> RenderableType:
+    def _render(self) -> RenderableType:
         """Render the display; called by its own thread."""
         from rich.console import Group
         from rich.table import Table

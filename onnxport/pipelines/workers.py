@@ -168,7 +168,6 @@ def coreml() -> Iterator[Worker]:
 def _lower(
     converter: CoremlConverter, name: str, models: Mapping[str, Model], params: CoremlParams, work: Work
 ) -> tuple[str, ...]:
-    """Prepare and lower the model of one function; return its notes."""
     from onnxport.optimizers.canonical_form import prepare
 
     is_main, model, params = name == MAIN, models[name], functions.options_for(params, name, models)
@@ -189,7 +188,6 @@ def _lower(
 
 
 def _samples(model: Model, work: Work) -> tuple[dict[str, Any], ...]:
-    """Return a few of the user's inputs, if there are any."""
     if work.inputs is None:
         return ()
     from onnxport.samples.preprocessing import preprocessing

@@ -305,7 +305,6 @@ def output_figures(output: OutputReport, question: Criterion = "fidelity") -> It
 
 
 def _tolerance_figures(output: OutputReport) -> Iterator[tuple[str, str]]:
-    """Yield difference and tolerance at the worst element."""
     if output.worst is not None:
         share = number(output.worst.difference / (output.worst.scale or output.scale or 1.0))
         difference = f"{number(output.worst.difference)}, {share} of scale in its set"
@@ -347,7 +346,6 @@ def summary(report: Report) -> str:
 
 
 def _proven(report: Report, candidate: str, reference: str) -> str:
-    """Say what was proven, and which limit the lower precision keeps."""
     judgements = {each.question: each for each in report.judgements}
     quality = judgements.get("quality")
     if quality is None:
@@ -359,13 +357,11 @@ def _proven(report: Report, candidate: str, reference: str) -> str:
 
 
 def _measured(report: Report, candidate: str, reference: str) -> str:
-    """Say which loss of accuracy was measured."""
     against = f"{candidate} against {reference}: the loss of accuracy was measured"
     limits = [_limit(each) for each in report.judgements if each.question == "quality"]
     return f"{against} and keeps {limits[0]}" if limits else against
 
 
 def _limit(quality: Judgement) -> str:
-    """Name the limit that a loss of accuracy keeps."""
     metrics = (*quality.metrics, *(figure for output in quality.outputs for figure in output.figures))
     return "the budget" if any(figure.met for figure in metrics) else "the floor (no budget was given)"

@@ -114,7 +114,6 @@ def _alternatives(
 
 
 def _matrix(definition: str, options: Iterable[str]) -> Schema:
-    """Return the schema of a matrix: a list of values per option."""
     axes: dict[str, Schema] = {
         name: {
             "type": "array",
@@ -178,7 +177,6 @@ def _forms(kind: Schema) -> list[Schema]:
 
 
 def _value_schema(value: Schema) -> Schema:
-    """Return the schema of a mapping's values."""
     kinds = value.get("type")
     if kinds == "number":
         return {"anyOf": [{"type": "number"}, _VARIABLE]}

@@ -157,7 +157,6 @@ def check_name(name: str, what: str) -> None:
 
 
 def _entries(spec: PipelineSpec) -> Iterator[tuple[Place, str, Any]]:
-    """Return place, key and value of every entry."""
     if spec.model is not None:
         yield ("model",), "", spec.model
     if isinstance(spec.models, Mapping):

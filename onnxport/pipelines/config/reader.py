@@ -98,7 +98,6 @@ class _Reader:
         return Pipeline(self.document.path, nodes, cells, reports, spec.diagnose)
 
     def _sections(self) -> None:
-        """Read the stages and targets, and check their names."""
         for name, given in self.spec.stages.items():
             self.stages[name] = self.options.section(StageSpec, ("stages", name), given)
             with self.faults.catching("stages", name):

@@ -228,7 +228,6 @@ def _included_file(name: object, where: str, folder: Path) -> Path:
 
 
 def _merge(document: Document, base: Document) -> Document:
-    """Merge `document` over `base`."""
     data = dict(base.data)
     lines = dict(base.lines)
     for key, value in document.data.items():

@@ -190,7 +190,6 @@ def _files_of(path: Path) -> Iterator[Path]:
 
 
 def _check_portable(task: Task) -> None:
-    """Refuse a task that needs more than files (NotPortable)."""
     if task.export is not None and (task.origin.format in _AT_HOME or task.export.trust):
         raise NotPortable("it runs the user's code, or a tool of this machine")
     if task.validation is not None and (task.validation.metric or task.validation.report_tensors):

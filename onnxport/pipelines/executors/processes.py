@@ -111,7 +111,6 @@ class Processes(Closing):
         return True
 
     def _receive(self, child: Child) -> None:
-        """Handle a message of one process, or its death."""
         attempt = self._busy[child]
         try:
             is_over, said = child.hear()

@@ -191,7 +191,6 @@ class Planner:
 
 
 def _differences(words: Spelling, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Describe the differences between the inputs of two products."""
     if was.get("stage") != now["stage"]:
         yield f"{words.owner}: {was.get('stage')} -> {now['stage']}"
         return

@@ -160,7 +160,6 @@ def _render(template: str, **values: object) -> str:
 
 
 def _describe(look: ModelSummary) -> list[str]:
-    """Describe a model for comments."""
     lines = [f"{human_size(look.size)}, takes {', '.join(map(str, look.inputs))}"]
     if look.is_quantized:
         lines.append(f"Its precision is {look.precision} already.")
@@ -212,11 +211,10 @@ _OF_IMAGES = "layout"
 
 
 def _hints(plan: Plan, name: str) -> list[str]:
-    """Return options and limits for comments."""
     images = not plan.looks or any(look.image_size is not None for look in plan.looks)
     options = [each for each in _OPTIONS[name] if images or not each.startswith(_OF_IMAGES)]
     largest = max((look.size for look in plan.looks), default=0)
-    size = _rounded_up(largest) if largest else "5MB"
+    size = _round_up(largest) if largest else "5MB"
     limits = [f"max_size: {size}"]
     if name != "coreml":
         limits.append(
@@ -225,7 +223,7 @@ def _hints(plan: Plan, name: str) -> list[str]:
     return [*options, *limits]
 
 
-def _rounded_up(size: int) -> str:
+def _round_up(size: int) -> str:
     """Return a limit above `size` bytes, in two digits."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size >= unit:

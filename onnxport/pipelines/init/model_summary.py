@@ -115,7 +115,6 @@ def _is_image(spec: TensorSpec) -> bool:
 
 
 def _is_first(spec: TensorSpec) -> bool:
-    """Whether the channels of an image come first."""
     return spec.shape[1] in _CHANNELS
 
 

@@ -159,7 +159,6 @@ def refusals(model: Artifact, targets: Collection[str], progress: Progress | Non
 
 
 def _reason(error: CannotConvertError | MachineError | UsageError) -> str:
-    """Return an error as one line."""
     if isinstance(error, CannotConvertError) and error.refusals:
         first, *others = error.refusals
         more = f", and {len(others)} more" if others else ""

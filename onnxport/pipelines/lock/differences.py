@@ -226,7 +226,6 @@ def _short(digest: str) -> str:
 
 
 def _rows(found: Iterable[Difference]) -> list[str]:
-    """Return a line for each difference, with its artefacts."""
     concerned: dict[str, list[str]] = {}
     for each in found:
         if each.artefact not in concerned.setdefault(each.said, []):

@@ -150,7 +150,6 @@ def _note(artifact: Artifact) -> Mapping[str, Any]:
 
 
 def _by_note(artifact: Artifact, source: Path | None, why: str = "there is no lock") -> Verification:
-    """Verify an artefact by its own note only."""
     note = _note(artifact)
     stages = [
         StageRecord(name=name, stage=stage, options=_non_defaults(stage, options))
@@ -179,7 +178,6 @@ def _by_note(artifact: Artifact, source: Path | None, why: str = "there is no lo
 
 
 def _by_lock(artifact: Artifact, entry: _Entry, source: Path | None) -> Verification:
-    """Verify an artefact by its entry in the lock."""
     locked = entry.locked
     versions = {name: text for stage in locked.stages for name, text in stage.versions.items()}
     checks = [_bytes(artifact, locked), _proof(locked.verdict), *_inputs(entry, source)]
@@ -230,7 +228,6 @@ _SUBJECTS: Mapping[str, Subject] = {
 
 
 def _inputs(entry: _Entry, source: Path | None) -> Iterator[Check]:
-    """Check source, samples, user code and options for changes."""
     asked: tuple[Subject, ...] = ("files", "options")
     if source is not None:
         yield _given_source(source, *(stage.said["source"] for stage in entry.locked.stages))
@@ -278,7 +275,6 @@ def _given_source(path: Path, *expected: str) -> Check:
 
 
 def _versions(made: Mapping[str, str]) -> Check:
-    """Compare the versions with those on this machine."""
     changed = [
         f"{name} {version} -> {here or 'none'}"
         for name, version in sorted(made.items())

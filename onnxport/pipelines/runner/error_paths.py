@@ -19,7 +19,7 @@ _BELOW = rf"(?:{'|'.join(_SUBS)})/(\d+)/[^\s'\",;:]+"
 
 
 @contextmanager
-def naming_the_source(job: Job, staging: Path) -> Iterator[None]:
+def name_the_source(job: Job, staging: Path) -> Iterator[None]:
     """Name files below the private folder `staging` in an error by the model and the step that wrote them."""
     try:
         yield
@@ -56,6 +56,5 @@ class _Names:
         return text
 
     def _after(self, number: int) -> str:
-        """Return the name of the model after step `number`; -1 for the user's file."""
         source = str(self._job.source.path)
         return source if number < 0 else f"{source} after step {self._job.steps[number].stage.name!r}"

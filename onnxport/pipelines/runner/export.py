@@ -53,7 +53,7 @@ def make(job: Export, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
             judge = stack.enter_context(
                 open_judge(source, job.validation, runtime, model, None, tell=clock.searching)
             )
-        with _explaining_dynamic(job):
+        with _explain_dynamic(job):
             report = verdict(judge, source, product, clock)
     if job.params.zipmap and report.passed:
         product, report = _add_zipmap(product, report)
@@ -62,7 +62,7 @@ def make(job: Export, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
 
 
 @contextmanager
-def _explaining_dynamic(job: Export) -> Iterator[None]:
+def _explain_dynamic(job: Export) -> Iterator[None]:
     """Name the dimensions of --dynamic in the error about a model that runs at no other size of them."""
     try:
         yield

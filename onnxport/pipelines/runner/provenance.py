@@ -46,6 +46,5 @@ def number_names(names: Sequence[str]) -> list[str]:
 
 
 def _is_path(value: object) -> bool:
-    """Whether it is a path, or a mapping to paths."""
     values = value.values() if isinstance(value, Mapping) else [value]
     return any(isinstance(each, Path) for each in values)

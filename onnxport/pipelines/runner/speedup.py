@@ -52,16 +52,15 @@ def latency_of(times: Times) -> Latency:
     found = speedup(times)
     return Latency(
         runtime=times.runtime,
-        before_ms=_rounded(milliseconds(times.before)),
-        after_ms=_rounded(milliseconds(times.after)),
-        speedup=_rounded(found.value),
-        low=_rounded(found.low),
-        high=_rounded(found.high),
-        confidence=_rounded(found.confidence),
+        before_ms=_round(milliseconds(times.before)),
+        after_ms=_round(milliseconds(times.after)),
+        speedup=_round(found.value),
+        low=_round(found.low),
+        high=_round(found.high),
+        confidence=_round(found.confidence),
         rounds=len(times.before),
     )
 
 
-def _rounded(value: float) -> float:
-    """Round to four significant digits."""
+def _round(value: float) -> float:
     return float(f"{value:.4g}")

@@ -14,7 +14,7 @@ from onnxport.pipelines.environment import RUNS_ON, require, versions
 from onnxport.pipelines.registry import open_worker
 from onnxport.pipelines.runner import functions
 from onnxport.pipelines.runner.clock import TIMED, Clock
-from onnxport.pipelines.runner.error_paths import naming_the_source
+from onnxport.pipelines.runner.error_paths import name_the_source
 from onnxport.pipelines.runner.jobs import Job
 from onnxport.pipelines.runner.judges import Judges
 from onnxport.pipelines.runner.model_sources import load, origin_of, reading, unchanged
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def make(job: Job, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
     """Run the steps of `job` below `folder` and judge their product; `stack` closes the workers and the judge."""
     lowers = any(step.stage.lowers for step in job.steps[:-1])
-    stack.enter_context(naming_the_source(job, folder))
+    stack.enter_context(name_the_source(job, folder))
     workers = [
         None if step.made is not None else stack.enter_context(open_worker(step.stage)) for step in job.steps
     ]

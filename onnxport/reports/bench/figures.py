@@ -63,7 +63,6 @@ class Bench:
         )
 
     def _values(self, name: str) -> list[set[object]]:
-        """Return the values of a setting for each artefact."""
         found: dict[str, set[object]] = {}
         for row in self.rows:
             found.setdefault(row.artifact, set()).add(getattr(row.settings, name))

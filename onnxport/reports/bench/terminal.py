@@ -82,7 +82,6 @@ def _group(bench: Bench, rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
 
 
 def _columns(rows: Sequence[Row]) -> Mapping[str, Callable[[Row], str]]:
-    """Return heading and figure of each column."""
     fastest = min(row.latency.median for row in rows if row.latency is not None)
     unit, factor = ("µs", 1000.0) if fastest < _SMALL else ("ms", 1.0)
 

@@ -38,7 +38,6 @@ def view(report: PipelineReport) -> str:
 
 
 def _matrix(rows: Sequence[Row]) -> str:
-    """Return the table without empty columns."""
     cells = [_cells(row) for row in rows]
     kept = [i for i, name in enumerate(_HEAD) if not name or any(row[i] for row in cells)]
     return table([_HEAD[i] for i in kept], [[row[i] for i in kept] for row in cells])

@@ -127,7 +127,6 @@ def _path(file: str) -> str:
 
 
 def _command(found: Finding) -> str:
-    """Return a workflow command of GitHub Actions."""
     kind = "warning" if found.kind == "inconclusive" else "error"
     properties = {"file": found.file, "line": str(found.line), "title": found.title}
     place = ",".join(f"{name}={_property(text)}" for name, text in properties.items())
@@ -136,7 +135,6 @@ def _command(found: Finding) -> str:
 
 
 def _quality(found: Finding) -> dict[str, Any]:
-    """Return a finding as an entry of GitLab's code quality report."""
     # The text of a failure has figures, which change from run to run; errors in a file differ only in their text.
     identity = (found.title, found.file, *([found.message] if found.kind == "refused" else []))
     return {

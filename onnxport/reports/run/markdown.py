@@ -89,7 +89,6 @@ def _judgement(judgement: Judgement) -> Iterator[str]:
 
 
 def _worst_elements(outputs: Sequence[OutputReport]) -> Iterator[str]:
-    """Yield the worst element of each output that is not proven."""
     lines = [
         f"- {escape(output.name)}: {escape(wording.worst_element(output.worst))}"
         for output in outputs
