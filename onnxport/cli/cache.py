@@ -95,7 +95,7 @@ def _row(kept: EntrySummary) -> dict[str, Any]:
 
 def _text(document: dict[str, Any]) -> str:
     from onnxport.core.errors import printable
-    from onnxport.reports.wording import count, human_size
+    from onnxport.reports.phrases import count, human_size
 
     def total(rows: list[dict[str, Any]]) -> str:
         return f"{count(len(rows), 'product')}, {human_size(sum(row['size'] for row in rows))}"

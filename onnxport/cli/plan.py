@@ -44,7 +44,7 @@ def command(pipeline: Path, targets: tuple[str, ...], frozen: bool, output: Outp
 
 def _text(plan: Plan) -> str:
     from onnxport.core.errors import printable
-    from onnxport.reports.wording import count, human_size
+    from onnxport.reports.phrases import count, human_size
 
     def sized(size: int | None, size_from: str) -> str:
         if size is None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from onnxport.reports.wording import human_size
+from onnxport.reports.phrases import human_size
 
 WIDTH, HEIGHT = 400, 280  # of a scatter chart
 LEFT, RIGHT, TOP, FLOOR = 54, 386, 26, 246  # its axes

@@ -6,7 +6,7 @@ import textwrap
 
 from onnxport.formats.artifact import TensorSpec
 from onnxport.inspection.report import Inspection, LibrarySize, PortRecord, ReducedBuild
-from onnxport.reports.wording import human_size
+from onnxport.reports.phrases import human_size
 
 
 def inspection_lines(found: Inspection) -> str:

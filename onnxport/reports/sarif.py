@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from onnxport.core.version import __version__
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.validate.report import NodeRef
 
 Json = dict[str, Any]
@@ -48,7 +48,7 @@ VERDICT_RULES: Rules = {
 def log(rules: Rules, results: Sequence[Json], exit_code: int, command: Sequence[str]) -> str:
     """Return the document of `results`; without arguments behind the command's name it has no command line."""
     invocation: Json = {"executionSuccessful": True, "exitCode": exit_code}
-    if line := wording.command_line(command[0], command[1:]):
+    if line := phrases.command_line(command[0], command[1:]):
         invocation["commandLine"] = line
     driver = {
         "name": "onnxport",
@@ -81,7 +81,7 @@ def result(rules: Rules, kind: str, identity: Sequence[str], text: str) -> Json:
         "ruleId": name,
         "ruleIndex": list(rules).index(kind),
         "level": level,
-        "message": {"text": wording.text(text)},
+        "message": {"text": phrases.text(text)},
         "partialFingerprints": {"primaryLocationLineHash": f"{digest}:1"},
     }
 
@@ -97,8 +97,8 @@ def artifact_location(path: PurePath, base: PurePath) -> Json:
 def node_location(node: NodeRef) -> Json:
     """Return the logicalLocation of an ONNX node."""
     return {
-        "name": wording.text(node.name or node.value),
-        "fullyQualifiedName": wording.text(f"{node.op}/{node.name or node.value}"),
+        "name": phrases.text(node.name or node.value),
+        "fullyQualifiedName": phrases.text(f"{node.op}/{node.name or node.value}"),
         "kind": "node",
-        "properties": {name: wording.text(getattr(node, name)) for name in ("op", "value", "stage")},
+        "properties": {name: phrases.text(getattr(node, name)) for name in ("op", "value", "stage")},
     }

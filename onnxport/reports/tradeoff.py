@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.charts import FLOOR, LEFT, RIGHT, TOP, Scatter, Spot, logarithmic_axis, size_axis
 
 # dB at which the ring is closed: beyond the loss of float16 rounding, accuracy decides nothing.
@@ -55,7 +55,7 @@ def draw(choices: Sequence[Choice], x_title: str) -> Scatter | None:
     if not choices:
         return None
     times = [ms for each in choices for ms in (each.low, each.ms, each.high) if ms is not None]
-    x_axis = logarithmic_axis(times, LEFT + 16, RIGHT - 16, wording.duration)
+    x_axis = logarithmic_axis(times, LEFT + 16, RIGHT - 16, phrases.duration)
     y_axis = size_axis([each.size for each in choices], FLOOR - 16, TOP + 10)
     fastest: dict[str, Choice] = {}
     for each in choices:
@@ -72,7 +72,7 @@ def draw(choices: Sequence[Choice], x_title: str) -> Scatter | None:
                 y=y_axis.place(each.size),
                 number=each.number,
                 name=each.name if is_fastest else "",
-                title=wording.text(each.title),
+                title=phrases.text(each.title),
                 ring=None if each.ring is None else round(each.ring, 1),
                 whisker=whisker,
                 faint=standing(each, choices) == "dominated",
@@ -87,7 +87,7 @@ def draw(choices: Sequence[Choice], x_title: str) -> Scatter | None:
         y_ticks=y_axis.ticks,
         x_title=x_title,
         y_title="size on disk",
-        title=f"Size against latency against accuracy: {wording.count(len(spots), 'mark')}; the table has the figures",
+        title=f"Size against latency against accuracy: {phrases.count(len(spots), 'mark')}; the table has the figures",
         line=" ".join(f"{x},{y}" for x, y in front) if len(front) > 1 else "",
     )
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from onnxport.core.errors import printable
 from onnxport.pipelines.config.pipeline import Limits
+from onnxport.reports.phrases import human_size
 from onnxport.reports.pipeline_report import LimitRecord
 from onnxport.reports.run_report import ArtifactRecord, Latency, Worth
-from onnxport.reports.wording import human_size
 
 
 def check_limits(limits: Limits, made: ArtifactRecord, timed: Worth | None = None) -> tuple[LimitRecord, ...]:

@@ -18,7 +18,7 @@ from onnxport.pipelines.environment import LIBRARIES, SOURCES
 from onnxport.pipelines.init.hosts import Host, Project
 from onnxport.pipelines.init.model_summary import ModelSummary, Samples
 from onnxport.pipelines.registry import TARGETS
-from onnxport.reports.wording import human_size
+from onnxport.reports.phrases import human_size
 
 _OUTPUT = "build"
 # Beside the pipeline, for editors that complete its keys.

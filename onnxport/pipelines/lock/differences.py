@@ -24,7 +24,7 @@ from onnxport.pipelines.lock.entries import (
     stage_of,
 )
 from onnxport.pipelines.lock.file import Lock, place_of
-from onnxport.reports.wording import name_list
+from onnxport.reports.phrases import name_list
 from onnxport.validate.report import RIGHT
 
 _SHOWN = 12  # of a digest's 64 digits

@@ -11,14 +11,14 @@ from pathlib import PurePath
 
 from onnxport.bench.report import BenchReport, Row, Settings
 from onnxport.core.errors import PROVEN
-from onnxport.reports import wording
-from onnxport.reports.wording import text
+from onnxport.reports import phrases
+from onnxport.reports.phrases import text
 
 # Settings in words, in the order of a row's name.
 _SETTINGS: Mapping[str, Callable[[object], str]] = {
     "runtime": text,
     "provider": text,
-    "threads": lambda value: wording.count(int(str(value)), "thread"),
+    "threads": lambda value: phrases.count(int(str(value)), "thread"),
     "level": lambda value: f"level {text(value)}",
     "batch": lambda value: f"batch {value}",
 }
@@ -99,7 +99,7 @@ class Bench:
 
     def time_text(self, row: Row) -> str:
         """Return "4.52 ms", or "0.6 ms a sample" where rows differ in their batch."""
-        return wording.duration(self.time(row)) + (" a sample" if self.by_sample else "")
+        return phrases.duration(self.time(row)) + (" a sample" if self.by_sample else "")
 
     def samples(self, row: Row) -> int:
         """Return the divisor of a run's time: the batch where rows differ in it."""
@@ -120,16 +120,16 @@ class Bench:
         ready = [(row.load_ms + row.first_ms, row) for row in self.measured if row.load_ms and row.first_ms]
         if len(ready) > 1:
             ms, row = min(ready, key=lambda each: each[0])
-            yield Best("fastest start", self.label(row), wording.duration(ms), "load and first run")
+            yield Best("fastest start", self.label(row), phrases.duration(ms), "load and first run")
         small, large = (each(self.measured, key=lambda row: row.size) for each in (min, max))
         if small.size != large.size:
             remark = f"{small.size / large.size:.2g} of the largest, {self.name(large)}"
-            yield Best("smallest", self.name(small), wording.human_size(small.size), remark)
+            yield Best("smallest", self.name(small), phrases.human_size(small.size), remark)
         memory = [(row.memory.added, row) for row in self.measured if row.memory is not None]
         if len(memory) > 1:
             added, row = min(memory, key=lambda each: each[0])
             remark = "at the peak, added to the bare process"
-            yield Best("least memory", self.label(row), wording.human_size(added), remark)
+            yield Best("least memory", self.label(row), phrases.human_size(added), remark)
 
     @property
     def _ties(self) -> str:
@@ -157,8 +157,8 @@ class Bench:
         artefacts, rows = len({row.artifact for row in self.rows}), len(self.rows)
         statuses = _counts(row.status for row in self.rows)
         standings = _counts(row.against.standing for row in self.rows if row.against is not None)
-        in_rows = f" in {wording.count(rows, 'row')}" if rows != artefacts else ""
-        measured = f"{wording.count(artefacts, 'artefact')}{in_rows}: {statuses}"
+        in_rows = f" in {phrases.count(rows, 'row')}" if rows != artefacts else ""
+        measured = f"{phrases.count(artefacts, 'artefact')}{in_rows}: {statuses}"
         return f"{measured}; against the baseline: {standings}" if standings else measured
 
     @property
@@ -167,7 +167,7 @@ class Bench:
         slower = [self.label(row) for row in self.rows if row.against and row.against.standing == "slower"]
         if slower:
             are = "is" if len(slower) == 1 else "are"
-            return f"{wording.name_list(slower)} {are} slower than the baseline allows"
+            return f"{phrases.name_list(slower)} {are} slower than the baseline allows"
         if not self.measured:
             return "nothing could be measured"
         fastest = next((best for best in self.bests if best.title == "fastest"), None)
@@ -175,7 +175,7 @@ class Bench:
             ties = f"; {self._ties} as fast within the noise" if self._ties else ""
             return f"{fastest.label} is fastest: {fastest.figure}{ties}"
         row = self.measured[0]
-        time = wording.duration(row.latency.median) if row.latency is not None else "not timed"
+        time = phrases.duration(row.latency.median) if row.latency is not None else "not timed"
         return f"{self.label(row)}: {time}"
 
 
@@ -196,14 +196,14 @@ def accuracy(row: Row) -> str:
     if row.accuracy is None:
         return ""
     sqnr = row.accuracy.sqnr
-    return "without error" if sqnr == math.inf else f"SQNR {wording.number(sqnr)} dB"
+    return "without error" if sqnr == math.inf else f"SQNR {phrases.number(sqnr)} dB"
 
 
 def interval(row: Row) -> str:
     """Return the interval of the median: "1.21–1.26 ms"."""
     if row.latency is None:
         return ""
-    low, high = wording.duration(row.latency.low), wording.duration(row.latency.high)
+    low, high = phrases.duration(row.latency.low), phrases.duration(row.latency.high)
     unit = high.rpartition(" ")[2]
     return f"{low.removesuffix(f' {unit}')}–{high}"
 
@@ -214,8 +214,8 @@ def time_title(row: Row) -> str:
     if found is None:
         return ""
     return (
-        f"p50 {wording.duration(found.median)} ({100 * found.confidence:.0f} % confidence: {interval(row)}), "
-        f"p90 {wording.duration(found.p90)}, p99 {wording.duration(found.p99)}; {wording.count(found.runs, 'run')}"
+        f"p50 {phrases.duration(found.median)} ({100 * found.confidence:.0f} % confidence: {interval(row)}), "
+        f"p90 {phrases.duration(found.p90)}, p99 {phrases.duration(found.p99)}; {phrases.count(found.runs, 'run')}"
     )
 
 
@@ -239,19 +239,19 @@ def ratio(row: Row) -> str:
 def throughput(row: Row) -> str:
     if row.throughput is None:
         return ""
-    return f"{row.throughput:,.0f}/s" if row.throughput >= 1000 else f"{wording.number(row.throughput)}/s"
+    return f"{row.throughput:,.0f}/s" if row.throughput >= 1000 else f"{phrases.number(row.throughput)}/s"
 
 
 def size(row: Row) -> str:
-    return wording.human_size(row.size) if row.size else ""
+    return phrases.human_size(row.size) if row.size else ""
 
 
 def peak_memory(row: Row) -> str:
-    return wording.human_size(row.memory.peak) if row.memory else ""
+    return phrases.human_size(row.memory.peak) if row.memory else ""
 
 
 def _latency(name: str) -> Callable[[Row], str]:
-    return lambda row: "" if row.latency is None else wording.duration(getattr(row.latency, name))
+    return lambda row: "" if row.latency is None else phrases.duration(getattr(row.latency, name))
 
 
 # Column to the text of a row's figure, empty where it has none.
@@ -262,14 +262,14 @@ COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "interval": interval,
     "p90": _latency("p90"),
     "p99": _latency("p99"),
-    "CPU time": lambda row: "" if row.floor is None else wording.duration(row.floor.cpu),
+    "CPU time": lambda row: "" if row.floor is None else phrases.duration(row.floor.cpu),
     "samples": throughput,
-    "first run": lambda row: wording.duration(row.first_ms),
-    "load": lambda row: wording.duration(row.load_ms),
+    "first run": lambda row: phrases.duration(row.first_ms),
+    "load": lambda row: phrases.duration(row.load_ms),
     "peak memory": peak_memory,
-    "added": lambda row: wording.human_size(row.memory.added) if row.memory else "",
-    "energy": lambda row: "" if row.joules is None else f"{wording.number(1000 * row.joules)} mJ",
-    "zipped": lambda row: wording.human_size(row.compressed) if row.compressed else "",
+    "added": lambda row: phrases.human_size(row.memory.added) if row.memory else "",
+    "energy": lambda row: "" if row.joules is None else f"{phrases.number(1000 * row.joules)} mJ",
+    "zipped": lambda row: phrases.human_size(row.compressed) if row.compressed else "",
 }
 
 
@@ -280,8 +280,8 @@ def columns(rows: Sequence[Row]) -> list[str]:
 
 def method(report: BenchReport) -> str:
     """Return "100 runs after 10 warm-up runs; inputs: generated"."""
-    warmup = wording.count(report.warmup, "warm-up run")
-    return f"{wording.count(report.runs, 'run')} after {warmup}; inputs: {text(report.inputs)}"
+    warmup = phrases.count(report.warmup, "warm-up run")
+    return f"{phrases.count(report.runs, 'run')} after {warmup}; inputs: {text(report.inputs)}"
 
 
 def machine(report: BenchReport) -> Iterator[tuple[str, str]]:
@@ -290,11 +290,11 @@ def machine(report: BenchReport) -> Iterator[tuple[str, str]]:
     yield "processor", text(found.processor)
     yield "instruction sets", text(found.instruction_sets)
     yield "cores", f"{found.cores:,}"
-    yield "memory", wording.human_size(found.memory)
+    yield "memory", phrases.human_size(found.memory)
     yield "system", text(found.system)
-    yield "load before", f"{wording.number(found.load)} programs a core"
+    yield "load before", f"{phrases.number(found.load)} programs a core"
     if report.others is not None:
-        yield "other programs", f"{wording.percent(report.others)} of the cores' time meanwhile"
+        yield "other programs", f"{phrases.percent(report.others)} of the cores' time meanwhile"
     yield "measured", text(report.created)
 
 

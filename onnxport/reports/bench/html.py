@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onnxport.bench.report import BenchReport, Memory
-from onnxport.reports import tradeoff, wording
+from onnxport.reports import phrases, tradeoff
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench
 from onnxport.reports.charts import linear_axis
@@ -102,6 +102,6 @@ def memory_layers(memory: Memory, most: int) -> list[Layer]:
     for (kind, name), mark in zip(LAYERS.items(), marks, strict=True):
         if mark > at:
             start, length = (round(each / most * LENGTH, 1) for each in (at, mark - at))
-            layers.append(Layer(kind, start, length, f"{name}: {wording.human_size(mark - at)}"))
+            layers.append(Layer(kind, start, length, f"{name}: {phrases.human_size(mark - at)}"))
             at = mark
     return layers

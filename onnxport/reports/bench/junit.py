@@ -10,7 +10,7 @@ from xml.etree import ElementTree as xml
 
 from onnxport.bench.report import BenchReport, Row
 from onnxport.core.errors import PROVEN
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench
 from onnxport.reports.junit import document, suite
@@ -27,19 +27,19 @@ def _case(bench: Bench, row: Row) -> xml.Element:
     # Readers split the class name at its dots.
     classname = f"bench.{bench.name(row).replace('.', '_')}"
     name = ", ".join(figures.setting_texts(row.settings))
-    case = xml.Element("testcase", classname=classname, name=wording.text(name))
-    message = f"{row.status}: {wording.text(' '.join(row.why.split()))}"
+    case = xml.Element("testcase", classname=classname, name=phrases.text(name))
+    message = f"{row.status}: {phrases.text(' '.join(row.why.split()))}"
     if row.exit_code != PROVEN:
         error = xml.SubElement(case, "error", type=row.status, message=message)
         error.text = f"exit {row.exit_code}"
     elif figures.fails(row) and row.against is not None:
         standing = f"{bench.label(row)}: {figures.standing(row)}"
         failed = xml.SubElement(case, "failure", type=row.against.standing, message=standing)
-        failed.text = wording.text(row.against.said) or standing
+        failed.text = phrases.text(row.against.said) or standing
     elif row.status != "measured":
         xml.SubElement(case, "skipped", type=row.status, message=message)
     texts = {name: figure(row) for name, figure in figures.COLUMNS.items()}
-    texts = {"artefact": wording.text(row.artifact), **texts, "against the baseline": figures.standing(row)}
+    texts = {"artefact": phrases.text(row.artifact), **texts, "against the baseline": figures.standing(row)}
     xml.SubElement(case, "system-out").text = "\n".join(
         f"{name}: {text}" for name, text in texts.items() if text
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnxport.bench.report import BenchReport, Row
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench
 from onnxport.reports.markdown import command_block, escape, note_lines, table
@@ -16,7 +16,7 @@ _ROWS = 100
 def view(report: BenchReport) -> str:
     bench = Bench(report)
     parts = [
-        f"## {wording.MARKS[bench.kind]} {escape(bench.summary)}",
+        f"## {phrases.MARKS[bench.kind]} {escape(bench.summary)}",
         escape("; ".join(filter(None, (bench.totals, bench.shared)))),
     ]
     parts += [_table(bench, bench.measured)] if bench.measured else []
@@ -25,7 +25,7 @@ def view(report: BenchReport) -> str:
         labels = (f"- **{escape(bench.label(row))}**" for row in bench.unmeasured)
         parts += ["### Not measured", "\n".join(map(": ".join, zip(labels, reasons, strict=True)))]
     found, versions = report.machine, (f"{name} {version}" for name, version in report.versions.items())
-    place = f"{found.processor}, {wording.count(found.cores, 'core')}, {found.system}"
+    place = f"{found.processor}, {phrases.count(found.cores, 'core')}, {found.system}"
     parts += note_lines(report.notes)
     parts += [
         escape("; ".join((figures.method(report), place, ", ".join(versions)))),
@@ -35,7 +35,7 @@ def view(report: BenchReport) -> str:
 
 
 def _table(bench: Bench, rows: Sequence[Row]) -> str:
-    shown, rest = wording.cut(rows, _ROWS)
+    shown, rest = phrases.cut(rows, _ROWS)
     names = figures.columns(shown)
     head = ["artefact", *(["settings"] if any(map(bench.settings, shown)) else []), *names]
     head += ["against the baseline"] if bench.has_baseline else []
@@ -44,8 +44,8 @@ def _table(bench: Bench, rows: Sequence[Row]) -> str:
         cells = {"artefact": bench.name(row), "settings": bench.settings(row)}
         cells |= {name: figures.COLUMNS[name](row) for name in names}
         if row.against is not None:
-            mark = wording.MARKS[row.against.standing]
+            mark = phrases.MARKS[row.against.standing]
             cells["against the baseline"] = f"{mark} {figures.standing(row)}"
         lines.append([escape(cells.get(name, "")) for name in head])
-    more = f"\n\n… and {wording.count(rest, 'more row')}" if rest else ""
+    more = f"\n\n… and {phrases.count(rest, 'more row')}" if rest else ""
     return table(head, lines) + more

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from onnxport.bench.providers import PROVIDERS
 from onnxport.bench.report import BenchReport, Row
 from onnxport.core.errors import PROVEN
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench
 
@@ -22,7 +22,7 @@ def bench_lines(report: BenchReport) -> str:
     head = f"{shared}{figures.method(bench.report)}"
     lines = [head, *_table(bench)]
     for label, row in _group(bench, bench.unmeasured):
-        lines.append(f"{label}  {row.status}: {wording.text(row.why)}")
+        lines.append(f"{label}  {row.status}: {phrases.text(row.why)}")
     for row in bench.measured:
         if row.against is not None and row.against.standing == "unclear":
             lines.append(f"{bench.label(row)}  {figures.standing(row)}")
@@ -51,7 +51,7 @@ def _table(bench: Bench) -> Iterator[str]:
         values = (getattr(row.settings, name) for name in settings)
         shown = ["" if value is None else str(value) for value in values]
         lines.append([bench.name(row), *shown, *(text(row) for text in columns.values())])
-    yield from wording.align(lines, left=1)
+    yield from phrases.align(lines, left=1)
 
 
 def _shown_settings(rows: Sequence[Row]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxport.deployment.report import DeploymentReport
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.deployment import figures
 from onnxport.reports.markdown import command_block, escape, note_lines, table
 
@@ -11,11 +11,11 @@ _LINES = 12  # for one runtime
 
 
 def view(report: DeploymentReport) -> str:
-    mark = f"{wording.MARKS['failed' if report.exit_code else 'proven']} " if report.strict else ""
+    mark = f"{phrases.MARKS['failed' if report.exit_code else 'proven']} " if report.strict else ""
     parts = [f"## {mark}{escape(figures.summary(report))}", escape(figures.totals(report))]
     rows = [
         (
-            wording.MARKS[each.extent],
+            phrases.MARKS[each.extent],
             escape(each.title),
             escape(figures.extent_text(each)),
             escape(figures.origin(each)),
@@ -25,7 +25,7 @@ def view(report: DeploymentReport) -> str:
     ]
     parts.append(table(("", "runtime", "takes", "source", "what would help"), rows))
     for each in report.placements:
-        shown, rest = wording.cut(list(figures.details(each)), _LINES)
+        shown, rest = phrases.cut(list(figures.details(each)), _LINES)
         if each.extent != "all" and shown:
             more = [f"… and {rest:,} more"] if rest else []
             parts += [f"### {escape(each.title)}", "\n".join(f"- {escape(line)}" for line in (*shown, *more))]

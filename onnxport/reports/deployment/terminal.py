@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onnxport.core.errors import printable
 from onnxport.deployment.report import DeploymentReport, Fallback, Placement
 from onnxport.reports.deployment.figures import extent_text, origin
-from onnxport.reports.wording import align, count
+from onnxport.reports.phrases import align, count
 
 _SHOWN = 4  # kinds of fallback below a row
 

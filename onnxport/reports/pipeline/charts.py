@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.charts import (
     FLOOR,
     LEFT,
@@ -54,7 +54,7 @@ def size_against_accuracy(rows: Sequence[Row]) -> Scatter | None:
             y=y_axis.place(sqnr),
             number=row.number,
             name=row.cell.name,
-            title=wording.text(f"{row.cell.name}: {row.size}, {row.accuracy}, {row.cell.verdict}"),
+            title=phrases.text(f"{row.cell.name}: {row.size}, {row.accuracy}, {row.cell.verdict}"),
             alarm=row.cell.path is None,
         )
         for row, size, sqnr in found
@@ -65,7 +65,7 @@ def size_against_accuracy(rows: Sequence[Row]) -> Scatter | None:
         y_ticks=y_axis.ticks,
         x_title="size on disk",
         y_title="SQNR",
-        title=f"Size against accuracy of {wording.count(len(spots), 'artefact')}; the table above has the figures",
+        title=f"Size against accuracy of {phrases.count(len(spots), 'artefact')}; the table above has the figures",
     )
 
 
@@ -106,22 +106,22 @@ def _choices_of_model(model: str, timed: Sequence[Timed], number: int) -> Iterat
     yield Choice(
         number=number,
         artifact=model,
-        name=wording.text(model),
+        name=phrases.text(model),
         size=size,
         ms=model_ms,
         sqnr=math.inf,
-        title=f"{model}, the model itself: {wording.human_size(size)}, {wording.duration(model_ms)}",
+        title=f"{model}, the model itself: {phrases.human_size(size)}, {phrases.duration(model_ms)}",
     )
     for row, artifact, latency in timed:
         yield Choice(
             number=row.number,
             artifact=row.cell.name,
-            name=wording.text(row.cell.name),
+            name=phrases.text(row.cell.name),
             size=artifact.size,
             ms=model_ms / latency.speedup,
             low=model_ms / latency.high if latency.confidence else None,
             high=model_ms / latency.low if latency.confidence else None,
             sqnr=None if row.worst_output is None else comparable_sqnr(row.worst_output),
-            title=f"{row.cell.name}: {row.size}, {wording.speed(latency)}, {row.accuracy}",
+            title=f"{row.cell.name}: {row.size}, {phrases.speed(latency)}, {row.accuracy}",
             alarm=row.cell.path is None,
         )

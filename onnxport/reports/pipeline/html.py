@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxport.reports import tradeoff, wording
+from onnxport.reports import phrases, tradeoff
 from onnxport.reports.page import render
 from onnxport.reports.pipeline import charts, matrix
 from onnxport.reports.pipeline.matrix import Row
@@ -36,7 +36,7 @@ def view(report: PipelineReport) -> str:
         delivered=sum(row.cell.path is not None for row in rows),
         bars=[charts.stage_bar(node) for node in report.nodes],
         m=matrix,
-        command=wording.command_line(report.command, report.arguments),
+        command=phrases.command_line(report.command, report.arguments),
         **details_values({**CAPS, "outputs": most_outputs}),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as xml
 
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.junit import document, suite
 from onnxport.reports.pipeline import matrix
 from onnxport.reports.pipeline.matrix import Fault, Row
@@ -44,7 +44,7 @@ def _properties(report: PipelineReport, rows: Sequence[Row]) -> Iterator[tuple[s
     for row in rows:
         for label, value in matrix.figures(row):
             yield f"{row.label} {label}", value
-    if line := wording.command_line(report.command, report.arguments):
+    if line := phrases.command_line(report.command, report.arguments):
         yield "command", line
     yield from matrix.environment(report).items()
 
@@ -56,9 +56,9 @@ def _cell(row: Row, faults: Sequence[Fault]) -> xml.Element:
         for fault in causes:
             _fail(case, fault)
     elif row.failed_node is not None:
-        xml.SubElement(case, "skipped", type=row.cell.verdict, message=f"not run: {wording.text(row.why)}")
+        xml.SubElement(case, "skipped", type=row.cell.verdict, message=f"not run: {phrases.text(row.why)}")
     elif row.cell.verdict not in RIGHT:
-        reason = f": {wording.text(row.artifact.report.reason)}" if row.artifact is not None else ""
+        reason = f": {phrases.text(row.artifact.report.reason)}" if row.artifact is not None else ""
         xml.SubElement(case, "skipped", type=row.cell.verdict, message=f"{row.cell.verdict}{reason}")
     lines = (f"{label}: {value}" for label, value in matrix.figures(row))
     xml.SubElement(case, "system-out").text = "\n".join(lines)
@@ -67,8 +67,8 @@ def _cell(row: Row, faults: Sequence[Fault]) -> xml.Element:
 
 def _case(model: str, name: str, seconds: float) -> xml.Element:
     # Readers split the class name at its dots, and a model's name may have some.
-    classname = wording.text(model).replace(".", "_")
-    return xml.Element("testcase", classname=classname, name=wording.text(name), time=f"{seconds:.3f}")
+    classname = phrases.text(model).replace(".", "_")
+    return xml.Element("testcase", classname=classname, name=phrases.text(name), time=f"{seconds:.3f}")
 
 
 def _fail(case: xml.Element, fault: Fault) -> None:
@@ -76,7 +76,7 @@ def _fail(case: xml.Element, fault: Fault) -> None:
     sentence = " ".join(matrix.lines(fault.sentence))
     kind = "error" if fault.kind == "failed" else "failure"
     found = xml.SubElement(case, kind, type=fault.kind, message=f"{fault.kind}: {sentence}")
-    lines = [*matrix.lines(fault.sentence), f"stage: {wording.text(fault.stage)}"]
+    lines = [*matrix.lines(fault.sentence), f"stage: {phrases.text(fault.stage)}"]
     if fault.found:
         lines.append(fault.found)
     if fault.onnx_node:

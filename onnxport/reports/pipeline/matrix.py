@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import PurePath
 
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN
-from onnxport.reports import wording
+from onnxport.reports import phrases
+from onnxport.reports.phrases import text
 from onnxport.reports.pipeline.option_keys import spell_as_keys
 from onnxport.reports.pipeline_report import CellRecord, NodeRecord, PipelineReport, PlaceRecord
 from onnxport.reports.run_report import ArtifactRecord, Latency, RunReport, rejection, remedies
-from onnxport.reports.wording import text
 from onnxport.validate.report import Diagnosis, OutputReport
 
 LIMITS = "limits"
@@ -70,20 +70,20 @@ class Row:
         """ "SQNR 31.2 dB", "without error"; empty where nothing was judged."""
         if self.worst_output is None:
             return ""
-        sqnr = wording.sqnr(self.worst_output)
+        sqnr = phrases.sqnr(self.worst_output)
         return f"SQNR {sqnr}" if self.worst_output.sqnr_db is not None else sqnr
 
     @property
     def worst(self) -> str:
-        return wording.worst(self.artifact.report) if self.artifact is not None else ""
+        return phrases.worst(self.artifact.report) if self.artifact is not None else ""
 
     @property
     def size(self) -> str:
-        return wording.size(self.artifact) if self.artifact is not None else ""
+        return phrases.size(self.artifact) if self.artifact is not None else ""
 
     @property
     def speed(self) -> str:
-        return wording.speed(self.latency) if self.latency is not None else ""
+        return phrases.speed(self.latency) if self.latency is not None else ""
 
     @property
     def why(self) -> str:
@@ -150,7 +150,7 @@ class Fault:
     def onnx_node(self) -> str:
         """The ONNX node at fault in words; empty where unknown."""
         found = self.diagnosis.node if self.diagnosis is not None else None
-        return wording.node(found) if found is not None else ""
+        return phrases.node(found) if found is not None else ""
 
 
 def comparable_sqnr(output: OutputReport) -> float:
@@ -281,7 +281,7 @@ def totals(report: PipelineReport) -> str:
     statuses = Counter(row.node.status for row in rows(report))
     origins = (f"{statuses['made']} made", f"{statuses['cached']} from the cache")
     parts = (
-        ", ".join((wording.count(len(report.cells), "artefact"), *counts)),
+        ", ".join((phrases.count(len(report.cells), "artefact"), *counts)),
         ", ".join(each for each in origins if not each.startswith("0 ")),
         f"{report.seconds:.1f} s",
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.pipeline import matrix
 from onnxport.reports.pipeline.matrix import Fault
 from onnxport.reports.pipeline.services import in_checkout, root
@@ -46,7 +46,7 @@ def view(report: PipelineReport) -> str:
 
 
 def _result(fault: Fault, report: PipelineReport) -> Json:
-    name = wording.text(fault.name)
+    name = phrases.text(fault.name)
     nodes: list[Json] = [{"name": name, "fullyQualifiedName": name, "kind": "stage"}]
     if fault.diagnosis is not None and fault.diagnosis.node is not None:
         nodes.append(node_location(fault.diagnosis.node))
@@ -61,11 +61,11 @@ def _result(fault: Fault, report: PipelineReport) -> Json:
             {
                 "id": count,
                 "physicalLocation": _place(report, places[other]),
-                "message": {"text": f"{wording.text(other)} is not made because of it"},
+                "message": {"text": f"{phrases.text(other)} is not made because of it"},
             }
             for count, other in enumerate(fault.others, 1)
         ],
-        "properties": {"stage": wording.text(fault.stage), "exitCode": fault.exit_code},
+        "properties": {"stage": phrases.text(fault.stage), "exitCode": fault.exit_code},
     }
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Staging, writing
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.pipeline import matrix, terminal
 from onnxport.reports.pipeline.matrix import Fault
 from onnxport.reports.pipeline_report import PipelineReport
@@ -118,12 +118,12 @@ def _message(fault: Fault) -> str:
     if fault.found:
         lines.append(fault.found)
     if fault.others:
-        lines.append(f"not made because of it: {', '.join(map(wording.text, fault.others))}")
+        lines.append(f"not made because of it: {', '.join(map(phrases.text, fault.others))}")
     return "\n".join(lines)
 
 
 def _path(file: str) -> str:
-    return wording.text(in_checkout(Path(file)).as_posix())
+    return phrases.text(in_checkout(Path(file)).as_posix())
 
 
 def _command(found: Finding) -> str:
@@ -151,7 +151,7 @@ def _data(text: str) -> str:
 
 
 def _property(text: str) -> str:
-    return _data(wording.text(text)).replace(":", "%3A").replace(",", "%2C")
+    return _data(phrases.text(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 def _summarize(summary: str) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.page import render
 from onnxport.reports.run import charts, facts
 from onnxport.reports.run_report import RunReport
@@ -21,8 +21,8 @@ def view(report: RunReport) -> str:
         "run/report.html.j2",
         (),
         run=report,
-        verdict=wording.worst_verdict(report),
-        command=wording.command_line(report.command, report.arguments),
+        verdict=phrases.worst_verdict(report),
+        command=phrases.command_line(report.command, report.arguments),
         **details_values(CAPS),
     )
 
@@ -44,5 +44,5 @@ def _layers_to_show(found: Diagnosis) -> tuple[list[tuple[LayerFigure, bool]], i
         for each in found.layers
     ]
     by_interest = sorted(range(len(rows)), key=lambda i: (not rows[i][1], sqnrs[i]))
-    shown, rest = wording.cut(by_interest, CAPS["layers"])
+    shown, rest = phrases.cut(by_interest, CAPS["layers"])
     return [rows[i] for i in sorted(shown)], rest

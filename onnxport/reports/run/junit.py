@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from xml.etree import ElementTree as xml
 
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.junit import document, suite
 from onnxport.reports.run_report import ArtifactRecord, RunReport
 from onnxport.validate.report import LEAVES, RIGHT, Judgement, OutputReport, Report, Verdict
@@ -34,11 +34,11 @@ def _properties(artifact: ArtifactRecord, run: RunReport) -> Iterator[tuple[str,
     yield "bytes", artifact.size
     yield "input sets", len(report.fed)
     if artifact.worth is not None and artifact.worth.latency is not None:
-        yield "speed", wording.speed(artifact.worth.latency)
+        yield "speed", phrases.speed(artifact.worth.latency)
     for judgement in report.judgements:
         for figure in judgement.metrics:
-            yield f"{judgement.question} {wording.text(figure.metric)}", wording.metric_value(figure)
-    if line := wording.command_line(run.command, run.arguments):
+            yield f"{judgement.question} {phrases.text(figure.metric)}", phrases.metric_value(figure)
+    if line := phrases.command_line(run.command, run.arguments):
         yield "command", line
     yield from run.environment.items()
 
@@ -49,7 +49,7 @@ def _cases(report: Report) -> Iterator[xml.Element]:
         cases = [_output_case(report, judgement, output) for output in judgement.outputs]
         for figure in judgement.metrics:
             if figure.met is not None:
-                reason = f"{wording.metric_value(figure)}, {wording.budget(figure)}"
+                reason = f"{phrases.metric_value(figure)}, {phrases.budget(figure)}"
                 verdict: Verdict = "measured" if figure.met else "over budget"
                 cases.append(_case(report, judgement.question, figure.metric, verdict, reason))
         if not cases or (_fails(report, judgement.verdict) and all(c.find("failure") is None for c in cases)):
@@ -61,7 +61,7 @@ def _cases(report: Report) -> Iterator[xml.Element]:
 
 def _output_case(report: Report, judgement: Judgement, output: OutputReport) -> xml.Element:
     case = _case(report, judgement.question, output.name, output.verdict, output.rule)
-    lines = (f"{label}: {text}" for label, text in wording.output_figures(output, judgement.question))
+    lines = (f"{label}: {text}" for label, text in phrases.output_figures(output, judgement.question))
     xml.SubElement(case, "system-out").text = "\n".join(lines)
     return case
 
@@ -69,8 +69,8 @@ def _output_case(report: Report, judgement: Judgement, output: OutputReport) -> 
 def _case(report: Report, question: str, name: str, verdict: Verdict, reason: str) -> xml.Element:
     # Readers split the class name at its dots: the artefact becomes the package, the question the class.
     artefact = PurePath(report.candidate.path).name
-    case = xml.Element("testcase", classname=wording.text(f"{artefact}.{question}"), name=wording.text(name))
-    message = wording.text(f"{verdict}: {reason}")
+    case = xml.Element("testcase", classname=phrases.text(f"{artefact}.{question}"), name=phrases.text(name))
+    message = phrases.text(f"{verdict}: {reason}")
     if _fails(report, verdict):
         xml.SubElement(case, "failure", type=verdict, message=message).text = "\n".join(_explain(report))
     elif verdict not in RIGHT:
@@ -80,14 +80,14 @@ def _case(report: Report, question: str, name: str, verdict: Verdict, reason: st
 
 def _explain(report: Report) -> Iterator[str]:
     """Yield the failure of the whole run, and the node at fault where `debug` found it."""
-    yield wording.text(f"{wording.summary(report)}: {report.reason}")
+    yield phrases.text(f"{phrases.summary(report)}: {report.reason}")
     found = report.diagnosis
     if found is not None:
-        yield wording.text(found.summary)
+        yield phrases.text(found.summary)
         if found.node is not None:
-            yield wording.text(f"node: {wording.node(found.node)}, stage {found.node.stage}")
+            yield phrases.text(f"node: {phrases.node(found.node)}, stage {found.node.stage}")
         if found.repro is not None:
-            yield wording.text(f"to reproduce it alone: {found.repro}")
+            yield phrases.text(f"to reproduce it alone: {found.repro}")
 
 
 def _fails(report: Report, verdict: Verdict) -> bool:

@@ -7,7 +7,7 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.run import facts
 from onnxport.reports.run_report import ArtifactRecord, RunReport
 from onnxport.validate.report import (
@@ -23,7 +23,7 @@ _ROWS = 20
 # Of a diagnosis: values shown around the one at fault, and the worst ones.
 _AROUND, _WORST = 3, 5
 _HEAD = ("value", "op", "max difference", "of scale", "SQNR dB", "local")
-_COLUMNS = ("output", "verdict", "difference", "of scale", "SQNR", wording.BEYOND_TOLERANCE, "decided by")
+_COLUMNS = ("output", "verdict", "difference", "of scale", "SQNR", phrases.BEYOND_TOLERANCE, "decided by")
 
 
 def result_lines(run: RunReport, *, detailed: bool = False) -> str:
@@ -43,7 +43,7 @@ def notes(run: RunReport) -> list[str]:
     found = [
         note
         for each in run.artifacts
-        for note in (*each.notes, *(wording.slowness(each.worth) if each.worth is not None else ()))
+        for note in (*each.notes, *(phrases.slowness(each.worth) if each.worth is not None else ()))
     ]
     return [f"note: {note}" for note in dict.fromkeys(found)]
 
@@ -56,11 +56,11 @@ def artifact_line(artifact: ArtifactRecord, seconds: float) -> str:
     report = artifact.report
     latency = artifact.worth and artifact.worth.latency
     parts = [
-        wording.text(artifact.label),
-        facts.change(artifact) or wording.size(artifact) if artifact.path else "not kept",
-        wording.speed(latency) if latency else "",
+        phrases.text(artifact.label),
+        facts.change(artifact) or phrases.size(artifact) if artifact.path else "not kept",
+        phrases.speed(latency) if latency else "",
         f"{report.verdict}: {report.reason}" if report.passed else report.verdict,
-        wording.worst(report),
+        phrases.worst(report),
         _inputs(report.fed),
         f"{seconds:.1f} s",
     ]
@@ -73,20 +73,20 @@ def _inputs(fed: tuple[InputSet, ...]) -> str:
     firsts = (next(iter(each.shapes.values()), ()) for each in fed)
     batches = sorted({shape[0] for shape in firsts if len(shape) > 1})
     batch = f", batch {' and '.join(map(str, batches))}" if batches else ""
-    return wording.count(len(fed), "input set") + batch
+    return phrases.count(len(fed), "input set") + batch
 
 
 def _output_table(judgement: Judgement) -> str:
     """Return a question, its answer, and the figures per output, the worst first."""
-    shown, rest = wording.cut(wording.worst_first(judgement.outputs), _ROWS)
-    columns, *rows = wording.columns([_COLUMNS, *map(_cells, shown)], judgement)
+    shown, rest = phrases.cut(phrases.worst_first(judgement.outputs), _ROWS)
+    columns, *rows = phrases.columns([_COLUMNS, *map(_cells, shown)], judgement)
     lines = _table(columns, rows) if shown else []
     if rest:
-        lines.append(f"... and {wording.count(rest, 'more output')}")
+        lines.append(f"... and {phrases.count(rest, 'more output')}")
     for figure in judgement.metrics:
-        parts = (wording.metric_name(figure), wording.metric_value(figure), wording.budget(figure))
+        parts = (phrases.metric_name(figure), phrases.metric_value(figure), phrases.budget(figure))
         lines.append(_GAP.join(part for part in parts if part))
-    head = f"{judgement.question}: {judgement.verdict}   {wording.QUESTIONS[judgement.question]}"
+    head = f"{judgement.question}: {judgement.verdict}   {phrases.QUESTIONS[judgement.question]}"
     return "\n".join(["", head, *textwrap.indent("\n".join(lines), "  ").splitlines()])
 
 
@@ -109,13 +109,13 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def _cells(output: OutputReport) -> tuple[str, ...]:
     return (
-        wording.text(output.name),
+        phrases.text(output.name),
         output.verdict,
-        wording.number(output.difference),
-        wording.number(output.share),
-        wording.sqnr(output),
+        phrases.number(output.difference),
+        phrases.number(output.share),
+        phrases.sqnr(output),
         f"{output.mismatches:,} of {output.elements:,}",
-        wording.text(output.rule),
+        phrases.text(output.rule),
     )
 
 
@@ -134,7 +134,7 @@ def diagnosis_lines(run: RunReport, *, all_layers: bool = False) -> str:
     ]
     lines = [found.summary, *(f"  {label:<9}{text}" for label, text in rows if text)]
     if shown := found.layers if all_layers else _relevant(found):
-        lines += ["", *(f"  {line}" for line in wording.align([_HEAD, *map(_layer, shown)], left=2))]
+        lines += ["", *(f"  {line}" for line in phrases.align([_HEAD, *map(_layer, shown)], left=2))]
         if left := len(found.layers) - len(shown):
             lines.append(f"  ... and {left} more values, all with --verbose")
     return "\n".join(lines)
