@@ -79,6 +79,8 @@ class Library:
 
 
 _SYSTEMS = {"Darwin": "macOS"}
+_LINUX, _LINUX_ARM = ("Linux", "x86_64"), ("Linux", "aarch64")
+_MAC, _WINDOWS = ("Darwin", "arm64"), ("Windows", "AMD64")
 
 # The distributions of pyproject.toml, in the order that doctor shows them.
 LIBRARIES: Mapping[str, Library] = {
@@ -102,25 +104,12 @@ LIBRARIES: Mapping[str, Library] = {
             "the reference every artefact is proven against",
             builds=tuple(f"onnxruntime-{build}" for build in "gpu openvino directml qnn cann".split()),
         ),
-        Library(
-            "litert-converter",
-            "the compiler to TFLite",
-            platforms=(("Linux", "x86_64"), ("Darwin", "arm64")),
-        ),
-        Library(
-            "ai-edge-litert",
-            "running TFLite files",
-            platforms=(
-                ("Linux", "x86_64"),
-                ("Linux", "aarch64"),
-                ("Darwin", "arm64"),
-                ("Windows", "AMD64"),
-            ),
-        ),
+        Library("litert-converter", "the compiler to TFLite", platforms=(_LINUX, _MAC)),
+        Library("ai-edge-litert", "running TFLite files", platforms=(_LINUX, _LINUX_ARM, _MAC, _WINDOWS)),
         Library(
             "coremltools",
             "building and reading Core ML packages",
-            platforms=(("Linux", "x86_64"), ("Darwin", "arm64"), ("Darwin", "x86_64")),
+            platforms=(_LINUX, _MAC, ("Darwin", "x86_64")),
             before=(3, 14),
         ),
         Library("torch", "export from PyTorch", extra="torch"),

@@ -6,8 +6,8 @@ the libraries of another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,58 +32,51 @@ _MEASURED = 8
 _FUNCTIONS_SINCE = 18  # iOS
 
 
-@contextmanager
-def ort() -> Iterator[Worker]:
+def _without_start(make: Worker) -> Callable[[], AbstractContextManager[Worker]]:
+    """Return the start of a worker that has nothing to start."""
+    return lambda: nullcontext(make)
+
+
+@_without_start
+def ort(model: Model, params: OrtParams, work: Work) -> Product:
     """ONNX to ONNX Runtime format."""
+    from onnxport.converters.ort import convert
 
-    def make(model: Model, params: OrtParams, work: Work) -> Product:
-        from onnxport.converters.ort import convert
-
-        samples = _samples(model, work) if params.precision == "fp16" else ()
-        with work.phases.phase("convert"):
-            return Product(*convert(model, work.output, params, work.manifest, samples))
-
-    yield make
+    samples = _samples(model, work) if params.precision == "fp16" else ()
+    with work.phases.phase("convert"):
+        return Product(*convert(model, work.output, params, work.manifest, samples))
 
 
-@contextmanager
-def optimize() -> Iterator[Worker]:
+@_without_start
+def optimize(model: Model, params: OptimizeParams, work: Work) -> Product:
     """ONNX to ONNX that computes the same: another opset, fewer nodes, float16."""
+    from onnxport.optimizers.optimization import optimize
+    from onnxport.quantize.eligibility import check_float
 
-    def make(model: Model, params: OptimizeParams, work: Work) -> Product:
-        from onnxport.optimizers.optimization import optimize
-        from onnxport.quantize.eligibility import check_float
-
-        if params.fp16:
-            check_float(model)
-        samples = _samples(model, work) if params.fp16 else ()
-        folder = work.output.parent / "scratch"
-        folder.mkdir()
-        done = optimize(model, params, folder, samples, equivalence=work.equivalence, phase=work.phases.phase)
-        with work.phases.phase("write"):
-            artifact = done.model.noted(work.manifest, model).save(work.output, model)
-        for each in (model, done.model):
-            each.release()
-        return Product(artifact, done.notes, done.facts)
-
-    yield make
+    if params.fp16:
+        check_float(model)
+    samples = _samples(model, work) if params.fp16 else ()
+    folder = work.output.parent / "scratch"
+    folder.mkdir()
+    done = optimize(model, params, folder, samples, equivalence=work.equivalence, phase=work.phases.phase)
+    with work.phases.phase("write"):
+        artifact = done.model.noted(work.manifest, model).save(work.output, model)
+    for each in (model, done.model):
+        each.release()
+    return Product(artifact, done.notes, done.facts)
 
 
-@contextmanager
-def quantize() -> Iterator[Worker]:
+@_without_start
+def quantize(model: Model, params: QuantizeParams, work: Work) -> Product:
     """ONNX to ONNX of lower precision."""
+    from onnxport.quantize.precisions import find_quantization
 
-    def make(model: Model, params: QuantizeParams, work: Work) -> Product:
-        from onnxport.quantize.precisions import find_quantization
-
-        setting = _setting(model, params, work)
-        notes, facts = _check_samples(model, params, setting)
-        quantized = find_quantization(params.precision)(model, params, setting)
-        with work.phases.phase("write"):
-            artifact = quantized.model.noted(work.manifest, model).save(work.output, model)
-        return Product(artifact, (*notes, *quantized.notes), facts | dict(quantized.facts))
-
-    yield make
+    setting = _setting(model, params, work)
+    notes, facts = _check_samples(model, params, setting)
+    quantized = find_quantization(params.precision)(model, params, setting)
+    with work.phases.phase("write"):
+        artifact = quantized.model.noted(work.manifest, model).save(work.output, model)
+    return Product(artifact, (*notes, *quantized.notes), facts | dict(quantized.facts))
 
 
 def _setting(model: Model, params: QuantizeParams, work: Work) -> QuantizationInputs:

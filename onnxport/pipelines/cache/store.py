@@ -19,7 +19,7 @@ from onnxport.core.memory import bytes_of
 from onnxport.formats.artifact import write_failure
 from onnxport.pipelines.cache import entries
 from onnxport.pipelines.cache.entries import ENTRY, Damaged, Entry, Note
-from onnxport.pipelines.cache.files import files_in, flush_folder, flush_tree, link_file
+from onnxport.pipelines.cache.files import files_in, flush, flush_tree, link_file
 from onnxport.pipelines.cache.workspace import Private, sweep
 from onnxport.pipelines.graph.digests import find_change
 from onnxport.reports.run_report import RunReport
@@ -234,7 +234,7 @@ class Cache:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOENT) and room.is_dir():
                 return False
             raise
-        flush_folder(place.parent)
+        flush(place.parent)
         return True
 
     def _drop(self, key: str) -> bool:

@@ -84,8 +84,28 @@ class ModelsReader:
         found = []
         for source in sources:
             with self.options.faults.catching(*place):
-                found.append(self._origin(place, key, named, source, params, proofs, spec))
+                name = named or _own_name(source)
+                self._claim(name, place, source, checked=bool(named))
+                if isinstance(source, Artifact) and spec.export:
+                    what = f"{source.path} is ONNX already, so export has no effect"
+                    raise UsageError(what, fix="leave it out")
+                if isinstance(source, Source) and params is not None:
+                    check_export(source, params)
+                export = None if isinstance(source, Artifact) else params or ExportParams()
+                found.append(Origin(name, place, key, source, export, proofs))
         return found
+
+    def _claim(self, name: str, place: Place, source: Artifact | Source, *, checked: bool) -> None:
+        """Refuse a name that is impossible or taken (UsageError)."""
+        if not checked:
+            check_name(name, "model")
+        if name in self._names:
+            first = self.options.faults.where(*self._names[name])
+            raise UsageError(
+                f"{source.path} has the name {name!r}, like the model of {first}",
+                fix="give each a name of its own: models: {NAME: PATH}",
+            )
+        self._names[name] = place
 
     def _export(self, place: Place, spec: ModelSpec) -> ExportParams | None:
         place, fields = (*place, "export"), ExportParams.model_fields
@@ -114,36 +134,6 @@ class ModelsReader:
         weights = params.weights if params else None
         is_factory = ":" in given and not place.exists()
         return Source.of(given if is_factory else place, weights, folder=self.options.folder)
-
-    def _origin(
-        self,
-        place: Place,
-        key: str,
-        named: str,
-        source: Artifact | Source,
-        params: ExportParams | None,
-        proofs: Proofs | None,
-        spec: ModelSpec,
-    ) -> Origin:
-        name = named or _own_name(source)
-        if not named:
-            check_name(name, "model")
-        if name in self._names:
-            first = self.options.faults.where(*self._names[name])
-            raise UsageError(
-                f"{source.path} has the name {name!r}, like the model of {first}",
-                fix="give each a name of its own: models: {NAME: PATH}",
-            )
-        self._names[name] = place
-        if isinstance(source, Artifact):
-            if spec.export:
-                raise UsageError(
-                    f"{source.path} is ONNX already, so export has no effect", fix="leave it out"
-                )
-            return Origin(name, place, key, source, proofs=proofs)
-        if params is not None:
-            check_export(source, params)
-        return Origin(name, place, key, source, params or ExportParams(), proofs)
 
 
 def check_name(name: str, what: str) -> None:

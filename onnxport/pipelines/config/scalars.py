@@ -23,10 +23,17 @@ _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<inside>[^{}]*)(?P<end>\}?)", re.DOTALL)
 _INSIDE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
 
 
-class Whole(int):
-    """An integer with its source text."""
+class _Written:
+    """A number with its source text."""
 
     written: str
+
+    def __str__(self) -> str:
+        return self.written
+
+
+class Whole(_Written, int):
+    """An integer with its source text."""
 
     @classmethod
     def of(cls, text: str) -> Self:
@@ -35,23 +42,15 @@ class Whole(int):
         number.written = text
         return number
 
-    def __str__(self) -> str:
-        return self.written
 
-
-class Decimal(float):
+class Decimal(_Written, float):
     """A float with its source text."""
-
-    written: str
 
     @classmethod
     def of(cls, text: str) -> Self:
         number = cls(text.replace(".inf", "inf").replace(".nan", "nan") if text[-1].isalpha() else text)
         number.written = text
         return number
-
-    def __str__(self) -> str:
-        return self.written
 
 
 class CoreLoader(yaml.SafeLoader):

@@ -31,11 +31,8 @@ class Project:
             return "github"
         if (self.root / GITLAB).is_file() or (self.root / ".gitlab").is_dir():
             return "gitlab"
-        return (
-            "gitlab"
-            if "gitlab" in _git(self.root, "config", "--get-regexp", r"remote\..*\.url")
-            else "github"
-        )
+        remotes = _git(self.root, "config", "--get-regexp", r"remote\..*\.url")
+        return "gitlab" if "gitlab" in remotes else "github"
 
     def workflow(self, host: Host) -> Path | None:
         """Return the file for a host; if GitLab's is the user's own, a file that it can include."""

@@ -119,7 +119,7 @@ class _Chain:
 
     def run_in_float(self, model: Model, source: Artifact) -> Artifact:
         """Return the source in the target's format without a lower precision, for comparison."""
-        if self.job.target.gives in RUNS_ON and "onnxruntime" in RUNS_ON[self.job.target.gives]:
+        if "onnxruntime" in RUNS_ON.get(self.job.target.gives, ()):
             return source
         params = self.job.steps[-1].params.model_copy(update=_IN_FLOAT)
         apart = replace(self, folder=self.folder / "float", clock=Clock(None))
