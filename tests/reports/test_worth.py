@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html.parser
 from collections.abc import Callable
 from xml.etree import ElementTree
 
@@ -15,21 +14,11 @@ from onnxport.reports.run import junit, markdown
 from onnxport.reports.run.terminal import notes, result_lines
 from onnxport.reports.run_report import Latency, RunReport
 from tests.reports.handmade import NASTY, faster, latency, passing, slower, untimed
-
-
-class _Text(html.parser.HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.text = ""
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+from tests.reports.pages import Page
 
 
 def in_html(run: RunReport) -> str:
-    reader = _Text()
-    reader.feed(page.view(run))
-    return reader.text
+    return Page(page.view(run)).text
 
 
 def in_markdown(run: RunReport) -> str:
