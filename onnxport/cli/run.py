@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,12 @@ class Size(click.ParamType[int]):
 SIZE = Size()
 
 
+def target_option(verb: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return the option --target of a command on a pipeline."""
+    text = f"{verb} only this target. May be given several times."
+    return click.option("--target", "targets", multiple=True, metavar="NAME", help=text)
+
+
 @subcommand(
     "run",
     "onnxport run pipeline.yaml",
@@ -40,13 +47,7 @@ SIZE = Size()
     "onnxport run pipeline.yaml --executor dask --scheduler tcp://host:8786",
 )
 @click.argument("pipeline", type=PATH)
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    metavar="NAME",
-    help="Make only this target. May be given several times.",
-)
+@target_option("Make")
 @click.option("--frozen", is_flag=True, help="Make exactly what pipeline.lock says, or fail.")
 @click.option("--no-cache", is_flag=True, help="Make everything again, and keep only the artefacts.")
 @click.option(

@@ -138,14 +138,9 @@ def duration(ms: float | None) -> str:
     if ms is None:
         return ""
     value, unit = (ms, "ms") if 0.0995 <= ms < 999.5 else (ms / 1000, "s") if ms >= 1 else (1000 * ms, "µs")
-    digits = (
-        f"{value:#.3g}".rstrip(".")
-        if 0.0995 <= value < 999.5
-        else f"{value:,.0f}"
-        if value > 1
-        else number(value)
-    )
-    return f"{digits} {unit}"
+    if 0.0995 <= value < 999.5:
+        return f"{value:#.3g}".rstrip(".") + f" {unit}"
+    return f"{value:,.0f} {unit}" if value > 1 else f"{number(value)} {unit}"
 
 
 def percent(share: float) -> str:
@@ -326,9 +321,8 @@ def worst_first(outputs: Sequence[OutputReport]) -> list[OutputReport]:
 
 def worst_verdict(run: RunReport) -> Verdict:
     """Return the worst verdict of a run's artefacts."""
-    return min(
-        (artifact.report.verdict for artifact in run.artifacts), key=WORST_FIRST.index, default="unproven"
-    )
+    verdicts = (artifact.report.verdict for artifact in run.artifacts)
+    return min(verdicts, key=WORST_FIRST.index, default="unproven")
 
 
 def summary(report: Report) -> str:

@@ -43,14 +43,10 @@ _SHARED: dict[str, Schema] = {
 
 def schema(*, plugins: bool = True) -> str:
     """Return the schema as JSON text, draft 2020-12; docs/schema/pipeline.schema.json is the one without plugins."""
-    shared = (
-        {name: registry.shared_stage(name) for name in registry.known_stages()}
-        if plugins
-        else registry.STAGES
-    )
-    targets = (
-        {name: registry.target(name) for name in registry.known_targets()} if plugins else registry.TARGETS
-    )
+    shared, targets = registry.STAGES, registry.TARGETS
+    if plugins:
+        shared = {name: registry.shared_stage(name) for name in registry.known_stages()}
+        targets = {name: registry.target(name) for name in registry.known_targets()}
     export = _object(_options(ExportParams, ExportParams.model_fields))
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

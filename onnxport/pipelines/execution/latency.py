@@ -63,10 +63,8 @@ class Timings:
             "cpu": [processor(), instruction_sets(), os.cpu_count()],
             "versions": versions((*RUNS_ON["onnx"], *RUNS_ON[product.format])),
         }
-        return (
-            self._folder
-            / f"{hashlib.sha256(json.dumps(follows_from, sort_keys=True).encode()).hexdigest()}.json"
-        )
+        digest = hashlib.sha256(json.dumps(follows_from, sort_keys=True).encode()).hexdigest()
+        return self._folder / f"{digest}.json"
 
 
 def _measure(source: Artifact, product: Artifact, params: ValidateParams) -> Worth:

@@ -100,7 +100,11 @@ def perform_task(
         # Another room for the second: children of the first that died may still be writing.
         for room in (rooms / "1", rooms / "2"):
             room.mkdir()
-            result = _result(parcel.open(folders, room), node, topic)
+            task = parcel.open(folders, room)
+            try:
+                result = _run_in_child(task, node, topic)
+            except ChildDied as death:
+                result = Result(task, 0.0, failure=death)
             if not isinstance(result.failure, ChildDied):
                 break
         return _reply(result, parcel.return_paths(folders, room), room)
@@ -134,13 +138,6 @@ def _refusal(what: str) -> UsageError:
         why="their results would differ",
         fix="install the same versions everywhere",
     )
-
-
-def _result(task: Task, node: str, topic: str) -> Result:
-    try:
-        return _run_in_child(task, node, topic)
-    except ChildDied as death:
-        return Result(task, 0.0, failure=death)
 
 
 def _run_in_child(task: Task, node: str, topic: str) -> Result:
@@ -189,9 +186,6 @@ def _reply(result: Result, home: PathMapping, room: Path) -> Reply:
     if result.report is None:
         assert result.failure is not None
         return Reply(result.seconds, failure=home.failure(result.failure))
-    files = {
-        file.relative_to(room).as_posix(): file.read_bytes()
-        for file in sorted(room.rglob("*"))
-        if file.is_file()
-    }
+    found = (file for file in sorted(room.rglob("*")) if file.is_file())
+    files = {file.relative_to(room).as_posix(): file.read_bytes() for file in found}
     return Reply(result.seconds, home.report(result.report), files=files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -144,7 +145,10 @@ class Planner:
         if blocker is not None:
             why = f"{blocker.name} would run before"
         elif not why and inputs is not None:
-            why = self._why(node, inputs, own)
+            # The difference from the most similar cached product of this node.
+            words = Spelling(node, self.pipeline)
+            differences = [tuple(_differences(words, each.inputs, inputs)) for each in own]
+            why = "; ".join(min(differences, key=len) if differences else ()) or "it is new"
         size, size_from = self._size(node, own)
         return self._record(
             node,
@@ -155,15 +159,6 @@ class Planner:
             size_from=size_from,
             memory=memory_of_stage(node.stage, _weights(node) or 0),
         )
-
-    def _why(self, node: Node, inputs: Inputs, own: Sequence[Note]) -> str:
-        """Describe the difference from the most similar cached product of this node."""
-        if not own:
-            return "it is new"
-        words = Spelling(node, self.pipeline)
-        found = [tuple(_differences(words, note.inputs, inputs)) for note in own]
-        fewest = min(found, key=lambda differences: len(differences))
-        return "; ".join(fewest) or "it is new"
 
     def _size(self, node: Node, own: Sequence[Note]) -> tuple[int | None, str]:
         if own:
@@ -247,7 +242,6 @@ def _share(node: Node) -> float:
 
 def _free(folder: Path) -> int | None:
     near = next((place for place in (folder, *folder.absolute().parents) if place.exists()), None)
-    try:
+    with contextlib.suppress(OSError):
         return None if near is None else shutil.disk_usage(near).free
-    except OSError:
-        return None
+    return None

@@ -103,9 +103,8 @@ def summarize(given: str, folder: Path) -> tuple[ModelSummary, Artifact | None]:
 def _path_from(path: Path, folder: Path) -> str:
     """Return `path` relative to `folder`; absolute if it was given so and lies outside."""
     relative = os.path.relpath(path.resolve(), folder.resolve())
-    return (
-        str(path.resolve()) if relative.startswith("..") and path.is_absolute() else Path(relative).as_posix()
-    )
+    is_outside = relative.startswith("..") and path.is_absolute()
+    return str(path.resolve()) if is_outside else Path(relative).as_posix()
 
 
 def _is_image(spec: TensorSpec) -> bool:

@@ -109,11 +109,7 @@ def _notes(plan: Plan, workflow: Path | None) -> Iterator[str]:
         yield from (f"{name} is switched off for {model}: {reason}" for name, reason in reasons.items())
     if plan.samples.why_not:
         yield f"the folder {FOLDER} is left out: {plan.samples.why_not}"
-    if (
-        workflow is not None
-        and workflow.name == GITLAB_PART.name
-        and workflow.parent.name == GITLAB_PART.parent.name
-    ):
+    if workflow is not None and workflow.parts[-2:] == GITLAB_PART.parts:
         yield f"GitLab reads it when .gitlab-ci.yml says: include: [{{local: {GITLAB_PART.as_posix()}}}]"
 
 

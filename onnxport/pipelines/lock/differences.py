@@ -147,11 +147,9 @@ class Spelling:
             return f"models.{self.node.model.name}.export"
         name = self.node.name.removeprefix(f"{self.node.model.name}/")
         first = name.partition("/")[0]
-        if any(
-            cell.target == first for cell in self.pipeline.cells
-        ):  # perhaps of another target with the same node
-            return f"targets.{first}"
-        return f"stages.{name}"
+        # Perhaps of another target with the same node.
+        is_of_target = any(cell.target == first for cell in self.pipeline.cells)
+        return f"targets.{first}" if is_of_target else f"stages.{name}"
 
     @property
     def source(self) -> str:
@@ -197,10 +195,8 @@ def _option_differences(
             continue
         before, after = (each.get(name, default_of(params, name)) for each in (was, now))
         if is_content(before) and is_content(after):
-            yield (
-                "files",
-                f"{owner}.{name}: {getattr(params, name, '')} has changed, {changes(before, after)}",
-            )
+            said = f"{owner}.{name}: {getattr(params, name, '')} has changed, {changes(before, after)}"
+            yield "files", said
         else:
             yield "option", f"{owner}.{name}: {show(before)} -> {show(after)}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ def verify(path: Path, lock: Path | None = None, source: Path | None = None) -> 
         return _by_note(artifact, source)
     place = _place_in(known, artifact)
     if place is not None:
-        return _by_lock(artifact, _Entry(known, place), source)
+        return _by_lock(artifact, known, place, source)
     note = _note(artifact)
     if lock is None and not any(_is_of(each, note) for each in known.artefacts.values()):
         return _by_note(artifact, source, f"{known.path} does not list it")
@@ -74,22 +73,6 @@ def _is_ours(file: Path) -> bool:
             return MARK.encode() in stream.read(4096)
     except OSError:
         return False
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """The entry of one artefact in a lock."""
-
-    lock: Lock
-    place: str
-
-    @property
-    def locked(self) -> LockedArtefact:
-        return self.lock.artefacts[self.place]
-
-    @property
-    def folder(self) -> Path:
-        return self.lock.path.parent
 
 
 def _place_in(lock: Lock, artifact: Artifact) -> str | None:
@@ -128,9 +111,8 @@ def _is_of(locked: LockedArtefact, note: Mapping[str, Any]) -> bool:
 def _non_defaults(stage: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the non-default options of a note, as a lock has them."""
     known = {**TARGETS, **STAGES}.get(stage)
-    usual = (
-        {} if known is None else {name: field.default for name, field in known.params.model_fields.items()}
-    )
+    fields = {} if known is None else known.params.model_fields
+    usual = {name: field.default for name, field in fields.items()}
     usual = to_jsonable_python(usual, fallback=lambda value: None)
     return {name: value for name, value in options.items() if name not in usual or value != usual[name]}
 
@@ -177,10 +159,10 @@ def _by_note(artifact: Artifact, source: Path | None, why: str = "there is no lo
     )
 
 
-def _by_lock(artifact: Artifact, entry: _Entry, source: Path | None) -> Verification:
-    locked = entry.locked
+def _by_lock(artifact: Artifact, lock: Lock, place: str, source: Path | None) -> Verification:
+    locked = lock.artefacts[place]
     versions = {name: text for stage in locked.stages for name, text in stage.versions.items()}
-    checks = [_bytes(artifact, locked), _proof(locked.verdict), *_inputs(entry, source)]
+    checks = [_bytes(artifact, locked), _proof(locked.verdict), *_inputs(lock, place, source)]
     return Verification(
         path=str(artifact.path),
         format=artifact.format,
@@ -191,7 +173,7 @@ def _by_lock(artifact: Artifact, entry: _Entry, source: Path | None) -> Verifica
             for stage in locked.stages
         ),
         versions=dict(sorted(versions.items())),
-        lock=str(entry.lock.path),
+        lock=str(lock.path),
         checks=(*checks, _versions(versions)),
     )
 
@@ -227,51 +209,47 @@ _SUBJECTS: Mapping[str, Subject] = {
 }
 
 
-def _inputs(entry: _Entry, source: Path | None) -> Iterator[Check]:
+def _inputs(lock: Lock, place: str, source: Path | None) -> Iterator[Check]:
+    locked = lock.artefacts[place]
     asked: tuple[Subject, ...] = ("files", "options")
     if source is not None:
-        yield _given_source(source, *(stage.said["source"] for stage in entry.locked.stages))
+        yield _given_source(source, *(stage.said["source"] for stage in locked.stages))
     else:
         asked = ("source", *asked)
     try:
-        found = tuple(_differences(entry))
+        found = tuple(_differences(lock, place))
     except OnnxportError as error:
         yield from (Check(subject=subject, status="unknown", said=str(error)) for subject in asked)
         return
     for subject in asked:
         said = [each.said for each in found if _SUBJECTS.get(each.kind) == subject]
-        unchanged = f"{entry.locked.source} is what it was" if subject == "source" else "what they were"
+        unchanged = f"{locked.source} is what it was" if subject == "source" else "what they were"
         yield Check(subject=subject, status="fails" if said else "holds", said="; ".join(said) or unchanged)
 
 
-def _differences(entry: _Entry) -> Iterator[Difference]:
+def _differences(lock: Lock, place: str) -> Iterator[Difference]:
     """Return the differences between the artefact's present and locked inputs; OnnxportError if a file is missing."""
-    files = (entry.lock.path.with_suffix(suffix) for suffix in (".yaml", ".yml"))
+    files = (lock.path.with_suffix(suffix) for suffix in (".yaml", ".yml"))
     file = next((file for file in files if file.is_file()), None)
     if file is None:
-        raise InputError(f"the pipeline of {entry.lock.path} is not beside it")
+        raise InputError(f"the pipeline of {lock.path} is not beside it")
     pipeline = read(file)
-    comparison = Comparison(pipeline, entry.lock)
-    cells = [cell for cell in pipeline.cells if relative(cell.output, pipeline.folder) == entry.place]
+    comparison = Comparison(pipeline, lock)
+    cells = [cell for cell in pipeline.cells if relative(cell.output, pipeline.folder) == place]
     if not cells:
-        yield Difference("artefact", f"{file} makes it no longer", entry.place)
+        yield Difference("artefact", f"{file} makes it no longer", place)
     for cell in cells:
         yield from comparison.of(cell)
 
 
 def _given_source(path: Path, *expected: str) -> Check:
     """Check that the model at `path` is the expected model, or the ONNX file exported from it."""
-    if path.suffix.lower() == ".onnx":
-        digest = digests.digest_of(digests.with_external_data(Artifact.open(path)))
-    else:
-        digest = Source.of(path).digest()
-    holds = digest in expected
-    said = (
-        f"{path} is what it was"
-        if holds
-        else f"{path} has other content, {expected[0][:12]} -> {digest[:12]}"
-    )
-    return Check(subject="source", status="holds" if holds else "fails", said=said)
+    is_onnx = path.suffix.lower() == ".onnx"
+    digest = digests.digest_of_model(Artifact.open(path) if is_onnx else Source.of(path))
+    if digest in expected:
+        return Check(subject="source", status="holds", said=f"{path} is what it was")
+    said = f"{path} has other content, {expected[0][:12]} -> {digest[:12]}"
+    return Check(subject="source", status="fails", said=said)
 
 
 def _versions(made: Mapping[str, str]) -> Check:

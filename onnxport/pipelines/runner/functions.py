@@ -55,10 +55,8 @@ def options_for(params: P, name: str, models: Mapping[str, Model]) -> P:
                 for key, value in given.items()
                 if _is_for(key, field, own) or (name == MAIN and not _is_for(key, field, known))
             }
-    if name != MAIN:
-        update |= {
-            field: value for field, value in _OF_THE_FIRST.items() if field in type(params).model_fields
-        }
+    fields = {} if name == MAIN else type(params).model_fields
+    update |= {field: value for field, value in _OF_THE_FIRST.items() if field in fields}
     return params.model_copy(update=update)
 
 

@@ -73,14 +73,12 @@ class Job(_Delivery):
                 f"{self.source.path} is in {self.source.format} format", fix=f"give a .{first.takes} file"
             )
         suffix = SUFFIXES[self.target.gives]
-        if self.output.suffix.lower() != suffix:
-            with writing(self.output):
+        with writing(self.output):
+            if self.output.suffix.lower() != suffix:
                 if self.output.is_dir():
                     raise UsageError(f"the output {self.output} is a directory", fix="give -o a file name")
-            raise UsageError(
-                f"the output {self.output} does not end in {suffix}", fix=f"give a name that ends in {suffix}"
-            )
-        with writing(self.output):
+                what = f"the output {self.output} does not end in {suffix}"
+                raise UsageError(what, fix=f"give a name that ends in {suffix}")
             self._check_replaceable()
             if self.output.exists() and self.output.samefile(self.source.path):
                 raise UsageError(f"the output {self.output} is the input", fix="give another path")
