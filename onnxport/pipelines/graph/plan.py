@@ -147,8 +147,9 @@ class Planner:
         elif not why and inputs is not None:
             # The difference from the most similar cached product of this node.
             words = Spelling(node, self.pipeline)
-            differences = [tuple(_differences(words, each.inputs, inputs)) for each in own]
-            why = "; ".join(min(differences, key=len) if differences else ()) or "it is new"
+            all_differences = [tuple(_differences(words, each.inputs, inputs)) for each in own]
+            fewest: tuple[str, ...] = min(all_differences, key=len) if own else ()
+            why = "; ".join(fewest) or "it is new"
         size, size_from = self._size(node, own)
         return self._record(
             node,
