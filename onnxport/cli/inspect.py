@@ -54,9 +54,8 @@ def command(
             raise UsageError(f"--{name.replace('_', '-')} needs --runs-on", fix=fix)
         return _inspection(model, others, required_operators, output)
     if others or required_operators:
-        raise UsageError(
-            "--runs-on cannot be combined with --with or --required-operators", fix="run inspect twice"
-        )
+        what = "--runs-on cannot be combined with --with or --required-operators"
+        raise UsageError(what, fix="run inspect twice")
     return _deployment(model, output, report_files, options)
 
 

@@ -69,9 +69,8 @@ class ModelsReader:
         if isinstance(given, str):
             given = {"source": given}
         elif not isinstance(given, Mapping):
-            raise UsageError(
-                f"{show(given)} is no model", fix="give a path, or keys: source, export, validate"
-            )
+            fix = "give a path, or keys: source, export, validate"
+            raise UsageError(f"{show(given)} is no model", fix=fix)
         if key:
             check_name(key, "model")
         spec = self.options.section(ModelSpec, place, given)

@@ -117,11 +117,8 @@ class OptionsReader:
     def section(self, kind: type[S], place: Place, given: object) -> S | None:
         """Read a section of the file; None if a required key is missing or wrong."""
         if not isinstance(given, Mapping):
-            self.faults.add(
-                f"keys are expected here, not {show(given)}",
-                *place,
-                fix=f"write keys: {', '.join(keys_of(kind))}",
-            )
+            fix = f"write keys: {', '.join(keys_of(kind))}"
+            self.faults.add(f"keys are expected here, not {show(given)}", *place, fix=fix)
             return None
         values = dict(given)
         while True:

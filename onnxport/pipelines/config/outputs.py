@@ -48,18 +48,15 @@ def fill_template(template: str, values: Mapping[str, str], suffix: str) -> str:
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:
-        raise UsageError(
-            f"{template!r} is no valid template", why=str(error).lower(), fix="write {model}"
-        ) from None
+        what = f"{template!r} is no valid template"
+        raise UsageError(what, why=str(error).lower(), fix="write {model}") from None
     for literal, name, form, conversion in parts:
         text += literal
         if name is None:
             continue
         if form or conversion or name not in values:
-            raise UsageError(
-                f"{template!r} has a placeholder {name!r}",
-                fix=suggest(name, values) if name not in values else f"write {{{name}}}",
-            )
+            fix = suggest(name, values) if name not in values else f"write {{{name}}}"
+            raise UsageError(f"{template!r} has a placeholder {name!r}", fix=fix)
         text += values[name]
     check_below(text)
     if PurePath(text).suffix.lower() != suffix:
@@ -93,11 +90,8 @@ def check_no_overlap(written: Sequence[Claim], kept: Sequence[Claim], faults: Fa
             fix = "give another output"
             if rival in written:
                 fix += ", with {model} or a key of the matrix"
-            faults.add(
-                f"{claim.what} would be written to {claim.path}, which is taken by {rival.what}{said}",
-                *claim.place,
-                fix=fix,
-            )
+            what = f"{claim.what} would be written to {claim.path}, which is taken by {rival.what}{said}"
+            faults.add(what, *claim.place, fix=fix)
         taken.setdefault(real, claim)
         for parent in real.parents:
             holding.setdefault(parent, claim)

@@ -181,10 +181,8 @@ class _Reader:
                 values = self._axis(name, target, key, given)
                 axes.append([(key, value, (*at, key, number)) for number, value in enumerate(values)])
         for combination in itertools.product(*axes):
-            yield (
-                {key: value for key, value, _ in combination},
-                {key: place for key, _, place in combination},
-            )
+            places = {key: place for key, _, place in combination}
+            yield {key: value for key, value, _ in combination}, places
 
     def _axis(self, name: str, target: TargetSpec, key: str, given: object) -> list[Any]:
         if not isinstance(given, list) or not given:
@@ -198,9 +196,8 @@ class _Reader:
         if twice is not None:
             raise UsageError(f"two values have the name {twice!r} in names of artefacts", fix="keep one")
         if key == "from" and not all(isinstance(value, str | None) for value in given):
-            raise UsageError(
-                "from takes names of stages", fix="write [ONE, ANOTHER], null for the model itself"
-            )
+            fix = "write [ONE, ANOTHER], null for the model itself"
+            raise UsageError("from takes names of stages", fix=fix)
         return given
 
     def _output(
@@ -229,10 +226,8 @@ class _Reader:
                 outputs.check_below(report)
                 suffix = Path(report).suffix
                 if suffix and suffix.lower() not in REPORTS:  # a folder gets all forms
-                    raise UsageError(
-                        f"{report!r} has no known report suffix",
-                        fix=f"known suffixes are {', '.join(REPORTS)}",
-                    )
+                    fix = f"known suffixes are {', '.join(REPORTS)}"
+                    raise UsageError(f"{report!r} has no known report suffix", fix=fix)
                 if os.path.normpath(report) in seen:
                     raise UsageError(f"{report} is given twice", fix="keep one")
                 seen.add(os.path.normpath(report))

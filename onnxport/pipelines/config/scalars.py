@@ -82,9 +82,8 @@ def value_of(node: yaml.ScalarNode) -> Any:
         if node.style is None and text:
             tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     if not is_text(text):
-        raise UsageError(
-            "this has a character that no path or name may have", fix="leave out \\0 and \\ud800 to \\udfff"
-        )
+        what = "this has a character that no path or name may have"
+        raise UsageError(what, fix="leave out \\0 and \\ud800 to \\udfff")
     if tag in (TEXT, MERGE):
         return text
     if tag == _NULL:
@@ -139,9 +138,8 @@ def _value(found: re.Match[str]) -> str:
     if default is not None:
         return given or default
     if given is None:
-        raise UsageError(
-            f"the environment variable {name} is not set", fix=f"set it, or write ${{{name}:-default}}"
-        )
+        fix = f"set it, or write ${{{name}:-default}}"
+        raise UsageError(f"the environment variable {name} is not set", fix=fix)
     return given
 
 

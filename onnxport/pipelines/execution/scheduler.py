@@ -112,10 +112,8 @@ class Scheduler:
             report = result.report
             if report.passed:
                 if self._key(node)[0] != key:
-                    raise InputError(
-                        f"the inputs of {node.name} changed while it was made",
-                        fix="run again when it is done",
-                    )
+                    what = f"the inputs of {node.name} changed while it was made"
+                    raise InputError(what, fix="run again when it is done")
                 entry = self.cache.put(key, result.task.room, report, inputs, node.name)
                 self.entries[node.name], report = entry, entry.report
             self._record(node, status, **facts, run=self._relocate(node, report))

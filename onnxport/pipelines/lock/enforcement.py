@@ -35,10 +35,8 @@ class LockGuard:
         if frozen:
             if lock is None:
                 path = lock_of(pipeline.path)
-                raise UsageError(
-                    f"--frozen needs {path}, which does not exist",
-                    fix=f"run without --frozen once, and commit {path.name}",
-                )
+                fix = f"run without --frozen once, and commit {path.name}"
+                raise UsageError(f"--frozen needs {path}, which does not exist", fix=fix)
             check_frozen(Comparison(pipeline, lock), cells)
             self._frozen = lock
 
@@ -78,9 +76,8 @@ class LockGuard:
 
 def _check(output: Path, now: LockedArtefact, before: LockedArtefact) -> None:
     if now.verdict not in RIGHT:
-        raise NotProvenError(
-            f"{output} is {now.verdict}, but --frozen delivers only proven or measured artefacts"
-        )
+        what = f"{output} is {now.verdict}, but --frozen delivers only proven or measured artefacts"
+        raise NotProvenError(what)
     if now.made.digest == before.made.digest:
         return
     pairs = zip(before.stages, now.stages, strict=True)

@@ -69,9 +69,8 @@ class Job(_Delivery):
     def __post_init__(self) -> None:
         first = self.steps[0].stage
         if self.source.format != first.takes:
-            raise InputError(
-                f"{self.source.path} is in {self.source.format} format", fix=f"give a .{first.takes} file"
-            )
+            what = f"{self.source.path} is in {self.source.format} format"
+            raise InputError(what, fix=f"give a .{first.takes} file")
         suffix = SUFFIXES[self.target.gives]
         with writing(self.output):
             if self.output.suffix.lower() != suffix:
@@ -83,10 +82,8 @@ class Job(_Delivery):
             if self.output.exists() and self.output.samefile(self.source.path):
                 raise UsageError(f"the output {self.output} is the input", fix="give another path")
             if self.output.resolve() in self.source.path.resolve().parents:
-                raise UsageError(
-                    f"the output {self.output} contains the input and would replace it",
-                    fix="give another path",
-                )
+                what = f"the output {self.output} contains the input and would replace it"
+                raise UsageError(what, fix="give another path")
 
     def _check_replaceable(self) -> None:
         """Refuse to replace something that is no artefact of the output's format (UsageError)."""
@@ -97,10 +94,8 @@ class Job(_Delivery):
             return
         if not self.output.is_dir() or (any(self.output.iterdir()) and not (self.output / mark).is_file()):
             kind = "a directory" if self.output.is_dir() else "a file"
-            raise UsageError(
-                f"the output {self.output} is {kind} and no Core ML package",
-                fix="remove it, or give -o another name",
-            )
+            what = f"the output {self.output} is {kind} and no Core ML package"
+            raise UsageError(what, fix="remove it, or give -o another name")
 
     def check_spares(self, source: Artifact) -> None:
         """Refuse an output that would overwrite weights of the source with all its files (UsageError)."""
@@ -111,10 +106,8 @@ class Job(_Delivery):
             with writing(self.output):
                 taken = place.exists() and any(place.samefile(file) for file in source.files)
             if taken:
-                raise UsageError(
-                    f"the output {self.output} would overwrite {place}, which has weights of the input",
-                    fix="give -o another name",
-                )
+                what = f"the output {self.output} would overwrite {place}, which has weights of the input"
+                raise UsageError(what, fix="give -o another name")
 
     @property
     def target(self) -> Stage:
@@ -185,9 +178,8 @@ def quantization(
     It is judged on `inputs`, or on the samples that calibration holds back. Args and Raises: see `conversion`.
     """
     if precision is None:
-        raise UsageError(
-            "no precision is given", fix=f"give one of {', '.join(f'--{each}' for each in PRECISIONS)}"
-        )
+        flags = ", ".join(f"--{each}" for each in PRECISIONS)
+        raise UsageError("no precision is given", fix=f"give one of {flags}")
     purpose = "quantization"
     check_known(options, QuantizeParams, ValidateParams, purpose=purpose)
     asked = fields_of(QuantizeParams, options) | {"precision": precision}
@@ -257,9 +249,8 @@ def exportation(
 def check_export(source: Source, params: ExportParams) -> None:
     """Refuse options that do not apply to the source, as far as its kind is known before it is loaded (UsageError)."""
     if params.arg and not source.is_factory:
-        raise UsageError(
-            f"--arg is for a factory, and {source.name} is {KINDS[source.kind]}", fix="leave it out"
-        )
+        what = f"--arg is for a factory, and {source.name} is {KINDS[source.kind]}"
+        raise UsageError(what, fix="leave it out")
     if source.kind not in CONTAINERS:
         check_belongs(params, source.kind)
 
@@ -268,10 +259,8 @@ def check_belongs(params: ExportParams, kind: str) -> None:
     """Refuse options that do not apply to a kind of model (UsageError)."""
     for name in params.model_fields_set & set(BELONGS):
         if kind not in BELONGS[name]:
-            raise UsageError(
-                f"{_option(name)} has no effect on {KINDS[kind]}",
-                fix=f"leave it out: it is for {' and '.join(sorted(BELONGS[name]))}",
-            )
+            fix = f"leave it out: it is for {' and '.join(sorted(BELONGS[name]))}"
+            raise UsageError(f"{_option(name)} has no effect on {KINDS[kind]}", fix=fix)
 
 
 def _output(given: StrPath | None) -> Path | None:
@@ -287,9 +276,8 @@ def _validation(
         return params
     for name in _NEED_PROOF:
         if options.get(name):
-            raise UsageError(
-                f"{_option(name)} needs the proof, which --no-validate leaves out", fix="give one of them"
-            )
+            what = f"{_option(name)} needs the proof, which --no-validate leaves out"
+            raise UsageError(what, fix="give one of them")
     return None
 
 

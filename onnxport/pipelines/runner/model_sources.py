@@ -40,9 +40,8 @@ def unchanged(*artifacts: Referent) -> Iterator[None]:
             with suppress(OSError):  # it is gone
                 now = artifact.stamp
             if now != stamp and not isinstance(sys.exception(), KeyboardInterrupt):
-                raise InputError(
-                    f"{artifact.path} changed while it was read", fix="run again when it is done"
-                )
+                what = f"{artifact.path} changed while it was read"
+                raise InputError(what, fix="run again when it is done")
 
 
 def load(source: Artifact) -> tuple[Model, Artifact]:

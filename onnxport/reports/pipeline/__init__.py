@@ -47,10 +47,8 @@ def files_of(path: Path) -> tuple[Path, ...]:
         )
     nearest = next(each for each in (path, *path.parents) if each.exists())
     if not nearest.is_dir():
-        raise UsageError(
-            f"no report can be written to {path}: {nearest} is a file, not a folder",
-            fix="choose another path",
-        )
+        what = f"no report can be written to {path}: {nearest} is a file, not a folder"
+        raise UsageError(what, fix="choose another path")
     return tuple(path / name for name in NAMES)
 
 
