@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN, PipelineFailedError, worst
 from onnxport.reports.run_report import Latency, Record, RunReport
@@ -12,25 +11,11 @@ PIPELINE_SCHEMA_VERSION: Literal[1] = 1
 Status = Literal["made", "cached", "failed", "not run"]
 
 
-class _Line(Protocol):
-    """A line of a file."""
-
-    @property
-    def path(self) -> Path: ...
-
-    @property
-    def number(self) -> int: ...
-
-
 class PlaceRecord(Record):
     """A line, from 1, of the pipeline's file or of one that it includes."""
 
     file: str
     line: int
-
-    @classmethod
-    def of(cls, line: _Line | None) -> PlaceRecord | None:
-        return None if line is None else cls(file=str(line.path), line=line.number)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from onnxport.core.errors import BadPipelineError, OnnxportError, UsageError
 from onnxport.pipelines.params import RefusedValue
 from onnxport.reports.pipeline.option_keys import spell_as_keys
+from onnxport.reports.pipeline_report import PlaceRecord
 
 Part = str | int
 Place = tuple[Part, ...]
@@ -21,6 +22,10 @@ class Line(NamedTuple):
 
     path: Path
     number: int
+
+    @property
+    def record(self) -> PlaceRecord:
+        return PlaceRecord(file=str(self.path), line=self.number)
 
 
 @dataclass(frozen=True)

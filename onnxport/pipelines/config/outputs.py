@@ -72,17 +72,13 @@ class Claim:
     what: str
     place: Place = ()
 
-    @property
-    def real(self) -> Path:
-        return Path(os.path.realpath(self.path))
-
 
 def check_no_overlap(written: Sequence[Claim], kept: Sequence[Claim], faults: Faults) -> None:
     """Add a fault for each of `written` that lies at, in or around another one, or something of `kept`."""
     taken: dict[Path, Claim] = {}
     holding: dict[Path, Claim] = {}  # every folder that one of `taken` lies in
     for claim in (*kept, *written):
-        real = claim.real
+        real = Path(os.path.realpath(claim.path))
         places = [taken.get(each) for each in (real, *real.parents)]
         rival = next((each for each in places if each), holding.get(real))
         if rival is not None and claim in written:

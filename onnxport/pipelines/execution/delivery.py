@@ -14,7 +14,7 @@ from onnxport.pipelines.cache.files import copy_file
 from onnxport.pipelines.config.pipeline import Cell
 from onnxport.pipelines.execution.limits import check_limits, reason_of, verdict_of
 from onnxport.pipelines.runner.report import moves
-from onnxport.reports.pipeline_report import CellRecord, FailureRecord, NodeRecord, PlaceRecord
+from onnxport.reports.pipeline_report import CellRecord, FailureRecord, NodeRecord
 from onnxport.reports.run_report import Worth
 
 _PIECE = 1 << 18  # bytes
@@ -48,7 +48,7 @@ def deliver_cell(
         verdict=record.status,
         reason=next(filter(None, (node.broken for node in chain)), ""),  # what broke first
         exit_code=PROVEN,  # the node's own failure counts
-        at=PlaceRecord.of(cell.line),
+        at=cell.line and cell.line.record,
     )
     if entry is None:
         verdict = record.run.artifacts[0].report.verdict if record.run is not None else record.status

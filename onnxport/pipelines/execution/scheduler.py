@@ -27,7 +27,6 @@ from onnxport.reports.pipeline_report import (
     FailureRecord,
     NodeRecord,
     PipelineReport,
-    PlaceRecord,
     Status,
     exit_code_of,
 )
@@ -162,7 +161,7 @@ class Scheduler:
             stage=node.stage,
             after=node.after.name if node.after else "",
             status=status,
-            at=PlaceRecord.of(node.line),
+            at=node.line and node.line.record,
             **facts,
         )
         self.records[node.name] = record
