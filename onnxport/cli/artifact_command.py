@@ -53,11 +53,8 @@ def makes_artifact(
 ) -> Callable[[Command], Command]:
     """Add the options of a command that makes an artefact; the command gets them as one ArtifactRequest.
 
-    Args:
-        options: adds the options of the params models (cli/options.py).
-        where: the help text of --output.
-        rejected: the file that --keep-rejected keeps.
-        timed: whether to add --no-latency, for a result of lower precision.
+    `options` adds those of the params models, `where` helps with --output, `rejected` is the file that --keep-rejected
+    keeps. A command whose result has lower precision is `timed` unless --no-latency is given.
     """
     further: tuple[Callable[[Command], Command], ...] = (
         click.option("-o", "--output", "destination", type=PATH, metavar="OUT", help=where),

@@ -66,7 +66,7 @@ class Library:
 
     @property
     def remedy(self) -> str:
-        """How to get it."""
+        """The sentence that says how to get it."""
         if self.before is not None and self.fits_this_platform and not self.fits_this_python:
             newest = f"{self.before[0]}.{self.before[1] - 1}"
             return f"{self.name} has wheels up to Python {newest} only: do this step with such a Python"
@@ -173,7 +173,7 @@ def runtime_libraries(params: ValidateParams) -> tuple[str, ...]:
 
 
 def is_core(library: Library) -> bool:
-    """Whether nothing works without it; libraries of some platforms only are needed for their targets."""
+    """Return whether nothing works without it; libraries of some platforms only are needed for their targets."""
     return not library.platforms and not library.extra
 
 
@@ -191,10 +191,8 @@ def require(names: Iterable[str], purpose: str) -> None:
     absent = missing(names)
     if absent:
         listed = ", ".join(each.name for each in absent)
-        raise MissingDependencyError(
-            f"{purpose} needs {listed}, which is not installed",
-            fix="; ".join(dict.fromkeys(each.remedy for each in absent)),
-        )
+        fix = "; ".join(dict.fromkeys(each.remedy for each in absent))
+        raise MissingDependencyError(f"{purpose} needs {listed}, which is not installed", fix=fix)
 
 
 def versions(names: Iterable[str]) -> dict[str, str]:

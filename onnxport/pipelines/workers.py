@@ -103,10 +103,8 @@ def _setting(model: Model, params: QuantizeParams, work: Work) -> QuantizationIn
             and others in (None, params.calib)
             and not holds_images(parts.calibration + parts.held_back)
         ):
-            raise UsageError(
-                f"--preprocess is for images, and {params.calib} holds none",
-                fix="leave it out, and give preprocessed arrays",
-            )
+            what = f"--preprocess is for images, and {params.calib} holds none"
+            raise UsageError(what, fix="leave it out, and give preprocessed arrays")
     folder = work.output.parent / "scratch"
     folder.mkdir()
     return QuantizationInputs(parts.calibration, parts.held_back, folder, work.phases, work.validation)
@@ -124,11 +122,8 @@ def _check_samples(
     with setting.watch.phase("look at samples"):
         found = check_samples(without_functions(model), setting.calibration, setting.held_back)
     if params.strict and found.findings:
-        raise UsageError(
-            f"the samples in {params.calib} look wrong",
-            why="; ".join(found.findings),
-            fix="correct them, or leave --strict out",
-        )
+        what, fix = f"the samples in {params.calib} look wrong", "correct them, or leave --strict out"
+        raise UsageError(what, why="; ".join(found.findings), fix=fix)
     return tuple(f"samples: {finding}" for finding in found.findings), {"lint": found.facts}
 
 

@@ -149,7 +149,7 @@ class RunReport(Record):
 
     @property
     def passed(self) -> bool:
-        """Whether every artefact passed, so that the command exits with 0."""
+        """Return whether every artefact passed, so that the command exits with 0."""
         return self.exit_code == PROVEN
 
     def check(self) -> None:

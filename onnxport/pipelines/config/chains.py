@@ -187,11 +187,9 @@ class ChainReader:
         judged = proof_options(so_far, asked)
         if judged.get("inputs") is None and proofs.options.places.get("preprocess", at)[:2] != at[:2]:
             judged.pop("preprocess", None)  # given for other proofs, which use images
+        options, fields = proofs.options.with_values(judged), ValidateParams.model_fields
         validation = self.options.fill(
-            lambda values: params_of(ValidateParams, values, purpose="the proof"),
-            proofs.options.with_values(judged),
-            at,
-            ValidateParams.model_fields,
+            lambda values: params_of(ValidateParams, values, purpose="the proof"), options, at, fields
         )
         return None if validation is None else Link(name, step, validation, place)
 

@@ -60,7 +60,7 @@ class Document:
         return (0, 0) if found is None else (int(found.path != self.path), found.number)
 
     def is_in_main_file(self, place: Sequence[Part]) -> bool:
-        """Whether a place is in the file itself, not in an included one."""
+        """Return whether a place is in the file itself, not in an included one."""
         found = self.line(place)
         return found is None or found.path == self.path
 
@@ -124,7 +124,7 @@ class Faults:
         return self._document.where(place)
 
     def is_in_main_file(self, *place: Part) -> bool:
-        """Whether a place is in the file itself, not in an included one."""
+        """Return whether a place is in the file itself, not in an included one."""
         return self._document.is_in_main_file(place)
 
     def __len__(self) -> int:

@@ -39,7 +39,7 @@ class Origin:
     proofs: Proofs | None = None
 
     def is_for(self, target: TargetSpec) -> bool:
-        """Whether the target applies to this model."""
+        """Return whether the target applies to this model."""
         return not target.models or not {self.name, self.group}.isdisjoint(target.models)
 
 

@@ -287,7 +287,7 @@ class OptionsReader:
 
 
 def _refuses(field: FieldInfo | None, value: Any) -> bool:
-    """Whether a field refuses a value by itself."""
+    """Return whether a field refuses a value by itself."""
     if field is None or not field.metadata:  # pydantic refuses a plain type as a RefusedValue
         return False
     try:
@@ -334,7 +334,7 @@ def _fit(name: str, field: FieldInfo, value: Any) -> Any:
 
 
 def _has_container(container: type, kinds: Sequence[Any]) -> bool:
-    """Whether one of `kinds` is such a container, as dict[str, str] is a dict."""
+    """Return whether one of `kinds` is such a container, as dict[str, str] is a dict."""
     return any(get_origin(kind) is container for kind in kinds)
 
 

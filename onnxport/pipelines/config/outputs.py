@@ -35,11 +35,8 @@ def check_below(given: str) -> None:
     """Refuse an output path outside of the pipeline's folder (UsageError): a CI must not write beyond its checkout."""
     parts = PurePath(given).parts
     if not given or PurePath(given).is_absolute() or ".." in parts or given.startswith("~"):
-        raise UsageError(
-            f"{given!r} lies outside of the pipeline's folder",
-            why="a run writes only below it",
-            fix="give a relative path without ..",
-        )
+        what, fix = f"{given!r} lies outside of the pipeline's folder", "give a relative path without .."
+        raise UsageError(what, why="a run writes only below it", fix=fix)
 
 
 def fill_template(template: str, values: Mapping[str, str], suffix: str) -> str:

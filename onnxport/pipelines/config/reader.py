@@ -133,12 +133,9 @@ class _Reader:
         labels = {key: outputs.label(value) for key, value in cell.values.items()}
         start = cell.values.get("from", target.from_)
         own = Options.at(place, target.options)
-        asked = Request(
-            "/".join((name, *labels.values())),
-            place,
-            own.overridden_by(cell.without("from")),
-            self.options.proofs((*place, "validate"), target.validate_),
-        )
+        options = own.overridden_by(cell.without("from"))
+        proofs = self.options.proofs((*place, "validate"), target.validate_)
+        asked = Request("/".join((name, *labels.values())), place, options, proofs)
         before = chains.to_stage(origin, start, place)
         if target.to == _ONNX:
             chain, suffix = self._onnx_chain(origin, asked, before), SUFFIXES["onnx"]

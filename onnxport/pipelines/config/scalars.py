@@ -96,7 +96,7 @@ def value_of(node: yaml.ScalarNode) -> Any:
 
 
 def is_text(text: str) -> bool:
-    """Whether a text can be part of a path in UTF-8: without NUL and lone surrogates."""
+    """Return whether a text can be part of a path in UTF-8: without NUL and lone surrogates."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 

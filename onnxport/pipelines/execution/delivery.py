@@ -35,7 +35,7 @@ def deliver_cell(
         entry: the product of its own node; None if that failed.
         measure: times the product; None without a limit on latency.
         explain: describes an error: an unwritable path is a failure of this cell only.
-        lock: receives the files that are about to be delivered and may refuse them; see LockGuard.record.
+        lock: receives the files that are about to be delivered and may refuse them.
     """
     record = chain[-1]
     found = CellRecord(
@@ -117,7 +117,7 @@ def _copy(source: Artifact, folder: Path, output: Path) -> Artifact:
 
 
 def _is_there(source: Artifact, output: Path) -> bool:
-    """Whether `output` has the files of `source`. False for an ONNX model with a data file, whose name it holds."""
+    """Return whether `output` has the files of `source`; False for an ONNX model whose data file is named in it."""
     if source.is_folder:
         places = {file: output / file.relative_to(source.path) for file in source.files}
         there = {file for file in output.rglob("*") if file.is_file()} if output.is_dir() else set()
@@ -131,7 +131,7 @@ def _is_there(source: Artifact, output: Path) -> bool:
 
 
 def _is_same(file: Path, place: Path) -> bool:
-    """Whether two files have the same bytes; reads larger blocks than filecmp, which takes three times as long."""
+    """Compare two files in larger blocks than filecmp, which takes three times as long."""
     if not place.is_file() or place.stat().st_size != file.stat().st_size:
         return False
     with file.open("rb", buffering=0) as one, place.open("rb", buffering=0) as other:

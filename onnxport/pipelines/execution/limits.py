@@ -1,7 +1,6 @@
 """Checks artefacts against the limits of a pipeline.yaml on size and latency.
 
-A latency is the median of its rounds; the message gives its interval. A limit whose figure could not be measured
-counts as not kept.
+A latency is the median of its rounds; the message gives its interval. A limit without a figure counts as not kept.
 """
 
 from __future__ import annotations

@@ -53,7 +53,6 @@ def run(
         jobs: number of nodes made at a time; from two on in separate processes.
         memory_limit: bytes for all of these together; most of the free memory unless given.
         scheduler: the address of a Dask scheduler whose workers make the nodes instead.
-        arguments: the command line behind the command's name, for the report.
         reports: further files and folders for the report, as reports.pipeline takes them.
 
     Raises:
@@ -90,10 +89,8 @@ def _executor(
     """Return the executor that the options ask for; UsageError for limits of this machine on a cluster."""
     if scheduler is not None:
         if jobs > 1 or memory_limit is not None:
-            raise UsageError(
-                "--jobs and --memory-limit apply to this machine only",
-                fix="leave them out: a cluster has its own number of workers",
-            )
+            fix = "leave them out: a cluster has its own number of workers"
+            raise UsageError("--jobs and --memory-limit apply to this machine only", fix=fix)
         from onnxport.pipelines.executors.dask import Cluster  # imports the libraries that calibrate
 
         return Cluster(check_address(scheduler), watcher)

@@ -229,7 +229,7 @@ def _cluster_error(address: str, error: BaseException) -> MachineError:
 
 
 def _depends_on_tools(task: Task, reply: Reply) -> bool:
-    """Whether the result depends on onnx2tf, whose presence and version differ between machines."""
+    """Return whether the result depends on onnx2tf, whose presence and version differ between machines."""
     if not task.steps or getattr(task.steps[-1].params, "route", None) != "auto":
         return False
     facts = reply.report.artifacts[0].facts if reply.report is not None else {}

@@ -163,7 +163,7 @@ class Processes(Closing):
 
 
 def was_killed(failure: Exception | None) -> bool | None:
-    """Whether a task's process was killed, as when memory runs out; None if the process did not end."""
+    """Return whether a task's process was killed, as when memory runs out; None if the process did not end."""
     if isinstance(failure, ChildDied):
         return failure.killed
     return True if isinstance(failure, MemoryError) else None

@@ -73,7 +73,7 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
 
 
 def _runs_users_code(task: Task) -> bool:
-    """Whether a plugin makes it, or the user's own metric judges it."""
+    """Return whether a plugin makes it, or the user's own metric judges it."""
     asked = task.validation
     own = asked is not None and (asked.metric or any(":" in name for name in asked.budget))
     return bool(own) or task.steps[-1].stage.provider is not None

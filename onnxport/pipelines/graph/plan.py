@@ -193,11 +193,8 @@ def _differences(words: Spelling, was: Mapping[str, Any], now: Mapping[str, Any]
     if was.get("source") != now["source"]:
         yield f"{words.source}: the model has changed"
     if was.get("before") != now["before"]:
-        yield (
-            f"the product of {words.node.chain[-2].name} has changed"
-            if len(words.node.chain) > 1
-            else "its chain"
-        )
+        before = words.node.after
+        yield f"the product of {before.name} has changed" if before is not None else "its chain"
     yield from _options(words.owner, was.get("params"), now["params"])
     if (was.get("proof") is None) != (now["proof"] is None):
         yield f"validate of {words.owner}: " + ("some -> none" if now["proof"] is None else "none -> some")
@@ -205,9 +202,9 @@ def _differences(words: Spelling, was: Mapping[str, Any], now: Mapping[str, Any]
         yield from _options("validate", was.get("proof"), now["proof"])
     versions: tuple[Mapping[str, str], ...] = (was.get("versions") or {}, now["versions"])
     for name in sorted(versions[0].keys() | versions[1].keys()):
-        before, after = (each.get(name, "none") for each in versions)
-        if before != after:
-            yield "onnxport's own code has changed" if name == "sources" else f"{name} {before} -> {after}"
+        old, new = (each.get(name, "none") for each in versions)
+        if old != new:
+            yield "onnxport's own code has changed" if name == "sources" else f"{name} {old} -> {new}"
     known = {"stage", "source", "before", "params", "proof", "versions"}
     for name in sorted((was.keys() | now.keys()) - known):
         if was.get(name) != now.get(name):

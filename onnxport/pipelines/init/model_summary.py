@@ -150,13 +150,8 @@ def find_samples_of(look: ModelSummary, folder: Path) -> Samples:
     from onnxport.samples.readers import find_samples, holds_images
 
     try:
-        files = find_samples(
-            place,
-            look.inputs,
-            _ENOUGH,
-            settings=preprocessing({}, place),
-            optional=frozenset(look.states),
-        )
+        settings, states = preprocessing({}, place), frozenset(look.states)
+        files = find_samples(place, look.inputs, _ENOUGH, settings=settings, optional=states)
         files[0].load()
     except (OnnxportError, IndexError) as error:
         return Samples(why_not=printable((str(error) or "it is empty").splitlines()[0]))

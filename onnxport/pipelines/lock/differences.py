@@ -63,11 +63,8 @@ def check_frozen(comparison: Comparison, cells: Sequence[Cell]) -> None:
         return
     lock, rows = comparison.lock.path, _rows(found)
     count = "one thing differs" if len(rows) == 1 else f"{len(rows)} things differ"
-    raise FrozenError(
-        f"{count} from {lock}",
-        rows=rows,
-        fix=f"undo the change, or run without --frozen, review {lock.name} and commit it",
-    )
+    fix = f"undo the change, or run without --frozen, review {lock.name} and commit it"
+    raise FrozenError(f"{count} from {lock}", rows=rows, fix=fix)
 
 
 @dataclass
@@ -202,7 +199,7 @@ def _option_differences(
 
 
 def is_content(value: Any) -> bool:
-    """Whether it is the digest of a file or folder (digests.describe)."""
+    """Return whether it is the digest of a file or folder (digests.describe)."""
     return isinstance(value, dict) and "sha256" in value
 
 

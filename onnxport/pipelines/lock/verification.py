@@ -67,7 +67,7 @@ def _find_lock(artifact: Path) -> Lock | None:
 
 
 def _is_ours(file: Path) -> bool:
-    """Whether a lock is ours; reads only its beginning."""
+    """Return whether a lock is ours; reads only its beginning."""
     try:
         with file.open("rb") as stream:
             return MARK.encode() in stream.read(4096)
@@ -91,7 +91,7 @@ def _main(locked: LockedArtefact) -> str:
 
 
 def _is_of(locked: LockedArtefact, note: Mapping[str, Any]) -> bool:
-    """Whether a note is that of a locked artefact; its bytes must then match too."""
+    """Return whether a note is that of a locked artefact; its bytes must then match too."""
     stages = [stage for stage in locked.stages if stage.said["stage"] != "export"]
     names = number_names([stage.said["stage"] for stage in stages])
     versions = locked.stages[-1].versions

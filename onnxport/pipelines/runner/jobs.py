@@ -116,7 +116,7 @@ class Job(_Delivery):
 
     @property
     def is_folder(self) -> bool:
-        """Whether the artefact is a folder."""
+        """Return whether the artefact is a folder."""
         return self.target.gives in FOLDERS
 
     @property
@@ -127,12 +127,12 @@ class Job(_Delivery):
 
     @property
     def lowers(self) -> bool:
-        """Whether a step lowers the precision on purpose."""
+        """Return whether a step lowers the precision on purpose."""
         return any(step.stage.lowers for step in self.steps)
 
     @property
     def rewrites(self) -> bool:
-        """Whether a step runs passes, which can be checked one by one if the result is wrong."""
+        """Return whether a step runs passes, which can be checked one by one if the result is wrong."""
         return any(step.stage.rewrites for step in self.steps)
 
 
@@ -334,7 +334,7 @@ def proof_options(steps: Sequence[Step], options: Mapping[str, Any]) -> dict[str
 
 
 def _is_same(calib: Path, inputs: object) -> bool:
-    """Whether the proof uses the folder of calibration, and so the held-back samples."""
+    """Return whether the proof uses the folder of calibration, and so the held-back samples."""
     if not isinstance(inputs, str | os.PathLike):
         return inputs is None
     try:
@@ -344,7 +344,7 @@ def _is_same(calib: Path, inputs: object) -> bool:
 
 
 def holds_back(params: QuantizeParams, validation: ValidateParams | None) -> bool:
-    """Whether calibration holds samples back: for the proof, or to choose between methods."""
+    """Return whether calibration holds samples back: for the proof, or to choose between methods."""
     if validation is None:
         return params.method == "auto"
     return validation.part == "held-back" or params.method == "auto" or bool(validation.budget)

@@ -39,10 +39,8 @@ def measure_speedup(
         found = measure_effect(before().path, made.path, judge.feeds(), folder, instruction_sets())
     except (OnnxportError, ChildBug) as error:
         return Worth(why_not=printable(str(error).splitlines()[-1]))
-    return Worth(
-        latency=latency_of(found.times),
-        findings=tuple(Finding(reason=f.reason, setting=f.setting) for f in found.findings),
-    )
+    findings = tuple(Finding(reason=each.reason, setting=each.setting) for each in found.findings)
+    return Worth(latency=latency_of(found.times), findings=findings)
 
 
 def latency_of(times: Times) -> Latency:

@@ -1,4 +1,4 @@
-"""What all forms of a bench show: names of rows, columns of the table, and the best row of each figure."""
+"""The content that all forms of a bench show: names of rows, columns of the table, and the best row of each figure."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Bench:
 
     @cached_property
     def by_sample(self) -> bool:
-        """Whether rows differ in their batch, so that only times of a sample compare."""
+        """Return whether rows differ in their batch, so that only times of a sample compare."""
         return len({row.settings.batch or 1 for row in self.measured}) > 1
 
     def time(self, row: Row) -> float:

@@ -1,4 +1,4 @@
-"""What all forms of a deployment show: a summary, the nodes that each runtime takes, kinds of fallback."""
+"""The content that all forms of a deployment show: a summary, the nodes that each runtime takes, kinds of fallback."""
 
 from __future__ import annotations
 
@@ -54,12 +54,8 @@ def totals(report: DeploymentReport) -> str:
     extents = Counter(each.extent for each in report.placements)
     asked = sum(each.how == "asked" for each in report.placements)
     ways = ((asked, "asked here"), (len(report.placements) - asked, "estimated from tables"))
-    return "; ".join(
-        (
-            ", ".join(f"{extents[each]} {each}" for each in _EXTENTS if extents[each]),
-            ", ".join(f"{count} {way}" for count, way in ways if count),
-        )
-    )
+    counts = ", ".join(f"{extents[each]} {each}" for each in _EXTENTS if extents[each])
+    return f"{counts}; {', '.join(f'{count} {way}' for count, way in ways if count)}"
 
 
 def verdict(report: DeploymentReport) -> Extent:

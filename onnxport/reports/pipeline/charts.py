@@ -89,8 +89,8 @@ def _sqnr_axis(values: Sequence[float], floor: float, top: float) -> Axis:
 def choices(rows: Sequence[Row]) -> list[Choice]:
     """Return the cells that have a size and a latency, and their models; empty where no cell was timed.
 
-    Each cell is timed in turns with its model. The model's time differs between cells; its median stands for all of
-    them, and a cell's time is that median divided by the cell's own speedup.
+    Each cell is timed in turns with its model. The median of the model's times stands for all of them; a cell's time
+    is that median divided by the cell's own speedup.
     """
     found: list[Choice] = []
     for model, cells in matrix.by_model(rows).items():

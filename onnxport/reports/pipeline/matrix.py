@@ -1,4 +1,4 @@
-"""What all forms of a pipeline's run show: each cell with its node, and all failures with their reasons."""
+"""The content that all forms of a pipeline's run show: each cell with its node, and all failures with their reasons."""
 
 from __future__ import annotations
 

@@ -31,15 +31,12 @@ def summary(report: ProfileReport) -> str:
 def totals(report: ProfileReport) -> str:
     """Say how the nodes were timed, and compare the sum of their times with a run."""
     share = report.nodes_ms / report.run_ms if report.run_ms else 0.0
-    outside = (
-        f"; a profiled run takes {phrases.duration(report.outside_ms)} outside of the nodes"
-        if report.outside_ms
-        else ""
-    )
+    outside = f"; a profiled run takes {phrases.duration(report.outside_ms)} outside of the nodes"
     return (
         f"{phrases.count(len(report.nodes), 'node')} in {text(report.ran_on)} on "
         f"{phrases.count(report.threads, 'thread')}, {phrases.count(report.runs, 'run')}; the nodes' times add up to "
-        f"{phrases.duration(report.nodes_ms)}, {phrases.percent(share)} of a run without the profiler{outside}"
+        f"{phrases.duration(report.nodes_ms)}, {phrases.percent(share)} of a run without the profiler"
+        + (outside if report.outside_ms else "")
     )
 
 
@@ -50,11 +47,8 @@ def tiles(report: ProfileReport) -> Iterator[tuple[str, str, str]]:
     yield "with the profiler", phrases.duration(report.profiled_ms), f"{100 * cost:+.0f} %"
     # How many of the hottest nodes take half of the time: before each of them, less than half is spent.
     times = sorted((node.ms for node in report.nodes), reverse=True)
-    half = (
-        sum(before < 0.5 * sum(times) for before in itertools.accumulate(times[:-1], initial=0.0))
-        if times
-        else 0
-    )
+    spent = itertools.accumulate(times, initial=0.0)
+    half = sum(before < 0.5 * sum(times) for before in itertools.islice(spent, len(times)))
     yield "half of the time", phrases.count(half, "node"), f"of {len(report.nodes):,}"
     traced = sum(node.share for node in report.nodes if node.sources)
     yield "traced to ONNX nodes", phrases.percent(traced), "of the time"
