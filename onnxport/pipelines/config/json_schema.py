@@ -124,20 +124,24 @@ def _matrix(definition: str, options: Iterable[str]) -> Schema:
 
 def _section(section: type[Section], own: Mapping[str, Schema], without: Iterable[str] = ()) -> Schema:
     """Return the schema of a section's keys; `own` replaces some."""
-    told = section.model_json_schema()
+    generated = section.model_json_schema()
     properties: dict[str, Schema] = {}
     for key in [*own, *keys_of(section)]:
         if key not in properties and key not in without:
-            given = own.get(key) or _in_yaml(told["properties"][key])
-            described = told["properties"].get(key, {}).get("description")
+            given = own.get(key) or _in_yaml(generated["properties"][key])
+            described = generated["properties"].get(key, {}).get("description")
             properties[key] = {"description": described, **given} if described else given
     ordered = {key: properties[key] for key in keys_of(section) if key in properties} | properties
-    return {**_object(ordered), "required": told["required"]} if "required" in told else _object(ordered)
+    return (
+        {**_object(ordered), "required": generated["required"]}
+        if "required" in generated
+        else _object(ordered)
+    )
 
 
 def _options(model: type[BaseModel], names: Iterable[str]) -> dict[str, Schema]:
-    told = model.model_json_schema()["properties"]
-    return {name: _in_yaml(told[name]) for name in names}
+    generated = model.model_json_schema()["properties"]
+    return {name: _in_yaml(generated[name]) for name in names}
 
 
 def _object(properties: Mapping[str, Schema]) -> Schema:
@@ -148,14 +152,14 @@ def _mapping_of(each: Schema) -> Schema:
     return {"type": "object", "additionalProperties": each}
 
 
-def _in_yaml(told: Schema) -> Schema:
+def _in_yaml(generated: Schema) -> Schema:
     """Convert pydantic's schema of an option to the forms that a pipeline.yaml may use."""
-    kinds = [each for each in told.get("anyOf", [told]) if each.get("type") != "null"]
+    kinds = [each for each in generated.get("anyOf", [generated]) if each.get("type") != "null"]
     forms: list[Schema] = [form for kind in kinds for form in _forms(kind)]
     unique = [form for number, form in enumerate(forms) if form not in forms[:number]]
-    found: Schema = {"description": spell_as_keys(told["description"])}
-    if told.get("default") not in (None, {}, []):
-        found["default"] = told["default"]
+    found: Schema = {"description": spell_as_keys(generated["description"])}
+    if generated.get("default") not in (None, {}, []):
+        found["default"] = generated["default"]
     return found | (unique[0] if len(unique) == 1 else {"anyOf": unique})
 
 

@@ -88,13 +88,15 @@ class _Reader:
             self.faults.add("there is nothing to preprocess", "validate", "preprocess", fix=fix)
         origins = ModelsReader(self.options).found(spec)
         chains = ChainReader(self.options, self.stages, proofs)
-        wishes = [wish for origin in origins or [_STAND_IN] for wish in self._requests(chains, origin)]
+        requests = [
+            request for origin in origins or [_STAND_IN] for request in self._requests(chains, origin)
+        ]
         self._check_used(chains, origins)
         reports = tuple(self._reports())
         if not origins:
             return None
-        nodes, cells = _build_graph(wishes, self.document)
-        self._check_no_overlap(origins, wishes, reports)
+        nodes, cells = _build_graph(requests, self.document)
+        self._check_no_overlap(origins, requests, reports)
         return Pipeline(self.document.path, nodes, cells, reports, spec.diagnose)
 
     def _sections(self) -> None:
@@ -122,9 +124,9 @@ class _Reader:
             if target is None or not origin.is_for(target):
                 continue
             for values, places in self._combinations(name, target):
-                wish = self._request(chains, origin, name, target, Options(values, places))
-                if wish is not None:
-                    yield wish
+                request = self._request(chains, origin, name, target, Options(values, places))
+                if request is not None:
+                    yield request
 
     def _request(
         self, chains: ChainReader, origin: Origin, name: str, target: TargetSpec, cell: Options
@@ -273,7 +275,7 @@ class _Reader:
         return taken
 
     def _check_no_overlap(
-        self, origins: list[Origin], wishes: list[_CellRequest], reports: tuple[Path, ...]
+        self, origins: list[Origin], requests: list[_CellRequest], reports: tuple[Path, ...]
     ) -> None:
         kept = [Claim(self.document.path, "this file"), Claim(home_of(self.document.path), "the cache")]
         for origin in origins:
@@ -281,7 +283,8 @@ class _Reader:
             kept += [Claim(file, f"the model {origin.name}", origin.place) for file in files]
         kept += [Claim(path, "an input", place) for path, place in self.options.read.items()]
         written = [
-            Claim(wish.output, f"the artefact {wish.name}", (*wish.place, "output")) for wish in wishes
+            Claim(request.output, f"the artefact {request.name}", (*request.place, "output"))
+            for request in requests
         ]
         written += [
             Claim(file, "the report", ("reports", number))
@@ -307,30 +310,29 @@ def _find_values(data: object, key: str) -> Iterator[object]:
             yield from _find_values(value, key)
 
 
-def _build_graph(wishes: list[_CellRequest], document: Document) -> tuple[tuple[Node, ...], tuple[Cell, ...]]:
+def _build_graph(
+    requests: list[_CellRequest], document: Document
+) -> tuple[tuple[Node, ...], tuple[Cell, ...]]:
     """Return the nodes, with equal steps merged into one, and the cells that use them."""
-    delivered = {_key(wish.origin, wish.chain.links) for wish in wishes}
-    models = {}
-    for wish in wishes:
-        first = wish.chain.links[0]
+    delivered = {_key(each.origin, each.chain.links) for each in requests}
+    models: dict[str, NamedModel] = {}
+    for each in requests:
+        first, origin = each.chain.links[0], each.origin
         proof = first.validation if first.step is None else None
-        models[wish.origin.name] = NamedModel(wish.origin.name, wish.origin.source, wish.origin.export, proof)
+        models[origin.name] = NamedModel(origin.name, origin.source, origin.export, proof)
     nodes: dict[tuple[str, ...], Node] = {}
     cells = []
-    for wish in wishes:
+    for each in requests:
         node = None
-        for number, link in enumerate(wish.chain.links, start=1):
-            key = _key(wish.origin, wish.chain.links[:number])
+        for number, link in enumerate(each.chain.links, start=1):
+            key = _key(each.origin, each.chain.links[:number])
             if key not in nodes:
-                model = models[wish.origin.name]
-                line = document.line(link.place)
-                nodes[key] = Node(
-                    link.name, model, link.step, node, link.validation, latency=key in delivered, line=line
-                )
+                model, line, timed = models[each.origin.name], document.line(link.place), key in delivered
+                nodes[key] = Node(link.name, model, link.step, node, link.validation, timed, line)
             node = nodes[key]
         assert node is not None, "a chain without a link delivers nothing"
-        line = document.line(wish.place)
-        cells.append(Cell(wish.origin.name, wish.target, node, wish.output, wish.values, wish.limits, line))
+        line = document.line(each.place)
+        cells.append(Cell(each.origin.name, each.target, node, each.output, each.values, each.limits, line))
     return tuple(nodes.values()), tuple(cells)
 
 

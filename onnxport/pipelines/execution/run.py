@@ -66,7 +66,7 @@ def run(
         pipeline = read(path)
         cells = select_cells(pipeline, targets)
         save_own = saving.enter_context(saving_run(pipeline.reports, besides=reports))
-        keeper = LockGuard(pipeline, cells, frozen=frozen)
+        guard = LockGuard(pipeline, cells, frozen=frozen)
         timings = Timings(timings_beside(path) if cached else None)
         with (
             Cache(folder_beside(path)) if cached else Cache.apart() as cache,
@@ -75,9 +75,9 @@ def run(
             reuse_children(),
         ):
             jobs = getattr(executor, "jobs", jobs)  # of a cluster: as many as it has workers
-            run_scheduler = Scheduler(pipeline, cache, executor, explain, watcher, keeper, jobs, timings)
+            run_scheduler = Scheduler(pipeline, cache, executor, explain, watcher, guard, jobs, timings)
             report = run_scheduler.run(cells, arguments)
-            keeper.close()
+            guard.close()
         save(report)
         save_own(report)
     return report

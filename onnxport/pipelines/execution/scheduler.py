@@ -42,7 +42,7 @@ class Scheduler:
     executor: Executor
     explain: Callable[[Exception], FailureRecord]
     watcher: Watcher
-    keeper: LockGuard
+    guard: LockGuard
     jobs: int = 1
     timings: Timings = field(default_factory=Timings)
     records: dict[str, NodeRecord] = field(default_factory=dict)
@@ -180,7 +180,7 @@ class Scheduler:
         return found
 
     def _lock(self, cell: Cell, artifact: Artifact) -> None:
-        self._locked[cell.name] = self.keeper.record(cell, artifact, self.entries).digest
+        self._locked[cell.name] = self.guard.record(cell, artifact, self.entries).digest
 
     def _relocate(
         self, node: Node, report: RunReport, place: Path | None = None, digest: str | None = None
