@@ -97,6 +97,7 @@ def _examine(mutant: Mutant, copy: Path, reach: Reach) -> str:
     chosen.write_text("\n".join(tests), encoding="utf-8")
     arguments = ("-x", f"--timeout={30 + _PATIENCE * max(seconds):.0f}", f"@{chosen}")
     place = copy / mutant.path
+    original = shutil.copy2(place, copy / "original")
     place.write_text(mutant.source, encoding="utf-8")
     os.utime(
         place, (0, zlib.crc32(mutant.source.encode()))
@@ -104,7 +105,7 @@ def _examine(mutant: Mutant, copy: Path, reach: Reach) -> str:
     try:
         code, text = _pytest(copy, arguments, {}, 60 + _PATIENCE * sum(seconds))
     finally:
-        shutil.copy2(ROOT / mutant.path, place)
+        shutil.move(original, place)
     if code == 0:
         return f"survived {len(tests)} tests, {sum(seconds):.0f} s"
     found = _FAILED.search(text)
