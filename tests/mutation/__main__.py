@@ -29,12 +29,14 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 def main() -> int:
     options = _options()
-    mutants = [each for each in draw_mutants(options.count, options.seed) if options.only in _place(each)]
+    mutants = draw_mutants(options.count, options.seed)
+    if options.only:
+        mutants = [each for each in mutants if _place(each) in options.only]
     with tempfile.TemporaryDirectory() as root:
         folder = (options.reach or Path(root, "reach")).absolute()
         if not is_measured(folder):
             _measure(folder, Path(root, "instrumented"), options.jobs)
-        reach = Reach(folder)
+        reach = Reach(folder, options.budget)
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(options.jobs):
             copies.put(_copy_checkout(Path(root, f"copy{number}")))
@@ -60,7 +62,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--reach", type=Path, help="a folder for what the tests reach; reused if it has that")
-    parser.add_argument("--only", default="", metavar="PATH:LINE", help="of the drawn mutants, those there")
+    parser.add_argument(
+        "--budget", type=float, default=90.0, help="seconds of tests for a mutant, the shortest"
+    )
+    parser.add_argument("--only", nargs="*", metavar="PATH:LINE", help="of the drawn mutants, those there")
     return parser.parse_args()
 
 

@@ -80,12 +80,15 @@ def functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, Function]]
 
 
 def draw_mutants(count: int, seed: int) -> list[Mutant]:
-    """Draw mutants over the lines of all rooms: a room has as many as its share of the places."""
+    """Draw mutants over the lines of all rooms: a room has as many as its share of the places.
+
+    The order is random, too: the first of them are a sample of all.
+    """
     places = [
         (path, number) for path in mutable_files() for number in range(len(list(_places(_parsed(path)))))
     ]
     drawn = random.Random(seed).sample(places, count)
-    return [_mutant(path, number) for path, number in sorted(drawn)]
+    return [_mutant(path, number) for path, number in drawn]
 
 
 def _parsed(path: str) -> ast.Module:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tests.mutation.mutants import functions, mutable_files
 
-_BUDGET = 90.0  # seconds of tests for a mutant
 _FUNCTIONS = "functions.json"
 _CALL = "_reach"
 
@@ -51,9 +50,13 @@ class Reach:
 
     Attributes:
         seconds: of each test that passed.
+
+    Args:
+        budget: seconds of tests for one mutant.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, budget: float) -> None:
+        self._budget = budget
         names = json.loads((folder / _FUNCTIONS).read_text(encoding="utf-8"))
         self.seconds: dict[str, float] = {}
         # By "path:function" and by path: tests, and test files whose shared fixtures reach it.
@@ -81,7 +84,7 @@ class Reach:
         direct = self.seconds.keys() & names
         beside = {name for name in self.seconds if name.partition("::")[0] in names} - direct
         chosen: list[str] = []
-        left = _BUDGET
+        left = self._budget
         for group in (direct, beside):
             for name in sorted(group, key=lambda name: (self.seconds[name], name)):
                 left -= self.seconds[name]
