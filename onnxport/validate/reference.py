@@ -194,7 +194,8 @@ class Reference:
                 self.inputs, self.shapes, self._params, self._states, self._answer, self._runtime.features
             )
         else:
-            sizes = OpenSizes(self.inputs, self.shapes, size_limits(self.inputs, self._params.shape))
+            limits = size_limits(self.inputs, self._params.shape)
+            sizes = OpenSizes(self.inputs, self.shapes, limits, self.graph)
             seconds = patience(self.artifact.size)
             search = Search(sizes, self._footprint, self._limit, seconds, self._tell)
             self._generated = generated = GeneratedInputs(
