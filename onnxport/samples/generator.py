@@ -16,6 +16,7 @@ import numpy as np
 from onnxport.core.arrays import Array
 from onnxport.formats.artifact import TensorSpec
 from onnxport.samples import columns
+from onnxport.samples.arrangements import arrange
 from onnxport.samples.domain import Domain
 
 # Distributions of floats. No single one suits every network: a detector saturates on noise, a network that was trained
@@ -59,7 +60,13 @@ def generate(
         if 0 in shape:
             feeds[name] = np.zeros(shape, _numpy_dtype(spec.dtype))
             continue
-        drawn = _draw(random, spec.dtype, shape, domains[name], kind, index, longest)
+        domain = domains[name]
+        if domain.setting is not None:
+            feeds[name] = domain.setting
+            continue
+        drawn = _draw(random, spec.dtype, shape, domain, kind, index, longest)
+        if domain.structure or domain.nonzero or domain.limits:
+            drawn = arrange(random, np.asarray(drawn), domain)
         # NumPy draws a scalar, which is no array, for the shape ().
         feeds[name] = np.asarray(drawn, _numpy_dtype(spec.dtype))
     return feeds
@@ -105,7 +112,8 @@ def _draw(
         hidden, kept = domain.values or (0, 1)
         return np.where(_mask(random, shape, index), kept, hidden).astype(dtype)
     if domain.kind == "length":
-        return random.integers(max(1, longest // 2), longest + 1, shape).astype(dtype)
+        most = _most_steps(domain, longest)
+        return random.integers(max(1, most // 2), most + 1, shape).astype(dtype)
     if _image_axes(shape) is not None and dtype == "uint8":
         return _image(random, shape).astype(dtype)
     return _integers(random, shape, domain, index).astype(dtype)
@@ -152,11 +160,16 @@ def _companion(
         return np.asarray(np.broadcast_to(low if kind == "zeros" else one, shape), np.float64)
     low_integer, high_integer = {
         "mask": domain.values or (0, 1),
-        "length": (1, longest),
+        "length": (1, _most_steps(domain, longest)),
     }.get(domain.kind, (domain.low, domain.high))
     if kind in ("zeros", "constant"):
         return np.full(shape, low_integer if kind == "zeros" else high_integer)
     return np.asarray(np.where(random.random(shape) < 0.5, low_integer, high_integer))
+
+
+def _most_steps(domain: Domain, longest: int) -> int:
+    """Return the longest length: what the graph demands, else the largest size of the inputs."""
+    return domain.high if domain.high > 1 else longest
 
 
 def _edges(domain: Domain) -> tuple[Any, Any, tuple[Any, Any]]:
@@ -190,8 +203,8 @@ def _integers(random: np.random.Generator, shape: tuple[int, ...], domain: Domai
 
 def _mask(random: np.random.Generator, shape: tuple[int, ...], index: int) -> Array:
     """Draw a padding mask: ones, at least half, then zeros; all ones in the first set."""
-    if not shape:
-        return np.ones((), np.int64)
+    if not shape:  # a switch
+        return np.asarray(index % 2 == 0)
     size = shape[-1]
     kept = (
         np.full((*shape[:-1], 1), size)

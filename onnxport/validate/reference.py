@@ -22,6 +22,7 @@ from onnxport.runtimes.options import RuntimeOptions
 from onnxport.samples.columns import is_odd_nan
 from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
 from onnxport.samples.footprint import Footprint
+from onnxport.samples.input_domains import InputDomains
 from onnxport.samples.readers import Sample
 from onnxport.samples.sizes import OpenSizes
 from onnxport.validate.evidence import Proof
@@ -199,7 +200,12 @@ class Reference:
             seconds = patience(self.artifact.size)
             search = Search(sizes, self._footprint, self._limit, seconds, self._tell)
             self._generated = generated = GeneratedInputs(
-                self.inputs, self._domains, self._params.seed, self._answer, sizes, search
+                self.inputs,
+                InputDomains(self.graph, self._domains),
+                self._params.seed,
+                self._answer,
+                sizes,
+                search,
             )
             generated.feed(self._params.samples, lambda: bool(self.doubts), lambda: bool(self._proof.blind))
             self.notes += tuple(generated.notes)
@@ -366,6 +372,8 @@ def _is_finite(answer: Array) -> bool:
 def _holds_nan(values: Array, domain: Domain) -> bool:
     """Return whether there is a NaN that is no missing value."""
     if values.dtype.kind != "f":
+        return False
+    if domain.structure == "special":  # the model tells NaN from numbers
         return False
     odd = is_odd_nan(values, domain.columns) if domain.kind == "table" else np.isnan(values)
     return bool(odd.any())
