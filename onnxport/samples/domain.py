@@ -25,7 +25,17 @@ from onnxport.samples.value_ranges import HIDDEN, Bounds, bounds, is_added_to_sc
 from onnxport.samples.value_uses import constant, made_by, uses
 
 Kind = Literal[
-    "real", "integer", "mask", "length", "choice", "position", "one-hot", "state", "table", "setting"
+    "real",
+    "integer",
+    "boolean",
+    "mask",
+    "length",
+    "choice",
+    "position",
+    "one-hot",
+    "state",
+    "table",
+    "setting",
 ]
 
 # (operator, input of the indices) -> the input that they index.
@@ -56,10 +66,10 @@ class Domain:
     """The values that one input may have.
 
     Attributes:
-        kind: "real" floats, "integer" in [low, high], "mask" of two values (0 and 1 unless given), "length" in 1..size
-            of the sequence, "choice" among `values`, "position" 0, 1, 2, ... up to `high`, "one-hot" along the last
-            axis, "state" of a recurrent network in -1..1, "table" whose values are compared, unrounded, "setting" that
-            was chosen for an operator's axes, sizes and the like.
+        kind: "real" floats, "integer" in [low, high], "boolean", "mask" of two values (0 and 1 unless given), "length"
+            in 1..size of the sequence, "choice" among `values`, "position" 0, 1, 2, ... up to `high`, "one-hot" along
+            the last axis, "state" of a recurrent network in -1..1, "table" whose values are compared, unrounded,
+            "setting" that was chosen for an operator's axes, sizes and the like.
         low, high: inclusive bounds.
         values: the choices; of a mask, the value that hides and the one that keeps.
         positive: whether floats go into a logarithm, a root, a power or a denominator.
@@ -129,6 +139,8 @@ def _domain(spec: TensorSpec, value: ir.Value) -> Domain:
     rows = [size for node, index in readers if (size := _rows(node, index)) is not None]
     if rows and spec.dtype != "bool":
         return Domain("position" if named.kind == "position" else "integer", 0, max(min(rows) - 1, 0))
+    if spec.dtype == "bool" and not _MASK_NAME.search(spec.name) and not is_mask(value):
+        return Domain("boolean")
     if named.kind != "integer":
         return named
     if any(

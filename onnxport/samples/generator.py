@@ -21,18 +21,24 @@ from onnxport.samples.domain import Domain
 
 # Distributions of floats. No single one suits every network: a detector saturates on noise, a network that was trained
 # on normalised values saturates on 0..255. The last four are adversarial companions: rare inputs that reveal faults.
-FloatKind = Literal["image", "normal", "uniform", "soft", "zeros", "sparse", "constant", "large"]
+FloatKind = Literal[
+    "image", "normal", "uniform", "soft", "few", "scaled", "zeros", "sparse", "constant", "large"
+]
 KINDS: tuple[FloatKind, ...] = ("image", "normal", "uniform")
-# For outputs that KINDS leave constant: first images normalised to -1..1, as detectors are trained on.
-FURTHER_KINDS: tuple[FloatKind, ...] = ("soft", *KINDS)
+# For outputs that KINDS leave constant: images normalised to -1..1, as detectors are trained on, few values, other
+# magnitudes.
+FURTHER_KINDS: tuple[FloatKind, ...] = ("soft", "scaled", "few", "scaled", *KINDS, "scaled", "few", "scaled")
 COMPANIONS: tuple[FloatKind, ...] = ("zeros", "sparse", "constant", "large")
 
 _CHANNELS = (1, 3, 4)
+_TEXTS = ("a", "onnx", "text", "two words", "a,b", "12")
 _COARSEST = 4  # grid points per axis of the first octave
 _SPIKE = 1e3  # magnitude of the few nonzero values of a sparse set: beyond every known clamp, within float16
 _SPIKES = 0.05  # share of these values
 _LARGE = 1e4  # standard deviation of the large set
 _SMALLEST = 2.0**-10  # the "zero" of positive values
+# Standard deviations of the "scaled" sets, in turn.
+_SCALES = (4.0, 64.0, 0.0625, 16.0, 0.25)
 _IDS = 8  # distinct values of a set with repetitions
 
 
@@ -88,7 +94,7 @@ def _draw(
     if domain.kind == "table":
         return columns.draw(random, shape, domain.columns, kind, domain.precision)
     if dtype == "string":
-        return random.choice(np.array(["a", "onnx", "text"], dtype=object), shape)
+        return random.choice(np.array(_TEXTS, dtype=object), shape)
     if domain.kind == "state":
         # A stream starts with a state of zeros; later states are results of tanh.
         return (np.zeros(shape) if index == 0 or kind == "zeros" else random.uniform(-1, 1, shape)).astype(
@@ -107,7 +113,9 @@ def _draw(
     if kind in COMPANIONS:
         return _companion(random, shape, domain, kind, longest).astype(dtype)
     if domain.kind == "real":
-        return _real(random, shape, domain, kind).astype(dtype)
+        return _real(random, shape, domain, kind, index).astype(dtype)
+    if domain.kind == "boolean":
+        return random.random(shape) < (0.5, 0.1, 0.9)[index % 3]
     if domain.kind == "mask":
         hidden, kept = domain.values or (0, 1)
         return np.where(_mask(random, shape, index), kept, hidden).astype(dtype)
@@ -119,7 +127,9 @@ def _draw(
     return _integers(random, shape, domain, index).astype(dtype)
 
 
-def _real(random: np.random.Generator, shape: tuple[int, ...], domain: Domain, kind: FloatKind) -> Array:
+def _real(
+    random: np.random.Generator, shape: tuple[int, ...], domain: Domain, kind: FloatKind, index: int
+) -> Array:
     if domain.center:
         return np.asarray(domain.center) + np.asarray(domain.spread) * random.standard_normal(shape)
     if domain.positive:
@@ -127,6 +137,10 @@ def _real(random: np.random.Generator, shape: tuple[int, ...], domain: Domain, k
     if kind == "normal":
         drawn = random.standard_normal(shape)
         return drawn if domain.bounds is None else _between(domain.bounds, 0.5 + drawn / 6)
+    if kind == "few":
+        return _few(random, shape, domain)
+    if kind == "scaled" and domain.bounds is None:
+        return _SCALES[index % len(_SCALES)] * random.standard_normal(shape)
     if kind == "uniform":
         drawn = random.uniform(0.0, 1.0, shape)
         return drawn if domain.bounds is None else _between(domain.bounds, drawn)
@@ -137,6 +151,17 @@ def _real(random: np.random.Generator, shape: tuple[int, ...], domain: Domain, k
         return image / 127.5 - 1.0 if kind == "soft" else image
     signal = _signal(random, shape)
     return signal if domain.bounds is None else _between(domain.bounds, (signal + 1) / 2)
+
+
+def _few(random: np.random.Generator, shape: tuple[int, ...], domain: Domain) -> Array:
+    """Draw whole numbers of a few values, where the domain has them, and rows that repeat."""
+    low, high = domain.bounds or (-2.0, 3.0)
+    drawn = np.round(low + (high - low) * random.random(shape), 0 if high - low > 2 else 1)
+    if shape:
+        axis = int(random.integers(len(shape)))
+        rows = np.moveaxis(drawn, axis, 0)
+        rows[random.random(len(rows)) < 0.5] = rows[0].copy()
+    return np.clip(drawn, low, high)
 
 
 def _between(bounds: tuple[float, float], shares: Array) -> Array:
@@ -168,8 +193,8 @@ def _companion(
 
 
 def _most_steps(domain: Domain, longest: int) -> int:
-    """Return the longest length: what the graph demands, else the largest size of the inputs."""
-    return domain.high if domain.high > 1 else longest
+    """Return the longest length: what the graph demands (from 1), else the largest size of the inputs."""
+    return domain.high if domain.low else longest
 
 
 def _edges(domain: Domain) -> tuple[Any, Any, tuple[Any, Any]]:

@@ -34,12 +34,16 @@ class InputDomains:
     Args:
         graph: without functions; None where there is no graph to read.
         known: input name -> the domain by its name, its first uses and its runtime.
+
+    Attributes:
+        settings: the inputs that were found to be axes, sizes and the like.
     """
 
     def __init__(self, graph: Model | None, known: Mapping[str, Domain]) -> None:
         self._graph, self._known = graph, dict(known)
         self._inputs = {} if graph is None else {value.name or "": value for value in graph.graph.inputs}
         self._set_by_inputs = [] if graph is None else self._nodes_with_settings(graph.graph)
+        self.settings: set[str] = set()
         self._limits: dict[str, Demand] = {}
         self._demanded: dict[tuple[tuple[str, tuple[int, ...]], ...], dict[str, Demand]] = {}
 
@@ -59,6 +63,7 @@ class InputDomains:
             facts = self._infer(given)
             if self._set_by_inputs:
                 settings, facts = self._choose_settings(given, facts, seed, index)
+                self.settings |= settings.keys()
             demands = self._demanded[key] = self._demands(facts)
         return {
             name: Domain("setting", setting=settings[name])
@@ -219,7 +224,7 @@ def _narrowed_integers(domain: Domain, demand: Demand) -> Domain:
     high = 2**62 if math.isinf(demand.high) else math.floor(demand.high)
     if demand.is_length:
         return replace(domain, kind="length", low=low, high=high)
-    if domain.kind not in ("integer", "position", "length"):
+    if domain.kind not in ("integer", "position", "length", "choice"):
         return domain
     if demand.is_index and high < 2**62:
         return replace(
@@ -227,5 +232,7 @@ def _narrowed_integers(domain: Domain, demand: Demand) -> Domain:
         )
     if domain.kind == "length":
         return replace(domain, high=min(high, 2**31)) if high < 2**62 else domain
+    if domain.kind == "choice":
+        return domain
     low, high = max(low, domain.low), min(high, domain.high)
     return domain if low > high else replace(domain, low=low, high=high)

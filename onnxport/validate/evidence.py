@@ -44,6 +44,7 @@ class Evidence:
     Attributes:
         noise_share: the smallest noise relative to the scale in any set.
         moves: whether an element differs between two sets by more than _MOVE or _MOVE_LOW times both tolerances.
+        sets, filled: how many answers there were, and how many that have elements.
         conclusive: the largest conclusive noise_share.
         quietest: the answer with the least noise, by shape.
         varied: whether the elements of one answer differ from each other, where no second answer has its shape.
@@ -55,6 +56,7 @@ class Evidence:
     noise_share: float = np.inf
     moves: bool = False
     sets: int = 0
+    filled: int = 0
     conclusive: float = CONCLUSIVE_NOISE
     quietest: dict[tuple[int, ...], _Answer] = field(default_factory=dict)
     varied: bool = False
@@ -69,6 +71,7 @@ class Evidence:
         self.nan &= bool(answer.size and answer.dtype.kind == "f" and np.isnan(answer).all())
         if noise.reshaped or not answer.size:
             return
+        self.filled += 1
         answered = _with_tolerance(name, answer, noise, tolerance)
         self.noise_share = min(self.noise_share, answered.share)
         before = self.quietest.get(answer.shape)
@@ -102,7 +105,7 @@ class Evidence:
             return "it is empty, or its size changes with rounding"
         if self.noise_share > self.conclusive:
             return f"the reference's own noise is {self.noise_share:.1%} of the output's scale"
-        alone = len(self.quietest) == self.sets  # no two answers have a shape in common
+        alone = len(self.quietest) == self.filled  # no two answers have a shape in common
         if self.moves or (alone and self.varied):
             return ""
         if alone:
@@ -180,6 +183,7 @@ def _change(before: Array, after: Array) -> Array:
 
 def _spread(answer: Array) -> float:
     if answer.dtype.kind not in "fiu":
-        return float(len(np.unique(answer.astype(str))) > 1)
+        values = answer.astype(str) if answer.dtype.kind in "OSU" else answer.astype(np.float32)
+        return float(len(np.unique(values)) > 1)
     finite = answer[np.isfinite(answer)].astype(np.float64)
     return float(np.ptp(finite)) if finite.size else 0.0

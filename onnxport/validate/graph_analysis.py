@@ -20,8 +20,10 @@ UNKNOWN_LENGTH = 1152
 _CONVOLUTIONS = frozenset({"Conv", "FusedConv", "ConvTranspose", "DeformConv", "QLinearConv"})
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 # Operators that read only the sizes of a value.
-_SIZES = frozenset(("Shape", "Size"))
+_SIZES = frozenset({"Shape", "Size"})
 _NOTHING = frozenset[str]()
+# Operators whose results have the same elements for every input of a shape, or fill a shape with a constant.
+_SHAPES = _SIZES | {"ConstantOfShape", "EyeLike"}
 _REDUCTIONS = frozenset(
     "ReduceSum ReduceMean GlobalAveragePool ReduceL2 ReduceSumSquare ReduceLogSumExp".split()
 )
@@ -140,13 +142,22 @@ def _step(value: ir.Value, coarsest: int) -> float:
 
 
 def constant_outputs(model: Model) -> frozenset[str]:
-    """Return the graph outputs that depend on no input, or only on its shape."""
-    inputs = {id(given) for given in model.graph.inputs if given.name not in model.graph.initializers}
+    """Return the graph outputs that depend on no input, or only on shapes, or have no elements."""
+    inputs = {
+        id(given)
+        for given in model.graph.inputs
+        if given.name not in model.graph.initializers and not _is_empty(given)
+    }
     return frozenset(
         value.name
         for value in model.graph.outputs
-        if value.name and not any(id(source) in inputs for source in _sources(value, None))
+        if value.name
+        and (_is_empty(value) or not any(id(source) in inputs for source in _sources(value, None, _SHAPES)))
     )
+
+
+def _is_empty(value: ir.Value) -> bool:
+    return value.shape is not None and 0 in value.shape
 
 
 def unread_inputs(model: Model) -> frozenset[str]:
@@ -203,7 +214,7 @@ def _sources(
         current = pending.pop()
         yield current
         producer = current.producer()
-        if producer is None or producer.op_type in never:
+        if producer is None or producer.op_type in never or _is_constant(producer, current):
             continue
         inner = _inner_outputs(producer)
         needed: list[ir.Value | None] = list(inner)
@@ -212,6 +223,15 @@ def _sources(
         fresh = {id(other): other for other in needed if other is not None and id(other) not in seen}
         seen.update(fresh)
         pending.extend(fresh.values())
+
+
+def _is_constant(node: ir.Node, value: ir.Value) -> bool:
+    """Return whether a result is the same for all inputs: of empty data, or the mask of an idle Dropout."""
+    if node.inputs and node.inputs[0] is not None and _is_empty(node.inputs[0]):
+        return True
+    training = constant(node.inputs[2]) if len(node.inputs) > 2 else None
+    is_idle = training is None or not training.any()
+    return node.op_type == "Dropout" and value is not node.outputs[0] and is_idle
 
 
 def _inner_outputs(node: ir.Node) -> Iterator[ir.Value]:

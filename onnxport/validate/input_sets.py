@@ -30,7 +30,7 @@ Try = Callable[[Loader, float | None], None]
 BATCH = 3  # of the sets that are not of batch 1
 ROWS = 256  # of a table: trees have many branches
 # The largest number of further sets, for outputs about which the planned ones prove nothing.
-_FURTHER = 6
+_FURTHER = len(FURTHER_KINDS)
 
 
 def feed_from_folder(

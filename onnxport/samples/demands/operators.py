@@ -128,6 +128,13 @@ def _scale(site: Site) -> Demand | None:
     return Demand(low=POSITIVE)
 
 
+def _zero_point(site: Site) -> Demand | None:
+    """Demand 0 of the zero point of floats."""
+    value = site.node.inputs[2]
+    is_float = value is not None and value.dtype is not None and value.dtype.is_floating_point()
+    return Demand(0, 0) if is_float else None
+
+
 def _region_batch(site: Site) -> Demand | None:
     extent = _extent(site, 0, 0)
     return None if extent is None else Demand(0, extent - 1, is_index=True)
@@ -207,6 +214,8 @@ DEMANDS: dict[tuple[str, int], Rule] = {
     ("BatchNormalization", 4): _scale,
     ("QuantizeLinear", 1): _scale,
     ("DequantizeLinear", 1): _scale,
+    ("QuantizeLinear", 2): _zero_point,
+    ("DequantizeLinear", 2): _zero_point,
     **{("QLinearMatMul", index): _scale for index in (1, 4, 6)},
     **{("QLinearConv", index): _scale for index in (1, 4, 6)},
 }

@@ -279,12 +279,18 @@ def _one_hot(at: Settings) -> Iterator[Choice]:
 
 def _range(at: Settings) -> Iterator[Choice]:
     declared = at.result
-    length = (declared[0] if declared else None) or 5
-    is_float = _is_float(at, 0)
-    for start, delta in (
-        ((1, 2), (10, -3), (0, 1), (2, 3)) if not is_float else ((1.0, 2.0), (0.5, 1.5), (6.0, -1.0))
-    ):
-        yield {0: np.asarray(start), 1: np.asarray(start + delta * length), 2: np.asarray(delta)}
+    lengths = [declared[0]] if declared and declared[0] else [5, 11, 8, 3]
+    starts = (1.0, 6.0, 0.5) if _is_float(at, 0) else (1, 10, 0)
+    for length in lengths:
+        for start, delta in zip(starts, (2, -3, 1), strict=True):
+            first, step = _number(at, 0, start), _number(at, 2, delta)
+            yield {0: np.asarray(first), 1: np.asarray(first + step * (length or 1)), 2: np.asarray(step)}
+
+
+def _number(at: Settings, index: int, proposed: float) -> float:
+    """Return a known scalar, else the proposed one."""
+    known = at.fact(index).elements
+    return float(known[0][0]) if known and isinstance(known[0], np.ndarray) else proposed
 
 
 def _shape_of_constant(at: Settings) -> Iterator[Choice]:
