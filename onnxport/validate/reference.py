@@ -204,7 +204,7 @@ class Reference:
             search = Search(sizes, self._footprint, self._limit, seconds, self._tell)
             self._generated = generated = GeneratedInputs(
                 self.inputs,
-                InputDomains(self.graph, self._domains),
+                self._input_domains,
                 self._params.seed,
                 self._answer,
                 sizes,
@@ -351,7 +351,8 @@ class Reference:
         if sample.adversarial:
             noise = {name: self._usual.at_least(name, answers[name], known) for name, known in noise.items()}
         elif not nan and not self._is_repeated(sample.feeds):
-            self._proof.add(answers, noise, self.tolerance, self._rows(sample))
+            sizes = {name: array.shape for name, array in sample.feeds.items()}
+            self._proof.add(answers, noise, self.tolerance, self._rows(sample), sizes)
             for name, answer in answers.items():
                 self._usual.add(name, answer, noise[name])
         self._bytes += sum(array.nbytes for array in (*sample.feeds.values(), *answers.values()))
