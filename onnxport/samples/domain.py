@@ -189,6 +189,8 @@ def _domain_by_name(spec: TensorSpec) -> Domain:
     if spec.dtype.startswith(("float", "bfloat")):
         if _ONE_HOT_NAME.search(spec.name):
             return Domain("one-hot")
+        if spec.dtype == "float8_e8m0fnu":  # powers of 2
+            return Domain("real", positive=True)
         return Domain("mask") if _MASK_NAME.search(spec.name) else Domain("real")
     if spec.dtype == "bool" or _MASK_NAME.search(spec.name):
         return Domain("mask")

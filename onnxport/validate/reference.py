@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -16,13 +17,14 @@ from onnxport.core.errors import InputError
 from onnxport.formats.artifact import Referent, TensorSpec
 from onnxport.formats.input_shapes import apply_shapes, size_limits
 from onnxport.formats.model import Model
-from onnxport.runtimes.base import ReferenceRuntime, Runtime
+from onnxport.runtimes.base import MemoryFullError, ReferenceRuntime, RunError, Runtime
 from onnxport.runtimes.memory_limit import MemoryLimit, format_size, needed_bytes
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.samples.columns import is_odd_nan
 from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
 from onnxport.samples.footprint import Footprint
 from onnxport.samples.input_domains import InputDomains
+from onnxport.samples.neighbours import neighbour
 from onnxport.samples.readers import Sample
 from onnxport.samples.sizes import OpenSizes
 from onnxport.validate.evidence import Proof
@@ -63,6 +65,7 @@ _KEPT = 256 * 2**20
 _STEPPED = frozenset({"int8", "int16x8"})
 
 _FEW = 5  # names in a note
+_NEIGHBOURS = 9  # at most, of all samples together
 
 
 @dataclass
@@ -197,6 +200,7 @@ class Reference:
             self.notes += feed_from_folder(
                 self.inputs, self.shapes, self._params, self._states, self._answer, self._runtime.features
             )
+            self._feed_neighbours()
         else:
             limits = size_limits(self.inputs, self._params.shape)
             sizes = OpenSizes(self.inputs, self.shapes, limits, self.graph)
@@ -219,6 +223,28 @@ class Reference:
             names = ", ".join(map(repr, blind[:_FEW]))
             self.notes += (f"the rows of a batch never differed at {names}: swapped rows would not show",)
         self._close_if_kept()
+
+    def _feed_neighbours(self) -> None:
+        """Feed neighbours of the user's samples while these prove nothing of some output."""
+        given = list(self.sets)
+        fed = 0
+        for number in range(_NEIGHBOURS):
+            if not self.doubts:
+                break
+            sample = given[number % len(given)]
+            before = len(self.sets)
+            with suppress(RunError, MemoryFullError):
+                self._answer(partial(self._neighbour, sample, number), None)
+            fed += len(self.sets) - before
+        if fed:
+            self.notes += (f"{fed} neighbours of the samples were fed: the samples alone show too little",)
+
+    def _neighbour(self, sample: AnsweredSet, number: int) -> Sample:
+        feeds = sample.load().feeds
+        shapes = {name: array.shape for name, array in feeds.items()}
+        domains = self._input_domains.at(shapes, self._params.seed, number)
+        moved = neighbour(feeds, domains, self._input_domains.settings, self._params.seed, number)
+        return Sample(f"neighbour {number + 1} of {sample.label}", moved, "generated")
 
     def further_sets(self) -> Generator[AnsweredSet, None, None]:
         """Generate more sets, while those so far prove too little; none where the user gave inputs."""
