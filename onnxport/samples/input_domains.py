@@ -10,13 +10,13 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.samples.demands.backward import demand_before
 from onnxport.samples.demands.demand import Demand
 from onnxport.samples.demands.operators import POSITIVE, demand
 from onnxport.samples.demands.parameters import PARAMETERS, Settings, propose
 from onnxport.samples.domain import Domain, Kind
+from onnxport.samples.refusals import integer_inputs_of, parse_refusal
 from onnxport.samples.shapes.analysis import Site, Sizes, infer
 from onnxport.samples.shapes.fact import UNKNOWN, Fact, of_constant, size
 from onnxport.samples.shapes.rules import RULES
@@ -25,7 +25,7 @@ from onnxport.samples.value_uses import constant_tensor
 # Operators between an input and the setting that it is, which only reshape it.
 _RESHAPED = frozenset("Identity Cast Reshape Squeeze Unsqueeze Flatten".split())
 # Domains that demands do not change: the kind says more.
-_FINAL = frozenset({"table", "one-hot", "state", "mask"})
+_FINAL = frozenset({"table", "one-hot", "state"})
 
 
 class InputDomains:
@@ -37,6 +37,7 @@ class InputDomains:
 
     Attributes:
         settings: the inputs that were found to be axes, sizes and the like.
+        takes_nan: the inputs whose NaN the model tells from numbers.
     """
 
     def __init__(self, graph: Model | None, known: Mapping[str, Domain]) -> None:
@@ -44,7 +45,9 @@ class InputDomains:
         self._inputs = {} if graph is None else {value.name or "": value for value in graph.graph.inputs}
         self._set_by_inputs = [] if graph is None else self._nodes_with_settings(graph.graph)
         self.settings: set[str] = set()
+        self.takes_nan: set[str] = set()
         self._limits: dict[str, Demand] = {}
+        self._longest = 1
         self._demanded: dict[tuple[tuple[str, tuple[int, ...]], ...], dict[str, Demand]] = {}
 
     def have(self, kind: Kind) -> bool:
@@ -55,6 +58,7 @@ class InputDomains:
         """Return the domain of every input at these sizes for one set; settings are single values."""
         if self._graph is None:
             return self._known
+        self._longest = max((size for shape in shapes.values() for size in shape), default=1)
         settings: dict[str, Array] = {}
         key = tuple(sorted(shapes.items()))
         demands = self._demanded.get(key)
@@ -65,6 +69,7 @@ class InputDomains:
                 settings, facts = self._choose_settings(given, facts, seed, index)
                 self.settings |= settings.keys()
             demands = self._demanded[key] = self._demands(facts)
+            self.takes_nan |= {name for name, each in demands.items() if each.structure == "special"}
         return {
             name: Domain("setting", setting=settings[name])
             if name in settings
@@ -72,11 +77,23 @@ class InputDomains:
             for name, domain in self._known.items()
         }
 
-    def limit(self, spec: TensorSpec, low: float, high: float) -> None:
-        """Narrow an input's domain: a run of the model showed that it refuses other values."""
-        before = self._limits.get(spec.name, Demand())
-        self._limits[spec.name] = before.meet(Demand(low, high, is_index=True))
+    def narrow(self, message: str) -> bool:
+        """Narrow the integer inputs behind a value that ONNX Runtime refused; return whether any became narrower."""
+        refusal = parse_refusal(message)
+        if self._graph is None or refusal is None:
+            return False
+        before = dict(self._limits)
+        for name in integer_inputs_of(self._graph, refusal) & self._known.keys():
+            domain, known = self._known[name], self._limits.get(name, Demand())
+            low, high = max(domain.low, known.low), min(max(domain.high, self._longest), known.high)
+            if refusal.value > refusal.high:
+                # As if the value grew with the input.
+                high = max(low, min(high - 1, high * max(refusal.high, 0) // refusal.value))
+            else:
+                low = min(high, low + 1)
+            self._limits[name] = Demand(low, high, is_index=True)
         self._demanded.clear()
+        return self._limits != before
 
     def _infer(self, given: Mapping[str, Fact]) -> dict[int, Fact]:
         assert self._graph is not None
@@ -209,7 +226,7 @@ def _narrowed_floats(domain: Domain, demand: Demand) -> Domain:
     low, high = demand.low, demand.high
     if domain.bounds is not None:
         low, high = max(low, domain.bounds[0]), min(high, domain.bounds[1])
-    if math.isinf(low) and math.isinf(high):
+    if low > high or (math.isinf(low) and math.isinf(high)):
         return domain
     if math.isinf(high) and low <= 1:
         return replace(domain, positive=True) if low <= POSITIVE else replace(domain, bounds=(low, low + 2))
@@ -224,15 +241,13 @@ def _narrowed_integers(domain: Domain, demand: Demand) -> Domain:
     high = 2**62 if math.isinf(demand.high) else math.floor(demand.high)
     if demand.is_length:
         return replace(domain, kind="length", low=low, high=high)
-    if domain.kind not in ("integer", "position", "length", "choice"):
-        return domain
-    if demand.is_index and high < 2**62:
+    if demand.is_index and 1 < high < 2**62 and domain.kind != "boolean":
         return replace(
             domain, kind="position" if domain.kind == "position" else "integer", low=low, high=high
         )
+    if domain.kind not in ("integer", "position", "length"):
+        return domain
     if domain.kind == "length":
         return replace(domain, high=min(high, 2**31)) if high < 2**62 else domain
-    if domain.kind == "choice":
-        return domain
     low, high = max(low, domain.low), min(high, domain.high)
     return domain if low > high else replace(domain, low=low, high=high)

@@ -39,13 +39,12 @@ def _moved(array: Array, domain: Domain | None, name: str, seed: int, number: in
         return array
     random = np.random.Generator(np.random.PCG64([seed, number, zlib.crc32(name.encode())]))
     if array.dtype.name.startswith(("float8", "bfloat16")):
-        return _moved(array.astype(np.float32), domain, name, seed, number).astype(array.dtype)
+        return np.asarray(_moved(array.astype(np.float32), domain, name, seed, number), array.dtype)
     if array.dtype.kind == "f":
         array = _finite(random, array)
         moved = _FLOAT_MOVES[number % len(_FLOAT_MOVES)](random, array)
-        return np.asarray(
-            np.clip(moved, np.nanmin(array), np.nanmax(array)) if array.ndim else moved, array.dtype
-        )
+        inside: Array = np.clip(moved, array.min(), array.max()) if array.ndim else moved
+        return np.asarray(inside, array.dtype)
     if array.dtype.kind in "iu":
         return _integers(random, array, domain)
     return random.permuted(array) if array.ndim else np.asarray(not array if array.dtype == bool else array)
@@ -58,19 +57,21 @@ def _integers(random: np.random.Generator, array: Array, domain: Domain | None) 
     low, high = int(array.min()), int(array.max())
     if array.ndim and low < high:
         drawn = random.integers(low, high + 1, array.shape)
-        return np.where(random.random(array.shape) < 0.5, drawn, random.permuted(array)).astype(array.dtype)
+        mixed = np.where(random.random(array.shape) < 0.5, drawn, random.permuted(array))
+        return np.asarray(mixed, array.dtype)
     known = domain is not None and domain.kind == "integer"
     if known and domain is not None:
         low, high = min(low, domain.low), max(high, domain.high)
-    return random.integers(low, high + 1, array.shape).astype(array.dtype)
+    drawn = random.integers(low, high + 1, array.shape)
+    return np.asarray(drawn, array.dtype)
 
 
 def _finite(random: np.random.Generator, array: Array) -> Array:
     """Replace NaN and infinities by finite values of the sample."""
     is_finite = np.isfinite(array)
-    return (
-        array if is_finite.all() else np.where(is_finite, array, random.choice(array[is_finite], array.shape))
-    )
+    if is_finite.all():
+        return array
+    return np.asarray(np.where(is_finite, array, random.choice(array[is_finite], array.shape)))
 
 
 def _shifted(random: np.random.Generator, array: Array) -> Array:

@@ -27,6 +27,8 @@ Loader = Callable[[], Sample]
 # refuses the sizes, MemoryFullError when it takes too much memory.
 Try = Callable[[Loader, float | None], None]
 
+_ATTEMPTS = 6  # with other values of one size
+_APART = 1000  # between the numbers of these sets
 BATCH = 3  # of the sets that are not of batch 1
 ROWS = 256  # of a table: trees have many branches
 # The largest number of further sets, for outputs about which the planned ones prove nothing.
@@ -178,11 +180,15 @@ class GeneratedInputs:
     def _first_accepted(self, kind: FloatKind, proposals: Iterable[Shapes]) -> Shapes:
         """Run the next set at the first of the proposed sizes that the model accepts."""
         for shapes in self._search.proposals(proposals):
-            if self._search.accepts(
-                shapes, partial(self._run, partial(self._sample, self._count, kind, shapes))
-            ):
-                self._count += 1
-                return shapes
+            for attempt in range(_ATTEMPTS):
+                index = self._count + attempt * _APART
+                run = partial(self._run, partial(self._sample, index, kind, shapes))
+                if self._search.accepts(shapes, run):
+                    self._count += 1
+                    return shapes
+                # Other values help where the sizes are fixed, or where the refusal says which values.
+                if not self._domains.narrow(self._search.refusal) and self._sizes.is_open:
+                    break
         raise self._search.failed()
 
     def _sample(self, index: int, kind: FloatKind, shapes: Shapes) -> Sample:

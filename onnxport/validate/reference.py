@@ -362,7 +362,11 @@ class Reference:
         self._exact |= self._input_domains.settings
         if sample.source != "generated":
             self._check_memory(sample)
-        nan = any(_holds_nan(array, self._domains[name]) for name, array in sample.feeds.items())
+        nan = any(
+            _holds_nan(array, self._domains[name])
+            for name, array in sample.feeds.items()
+            if name not in self._input_domains.takes_nan
+        )
         with nullcontext() if seconds is None else self._runtime.within(seconds):
             answers = self._model.run(sample.feeds)
         if sample.adversarial and not all(map(_is_finite, answers.values())):
@@ -410,8 +414,6 @@ def _is_finite(answer: Array) -> bool:
 def _holds_nan(values: Array, domain: Domain) -> bool:
     """Return whether there is a NaN that is no missing value."""
     if values.dtype.kind != "f":
-        return False
-    if domain.structure == "special":  # the model tells NaN from numbers
         return False
     odd = is_odd_nan(values, domain.columns) if domain.kind == "table" else np.isnan(values)
     return bool(odd.any())

@@ -18,8 +18,6 @@ SECONDS = 60.0  # for a model of up to _BYTES; larger ones get more in proportio
 _BYTES = 50_000_000
 _SHORTEST = 0.1
 _SILENT = 2.0  # seconds without a report of progress
-# Proposals to try although shape inference finds a contradiction there, when no other works.
-_DOUBTED = 3
 
 
 def patience(size: int) -> float:
@@ -58,24 +56,18 @@ class Search:
         self._refusal: RunError | None = None
 
     def proposals(self, proposals: Iterable[Shapes]) -> Iterator[Shapes]:
-        """Yield the proposals to try, as long as there is time.
-
-        Those that take a large part of the memory come after the others, and last a few at which shape inference finds
-        a contradiction: it may be wrong.
-        """
-        large, doubted = [], []
+        """Yield the proposals as long as there is time; those that take a large part of the memory come last."""
+        large = []
         for shapes in proposals:
             if shapes in self._accepted:
                 yield shapes
             elif self._is_over or (estimate := self._fitting(shapes)) is None:
                 continue
-            elif estimate.contradiction:
-                doubted.append(shapes)
             elif self._limit.fills(estimate):
                 large.append(shapes)
             else:
                 yield shapes
-        for shapes in (*large, *doubted[:_DOUBTED]):
+        for shapes in large:
             if not self._is_over:
                 yield shapes
 
@@ -115,6 +107,11 @@ class Search:
         )
 
     @property
+    def refusal(self) -> str:
+        """The last refusal in ONNX Runtime's words; empty for none."""
+        return self._refusal.why if self._refusal is not None else ""
+
+    @property
     def _is_over(self) -> bool:
         return bool(self._sizes.untold) and self._spent >= self._seconds
 
@@ -129,8 +126,6 @@ class Search:
             self._large.append((shapes, needed_bytes(estimate)))
             self._spend(began)
             return None
-        if estimate.contradiction:
-            self._spend(began)
         return estimate
 
     def _spend(self, began: float) -> None:

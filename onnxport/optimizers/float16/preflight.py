@@ -22,9 +22,10 @@ from onnxport.formats.model import Model
 from onnxport.optimizers.float16.magnitudes import Measured
 from onnxport.optimizers.float16.taps import tap
 from onnxport.runtimes.ort.inference_session import open_session
-from onnxport.samples.domain import domains
+from onnxport.samples.domain import domains, without_functions
 from onnxport.samples.footprint import Estimate, Footprint
 from onnxport.samples.generator import KINDS, generate
+from onnxport.samples.input_domains import InputDomains
 from onnxport.samples.sizes import OpenSizes
 
 _MOST_TRIES = 40  # sizes of open dimensions
@@ -85,8 +86,9 @@ def _generate(model: Model, shapes: Mapping[str, GivenShape], session: Any) -> I
     """Generate one input set of each kind at the first sizes that the model accepts; no adversarial ones, which
     overflow."""
     inputs = [spec for spec in model.inputs if spec.name in {each.name for each in session.get_inputs()}]
-    known = domains(model)
-    sizes = OpenSizes(inputs, apply_shapes(inputs, {}), size_limits(inputs, _present(shapes, inputs)))
+    graph = without_functions(model)
+    domains_at = InputDomains(graph, domains(graph))
+    sizes = OpenSizes(inputs, apply_shapes(inputs, {}), size_limits(inputs, _present(shapes, inputs)), graph)
     footprint, end = Footprint(model, inputs), time.monotonic() + _PATIENCE
     fitting = (shape for shape in sizes.proposals(1) if _fits(footprint.at(shape), sizes))
     proposals = takewhile(lambda _: time.monotonic() < end, islice(fitting, _MOST_TRIES))
@@ -94,7 +96,7 @@ def _generate(model: Model, shapes: Mapping[str, GivenShape], session: Any) -> I
     for number, kind in enumerate(KINDS):
         for shape in [chosen] if chosen else proposals:
             specs = {spec.name: (spec, shape[spec.name]) for spec in inputs}
-            feeds = generate(specs, known, kind=kind, seed=0, index=number)
+            feeds = generate(specs, domains_at.at(shape, 0, number), kind=kind, seed=0, index=number)
             if chosen is None and not _runs(session, feeds):
                 continue
             chosen = shape
@@ -104,7 +106,7 @@ def _generate(model: Model, shapes: Mapping[str, GivenShape], session: Any) -> I
 
 def _fits(estimate: Estimate, sizes: OpenSizes) -> bool:
     """Return whether a run at these sizes is within bounds; always for a model without open sizes."""
-    return not sizes.untold or (estimate.graph <= _MOST_BYTES and not estimate.contradiction)
+    return not sizes.untold or estimate.graph <= _MOST_BYTES
 
 
 def _runs(session: Any, feeds: Feeds) -> bool:

@@ -112,8 +112,10 @@ def _shift(site: Site) -> Demand | None:
 
 
 def _exponent(site: Site) -> Demand | None:
-    # Larger powers of small integers overflow.
-    return Demand(0, 3, is_index=True) if _is_integer(site, 1) else Demand(-4, 4)
+    # Larger powers of small integers overflow, and negative ones are no integers.
+    if _is_integer(site, 1):
+        return Demand(0, 3, is_index=True)
+    return Demand(0, 3) if _is_integer(site, 0) else Demand(-4, 4)
 
 
 def _base(site: Site) -> Demand | None:
@@ -157,6 +159,13 @@ def _unpooled(site: Site) -> Demand | None:
     return Demand(0, total - 1, is_index=True, structure="distinct-all")
 
 
+def _written(site: Site) -> Demand | None:
+    """Demand a place in the cache from which the update fits."""
+    axis = site.integer("axis", -2)
+    cache, update = _extent(site, 0, axis), _extent(site, 1, axis)
+    return None if cache is None or update is None else Demand(0, cache - update, is_index=True)
+
+
 def _words(site: Site) -> Demand | None:
     pool = site.integers("pool_int64s")
     return Demand(min(pool), max(pool), is_index=True) if pool else None
@@ -194,6 +203,7 @@ DEMANDS: dict[tuple[str, int], Rule] = {
     ("NonMaxSuppression", 1): _constant(low=0, high=1),
     ("RotaryEmbedding", 3): _rotary,
     ("MaxUnpool", 1): _unpooled,
+    ("TensorScatter", 2): _written,
     ("TfIdfVectorizer", 0): _words,
     ("Cast", 0): _cast,
     ("Div", 1): _divisor,

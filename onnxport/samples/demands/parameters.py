@@ -446,7 +446,7 @@ def _max_unpool(at: Settings) -> Iterator[Choice]:
 
 
 def _boxes_kept(at: Settings) -> Iterator[Choice]:
-    for most, overlap, score in ((3, 0.5, 0.0), (2, 0.25, 0.125), (4, 0.75, 0.0)):
+    for most, overlap, score in ((3, 0.5, 0.25), (2, 0.25, 0.5), (4, 0.75, 0.0)):
         yield {
             2: np.full(at.shape(2) or (), most),
             3: np.full(at.shape(3) or (), overlap),
