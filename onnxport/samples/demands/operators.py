@@ -191,6 +191,7 @@ DEMANDS: dict[tuple[str, int], Rule] = {
     ("ScatterND", 1): _index_rows(True),
     ("EmbedLayerNormalization", 0): _index_of(2),
     ("EmbedLayerNormalization", 1): _index_of(4),
+    ("ArrayFeatureExtractor", 1): _index_of(0, -1),
     ("OneHot", 0): _one_hot,
     ("NegativeLogLikelihoodLoss", 1): _class_index,
     ("SoftmaxCrossEntropyLoss", 1): _class_index,

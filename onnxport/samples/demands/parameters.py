@@ -53,8 +53,9 @@ class Settings(Site):
         return fixed_elements(self.fact(index)) if self.has(index) else None
 
     def is_free(self, index: int) -> bool:
-        """Return whether an input is there and its values are not known."""
-        return self.has(index) and self.fact(index).elements is None
+        """Return whether an input is there and its values are not all known."""
+        elements = self.fact(index).elements
+        return self.has(index) and (elements is None or any(each is None for each in elements))
 
     @property
     def result(self) -> tuple[int | None, ...] | None:
