@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.core.errors import InputError
+from onnxport.core.errors import InputError, OnnxportError
 from onnxport.formats.artifact import Referent, TensorSpec
 from onnxport.formats.input_shapes import apply_shapes, size_limits
 from onnxport.formats.model import Model
@@ -27,6 +27,7 @@ from onnxport.samples.input_domains import InputDomains
 from onnxport.samples.neighbours import neighbour
 from onnxport.samples.readers import Sample
 from onnxport.samples.sizes import OpenSizes
+from onnxport.validate.dead_outputs import find_dead_node
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph_analysis import (
     UNKNOWN_LENGTH,
@@ -216,6 +217,7 @@ class Reference:
             )
             generated.feed(self._params.samples, lambda: bool(self.doubts), lambda: bool(self._proof.blind))
             self.notes += tuple(generated.notes)
+        self.notes += tuple(self._dead_outputs())
         if odd := [answered.label for answered in self.sets if answered.nan]:
             more = f" and {len(odd) - _FEW} more" if len(odd) > _FEW else ""
             self.notes += (f"inputs hold NaN in {', '.join(odd[:_FEW])}{more}: these answers prove nothing",)
@@ -238,6 +240,30 @@ class Reference:
             fed += len(self.sets) - before
         if fed:
             self.notes += (f"{fed} neighbours of the samples were fed: the samples alone show too little",)
+
+    def _dead_outputs(self) -> Iterator[str]:
+        """Name the nodes at which the inputs' changes end, for outputs that none of them moves."""
+        if self.steps > 1 or self.graph is None or not self._owns_graph:
+            return
+        for output in list(self.doubts)[:_FEW]:
+            pair = self._sets_with_equal_answers(output)
+            if pair is None:
+                continue
+            with suppress(OnnxportError):  # a diagnosis must not end a run
+                tap = lambda feeds, names: self._model.runtime.run(feeds, taps=names)  # noqa: E731
+                if (node := find_dead_node(self.graph, output, tap, *pair)) is not None:
+                    named = f"{node.op} {node.name!r}" if node.name else f"{node.op} of {node.value!r}"
+                    yield f"{output!r} stays the same because {named} gives one result for all inputs that were fed"
+
+    def _sets_with_equal_answers(self, output: str) -> tuple[Feeds, Feeds] | None:
+        """Return the inputs of two sets of one size to which an output is the same; None if there are none."""
+        kept = [each.kept for each in self.sets if each.kept is not None and not each.adversarial]
+        for place, (feeds, answers) in enumerate(kept):
+            for others, given in kept[place + 1 :]:
+                sizes = [{name: array.shape for name, array in each.items()} for each in (feeds, others)]
+                if sizes[0] == sizes[1] and np.array_equal(answers[output], given[output]):
+                    return feeds, others
+        return None
 
     def _neighbour(self, sample: AnsweredSet, number: int) -> Sample:
         feeds = sample.load().feeds
