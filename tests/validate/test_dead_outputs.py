@@ -32,4 +32,6 @@ def test_the_node_that_lets_nothing_through_is_named(body: str, node: str, tmp_p
 
 
 def test_an_output_that_moves_has_no_such_note(tmp_path: Path) -> None:
-    assert "stays the same" not in notes("g (float[4] x) => (float[4] y) { y = Sin (x) }", tmp_path / "m.onnx")
+    assert "stays the same" not in notes(
+        "g (float[4] x) => (float[4] y) { y = Sin (x) }", tmp_path / "m.onnx"
+    )

@@ -7,8 +7,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxport.optimizers.simplification.graph import LARGE, PLAIN_ATTRIBUTES, ModelEditor
-from onnxport.optimizers.simplification.registry import simplification
+from onnxport.optimizers.patterns import LARGE
+from onnxport.optimizers.simplification.graph import PLAIN_ATTRIBUTES, ModelEditor, simplification
 
 # Larger weights are not compared: reading them costs more than a second copy, which no exporter writes.
 _COMPARED = 16 * 2**20  # bytes
@@ -43,34 +43,28 @@ def _share_nodes(graph: ir.Graph) -> int:
         other = next((each for each in others if _same_attributes(each, node)), None)
         if other is None:
             others.append(node)
-        elif not any(value.is_graph_output() for value in node.outputs) and _gives_all(other, node):
-            for mine, theirs in zip(node.outputs, other.outputs, strict=True):
+            continue
+        pairs = list(zip(node.outputs, other.outputs, strict=True))
+        # The other one may lack an optional result.
+        if all((theirs.name or not mine.uses()) and not mine.is_graph_output() for mine, theirs in pairs):
+            for mine, theirs in pairs:
                 mine.replace_all_uses_with(theirs)
             graph.remove(node, safe=True)
             shared += 1
     return shared
 
 
-def _gives_all(node: ir.Node, other: ir.Node) -> bool:
-    """Return whether a node computes each result that is read of another; optional ones may be missing."""
-    return all(
-        mine.name or not theirs.uses() for mine, theirs in zip(node.outputs, other.outputs, strict=True)
-    )
-
-
 def _same_attributes(a: ir.Node, b: ir.Node) -> bool:
-    if len(a.outputs) != len(b.outputs) or set(a.attributes) != set(b.attributes):
-        return False
-    return all(_same_value(a.attributes[name], b.attributes[name]) for name in a.attributes)
+    def is_same(one: ir.Attr, two: ir.Attr) -> bool:
+        if one.type != two.type or one.is_ref() or two.is_ref():
+            return False
+        if one.type == ir.AttributeType.TENSOR:
+            x, y = one.as_tensor(), two.as_tensor()
+            return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+        return one.type in PLAIN_ATTRIBUTES and bool(one.value == two.value)
 
-
-def _same_value(a: ir.Attr, b: ir.Attr) -> bool:
-    if a.type != b.type or a.is_ref() or b.is_ref():
-        return False
-    if a.type == ir.AttributeType.TENSOR:
-        one, two = a.as_tensor(), b.as_tensor()
-        return one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes()
-    return a.type in PLAIN_ATTRIBUTES and bool(a.value == b.value)
+    same = len(a.outputs) == len(b.outputs) and a.attributes.keys() == b.attributes.keys()
+    return same and all(is_same(a.attributes[name], b.attributes[name]) for name in a.attributes)
 
 
 @simplification("share-constants")

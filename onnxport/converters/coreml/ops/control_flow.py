@@ -1,4 +1,4 @@
-"""Loop: a block of MIL's while_loop with the body; it carries the state and the collected rows."""
+"""If and Loop: MIL's cond and while_loop, with the graphs as blocks."""
 
 from __future__ import annotations
 
@@ -8,27 +8,79 @@ from functools import cached_property
 import numpy as np
 import onnx_ir as onnx
 
-from onnxport.converters.coreml.builder import MilBuilder, wrap
-from onnxport.converters.coreml.control.blocks import (
-    block_input,
+from onnxport.converters.coreml.builder import MilBuilder, MilNode, wrap
+from onnxport.converters.coreml.control import (
     block_result,
     check_carried,
     declare_open,
     emit_variable,
+    make_rows,
 )
-from onnxport.converters.coreml.control.loop_outputs import Rows, make_rows
 from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.loop_body import LoopNode
-from onnxport.converters.lowering import NodeView
 
 # The counter is an int32: a trip count beyond it is none.
 _FAR = int(np.iinfo(np.int32).max)
 
 
+@lower("If")
+def if_(node: MilNode, mil: MilBuilder) -> None:
+    """Run one of two graphs, whose results may differ in their sizes (ONNX If-21)."""
+    graphs = [node.attribute("then_branch"), node.attribute("else_branch")]
+    switch = mil.var(mil.squeeze(x=node.x, axes=list(range(node.x.rank))) if node.x.rank else node.x)
+    differ = [
+        _may_differ(node, *(graph.outputs[index] for graph in graphs))
+        for index in range(len(graphs[0].outputs))
+    ]
+
+    def branch(graph: onnx.Graph) -> tuple[Var, ...]:
+        results = []
+        for index, value in enumerate(mil.scope.lower(graph, {})):
+            if value is None:
+                node.unsupported("a branch has nodes that are refused, or a result that is not a tensor")
+            check_carried(node, value, node.node.outputs[index].name)
+            if differ[index] and value.rank:
+                value = _with_open_sizes(mil, value, switch)
+            results.append(block_result(mil, value))
+        return tuple(results)
+
+    then, otherwise = graphs
+    results = mil.emit_all(
+        "cond", pred=switch, _true_fn=lambda: branch(then), _false_fn=lambda: branch(otherwise)
+    )
+    for index, result in enumerate(results):
+        node.emit(result, index)
+
+
+def _may_differ(node: MilNode, then: onnx.Value, otherwise: onnx.Value) -> bool:
+    """Tell if the branches may differ in the sizes of a result."""
+    if then.shape is None or otherwise.shape is None:
+        return True
+    if len(then.shape) != len(otherwise.shape):
+        node.unsupported(
+            f"its branches give {len(then.shape)} and {len(otherwise.shape)} dimensions for one result; "
+            "give it the same number in both"
+        )
+    return list(then.shape) != list(otherwise.shape) or any(not isinstance(d, int) for d in then.shape)
+
+
+def _with_open_sizes(mil: MilBuilder, value: Value, switch: Var) -> Value:
+    """Return `value` with sizes that MIL knows at run time only: branches may differ in them, not in types.
+
+    Args:
+        switch: any run-time bool, so that the sizes are computed.
+    """
+    zero = emit_variable(mil, "mul", x=emit_variable(mil, "cast", x=switch, dtype="int32"), y=0)
+    sizes = emit_variable(mil, "add", x=mil.shape(x=value), y=zero)
+    made = mil.reshape(x=value, shape=sizes)
+    made.dtype, made.is_natural = value.dtype, value.is_natural
+    return made
+
+
 @lower("Loop")
-def loop(node: NodeView[Value], mil: MilBuilder) -> None:
+def loop(node: MilNode, mil: MilBuilder) -> None:
     """Run a graph repeatedly on its own results, and collect a row of each step (ONNX Loop-21)."""
     _Loop(node, mil).run()
 
@@ -38,16 +90,16 @@ class _Loop(LoopNode[Value]):
 
     target = "Core ML"
 
-    def __init__(self, node: NodeView[Value], mil: MilBuilder) -> None:
+    def __init__(self, node: MilNode, mil: MilBuilder) -> None:
         super().__init__(node)
         self.mil = mil
         for value, each in zip(self.initial, self.states, strict=True):
             check_carried(node, value, each.name)
         self.shapes = [self.shape(each) for each in self.states]
         self.dtypes = [self.dtype(each) for each in self.states]
-        self.collectors: list[Rows] = [
-            make_rows(mil, self.shape(each), self.dtype(each), self.steps) for each in self.rows
-        ]
+        # The number of slots to make for rows is unknown where the loop may stop.
+        steps = None if self.stops and not isinstance(self.bound, int) else self.bound
+        self.collectors = [make_rows(mil, self.shape(each), self.dtype(each), steps) for each in self.rows]
 
     @cached_property
     def bound(self) -> Var | int | None:
@@ -58,13 +110,6 @@ class _Loop(LoopNode[Value]):
             count = int(self.limit.constant.item())
             return min(max(count, 0), _FAR)
         return self.mil.var(_scalar(self.mil, self.limit))
-
-    @property
-    def steps(self) -> Var | int | None:
-        """The number of slots to make for rows; None where the number of steps is unknown."""
-        if self.stops and not isinstance(self.bound, int):
-            return None
-        return self.bound
 
     def run(self) -> None:
         mil = self.mil
@@ -77,14 +122,10 @@ class _Loop(LoopNode[Value]):
             starts.append(_scalar(mil, started))
         starts += self.initial
         variables = [block_result(mil, value) for value in starts]
-        variables += [var for each in self.collectors for var in each.start()]
-        results = mil.while_loop(_cond=self._continues, _body=self._step, loop_vars=variables)
-        values = results if isinstance(results, list) else [results]
-        self._finish([next(iter(value.copies.values())) for value in values])
-
-    def _finish(self, results: list[Var]) -> None:
-        counter, _, states, collected = self._parts(results)
-        values = [block_input(var, dtype) for var, dtype in zip(states, self.dtypes, strict=True)]
+        variables += [each.start() for each in self.collectors]
+        results = mil.emit_all("while_loop", _cond=self._continues, _body=self._step, loop_vars=variables)
+        counter, _, states, collected = self._parts([value.var for value in results])
+        values = [wrap(var, dtype) for var, dtype in zip(states, self.dtypes, strict=True)]
         gathered = [
             each.finish(part, counter, may_stop=self.stops)
             for each, part in zip(self.collectors, collected, strict=True)
@@ -133,16 +174,16 @@ class _Loop(LoopNode[Value]):
             following.append(block_result(mil, value))
         for collector, part, value in zip(self.collectors, collected, added, strict=True):
             check_carried(self.node, value, "a row")
-            following += [collector.add(part, value, counter)]
+            following.append(collector.add(part, value, counter))
         return following
 
     def _visible(self, counter: Var, states: Sequence[Var]) -> dict[onnx.Value, Value]:
         """Return the values of the body's inputs in a step."""
         number, goes_on, *inputs = self.body.inputs
-        visible = {number: wrap(counter), goes_on: self.mil.constant(np.array(True))}
-        visible[number].dtype, visible[number].is_natural = np.dtype(np.int64), True
+        visible = {number: wrap(counter, np.dtype(np.int64)), goes_on: self.mil.constant(np.array(True))}
+        visible[number].is_natural = True
         for each, var, dtype in zip(inputs, states, self.dtypes, strict=True):
-            visible[each] = block_input(var, dtype)
+            visible[each] = wrap(var, dtype)
         return visible
 
 

@@ -1,15 +1,15 @@
-"""Loop: a function with the body, which TFLite's WHILE calls; it carries the state and the collected rows."""
+"""If and Loop: functions that TFLite's IF and WHILE call."""
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import onnx_ir as onnx
 
 from onnxport.converters.loop_body import LoopNode
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.control.functions import emit_loop, find_captures, nested_value
+from onnxport.converters.tflite.control.functions import emit_branches, emit_loop, find_captures, nested_value
 from onnxport.converters.tflite.control.loop_state import Rows, State, make_rows
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
@@ -17,6 +17,63 @@ from onnxport.converters.tflite.values import Value, scalar
 
 # Steps that a trial run on generated inputs may take.
 _MANY = 10_000
+
+
+@lower("If")
+def if_(node: TflNode, tfl: TflBuilder) -> None:
+    """Run one of two graphs, whose results may differ in their sizes (ONNX If-21)."""
+    _If(node, tfl).run()
+
+
+class _If:
+    def __init__(self, node: TflNode, tfl: TflBuilder) -> None:
+        self.node, self.tfl = node, tfl
+        self.graphs: list[onnx.Graph] = [node.attribute("then_branch"), node.attribute("else_branch")]
+        self.captured = find_captures(node, tfl, self.graphs)
+        self.outputs: list[list[Value]] = []
+
+    def run(self) -> None:
+        tfl = self.tfl
+        condition = tfl.reshape(tfl.tensor(self.node.x), ())
+        operands = [value.copies[value.order] for value in self.captured.values() if value.constant is None]
+        then, otherwise = (partial(self._branch, graph) for graph in self.graphs)
+        results = emit_branches(tfl, condition, operands, then, otherwise)
+        for index, (tensor, pair) in enumerate(zip(results, zip(*self.outputs, strict=True), strict=True)):
+            result = tfl.value(tensor, pair[0].order)
+            result.is_size = all(each.is_size for each in pair)
+            result.is_natural = all(each.is_natural for each in pair)
+            self.node.emit(result, index)
+
+    def _hide_size(self, tensor: Tensor) -> Tensor:
+        """Return a tensor of open size whose size TFLite knows only when the branch runs.
+
+        Otherwise it prepares both branches for the sizes at hand, which may suit one of them only.
+        """
+        tfl, shape = self.tfl, self.tfl.shape_of(tensor)
+        if None not in shape:
+            return tensor
+        sizes = tfl.sizes(tensor)
+        computed = tfl.op("maximum", [sizes, tfl.int32(0)], [len(shape)])  # SHAPE alone is known beforehand
+        return tfl.op("reshape", [tensor, computed], shape)
+
+    def _branch(self, graph: onnx.Graph, operands: list[Tensor]) -> list[Tensor]:
+        rest = iter(operands)
+        visible = {
+            key: nested_value(value, None if value.constant is not None else self._hide_size(next(rest)))
+            for key, value in self.captured.items()
+        }
+        outputs = [value for value in self.tfl.scope.lower(graph, visible) if value is not None]
+        if len(outputs) < len(graph.outputs):
+            self.node.unsupported(f"its branch {graph.name!r} has nodes that are refused")
+        self.outputs.append(outputs)
+        then = self.outputs[0]
+        for ours, theirs in zip(outputs, then, strict=True):
+            if ours.rank != theirs.rank:
+                self.node.unsupported(
+                    f"its branches give {theirs.rank} and {ours.rank} dimensions for one result; "
+                    "give it the same number in both"
+                )
+        return [self.tfl.tensor(value, model.order) for value, model in zip(outputs, then, strict=True)]
 
 
 @lower("Loop")
@@ -85,8 +142,7 @@ class _Loop(LoopNode[Value]):
         values = [state.value(tensor) for state, tensor in zip(self.carried_states, states, strict=True)]
         steps = tfl.cast(counter, np.int32)
         values += [
-            tfl.computed(each.finish(part, steps))
-            for each, part in zip(self.collectors, collected, strict=True)
+            tfl.value(each.finish(part, steps)) for each, part in zip(self.collectors, collected, strict=True)
         ]
         for index, value in enumerate(values):
             self.node.emit(value, index)
@@ -122,7 +178,7 @@ class _Loop(LoopNode[Value]):
         following = [tfl.op("add", [counter, tfl.constant(1, np.int64)], ())]
         if self.stops:
             following.append(tfl.reshape(tfl.tensor(condition), ()))
-        following += [state.carried(value) for state, value in zip(self.carried_states, after, strict=True)]
+        following += [state.carry(value) for state, value in zip(self.carried_states, after, strict=True)]
         step = tfl.cast(counter, np.int32)
         for each, part, value in zip(self.collectors, collected, added, strict=True):
             following += each.add(part, value, step)
@@ -138,7 +194,7 @@ class _Loop(LoopNode[Value]):
             key: nested_value(value, None if value.constant is not None else next(tensors))
             for key, value in self.captured.items()
         }
-        visible[number] = self.tfl.computed(counter)
+        visible[number] = self.tfl.value(counter)
         visible[number].is_size = visible[number].is_natural = True
         visible[goes_on] = scalar(True, bool)  # or there would be no step
         for key, state, tensor in zip(inputs, self.carried_states, states, strict=True):
