@@ -1,7 +1,6 @@
 """A model on disk as a set of files: its format, its tensors, and how it is replaced atomically.
 
-An `.onnx` file may have its weights beside it, an `.ort` file its operator list, and an `.mlpackage` is a folder. Such
-a set is an `Artifact`; every file that we write goes through `Staging`.
+An `.onnx` file may have its weights beside it, an `.ort` file its operator list, and an `.mlpackage` is a folder.
 """
 
 from __future__ import annotations
@@ -19,8 +18,9 @@ from typing import ClassVar, Literal, Protocol
 from onnxport.core.errors import InputError, MachineError, OnnxportError, UsageError, printable
 from onnxport.core.folder_swap import exchange
 
-Format = Literal["onnx", "ort", "tflite", "coreml"]
-FORMATS: dict[str, Format] = {".onnx": "onnx", ".ort": "ort", ".tflite": "tflite", ".mlpackage": "coreml"}
+Format = Literal["onnx", "tflite", "coreml", "ort"]
+# In the order of messages. Each format but onnx is a target of the same name.
+FORMATS: dict[str, Format] = {".onnx": "onnx", ".tflite": "tflite", ".mlpackage": "coreml", ".ort": "ort"}
 SUFFIXES: dict[Format, str] = {name: suffix for suffix, name in FORMATS.items()}
 # Formats of folders -> the file that every such folder has.
 FOLDERS: dict[Format, str] = {"coreml": "Manifest.json"}
@@ -142,10 +142,8 @@ class Artifact:
     def digest(self, content: Callable[[Path], bytes] | None = None) -> str:
         """Return the SHA-256 over every file's relative name and content, sorted by name.
 
-        The name of the main file, or of the folder, does not count: a renamed copy has the same digest.
-
-        Args:
-            content: returns the SHA-256 of a file; by default the file is read.
+        The name of the main file, or of the folder, does not count: a renamed copy has the same digest. `content`
+        returns the SHA-256 of a file; by default the file is read.
         """
         tree = hashlib.sha256()
         root = self.path if self.is_folder else self.path.parent
@@ -172,7 +170,6 @@ class Referent(Protocol):
     @property
     def size(self) -> int:
         """Bytes on disk."""
-        ...
 
     @property
     def stamp(self) -> tuple[tuple[int, int, int], ...]: ...
@@ -264,8 +261,7 @@ class Staging:
     def commit_folder(self, staged: Path, final: Path | None = None) -> None:
         """Move a staged folder to `output`; the end of the block removes the old one.
 
-        Args:
-            final: path of an artefact in place of `output`, after whose move an interruption comes too late.
+        `final` is the path of an artefact in place of `output`, after whose move an interruption comes too late.
         """
         target = final or self.output
         with writing(self.output, self._option):
@@ -292,10 +288,8 @@ class Staging:
     def _check(self) -> None:
         """Raise UsageError where the output cannot be written."""
         if not _is_unicode(self.output):
-            raise UsageError(
-                f"{self.output} cannot be written, its path is not UTF-8",
-                fix=f"give {self._option} another name",
-            )
+            what = f"{self.output} cannot be written, its path is not UTF-8"
+            raise UsageError(what, fix=f"give {self._option} another name")
         if self._is_folder:
             self._check_alone()
         parent = self.output.parent
@@ -394,10 +388,9 @@ def _sweep(folder: Path, live: set[Path]) -> None:
 def _is_alive(process: int) -> bool:
     if os.name != "posix":
         return True  # on Windows os.kill would end the process
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    with contextlib.suppress(PermissionError):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
     return True

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from onnxport.core.errors import MissingDependencyError
 from onnxport.core.version import __version__
+from onnxport.formats.artifact import SUFFIXES
+from onnxport.runtimes.registry import FIRST
 
 if TYPE_CHECKING:
     from onnxport.validate.params import ValidateParams
@@ -145,7 +147,7 @@ LIBRARIES: Mapping[str, Library] = {
     )
 }
 
-# The libraries that each source and each target needs.
+# The libraries that each source needs; TARGETS below are those of each target.
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "onnx": ("onnx", "onnx-ir"),
     "pytorch": ("torch", "onnxscript"),
@@ -156,18 +158,18 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "lightgbm": ("lightgbm",),
     "catboost": ("catboost",),
 }
-TARGETS: Mapping[str, tuple[str, ...]] = {
-    "tflite": ("onnx", "onnx-ir", "litert-converter", "ai-edge-litert"),
-    "coreml": ("onnx", "onnx-ir", "coremltools"),
-    "ort": ("onnx", "onnx-ir", "onnxruntime"),
-}
 
 # The libraries that run a file of a format.
-RUNS_ON: Mapping[str, tuple[str, ...]] = {
+RUNS_ON: Mapping[str, tuple[str, ...]] = {format_: kind.distributions for format_, kind in FIRST.items()} | {
     "onnx": ("onnx", "onnx-ir", "onnxruntime"),
     "ort": ("onnxruntime",),
-    "tflite": ("ai-edge-litert",),
-    "coreml": ("coremltools",),
+}
+# The compiler of a target, where that is a library.
+_COMPILERS: Mapping[str, tuple[str, ...]] = {"tflite": ("litert-converter",)}
+TARGETS: Mapping[str, tuple[str, ...]] = {
+    name: ("onnx", "onnx-ir", *_COMPILERS.get(name, ()), *RUNS_ON[name])
+    for name in SUFFIXES
+    if name != "onnx"
 }
 
 

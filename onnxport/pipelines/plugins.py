@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 from onnxport.core import plugins
 from onnxport.core.errors import MachineError, OnnxportError
 from onnxport.core.plugins import GROUPS, Kind, Plugin, one_line, stdout_to_stderr, unusable
+from onnxport.pipelines.environment import TARGETS
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
     from onnxport.pipelines.stages import Product, Stage, Work, Worker
 
 # Names with a fixed meaning in pipelines and reports; onnx is the target without a stage, export is no stage.
-RESERVED = frozenset(("optimize", "quantize", "tflite", "coreml", "ort", "onnx", "export"))
+RESERVED = frozenset((*TARGETS, "optimize", "quantize", "onnx", "export"))
 # Errors of the machine, not of the plugin.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

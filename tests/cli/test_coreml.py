@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from onnxport.formats.mlpackage.messages import messages
+from onnxport.formats.mlpackage.files import messages
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import Sandbox, unprivileged
 

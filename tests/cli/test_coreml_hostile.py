@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.formats.manifest import KEY, MAIN, pixels_key
-from onnxport.formats.mlpackage.messages import messages
+from onnxport.formats.mlpackage.files import messages
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import Sandbox
 

@@ -78,7 +78,7 @@ def no_permission_to_read(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "secret.onnx", *TFLITE)
 
 
-@case(4, "model.pb", "known are .onnx, .ort, .tflite, .mlpackage")
+@case(4, "model.pb", "known are .onnx, .tflite, .mlpackage, .ort")
 def unknown_extension(sandbox: Sandbox) -> tuple[str | Path, ...]:
     shutil.copy(sandbox.model, sandbox.folder / "model.pb")
     return ("convert", "model.pb", *TFLITE)

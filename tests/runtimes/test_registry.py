@@ -160,7 +160,7 @@ FAULTS = {
     "STAGE = 3": "is of type int, not a Kind",
     plugin().replace('Kind("acme"', 'Kind("other"'): "has the name 'other', its entry point 'acme'",
     plugin(formats="'onnx'"): "has formats that are no tuple",
-    plugin(formats=("gguf",)): "known are onnx, ort, tflite, coreml",
+    plugin(formats=("gguf",)): "known are onnx, tflite, coreml, ort",
     plugin().replace(':Acme"', '"'): "write module:callable",
 }
 

@@ -18,6 +18,7 @@ from onnxport.pipelines.init.hosts import Host, Project
 from onnxport.pipelines.init.model_summary import ModelSummary
 from onnxport.pipelines.init.samples import Samples
 from onnxport.pipelines.registry import TARGETS
+from onnxport.pipelines.runner.speedup import TIMED
 from onnxport.reports.wording import human_size
 
 _OUTPUT = "build"
@@ -213,7 +214,6 @@ _OPTIONS: Mapping[str, Sequence[str]] = {
         "layout: nhwc   # images with the channels last",
     ),
     "coreml": ("precision: fp16   # half the size, and the Neural Engine", "minimum_target: iOS16"),
-    "ort": (),
 }
 _OF_IMAGES = "layout"
 
@@ -221,11 +221,11 @@ _OF_IMAGES = "layout"
 def _hints(plan: Plan, name: str) -> list[str]:
     """Return options and limits for comments."""
     images = not plan.looks or any(look.image_size is not None for look in plan.looks)
-    options = [each for each in _OPTIONS[name] if images or not each.startswith(_OF_IMAGES)]
+    options = [each for each in _OPTIONS.get(name, ()) if images or not each.startswith(_OF_IMAGES)]
     largest = max((look.size for look in plan.looks), default=0)
     size = _rounded_up(largest) if largest else "5MB"
     limits = [f"max_size: {size}"]
-    if name != "coreml":
+    if name in TIMED:
         limits.append(
             "max_latency_ratio: 1.5   # of the model's own time in ONNX Runtime, on the same machine"
         )

@@ -1,7 +1,6 @@
 """Calibration on a Dask cluster (https://distributed.dask.org): shards of the samples, the same bits as locally.
 
-The model and the samples travel with the work, so the workers need no file of the user's: only onnxport, and the same
-versions of what computes. What a worker that dies leaves undone the scheduler gives to another.
+The model and the samples travel with the work: workers need only onnxport and the same versions of the libraries.
 """
 
 from __future__ import annotations
@@ -32,16 +31,7 @@ _AHEAD = 2
 
 
 class Cluster(Closing):
-    """The workers of a Dask scheduler, for one task whose models are written.
-
-    Args:
-        task: all of the work.
-        address: of the scheduler, as tcp://host:8786.
-
-    Raises:
-        MissingDependencyError: Dask is not installed here.
-        MachineError: no scheduler answers, or it has no workers.
-    """
+    """The workers of the Dask scheduler at `address` (tcp://host:8786), for one task whose models are written."""
 
     def __init__(self, task: Task, address: str) -> None:
         self._task, self._address = task, address
@@ -52,7 +42,7 @@ class Cluster(Closing):
         """Observe `items` shard by shard; yield results in the order in which they finish.
 
         Raises:
-            InputError: what a worker met with, see Bench.observe.
+            InputError: see Bench.observe.
             UsageError: a worker has other versions of the libraries.
             MachineError: one shard killed several workers, or the scheduler is gone.
         """
@@ -62,7 +52,9 @@ class Cluster(Closing):
         left = iter(split_into_shards(items, self._threads))
         # To every worker: what only one has dies with it. In a list: what is in a dictionary Dask calls by its keys,
         # and the file of that name of another run on the cluster would be this one.
-        (model,) = self._client.scatter([_model_files(self._task)], broadcast=True, hash=False)
+        tapped = [self._task.tapped(part) for part in range(len(self._task.parts))]
+        files = {file.name: file.read_bytes() for file in (*tapped, *external_files(self._task.path))}
+        (model,) = self._client.scatter([files], broadcast=True, hash=False)
         running: dict[Future, Shard] = {}
 
         def submit() -> list[Future]:
@@ -144,10 +136,7 @@ def observe_shard(
 
     Args:
         model: the files of the tapped models, by name.
-        wanted: the versions that the caller has.
-
-    Raises:
-        UsageError: this worker has others.
+        wanted: the versions that the caller has; UsageError if this worker has others.
     """
     for name, version in versions().items():
         if version != wanted[name]:
@@ -182,12 +171,7 @@ def digest_of(files: Mapping[str, bytes]) -> str:
 
 
 def unpack(files: Mapping[str, bytes], digest: str = "") -> Path:
-    """Return the worker's own folder with `files`; Dask removes it with the worker.
-
-    Args:
-        files: contents by names relative to the folder.
-        digest: theirs, where it is known.
-    """
+    """Return the worker's own folder with `files` (relative name to content); Dask removes it with the worker."""
     from distributed import get_worker
 
     folder = Path(get_worker().local_directory, f"onnxport-{digest or digest_of(files)}")
@@ -201,8 +185,3 @@ def unpack(files: Mapping[str, bytes], digest: str = "") -> Path:
                 place.write_bytes(content)
             unfinished.rename(folder)
     return folder
-
-
-def _model_files(task: Task) -> dict[str, bytes]:
-    tapped = [task.tapped(part) for part in range(len(task.parts))]
-    return {file.name: file.read_bytes() for file in (*tapped, *external_files(task.path))}

@@ -46,12 +46,10 @@ _DEFAULT = RuntimeOptions()
 
 
 class OrtRuntime(Closing):
-    """A model in ONNX Runtime.
+    """A model in ONNX Runtime; reads the options `level`, `provider`, `integers` and `threads`.
 
     Args:
-        source: an `.onnx` or `.ort` file, or the bytes of an ONNX model.
-        options: `level`, `provider`, `integers` and `threads`.
-        folder: folder of the external data of a model given as bytes.
+        source: an `.onnx` or `.ort` file, or the bytes of an ONNX model, whose external data lie in `folder`.
 
     Raises:
         InputError: ONNX Runtime cannot load the model; with ONNX Runtime's message.
@@ -59,11 +57,7 @@ class OrtRuntime(Closing):
     """
 
     def __init__(
-        self,
-        source: Path | bytes,
-        options: RuntimeOptions = _DEFAULT,
-        *,
-        folder: Path | None = None,
+        self, source: Path | bytes, options: RuntimeOptions = _DEFAULT, *, folder: Path | None = None
     ) -> None:
         self._source, self._options, self._folder = source, options, folder
         self._label = str(source) if isinstance(source, Path) else "the model in memory"
@@ -255,11 +249,7 @@ class OrtRuntime(Closing):
 
 
 def find_provider(wanted: str) -> str:
-    """Return ONNX Runtime's full name of a provider.
-
-    Raises:
-        MissingDependencyError: this build lacks it; ONNX Runtime itself would silently use the CPU.
-    """
+    """Return a provider's full name; MissingDependencyError if the build lacks it (ONNX Runtime would use the CPU)."""
     available: list[str] = ort.get_available_providers()
     for name in available:
         if _short(name).lower() == wanted.lower().removesuffix(_PROVIDER.lower()):

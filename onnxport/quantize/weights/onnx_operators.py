@@ -1,7 +1,4 @@
-"""Weights behind DequantizeLinear: ONNX's own form, which every runtime and converter reads.
-
-Its result has the name that the weight had, so that a reader finds in the new graph what was in the old.
-"""
+"""Weights in ONNX's own operators, which all converters read: DequantizeLinear, and tables of integers."""
 
 from __future__ import annotations
 
@@ -9,10 +6,8 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.quantize.weights.discovery import Weight
-from onnxport.quantize.weights.encoding import Encoding, Grids
-from onnxport.quantize.weights.graph_edits import register, remove_unused
-from onnxport.quantize.weights.layout import Layout
-from onnxport.quantize.weights.shelf import Shelf
+from onnxport.quantize.weights.encoding import Encoding, Grids, Layout
+from onnxport.quantize.weights.graph_edits import Shelf, register, remove_unused, replace_node
 
 # DequantizeLinear has an axis since 13; blocks and four bits since 21.
 PER_AXIS, BLOCKED = 13, 21
@@ -28,10 +23,7 @@ def dequantize(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
     layout, grids, name = weight.layout, encoding.grids, weight.name
     operands = [
         (f"{name}/int{grids.bits}", shelf.numbers(layout.restored(encoding.numbers), grids.bits)),
-        (
-            f"{name}/scale",
-            shelf.tensor(_placed(layout, grids, encoding.scales).astype(weight.dtype.numpy())),
-        ),
+        (f"{name}/scale", shelf.tensor(_placed(layout, grids, encoding.scales).astype(weight.dtype.numpy()))),
     ]
     if not grids.symmetric:
         zero_points = _placed(layout, grids, encoding.zero_points)
@@ -65,3 +57,26 @@ def _attributes(layout: Layout, grids: Grids) -> dict[str, int]:
 
 def _placed(layout: Layout, grids: Grids, of_blocks: Array) -> Array:
     return of_blocks[:, 0] if _is_per_axis(layout, grids) else layout.restored(of_blocks)
+
+
+def store_table(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
+    """Store the table `weight` as `encoding`, which has one scale a row and no zero points, in place."""
+    tensors = [
+        (f"{weight.name}/int8", shelf.numbers(encoding.numbers, 8)),
+        (f"{weight.name}/scale", shelf.tensor(encoding.scales.astype(weight.dtype.numpy()))),
+    ]
+    numbers, scales = register(weight.graph, tensors)
+    for use in weight.uses:
+        _replace(use.node, numbers, scales, weight.dtype)
+    remove_unused(weight)
+
+
+def _replace(node: ir.Node, numbers: ir.Value, scales: ir.Value, dtype: ir.DataType) -> None:
+    """Gather integers and scales instead of rows, and multiply them."""
+    rows, factors = (
+        ir.node("Gather", [table, node.inputs[1]], {"axis": 0}, name=f"{node.name}/{kind}")
+        for table, kind in ((numbers, "int8"), (scales, "scale"))
+    )
+    floats = ir.node("Cast", [rows.outputs[0]], {"to": int(dtype)}, name=f"{node.name}/cast")
+    product = ir.node("Mul", [floats.outputs[0], factors.outputs[0]], name=node.name)
+    replace_node(node, [rows, factors, floats, product])
