@@ -98,7 +98,7 @@ class Search:
         """Return the error for a model that runs at none of the proposals."""
         if self._refusal is None and self._large:
             return self._full or self._too_large()
-        if self._refusal is None or self._sizes.is_open:
+        if self._refusal is None or self._sizes.is_open or self._sizes.is_contradictory:
             return self._sizes.refused(self._refusal, self._progress())
         return RunError(
             f"{self._refusal.what} (generated inputs)",
