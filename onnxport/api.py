@@ -98,10 +98,8 @@ def quantize_model(
         model: an `.onnx` file.
         precision: "int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights" or "int4-weights".
         output: the result's path; <stem>_<precision>.onnx beside the model unless given.
-        validate, keep_rejected, latency, progress: see convert_model.
+        validate, keep_rejected, latency, progress: see convert_model, also for the errors.
         **options: the fields of QuantizeParams (quantize.params) and of ValidateParams: calib, method, budget, ...
-
-    Raises: as convert_model.
     """
     job = quantization(
         model, precision, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
@@ -124,10 +122,8 @@ def export_model(
         source: a file or folder of PyTorch, TensorFlow, scikit-learn, a boosting library or PaddlePaddle, or
             "package.module:function", which builds a model.
         output: the ONNX file; beside the source file, or <name>.onnx in the current folder, unless given.
-        validate, keep_rejected, progress: see convert_model.
+        validate, keep_rejected, progress: see convert_model, also for the errors.
         **options: the fields of ExportParams (exporters.params) and of ValidateParams: weights, input, dynamic, ...
-
-    Raises: as convert_model.
     """
     job = exportation(source, output, options, validate=validate, keep_rejected=keep_rejected)
     return _run(job, "export", progress)
@@ -147,10 +143,8 @@ def optimize_model(
     Args:
         model: an `.onnx` file.
         output: the result's path; <stem>_optimized.onnx beside the model unless given.
-        validate, keep_rejected, progress: see convert_model.
+        validate, keep_rejected, progress: see convert_model, also for the errors.
         **options: the fields of OptimizeParams (optimizers.params) and of ValidateParams: opset, simplify, fp16, ...
-
-    Raises: as convert_model.
     """
     job = optimization(model, output, options, validate=validate, keep_rejected=keep_rejected)
     return _run(job, "optimize", progress)

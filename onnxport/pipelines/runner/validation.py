@@ -16,6 +16,7 @@ from onnxport.pipelines.stages import Product
 from onnxport.reports.run_report import RunReport
 
 if TYPE_CHECKING:
+    from onnxport.formats.model import Model
     from onnxport.validate.debug.params import DebugParams
     from onnxport.validate.params import ValidateParams
 
@@ -32,15 +33,12 @@ def validate(
     for artifact in (reference, candidate):
         require(RUNS_ON[artifact.format], f"running {artifact.path}")
     with start_reference(reference, params) as runtime:
-        graph = None
         with clock.phase("load"):
             with reading(reference):
-                if reference.format == "onnx":
-                    graph, reference = load(reference)
+                graph, reference = _load(reference)
                 origin = origin_of(reference)
             with reading(candidate):
-                if candidate.format == "onnx":
-                    _, candidate = load(candidate)
+                _, candidate = _load(candidate)
         product = Product(candidate)
         with (
             unchanged(reference, candidate),
@@ -66,10 +64,8 @@ def debug(
     clock = Clock(progress)
     libraries = {*RUNS_ON["onnx"], *RUNS_ON[reference.format], *RUNS_ON[candidate.format]}
     require(libraries, f"comparing {candidate.path} with {reference.path}")
-    graph = None
     with clock.phase("load"), reading(reference):
-        if reference.format == "onnx":
-            graph, reference = load(reference)
+        graph, reference = _load(reference)
         origin = origin_of(reference)
     with reading(candidate):
         if candidate.format == "onnx":
@@ -78,6 +74,10 @@ def debug(
         with unchanged(reference, candidate):
             report = diagnose(reference, candidate, params, graph, output, clock.phase, clock.searching)
     record = record_of(Product(candidate), candidate.path, "", report, origin, clock)
-    return run_report(
-        ("debug", *arguments), origin, (record,), libraries | {*runtime_libraries(params)}, clock
-    )
+    libraries |= {*runtime_libraries(params)}
+    return run_report(("debug", *arguments), origin, (record,), libraries, clock)
+
+
+def _load(artifact: Artifact) -> tuple[Model | None, Artifact]:
+    """Return the graph of an ONNX file, None for other formats, and the artefact with all its files."""
+    return load(artifact) if artifact.format == "onnx" else (None, artifact)
