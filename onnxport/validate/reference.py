@@ -23,10 +23,11 @@ from onnxport.runtimes.options import RuntimeOptions
 from onnxport.samples.columns import is_odd_nan
 from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
 from onnxport.samples.footprint import Footprint
+from onnxport.samples.generator import COMPANIONS
 from onnxport.samples.input_domains import InputDomains
 from onnxport.samples.neighbours import neighbour
 from onnxport.samples.readers import Sample
-from onnxport.samples.sizes import OpenSizes
+from onnxport.samples.sizes import OpenSizes, Shapes
 from onnxport.validate.dead_outputs import find_dead_node
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph_analysis import (
@@ -50,13 +51,14 @@ from onnxport.validate.noise_runs import (
     perturb_weights,
     perturb_zeros,
 )
-from onnxport.validate.params import ValidateParams
+from onnxport.validate.params import GENERATED, READ, ValidateParams
 from onnxport.validate.precision import precision_of
+from onnxport.validate.progress import Counter, Tell
 from onnxport.validate.report import InputSet, NodeRef, Precision
 from onnxport.validate.rollout import RolloutPlan, advance
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.signature import check_tensors
-from onnxport.validate.size_search import Search, Tell, patience
+from onnxport.validate.size_search import Search, patience
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 
 # Bytes of inputs and answers that are kept; beyond, they are computed again when needed.
@@ -153,6 +155,7 @@ class Reference:
         self._batch_axes = OpenSizes(self.inputs, self.shapes).batch_axes
         self._bytes = 0
         self._fed: set[int] = set()
+        self._progress = Counter(tell, "")
         self._probes: list[Probe] = []
         self._closing: list[Runtime] = [self._model.runtime]
         self._folders: list[TemporaryDirectory[str]] = []
@@ -197,6 +200,7 @@ class Reference:
     def prepare(self) -> None:
         """Run the reference and its probes on every set of inputs."""
         self._probes = list(self._make_probes())
+        self._progress = Counter(self._tell, "running the reference, input set")
         if self._params.inputs is not None:
             self.notes += feed_from_folder(
                 self.inputs, self.shapes, self._params, self._states, self._answer, self._runtime.features
@@ -309,6 +313,10 @@ class Reference:
         feeds = answered.load().feeds
         return feeds, self._model.run(feeds)
 
+    def input_domains(self, shapes: Shapes) -> dict[str, Domain]:
+        """Return what the inputs may hold at these sizes."""
+        return self._input_domains.at(shapes, self._params.seed, 0)
+
     def at_step(self, first: Feeds, answers: Answers, step: int) -> Feeds:
         """Return the feeds of a model at `step`, which gave `answers` at the step before."""
         fed = {name: advance(array, self._domains[name], step) for name, array in first.items()}
@@ -384,6 +392,7 @@ class Reference:
 
     def _answer(self, load: Loader, seconds: float | None) -> None:
         """Run the reference and its probes on one set; the first run may take `seconds`."""
+        self._progress.count(len(self.sets), self._planned)
         sample = load()
         self._exact |= self._input_domains.settings
         if sample.source != "generated":
@@ -423,6 +432,12 @@ class Reference:
         is_known = digest in self._fed
         self._fed.add(digest)
         return is_known
+
+    @property
+    def _planned(self) -> int:
+        """About how many sets there will be."""
+        planned = self._params.samples or (READ if self._params.inputs is not None else GENERATED)
+        return planned if self._params.inputs is not None else planned + 1 + len(COMPANIONS)
 
     def _check_memory(self, sample: Sample) -> None:
         """Refuse the user's inputs on which a run takes too much memory."""
