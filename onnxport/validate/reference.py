@@ -42,6 +42,7 @@ from onnxport.validate.graph_analysis import (
 )
 from onnxport.validate.input_sets import GeneratedInputs, Loader, feed_from_folder
 from onnxport.validate.noise_runs import (
+    MARGIN,
     MOVES,
     Answers,
     Probe,
@@ -97,6 +98,15 @@ class AnsweredSet:
     def input_set(self, steps: int) -> InputSet:
         """Return the set as the report shows it."""
         return InputSet(label=self.label, shapes=self.shapes, source=self.source, steps=steps)
+
+
+@dataclass(frozen=True)
+class Probes:
+    """The probes of one reference: runs in other batches, of other inputs or weights, on other kernels."""
+
+    batches: tuple[Probe, ...] = ()
+    moves: tuple[Probe, ...] = ()
+    kernels: tuple[Probe, ...] = ()
 
 
 class Reference:
@@ -155,8 +165,9 @@ class Reference:
         self._batch_axes = OpenSizes(self.inputs, self.shapes).batch_axes
         self._bytes = 0
         self._fed: set[int] = set()
+        self._probed: set[tuple[tuple[str, tuple[int, ...]], ...]] = set()
         self._progress = Counter(tell, "")
-        self._probes: list[Probe] = []
+        self._probes = Probes()
         self._closing: list[Runtime] = [self._model.runtime]
         self._folders: list[TemporaryDirectory[str]] = []
         self._generated: GeneratedInputs | None = None
@@ -199,7 +210,7 @@ class Reference:
 
     def prepare(self) -> None:
         """Run the reference and its probes on every set of inputs."""
-        self._probes = list(self._make_probes())
+        self._probes = self._make_probes()
         self._progress = Counter(self._tell, "running the reference, input set")
         if self._params.inputs is not None:
             self.notes += feed_from_folder(
@@ -281,7 +292,7 @@ class Reference:
         if self._generated is None:
             return
         self._reopen()
-        self._probes = list(self._make_probes())
+        self._probes = self._make_probes()
         try:
             while self._generated.feed_further():
                 yield self.sets[-1]
@@ -334,7 +345,7 @@ class Reference:
             self._closing.pop().close()
         while self._folders:
             self._folders.pop().cleanup()
-        self._probes = []
+        self._probes = Probes()
 
     def _tolerance(self) -> Tolerance:
         length, saturating, steps = UNKNOWN_LENGTH, frozenset[str](), dict[str, float]()
@@ -345,21 +356,21 @@ class Reference:
             length, saturating, self._params.rtol, self._params.atol, precision=self.precision, steps=steps
         )
 
-    def _make_probes(self) -> Iterator[Probe]:
+    def _make_probes(self) -> Probes:
         run = self._model.run
         beside = other_batch(run, self.inputs)
-        if beside is not None:
-            yield beside
         movable = {"float32", "float64"} | ({"float16"} if self.precision in MOVES else set())
+        moves: tuple[Probe, ...] = ()
         if any(spec.dtype in movable and spec.name not in self._exact for spec in self.inputs):
-            yield from (perturb_inputs(run, seed, self._rounds_to, self._exact) for seed in (1, 2))
+            moves = tuple(perturb_inputs(run, seed, self._rounds_to, self._exact) for seed in (1, 2))
         elif (
             self.graph is not None
             and self._owns_graph
             and (moved := perturb_weights(self.graph, self.precision)) is not None
         ):
-            yield from self._other_kernels(lambda: self._open_beside(moved))
-        yield from self._other_kernels(self._runtime.other_kernels)
+            moves = tuple(self._other_kernels(lambda: self._open_beside(moved)))
+        kernels = tuple(self._other_kernels(self._runtime.other_kernels))
+        return Probes(() if beside is None else (beside,), moves, kernels)
 
     @property
     def _rounds_to(self) -> Precision:
@@ -406,16 +417,18 @@ class Reference:
             answers = self._model.run(sample.feeds)
         if sample.adversarial and not all(map(_is_finite, answers.values())):
             return  # where the reference itself overflows or divides by 0, right artefacts differ
-        # Companions, which are full of zeros, get the last two: other inputs or weights, and other kernels.
-        companion = [*self._probes[-2:], perturb_zeros(self._model.run, self._exact)]
-        chosen = companion if sample.adversarial else self._probes
-        probes = [probe(sample.feeds, answers) for probe in chosen]
+        is_known = self._knows_noise(sample)
+        probes = [probe(sample.feeds, answers) for probe in self._choose_probes(sample, is_known)]
         noise = {
             name: measure_noise(answer, [probe[name] for probe in probes]) for name, answer in answers.items()
         }
-        if sample.adversarial:
-            noise = {name: self._usual.at_least(name, answers[name], known) for name, known in noise.items()}
-        elif not nan and not self._is_repeated(sample.feeds):
+        if sample.adversarial or is_known:
+            margin = MARGIN if sample.adversarial else 1.0
+            noise = {
+                name: self._usual.at_least(name, answers[name], measured, margin)
+                for name, measured in noise.items()
+            }
+        if not sample.adversarial and not nan and not self._is_repeated(sample.feeds):
             sizes = {name: array.shape for name, array in sample.feeds.items()}
             self._proof.add(answers, noise, self.tolerance, self._rows(sample), sizes)
             for name, answer in answers.items():
@@ -432,6 +445,31 @@ class Reference:
         is_known = digest in self._fed
         self._fed.add(digest)
         return is_known
+
+    def _knows_noise(self, sample: Sample) -> bool:
+        """Return whether every probe was run on a set of these sizes.
+
+        Lower precisions and integers need each set's own noise: their roundings add up or flip.
+        """
+        sizes = tuple((name, array.shape) for name, array in sample.feeds.items())
+        is_smooth = self.tolerance.rule.mean_factor is None and all(
+            spec.dtype.startswith("float") for spec in self.outputs
+        )
+        is_known = is_smooth and sizes in self._probed
+        if not sample.adversarial:
+            self._probed.add(sizes)
+        return is_known
+
+    def _choose_probes(self, sample: Sample, is_known: bool) -> tuple[Probe, ...]:
+        """Return every probe for the first set of a size, and one of other inputs or weights where noise is known.
+
+        Companions are full of zeros, which they move; they are run in no other batch.
+        """
+        probes = self._probes
+        if not sample.adversarial:
+            return probes.moves[:1] if is_known else (*probes.batches, *probes.moves, *probes.kernels)
+        zeros = perturb_zeros(self._model.run, self._exact)
+        return (*probes.moves[:1], zeros) if is_known else (*probes.moves[-1:], *probes.kernels, zeros)
 
     @property
     def _planned(self) -> int:
