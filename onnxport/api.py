@@ -17,7 +17,7 @@ from onnxport.pipelines.runner.clock import Progress
 from onnxport.pipelines.runner.jobs import Export, Job, conversion, exportation, optimization, quantization
 from onnxport.reports.run_report import RunReport
 from onnxport.validate.debug.params import DebugParams
-from onnxport.validate.params import ValidateParams
+from onnxport.validate.params import SamplesParams, ValidateParams
 from onnxport.validate.report import Report
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from onnxport.profiling.report import ProfileReport
     from onnxport.reports.pipeline_report import PipelineReport
     from onnxport.runtimes.base import Runtime
+    from onnxport.validate.sample_files import SampleFiles
 
 StrPath = str | os.PathLike[str]
 
@@ -171,6 +172,28 @@ def validate_model(
     params = params_of(ValidateParams, options, purpose="validation")
     run = validation.validate(Artifact.open(reference), Artifact.open(candidate), params, progress)
     return run.artifacts[0].report
+
+
+def write_samples(
+    model: StrPath, output: StrPath, *, progress: Progress | None = None, **options: Any
+) -> SampleFiles:
+    """Write the inputs that a validation of a model generates, as files to look at, edit and feed.
+
+    Args:
+        model: an `.onnx`, `.ort`, `.tflite` or `.mlpackage` file.
+        output: a new folder.
+        **options: the fields of SamplesParams: shape, samples, seed, timeout, memory_limit.
+
+    Returns:
+        The files with their shapes, and what each input may hold.
+
+    Raises:
+        UsageError: the folder exists, or no inputs were found on which the model runs.
+    """
+    from onnxport.pipelines.runner import sample_files
+
+    params = params_of(SamplesParams, options, purpose="generating inputs")
+    return sample_files.write_samples(Artifact.open(model), Path(output), params, progress)
 
 
 def debug_model(

@@ -62,6 +62,11 @@ def export_model(folder: Path) -> None:
     assert "PyTorch" in result.report.reference.runtime
 
 
+def write_samples(folder: Path) -> None:
+    found = onnxport.write_samples(DIGITS, folder / "samples", seed=1)
+    assert (folder / "samples" / found.files[0].path).is_file()
+
+
 def profile_model(_: Path) -> None:
     report = onnxport.profile_model(DIGITS, runs=5)
     assert [node.op for node in report.nodes][-1] == "Gemm"
@@ -166,6 +171,7 @@ CALLS: dict[str, Callable[[Path], None]] = {
     "export_model": export_model,
     "inspect_deployment": inspect_deployment,
     "profile_model": profile_model,
+    "write_samples": write_samples,
     "optimize_model": optimize_model,
     "load": load,
     "metric": metric,

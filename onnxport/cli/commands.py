@@ -30,6 +30,7 @@ COMMANDS = {
     "plan": "Show what a run of a pipeline would make and why, and what is cached. Nothing runs.",
     "cache": "List, prune or clear the cache of a pipeline.",
     "validate": "Prove that a model file computes what another one computes.",
+    "samples": "Write the inputs that a validation generates, as files to look at, edit and feed.",
     "bench": "Measure speed, size and memory use of model files on this machine.",
     "debug": "Find the node at which a model file begins to differ from the ONNX model.",
     "inspect": "Show the content of a model file and what is unusual about it.",

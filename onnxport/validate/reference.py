@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -12,18 +13,22 @@ from typing import Literal
 import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.core.errors import InputError
+from onnxport.core.errors import InputError, OnnxportError
 from onnxport.formats.artifact import Referent, TensorSpec
 from onnxport.formats.input_shapes import apply_shapes, size_limits
 from onnxport.formats.model import Model
-from onnxport.runtimes.base import ReferenceRuntime, Runtime
+from onnxport.runtimes.base import MemoryFullError, ReferenceRuntime, RunError, Runtime
 from onnxport.runtimes.memory_limit import MemoryLimit, format_size, needed_bytes
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.samples.columns import is_odd_nan
 from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
 from onnxport.samples.footprint import Footprint
+from onnxport.samples.generator import COMPANIONS
+from onnxport.samples.input_domains import InputDomains
+from onnxport.samples.neighbours import neighbour
 from onnxport.samples.readers import Sample
-from onnxport.samples.sizes import OpenSizes
+from onnxport.samples.sizes import OpenSizes, Shapes
+from onnxport.validate.dead_outputs import find_dead_node
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph_analysis import (
     UNKNOWN_LENGTH,
@@ -37,6 +42,7 @@ from onnxport.validate.graph_analysis import (
 )
 from onnxport.validate.input_sets import GeneratedInputs, Loader, feed_from_folder
 from onnxport.validate.noise_runs import (
+    MARGIN,
     MOVES,
     Answers,
     Probe,
@@ -46,13 +52,14 @@ from onnxport.validate.noise_runs import (
     perturb_weights,
     perturb_zeros,
 )
-from onnxport.validate.params import ValidateParams
+from onnxport.validate.params import GENERATED, READ, ValidateParams
 from onnxport.validate.precision import precision_of
+from onnxport.validate.progress import Counter, Tell
 from onnxport.validate.report import InputSet, NodeRef, Precision
 from onnxport.validate.rollout import RolloutPlan, advance
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.signature import check_tensors
-from onnxport.validate.size_search import Search, Tell, patience
+from onnxport.validate.size_search import Search, patience
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 
 # Bytes of inputs and answers that are kept; beyond, they are computed again when needed.
@@ -62,6 +69,7 @@ _KEPT = 256 * 2**20
 _STEPPED = frozenset({"int8", "int16x8"})
 
 _FEW = 5  # names in a note
+_NEIGHBOURS = 9  # at most, of all samples together
 
 
 @dataclass
@@ -90,6 +98,15 @@ class AnsweredSet:
     def input_set(self, steps: int) -> InputSet:
         """Return the set as the report shows it."""
         return InputSet(label=self.label, shapes=self.shapes, source=self.source, steps=steps)
+
+
+@dataclass(frozen=True)
+class Probes:
+    """The probes of one reference: runs in other batches, of other inputs or weights, on other kernels."""
+
+    batches: tuple[Probe, ...] = ()
+    moves: tuple[Probe, ...] = ()
+    kernels: tuple[Probe, ...] = ()
 
 
 class Reference:
@@ -129,9 +146,11 @@ class Reference:
         rollout = RolloutPlan(model, self.graph, known, params)
         self.roll_out, self.steps, self._states = rollout.roll_out, rollout.steps, rollout.states
         self._domains = rollout.domains
-        self._exact = frozenset(
+        # Inputs that probes leave as they are.
+        self._exact = {
             name for name, domain in known.items() if domain.kind == "table" and not domain.is_smooth
-        )
+        }
+        self._input_domains = InputDomains(self.graph, self._domains)
         self._model = self.roll_out(model)
         self._footprint = Footprint(self.graph, self.inputs, self.steps)
         self.name = runtime.name
@@ -145,7 +164,10 @@ class Reference:
         self._usual = UsualNoise()
         self._batch_axes = OpenSizes(self.inputs, self.shapes).batch_axes
         self._bytes = 0
-        self._probes: list[Probe] = []
+        self._fed: set[int] = set()
+        self._probed: set[tuple[tuple[str, tuple[int, ...]], ...]] = set()
+        self._progress = Counter(tell, "")
+        self._probes = Probes()
         self._closing: list[Runtime] = [self._model.runtime]
         self._folders: list[TemporaryDirectory[str]] = []
         self._generated: GeneratedInputs | None = None
@@ -188,20 +210,29 @@ class Reference:
 
     def prepare(self) -> None:
         """Run the reference and its probes on every set of inputs."""
-        self._probes = list(self._make_probes())
+        self._probes = self._make_probes()
+        self._progress = Counter(self._tell, "running the reference, input set")
         if self._params.inputs is not None:
             self.notes += feed_from_folder(
                 self.inputs, self.shapes, self._params, self._states, self._answer, self._runtime.features
             )
+            self._feed_neighbours()
         else:
-            sizes = OpenSizes(self.inputs, self.shapes, size_limits(self.inputs, self._params.shape))
+            limits = size_limits(self.inputs, self._params.shape)
+            sizes = OpenSizes(self.inputs, self.shapes, limits, self.graph)
             seconds = patience(self.artifact.size)
             search = Search(sizes, self._footprint, self._limit, seconds, self._tell)
             self._generated = generated = GeneratedInputs(
-                self.inputs, self._domains, self._params.seed, self._answer, sizes, search
+                self.inputs,
+                self._input_domains,
+                self._params.seed,
+                self._answer,
+                sizes,
+                search,
             )
             generated.feed(self._params.samples, lambda: bool(self.doubts), lambda: bool(self._proof.blind))
             self.notes += tuple(generated.notes)
+        self.notes += tuple(self._dead_outputs())
         if odd := [answered.label for answered in self.sets if answered.nan]:
             more = f" and {len(odd) - _FEW} more" if len(odd) > _FEW else ""
             self.notes += (f"inputs hold NaN in {', '.join(odd[:_FEW])}{more}: these answers prove nothing",)
@@ -210,12 +241,58 @@ class Reference:
             self.notes += (f"the rows of a batch never differed at {names}: swapped rows would not show",)
         self._close_if_kept()
 
+    def _feed_neighbours(self) -> None:
+        """Feed neighbours of the user's samples while these prove nothing of some output."""
+        given = list(self.sets)
+        fed = 0
+        for number in range(_NEIGHBOURS):
+            if not self.doubts:
+                break
+            sample = given[number % len(given)]
+            before = len(self.sets)
+            with suppress(RunError, MemoryFullError):
+                self._answer(partial(self._neighbour, sample, number), None)
+            fed += len(self.sets) - before
+        if fed:
+            self.notes += (f"{fed} neighbours of the samples were fed: the samples alone show too little",)
+
+    def _dead_outputs(self) -> Iterator[str]:
+        """Name the nodes at which the inputs' changes end, for outputs that none of them moves."""
+        if self.steps > 1 or self.graph is None or not self._owns_graph:
+            return
+        for output in list(self.doubts)[:_FEW]:
+            pair = self._sets_with_equal_answers(output)
+            if pair is None:
+                continue
+            with suppress(OnnxportError):  # a diagnosis must not end a run
+                tap = lambda feeds, names: self._model.runtime.run(feeds, taps=names)  # noqa: E731
+                if (node := find_dead_node(self.graph, output, tap, *pair)) is not None:
+                    named = f"{node.op} {node.name!r}" if node.name else f"{node.op} of {node.value!r}"
+                    yield f"{output!r} stays the same because {named} gives one result for all inputs that were fed"
+
+    def _sets_with_equal_answers(self, output: str) -> tuple[Feeds, Feeds] | None:
+        """Return the inputs of two sets of one size to which an output is the same; None if there are none."""
+        kept = [each.kept for each in self.sets if each.kept is not None and not each.adversarial]
+        for place, (feeds, answers) in enumerate(kept):
+            for others, given in kept[place + 1 :]:
+                sizes = [{name: array.shape for name, array in each.items()} for each in (feeds, others)]
+                if sizes[0] == sizes[1] and np.array_equal(answers[output], given[output]):
+                    return feeds, others
+        return None
+
+    def _neighbour(self, sample: AnsweredSet, number: int) -> Sample:
+        feeds = sample.load().feeds
+        shapes = {name: array.shape for name, array in feeds.items()}
+        domains = self._input_domains.at(shapes, self._params.seed, number)
+        moved = neighbour(feeds, domains, self._input_domains.settings, self._params.seed, number)
+        return Sample(f"neighbour {number + 1} of {sample.label}", moved, "generated")
+
     def further_sets(self) -> Generator[AnsweredSet, None, None]:
         """Generate more sets, while those so far prove too little; none where the user gave inputs."""
         if self._generated is None:
             return
         self._reopen()
-        self._probes = list(self._make_probes())
+        self._probes = self._make_probes()
         try:
             while self._generated.feed_further():
                 yield self.sets[-1]
@@ -247,6 +324,10 @@ class Reference:
         feeds = answered.load().feeds
         return feeds, self._model.run(feeds)
 
+    def input_domains(self, shapes: Shapes) -> dict[str, Domain]:
+        """Return what the inputs may hold at these sizes."""
+        return self._input_domains.at(shapes, self._params.seed, 0)
+
     def at_step(self, first: Feeds, answers: Answers, step: int) -> Feeds:
         """Return the feeds of a model at `step`, which gave `answers` at the step before."""
         fed = {name: advance(array, self._domains[name], step) for name, array in first.items()}
@@ -264,7 +345,7 @@ class Reference:
             self._closing.pop().close()
         while self._folders:
             self._folders.pop().cleanup()
-        self._probes = []
+        self._probes = Probes()
 
     def _tolerance(self) -> Tolerance:
         length, saturating, steps = UNKNOWN_LENGTH, frozenset[str](), dict[str, float]()
@@ -275,21 +356,21 @@ class Reference:
             length, saturating, self._params.rtol, self._params.atol, precision=self.precision, steps=steps
         )
 
-    def _make_probes(self) -> Iterator[Probe]:
+    def _make_probes(self) -> Probes:
         run = self._model.run
         beside = other_batch(run, self.inputs)
-        if beside is not None:
-            yield beside
         movable = {"float32", "float64"} | ({"float16"} if self.precision in MOVES else set())
+        moves: tuple[Probe, ...] = ()
         if any(spec.dtype in movable and spec.name not in self._exact for spec in self.inputs):
-            yield from (perturb_inputs(run, seed, self._rounds_to, self._exact) for seed in (1, 2))
+            moves = tuple(perturb_inputs(run, seed, self._rounds_to, self._exact) for seed in (1, 2))
         elif (
             self.graph is not None
             and self._owns_graph
             and (moved := perturb_weights(self.graph, self.precision)) is not None
         ):
-            yield from self._other_kernels(lambda: self._open_beside(moved))
-        yield from self._other_kernels(self._runtime.other_kernels)
+            moves = tuple(self._other_kernels(lambda: self._open_beside(moved)))
+        kernels = tuple(self._other_kernels(self._runtime.other_kernels))
+        return Probes(() if beside is None else (beside,), moves, kernels)
 
     @property
     def _rounds_to(self) -> Precision:
@@ -322,25 +403,34 @@ class Reference:
 
     def _answer(self, load: Loader, seconds: float | None) -> None:
         """Run the reference and its probes on one set; the first run may take `seconds`."""
+        self._progress.count(len(self.sets), self._planned)
         sample = load()
+        self._exact |= self._input_domains.settings
         if sample.source != "generated":
             self._check_memory(sample)
-        nan = any(_holds_nan(array, self._domains[name]) for name, array in sample.feeds.items())
+        nan = any(
+            _holds_nan(array, self._domains[name])
+            for name, array in sample.feeds.items()
+            if name not in self._input_domains.takes_nan
+        )
         with nullcontext() if seconds is None else self._runtime.within(seconds):
             answers = self._model.run(sample.feeds)
         if sample.adversarial and not all(map(_is_finite, answers.values())):
             return  # where the reference itself overflows or divides by 0, right artefacts differ
-        # Companions, which are full of zeros, get the last two: other inputs or weights, and other kernels.
-        companion = [*self._probes[-2:], perturb_zeros(self._model.run, self._exact)]
-        chosen = companion if sample.adversarial else self._probes
-        probes = [probe(sample.feeds, answers) for probe in chosen]
+        is_known = self._knows_noise(sample)
+        probes = [probe(sample.feeds, answers) for probe in self._choose_probes(sample, is_known)]
         noise = {
             name: measure_noise(answer, [probe[name] for probe in probes]) for name, answer in answers.items()
         }
-        if sample.adversarial:
-            noise = {name: self._usual.at_least(name, answers[name], known) for name, known in noise.items()}
-        elif not nan:
-            self._proof.add(answers, noise, self.tolerance, self._rows(sample))
+        if sample.adversarial or is_known:
+            margin = MARGIN if sample.adversarial else 1.0
+            noise = {
+                name: self._usual.at_least(name, answers[name], measured, margin)
+                for name, measured in noise.items()
+            }
+        if not sample.adversarial and not nan and not self._is_repeated(sample.feeds):
+            sizes = {name: array.shape for name, array in sample.feeds.items()}
+            self._proof.add(answers, noise, self.tolerance, self._rows(sample), sizes)
             for name, answer in answers.items():
                 self._usual.add(name, answer, noise[name])
         self._bytes += sum(array.nbytes for array in (*sample.feeds.values(), *answers.values()))
@@ -348,6 +438,44 @@ class Reference:
         shapes = {name: array.shape for name, array in sample.feeds.items()}
         about = sample.label, sample.source, shapes
         self.sets.append(AnsweredSet(load, *about, noise, kept, sample.adversarial, nan, sample.first_row))
+
+    def _is_repeated(self, feeds: Feeds) -> bool:
+        """Return whether the same inputs were fed before, which proves nothing more."""
+        digest = hash(tuple((name, array.shape, array.tobytes()) for name, array in sorted(feeds.items())))
+        is_known = digest in self._fed
+        self._fed.add(digest)
+        return is_known
+
+    def _knows_noise(self, sample: Sample) -> bool:
+        """Return whether every probe was run on a set of these sizes.
+
+        Lower precisions and integers need each set's own noise: their roundings add up or flip.
+        """
+        sizes = tuple((name, array.shape) for name, array in sample.feeds.items())
+        is_smooth = self.tolerance.rule.mean_factor is None and all(
+            spec.dtype.startswith("float") for spec in self.outputs
+        )
+        is_known = is_smooth and sizes in self._probed
+        if not sample.adversarial:
+            self._probed.add(sizes)
+        return is_known
+
+    def _choose_probes(self, sample: Sample, is_known: bool) -> tuple[Probe, ...]:
+        """Return every probe for the first set of a size, and one of other inputs or weights where noise is known.
+
+        Companions are full of zeros, which they move; they are run in no other batch.
+        """
+        probes = self._probes
+        if not sample.adversarial:
+            return probes.moves[:1] if is_known else (*probes.batches, *probes.moves, *probes.kernels)
+        zeros = perturb_zeros(self._model.run, self._exact)
+        return (*probes.moves[:1], zeros) if is_known else (*probes.moves[-1:], *probes.kernels, zeros)
+
+    @property
+    def _planned(self) -> int:
+        """About how many sets there will be."""
+        planned = self._params.samples or (READ if self._params.inputs is not None else GENERATED)
+        return planned if self._params.inputs is not None else planned + 1 + len(COMPANIONS)
 
     def _check_memory(self, sample: Sample) -> None:
         """Refuse the user's inputs on which a run takes too much memory."""

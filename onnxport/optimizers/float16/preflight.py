@@ -20,9 +20,10 @@ from onnxport.formats.input_shapes import GivenShape, apply_shapes, size_limits
 from onnxport.formats.model import Model
 from onnxport.optimizers.float16.magnitudes import Measured
 from onnxport.runtimes.ort.inference_session import open_session
-from onnxport.samples.domain import domains
+from onnxport.samples.domain import domains, without_functions
 from onnxport.samples.footprint import Footprint
 from onnxport.samples.generator import KINDS, generate
+from onnxport.samples.input_domains import InputDomains
 from onnxport.samples.sizes import OpenSizes
 
 _MOST_TRIES = 40  # sizes of open dimensions
@@ -77,12 +78,13 @@ def _generate(model: Model, shapes: Mapping[str, GivenShape], session: Any) -> I
     inputs = [spec for spec in model.inputs if spec.name in {each.name for each in session.get_inputs()}]
     names = {spec.name for spec in inputs}
     given = {name: shape for name, shape in shapes.items() if name in names}
-    sizes = OpenSizes(inputs, apply_shapes(inputs, {}), size_limits(inputs, given))
-    known, footprint, end = domains(model), Footprint(model, inputs), time.monotonic() + _PATIENCE
+    graph = without_functions(model)
+    domains_at = InputDomains(graph, domains(graph))
+    sizes = OpenSizes(inputs, apply_shapes(inputs, {}), size_limits(inputs, given), graph)
+    footprint, end = Footprint(model, inputs), time.monotonic() + _PATIENCE
 
     def fits(shape: Any) -> bool:
-        estimate = footprint.at(shape)
-        return not sizes.untold or (estimate.graph <= _MOST_BYTES and not estimate.contradiction)
+        return not sizes.untold or footprint.at(shape).graph <= _MOST_BYTES
 
     fitting = filter(fits, sizes.proposals(1))
     proposals = takewhile(lambda _: time.monotonic() < end, islice(fitting, _MOST_TRIES))
@@ -90,7 +92,7 @@ def _generate(model: Model, shapes: Mapping[str, GivenShape], session: Any) -> I
     for number, kind in enumerate(KINDS):
         for shape in [chosen] if chosen else proposals:
             specs = {spec.name: (spec, shape[spec.name]) for spec in inputs}
-            feeds = generate(specs, known, kind=kind, seed=0, index=number)
+            feeds = generate(specs, domains_at.at(shape, 0, number), kind=kind, seed=0, index=number)
             if chosen is None:
                 try:
                     session.run(None, dict(feeds))

@@ -51,7 +51,7 @@ def make(job: Export, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
         consulted = runtime.consulted() if job.consults else None
         if job.validation is not None:
             judge = stack.enter_context(
-                open_judge(source, job.validation, runtime, model, None, tell=clock.searching)
+                open_judge(source, job.validation, runtime, model, None, tell=clock.tell)
             )
         with _explain_dynamic(job):
             report = verdict(judge, source, product, clock)

@@ -89,6 +89,6 @@ def judge(
     own = validation_of(params, name, models)
     with (
         start_reference(model.artifact, own) as runtime,
-        open_judge(model.artifact, own, runtime, model, product.artifact, tell=clock.searching) as asked,
+        open_judge(model.artifact, own, runtime, model, product.artifact, tell=clock.tell) as asked,
     ):
         return verdict(asked, model.artifact, product, clock)

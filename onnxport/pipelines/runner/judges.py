@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onnxport.formats.model import Model
     from onnxport.runtimes.isolation import IsolatedRuntime
     from onnxport.validate.params import ValidateParams
-    from onnxport.validate.size_search import Tell
+    from onnxport.validate.progress import Tell
 
 _AGAINST = "the quantized model that it was made from"
 

@@ -51,7 +51,7 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
         expected = Artifact(_output_of(job, folder, len(job.steps) - 1), job.target.gives)
         validation = functions.validation_of(job.validation, MAIN, models)
         judge = stack.enter_context(
-            Judges(source, validation, runtime, model, expected, lowers=lowers, tell=clock.searching)
+            Judges(source, validation, runtime, model, expected, lowers=lowers, tell=clock.tell)
         )
     with unchanged(source, *further.values()):
         chain = _Chain(job, folder, origin, judge, clock, workers)

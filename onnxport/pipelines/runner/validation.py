@@ -42,7 +42,7 @@ def validate(
         product = Product(candidate)
         with (
             unchanged(reference, candidate),
-            open_judge(reference, params, runtime, graph, candidate, tell=clock.searching) as judge,
+            open_judge(reference, params, runtime, graph, candidate, tell=clock.tell) as judge,
         ):
             report = verdict(judge, reference, product, clock)
     record = record_of(product, candidate.path, "", report, origin, clock)
@@ -72,7 +72,7 @@ def debug(
             with clock.phase("load"):
                 _, candidate = load(candidate)
         with unchanged(reference, candidate):
-            report = diagnose(reference, candidate, params, graph, output, clock.phase, clock.searching)
+            report = diagnose(reference, candidate, params, graph, output, clock.phase, clock.tell)
     record = record_of(Product(candidate), candidate.path, "", report, origin, clock)
     libraries |= {*runtime_libraries(params)}
     return run_report(("debug", *arguments), origin, (record,), libraries, clock)

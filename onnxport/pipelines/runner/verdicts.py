@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from onnxport.runtimes.isolation import IsolatedRuntime
     from onnxport.validate.judge import Judge
     from onnxport.validate.params import ValidateParams
+    from onnxport.validate.progress import Tell
     from onnxport.validate.report import Report
-    from onnxport.validate.size_search import Tell
 
 # The user's demands on quality, which is against the source, do not apply to fidelity and to the search for a fault.
 NO_DEMANDS: Mapping[str, object] = {"budget": {}, "metric": (), "report_tensors": None}
