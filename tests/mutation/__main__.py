@@ -36,10 +36,12 @@ def main() -> int:
         folder = (options.reach or Path(root, "reach")).absolute()
         if not is_measured(folder):
             _measure(folder, Path(root, "instrumented"), options.jobs)
-        reach = Reach(folder, options.budget)
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(options.jobs):
             copies.put(_copy_checkout(Path(root, f"copy{number}")))
+        tests = _pytest(Path(root, "copy0"), ("--fast", "--collect-only"), {}, None)[1].splitlines()
+        reach = Reach(folder, tests, options.budget)
+        killers: set[str] = set()
 
         def examine(mutant: Mutant) -> bool:
             copy = copies.get()
@@ -48,10 +50,18 @@ def main() -> int:
             finally:
                 copies.put(copy)
             print(f"{_place(mutant)}  {mutant.change}\n    {outcome}", flush=True)
-            return outcome.startswith("killed")
+            is_killed = outcome.startswith("killed")
+            if is_killed and "::" in outcome:
+                killers.add(outcome.removeprefix("killed by "))
+            return is_killed
 
         with ThreadPoolExecutor(options.jobs) as pool:
             killed = sum(pool.map(examine, mutants))
+        chosen = Path(root, "killers")
+        chosen.write_text("\n".join(sorted(killers)), encoding="utf-8")
+        text = _pytest(Path(root, "copy0"), (f"@{chosen}",), {}, None)[1] if killers else ""
+        for name in _FAILED.findall(text):
+            print(f"fails without a mutant, too: {name}")
     print(f"{killed} of {len(mutants)} killed, {killed / len(mutants):.1%}")
     return 0
 
@@ -89,7 +99,7 @@ def _measure(folder: Path, copy: Path, jobs: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     instrument(_copy_checkout(copy), folder)
     spread = ("--fast", "-n", str(jobs), "--dist", "loadfile", "-p", "tests.mutation.plugin")
-    print(_pytest(copy, spread, {FOLDER: str(folder)}, None)[1], flush=True)
+    print(_pytest(copy, spread, {FOLDER: str(folder)}, None)[1][-4000:], flush=True)
 
 
 def _examine(mutant: Mutant, copy: Path, reach: Reach) -> str:
@@ -137,7 +147,7 @@ def _pytest(
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return process.returncode, output.read_text(encoding="utf-8", errors="replace")[-4000:]
+    return process.returncode, output.read_text(encoding="utf-8", errors="replace")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import ast
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from tests.mutation.mutants import functions, mutable_files
@@ -52,24 +52,25 @@ class Reach:
         seconds: of each test that passed.
 
     Args:
+        tests: those that exist now.
         budget: seconds of tests for one mutant.
     """
 
-    def __init__(self, folder: Path, budget: float) -> None:
+    def __init__(self, folder: Path, tests: Collection[str], budget: float) -> None:
         self._budget = budget
         names = json.loads((folder / _FUNCTIONS).read_text(encoding="utf-8"))
         self.seconds: dict[str, float] = {}
         # By "path:function" and by path: tests, and test files whose shared fixtures reach it.
         self._tests: dict[str, set[str]] = defaultdict(set)
         for file in folder.glob("worker-*.json"):
-            tests, seconds = json.loads(file.read_text(encoding="utf-8"))
-            self.seconds |= seconds
+            known, seconds = json.loads(file.read_text(encoding="utf-8"))
+            self.seconds |= {name: seconds[name] for name in seconds.keys() & tests}
             reached = file.with_suffix(".reached")
             for line in reached.read_text(encoding="utf-8").splitlines() if reached.exists() else ():
                 test, function = map(int, line.split())
                 if test:
-                    self._tests[names[function]].add(tests[test])
-                    self._tests[names[function].partition(":")[0]].add(tests[test])
+                    self._tests[names[function]].add(known[test])
+                    self._tests[names[function].partition(":")[0]].add(known[test])
 
     def tests(self, path: str, function: str) -> list[str]:
         """Return the tests to run for a mutant: the shortest, test files together.
