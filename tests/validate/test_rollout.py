@@ -156,7 +156,14 @@ def test_a_real_model_with_a_stale_state_is_found(key: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "domain",
-    [Domain("integer", 0, 2), Domain("integer", -3, 900), Domain("mask"), Domain("real"), Domain("length")],
+    [
+        Domain("integer", 0, 2),
+        Domain("integer", 5, 7),
+        Domain("integer", -3, 900),
+        Domain("mask"),
+        Domain("real"),
+        Domain("length"),
+    ],
 )
 def test_later_steps_stay_in_the_domain_and_differ_where_they_may(domain: Domain) -> None:
     low, high = (domain.low, domain.high) if domain.kind == "integer" else (0, 1)
