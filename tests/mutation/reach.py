@@ -60,7 +60,7 @@ class Reach:
         self._budget = budget
         names = json.loads((folder / _FUNCTIONS).read_text(encoding="utf-8"))
         self.seconds: dict[str, float] = {}
-        # By "path:function" and by path: tests, and test files whose shared fixtures reach it.
+        # By "path:function", path and folder: tests, and test files whose shared fixtures reach it.
         self._tests: dict[str, set[str]] = defaultdict(set)
         for file in folder.glob("worker-*.json"):
             known, seconds = json.loads(file.read_text(encoding="utf-8"))
@@ -69,15 +69,18 @@ class Reach:
             for line in reached.read_text(encoding="utf-8").splitlines() if reached.exists() else ():
                 test, function = map(int, line.split())
                 if test:
-                    self._tests[names[function]].add(known[test])
-                    self._tests[names[function].partition(":")[0]].add(known[test])
+                    path = names[function].partition(":")[0]
+                    for place in (names[function], path, path.rpartition("/")[0]):
+                        self._tests[place].add(known[test])
 
     def tests(self, path: str, function: str) -> list[str]:
         """Return the tests to run for a mutant: the shortest, test files together.
 
-        Lines of a module, and functions that run while it is imported, name no test: there the whole file counts.
+        Lines of a module, and functions that run while it is imported, name no test: there the whole file counts, or
+        its folder if it has no functions.
         """
-        chosen = self._shortest(self._tests[f"{path}:{function}"]) or self._shortest(self._tests[path])
+        places = (f"{path}:{function}", path, path.rpartition("/")[0])
+        chosen = next((found for place in places if (found := self._shortest(self._tests[place]))), [])
         order = {name.partition("::")[0]: number for number, name in reversed(list(enumerate(chosen)))}
         return sorted(chosen, key=lambda name: order[name.partition("::")[0]])
 
