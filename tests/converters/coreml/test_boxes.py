@@ -1,8 +1,9 @@
-"""Operators on boxes and regions answer as ONNX Runtime does."""
+"""Operators on boxes, regions and windows answer as ONNX Runtime does."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,3 +48,15 @@ def test_a_region_is_sampled_at_its_positions(tmp_path: Path, size: int) -> None
     convert(model, tmp_path / "m.mlpackage")
     answer = evaluate(tmp_path / "m.mlpackage", feeds)["y"]
     np.testing.assert_allclose(answer, run_onnx(model, feeds)["y"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "attributes", [{"auto_pad": "SAME_LOWER"}, {"dilations": [2, 2], "pads": [1, 1, 0, 0]}]
+)
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_a_window_may_be_padded_in_front_alone(tmp_path: Path, op: str, attributes: dict[str, Any]) -> None:
+    feeds = {"x": -np.random.default_rng(0).random((1, 2, 7, 9), np.float32)}
+    model = model_of([helper.make_node(op, ["x"], ["y"], kernel_shape=[2, 2], **attributes)], feeds, [])
+    convert(model, tmp_path / "m.mlpackage")
+    answer = evaluate(tmp_path / "m.mlpackage", feeds)["y"]
+    np.testing.assert_allclose(answer, run_onnx(model, feeds)["y"], rtol=1e-5)
