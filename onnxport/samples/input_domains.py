@@ -233,7 +233,7 @@ def _narrowed_floats(domain: Domain, demand: Demand) -> Domain:
     if math.isinf(low) or math.isinf(high):
         low, high = (low, low + 10) if math.isinf(high) else (high - 10, high)
     # A wide range demands nothing of ordinary numbers.
-    return domain if low < -1000 and high > 1000 else replace(domain, bounds=(low, high))
+    return domain if low < -1000 and high > 1000 else replace(domain, positive=False, bounds=(low, high))
 
 
 def _narrowed_integers(domain: Domain, demand: Demand) -> Domain:
