@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Self
 
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.runner.verdicts import NO_DEMANDS, start_reference
 from onnxport.validate.fidelity import resolve_by_loss
 from onnxport.validate.judge import Judge
+from onnxport.validate.params import NO_DEMANDS
 from onnxport.validate.report import Judgement, Report, overall
+from onnxport.validate.sessions import isolated
 
 if TYPE_CHECKING:
     from onnxport.core.arrays import Feeds
@@ -59,7 +60,7 @@ class Judges:
     def judge_against(self, quantized: Artifact, graph: Model) -> None:
         """Evaluate fidelity against `quantized`, which answers in the background."""
         params = self._params.model_copy(update=NO_DEMANDS)
-        runtime = self._stack.enter_context(start_reference(quantized, params))
+        runtime = self._stack.enter_context(isolated(quantized, params, "reference"))
         judge = Judge(
             quantized, params, runtime, graph, self._expected, criterion="fidelity", tell=self._tell
         )
