@@ -131,7 +131,10 @@ def images_that_are_damaged(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return INT8
 
 
-@case(2, "--preprocess is for images, and samples holds none; leave it out, and give preprocessed arrays")
+@case(
+    2,
+    "--preprocess is for images and audio, and samples holds none; leave it out, and give preprocessed arrays",
+)
 def preprocessing_of_arrays(sandbox: Sandbox) -> tuple[str | Path, ...]:
     samples(sandbox)
     return (*INT8, "--preprocess", "scale=1/255")

@@ -28,7 +28,8 @@ from onnxport.pipelines.config.pipeline import Node
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, instruction_sets, library, runtime_libraries
 from onnxport.pipelines.graph import digests
 from onnxport.pipelines.runner.provenance import irrelevant_options
-from onnxport.samples.folders import has_images
+from onnxport.samples import audio
+from onnxport.samples.folders import IMAGES, holds_suffix
 
 _FORM = 2
 # Libraries of every stage and every proof; a test compares the list with their imports.
@@ -36,8 +37,8 @@ _COMPUTES = (
     *("numpy", "ml_dtypes", "onnx", "onnx-ir", "onnxruntime", "protobuf", "flatbuffers"),
     *("safetensors", "PyYAML"),
 )
-# Reads images; irrelevant to other samples.
-_READS_IMAGES = "pillow"
+# Read images, and resample audio; irrelevant to other samples.
+_READERS = {"pillow": IMAGES, "scipy": frozenset({audio.SUFFIX})}
 
 Inputs = dict[str, Any]
 
@@ -142,8 +143,10 @@ def _readers(node: Node) -> Iterator[str]:
     given = (
         getattr(params, name, None) for params in (*steps, node.validation) for name in ("inputs", "calib")
     )
-    if any(has_images(samples) for samples in given if isinstance(samples, Path)):
-        yield _READS_IMAGES
+    folders = [samples for samples in given if isinstance(samples, Path)]
+    for name, suffixes in _READERS.items():
+        if any(holds_suffix(folder, suffixes) for folder in folders):
+            yield name
 
 
 def _external_tools(node: Node) -> dict[str, str]:
