@@ -17,8 +17,8 @@ import numpy as np
 from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError, MissingDependencyError
 from onnxport.formats.artifact import Dim, TensorSpec
+from onnxport.samples.folders import AUDIO
 
-SUFFIX = ".wav"
 LARGEST_RATE = 768_000  # Hz
 _MOST_CHANNELS = 8  # 7.1; a longer axis holds time or features
 
@@ -368,5 +368,5 @@ def _damaged(path: Path, why: str) -> InputError:
 
 
 def _convert(path: Path) -> str:
-    target = path.with_name(f"{path.stem}-pcm{SUFFIX}")
+    target = path.with_name(f"{path.stem}-pcm{AUDIO}")
     return f"rewrite it: ffmpeg -i {shlex.quote(str(path))} -c:a pcm_s16le {shlex.quote(str(target))}"

@@ -15,6 +15,7 @@ from pathlib import Path
 from onnxport.core.errors import InputError
 
 DATA_SET = "test_data_set_"
+AUDIO = ".wav"
 IMAGES = frozenset(".png .apng .jpg .jpeg .bmp .webp .tif .tiff .gif .ppm .pgm".split())
 KINDS = "images, .npz, .npy, .safetensors, .csv or .wav files, or test_data_set_* folders"
 _VIDEOS = frozenset(".mp4 .m4v .mov .avi .mkv .webm".split())

@@ -20,7 +20,7 @@ from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError, UsageError, printable
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.samples import audio, images, tables
-from onnxport.samples.folders import DATA_SET, IMAGES, Entry, natural, sample_entries
+from onnxport.samples.folders import AUDIO, DATA_SET, IMAGES, Entry, natural, sample_entries
 from onnxport.samples.preprocessing import Preprocessing
 from onnxport.samples.rows import split_rows
 from onnxport.samples.sizes import OpenSizes
@@ -126,10 +126,10 @@ def find_samples(
         UsageError: the preprocessing does not fit the model's input.
         MissingDependencyError: Pillow, which reads animations, or SciPy, which resamples audio, is not installed.
     """
-    entries = sample_entries(folder, {*_READERS, *IMAGES, audio.SUFFIX})
+    entries = sample_entries(folder, {*_READERS, *IMAGES, AUDIO})
     image_files = [entry.path for entry in entries if entry.kind in IMAGES]
-    sounds = [entry.path for entry in entries if entry.kind == audio.SUFFIX]
-    given = [entry for entry in entries if entry.kind not in IMAGES and entry.kind != audio.SUFFIX]
+    sounds = [entry.path for entry in entries if entry.kind == AUDIO]
+    given = [entry for entry in entries if entry.kind not in IMAGES and entry.kind != AUDIO]
     settings = settings or Preprocessing()
     _check_settings(folder, settings, has_images=bool(image_files), has_audio=bool(sounds))
     table = _Table(features, rows)

@@ -28,8 +28,7 @@ from onnxport.pipelines.config.pipeline import Node
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, instruction_sets, library, runtime_libraries
 from onnxport.pipelines.graph import digests
 from onnxport.pipelines.runner.provenance import irrelevant_options
-from onnxport.samples import audio
-from onnxport.samples.folders import IMAGES, holds_suffix
+from onnxport.samples.folders import AUDIO, IMAGES, holds_suffix
 
 _FORM = 2
 # Libraries of every stage and every proof; a test compares the list with their imports.
@@ -38,7 +37,7 @@ _COMPUTES = (
     *("safetensors", "PyYAML"),
 )
 # Read images, and resample audio; irrelevant to other samples.
-_READERS = {"pillow": IMAGES, "scipy": frozenset({audio.SUFFIX})}
+_READERS = {"pillow": IMAGES, "scipy": frozenset({AUDIO})}
 
 Inputs = dict[str, Any]
 
