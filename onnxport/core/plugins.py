@@ -77,7 +77,7 @@ def find(kind: Kind, name: str, reserved: Collection[str]) -> Plugin | None:
     if plugin is not None and (others := claimants(plugin, reserved)):
         raise MissingDependencyError(
             f"the {kind} {name!r} is ambiguous",
-            why=f"{' and '.join((str(plugin), *others))} bring one of that name",
+            why=f"{' and '.join((str(plugin), *others))} define it",
             fix=f"uninstall one of them: {plugin.removal}",
         )
     return plugin

@@ -77,7 +77,7 @@ class Artifact:
                 fix = _RELATIVES.get(path.suffix.lower()) or f"give a model file ({known})"
                 raise InputError(f"{path} is a directory", fix=fix)
             if path.exists() and not path.is_file():  # opening a pipe would wait
-                raise InputError(f"{path} is no regular file", fix=f"give a model file ({known})")
+                raise InputError(f"{path} is not a regular file", fix=f"give a model file ({known})")
             with path.open("rb") as file:
                 first = file.read(1)
         except FileNotFoundError:
@@ -86,17 +86,17 @@ class Artifact:
             raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
         if format_ is None:
             raise InputError(
-                f"{path} has an extension that names no model format we know",
+                f"{path} has no known extension of a model format",
                 why=_RELATIVES.get(path.suffix.lower(), ""),
                 fix=f"known are {known}",
             )
         if not first:
-            raise InputError(f"{path} is empty")
+            raise InputError(f"{path} is empty", fix="copy, download or convert it again")
         if format_ in FOLDERS:
             raise InputError(
                 f"{path} is a file",
                 why=f"a model of format {path.suffix} is a folder",
-                fix="if it came in an archive, unpack that first",
+                fix="unpack it if it is an archive",
             )
         _check_unicode(path)
         return cls(path, format_)
@@ -107,7 +107,7 @@ class Artifact:
         if not (path / FOLDERS[format_]).is_file():
             empty = not any(path.iterdir())
             why = "it is empty" if empty else f"it has no {FOLDERS[format_]}"
-            raise InputError(f"{path} is no Core ML package", why=why)
+            raise InputError(f"{path} is not a Core ML package", why=why)
         _check_unicode(path)
         return cls(path, format_)
 
@@ -180,7 +180,7 @@ class Referent(Protocol):
 def path_of(given: str | os.PathLike[str], what: str, *, fix: str) -> Path:
     """Return a caller's path of `what`; raises UsageError where it is none."""
     if not isinstance(given, str | os.PathLike) or not isinstance(os.fspath(given), str):
-        raise UsageError(f"{what} is given by its path, which {type(given).__name__} is not", fix=fix)
+        raise UsageError(f"{what} must be given by its path, not as {type(given).__name__}", fix=fix)
     if "\0" in os.fspath(given):
         raise UsageError(f"the path of {what} contains a null character", fix=fix)
     if not os.fspath(given):
@@ -288,7 +288,7 @@ class Staging:
     def _check(self) -> None:
         """Raise UsageError where the output cannot be written."""
         if not _is_unicode(self.output):
-            what = f"{self.output} cannot be written, its path is not UTF-8"
+            what = f"{self.output} cannot be written: its path is not UTF-8"
             raise UsageError(what, fix=f"give {self._option} another name")
         if self._is_folder:
             self._check_alone()
@@ -298,7 +298,7 @@ class Staging:
             raise UsageError(f"{self.output} is a directory", fix=f"give {self._option} a file name")
         if not nearest.is_dir():
             raise UsageError(
-                f"{self.output} cannot be written, {nearest} is a file and no folder",
+                f"{self.output} cannot be written: {nearest} is a file, not a folder",
                 fix=f"give {self._option} a path in a folder",
             )
         if nearest != parent:

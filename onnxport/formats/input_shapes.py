@@ -62,7 +62,7 @@ def _sizes(shape: object, name: str) -> GivenShape:
         return _dimensions(shape, name)
     if not isinstance(shape, Sequence):
         raise UsageError(
-            f"the shape of input {name!r} is not given by {shape!r}",
+            f"{shape!r} is not a shape for input {name!r}",
             fix="give a tuple of sizes, with None for an open dimension",
         )
     return tuple(
@@ -95,11 +95,11 @@ def _normalize_limits(text: str, shape: str) -> int | str:
 def _size(text: str, shape: str) -> int:
     if text.isdecimal() and int(text) > 0:
         if int(text) > _LARGEST:
-            raise UsageError(
-                f"{text} in the shape {shape!r} is too large", why=f"a dimension has at most {_LARGEST}"
-            )
+            raise UsageError(f"{text} in the shape {shape!r} is too large", fix=f"give at most {_LARGEST}")
         return int(text)
-    raise UsageError(f"{text!r} in the shape {shape!r} is no dimension", fix="give a size of 1 or more, or ?")
+    raise UsageError(
+        f"{text!r} in the shape {shape!r} is not a dimension", fix="give a size of 1 or more, or ?"
+    )
 
 
 def parse_limit(given: int | str | None) -> Limit | None:

@@ -89,7 +89,7 @@ class Model:
             raise _of_another_kind(path, "it holds no graph")
         if not model.outputs:
             raise InputError(
-                f"{path} has no outputs", fix="declare the values that you want as graph outputs"
+                f"{path} has no outputs", fix="declare the values that you need as graph outputs"
             )
         _check_external_data(model.graph, path)
         if not _is_sorted(path):
@@ -353,7 +353,7 @@ def _check_external_entries(path: Path) -> None:
             if entry.key in ("offset", "length") and not entry.value.isdecimal():
                 raise InputError(
                     f"weight {tensor.name!r} of {path} has the {entry.key} {entry.value!r} in its data file",
-                    why="this is no number of bytes",
+                    why="that is not a number of bytes",
                     fix="save the model again with its weights",
                 )
 
@@ -367,7 +367,7 @@ def _refuse_dictionaries(path: Path) -> None:
             raise CannotConvertError(
                 f"{path} has dictionaries, which no target supports",
                 why=f"{value.name!r} is one, or a list of them",
-                fix="export the model with zipmap=False, or cut its ZipMap or DictVectorizer off",
+                fix="export the model with zipmap=False, or remove its ZipMap or DictVectorizer",
             )
 
 

@@ -83,7 +83,7 @@ def read(data: bytes | memoryview) -> Table:
     Raises ValueError if it is none, or has fields outside our schema.
     """
     if data[4:8] != _IDENTIFIER:
-        raise ValueError("this is no ONNX Runtime format model")
+        raise ValueError("it is not in the ONNX Runtime format")
     view = memoryview(data)
     try:
         return _read_table(view, _unsigned(view, 0), "InferenceSession")

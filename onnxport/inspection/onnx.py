@@ -61,7 +61,7 @@ def _unusual(model: Model, nodes: Sequence[Node]) -> Iterator[str]:
         yield f"opset {model.opset} is old: broadcasting, Pad, Slice and Resize had other rules before {_OLD_OPSET}"
     yield from _foreign(model, nodes)
     if functions := len(model.ir.functions):
-        yield f"{functions} model-local functions, which have to be inlined"
+        yield f"{functions} model-local functions; conversion inlines them"
     if control := [op for op in _CONTROL_FLOW if operators[op]]:
         yield f"control flow: {', '.join(f'{operators[op]} {op}' for op in control)}"
     if quantized := operators["QuantizeLinear"] + operators["DequantizeLinear"]:
@@ -73,9 +73,9 @@ def _unusual(model: Model, nodes: Sequence[Node]) -> Iterator[str]:
         if dtypes[dtype]:
             yield f"{dtypes[dtype]} values are {dtype}: {why}"
     if model.external_files:
-        yield f"weights are in {', '.join(file.name for file in model.external_files)}, which has to travel with it"
+        yield f"weights are in {', '.join(file.name for file in model.external_files)}, which must be copied with it"
     if fed := [value.name for value in model.graph.inputs if value.name in model.graph.initializers]:
-        yield f"{len(fed)} weights are listed as inputs too, as files of IR version 3 do: some tools feed them"
+        yield f"{len(fed)} weights are inputs too, as in files of IR version 3; some tools expect values for them"
     yield from _find_waste(model)
     yield from _stale(model)
 
@@ -125,7 +125,7 @@ def _find_waste(model: Model) -> Iterator[str]:
         yield f"nodes that no output needs: {idle}"
     twins, size = _find_duplicates(model)
     if twins:
-        yield f"weights that repeat others: {twins}, {size:,} bytes"
+        yield f"duplicate weights: {twins}, {size:,} bytes"
 
 
 def _find_duplicates(model: Model) -> tuple[int, int]:

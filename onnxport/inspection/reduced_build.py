@@ -37,7 +37,7 @@ def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedB
         config: where to write the list of their operators; without it, the list beside the first file is read.
 
     Raises:
-        InputError: a file is missing or damaged, or the list beside it is no list of operators.
+        InputError: a file is missing or damaged, or the list beside it is not a list of operators.
         UsageError: a file is no `.ort` file, or `config` is one of them.
         MachineError: `config` cannot be written.
     """
@@ -66,7 +66,7 @@ def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedB
 def _read_session(path: Path) -> Table:
     if Artifact.open(path).format != "ort":
         raise UsageError(
-            f"{path} is no .ort file",
+            f"{path} is not an .ort file",
             why="a reduced build of ONNX Runtime runs only this format",
             fix=f"convert it first: onnxport convert {path} --to ort",
         )
@@ -89,7 +89,7 @@ def _read_list(path: Path) -> OperatorList:
         return parse_list(path.read_text(encoding="utf-8"))
     except (ValueError, AttributeError, TypeError) as error:
         raise InputError(
-            f"{path} is no list of operators",
+            f"{path} is not a list of operators",
             why="its lines are not domain;opset;operators",
             fix="convert the model again, or write the list with --required-operators",
         ) from error

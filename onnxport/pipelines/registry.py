@@ -51,8 +51,7 @@ def target(name: str) -> Stage:
     """Return the stage of the target `name`, ours or a plugin's.
 
     Raises:
-        UsageError: there is none.
-        MissingDependencyError: its plugin cannot be used.
+        UsageError, MissingDependencyError: there is none, or its plugin cannot be used.
     """
     return _find_stage(TARGETS, "target", name)
 
@@ -83,10 +82,6 @@ def _find_stage(ours: Mapping[str, Stage], kind: Kind, name: str) -> Stage:
 
 
 def open_worker(stage: Stage) -> AbstractContextManager[Worker]:
-    """Start the stage's worker.
-
-    Raises:
-        MissingDependencyError: a library is not installed.
-    """
+    """Start the stage's worker; MissingDependencyError if one of its libraries is not installed."""
     require(stage.libraries, f"the step {stage.name!r}")
     return stage.started() if stage.provider is None else plugins.guard_worker(stage)

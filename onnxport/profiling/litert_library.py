@@ -185,6 +185,6 @@ def _library() -> Any:
     version = importlib.metadata.version("ai-edge-litert")
     raise MissingDependencyError(
         f"ai-edge-litert {version} has no profiler",
-        why="its library libLiteRt is not in it",
+        why="it lacks the library libLiteRt",
         fix="install a newer one: pip install -U ai-edge-litert",
     )

@@ -139,7 +139,7 @@ def _options(artifact: Artifact, params: ProfileParams) -> RuntimeOptions:
         given["level"] = params.level
     elif params.level != "all":
         raise UsageError(
-            f"--level is for .onnx files, and {artifact.path} is none",
+            f"--level is for .onnx files, and {artifact.path} is not one",
             fix="leave it out: the file is already optimized",
         )
     name = (params.provider or "").lower()
@@ -149,7 +149,7 @@ def _options(artifact: Artifact, params: ProfileParams) -> RuntimeOptions:
         given["delegate"] = "none" if name == "cpu" else name  # as `bench` names built-in kernels
     elif name:
         raise UsageError(
-            f"--provider has the value {params.provider!r}", fix="give xnnpack or cpu for a .tflite file"
+            f"--provider {params.provider!r} does not exist for .tflite files", fix="give xnnpack or cpu"
         )
     return runtime_options(artifact.format, given, "--provider")
 

@@ -77,6 +77,7 @@ _IMAGE_GRID = (
 _GRID = 2500  # candidates at a time
 _MOST_SOLVED = 12
 _DOUBTED = 3
+_NAMED = 3  # constraints in a message
 # Samples of sound, for models that compute spectra.
 _SIGNALS = (16000, 8000, 4000)
 _ODD_SIGNALS = (12347, 6007)
@@ -109,6 +110,8 @@ class OpenSizes:
             for name, axes in (limits or {}).items()
             for axis, limit in axes.items()
         }
+        self._declared = dict(self._shapes)
+        self._bound: Mapping[str, int | str] = {}
         self._solver: SizeSolver | None = None
         self._contradiction: tuple[Constraint, ...] = ()
         self._is_signal = False
@@ -139,6 +142,11 @@ class OpenSizes:
     def is_open(self) -> bool:
         """Whether any dimension is open."""
         return bool(self._batch or self._images or self._sequences)
+
+    @property
+    def is_contradictory(self) -> bool:
+        """Whether the graph was solved and no sizes meet the demands of all operators."""
+        return bool(self._contradiction)
 
     @property
     def untold(self) -> dict[str, tuple[int, ...]]:
@@ -237,6 +245,7 @@ class OpenSizes:
 
     def _substitute(self, bound: Mapping[str, int | str]) -> None:
         """Replace the symbols that the graph decides by their size or by the symbol that they equal."""
+        self._bound = bound
         for symbol, value in bound.items():
             limit = self._limits.pop(symbol, None)
             if limit is not None and isinstance(value, str):
@@ -266,17 +275,34 @@ class OpenSizes:
             refusal: error of the last one; None where none was tried.
             told: the extent of the search, for the message.
         """
-        name, dims = next(
-            (name, dims) for name, dims in self._shapes.items() if any(isinstance(dim, str) for dim in dims)
-        )
+        name, dims = next(iter(self._declared.items()))
+        for each, declared in self._declared.items():
+            if any(isinstance(dim, str) for dim in declared):
+                name, dims = each, declared
+                break
         # No example sizes: the usual ones were tried.
         example = ",".join(str(dim) if isinstance(dim, int) else "SIZE" for dim in dims)
+        if refusal is not None:
+            told = f"{told}; the last try: {refusal.why}"
+        if self._contradiction:
+            told = f"no size meets all demands: {self._demands()}; {told}"
         return NoSizesError(
             f"no sizes were found that the model accepts for the open dimensions of input {name!r}",
-            why=f"{told}; the last try: {refusal.why}" if refusal is not None else told,
+            why=told,
             fix=f"give the sizes that it was exported with: --shape {name}={example}, or inputs of your own: "
             "--inputs DIR",
         )
+
+    def _demands(self) -> str:
+        """Return the demands that contradict each other, in words."""
+        origins = self._solver.origins if self._solver is not None else {}
+        decided = [
+            f"{symbol!r} is {size} for {origins[symbol]}"
+            for symbol, size in self._bound.items()
+            if isinstance(size, int) and origins.get(symbol)
+        ]
+        named = [f"{each.op} {each.node!r} takes {each.text}" for each in self._contradiction[-_NAMED:]]
+        return ", ".join([*decided[-_NAMED:], *named])
 
     def _odd_sizes(self) -> Iterator[dict[str, int]]:
         """Yield odd sizes for all open dimensions, and for lengths alone: most networks halve images several times."""

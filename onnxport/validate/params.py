@@ -134,3 +134,19 @@ class ValidateParams(Params):
     def _has_inputs_to_preprocess(self) -> Self:
         check_preprocess(self.preprocess, self.inputs)
         return self
+
+
+class SamplesParams(Params):
+    """Which inputs to generate, as validation does."""
+
+    shape: Shape = Field(default={})
+    samples: int | None = option(
+        f"Number of input sets at batch 1 ({GENERATED} unless given).",
+        default=None,
+        metavar="N",
+        ge=1,
+        le=1000,
+    )
+    seed: Seed = 0
+    timeout: Seconds = RUN_TIMEOUT
+    memory_limit: MemoryLimit = None

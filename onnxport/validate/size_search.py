@@ -10,9 +10,7 @@ from onnxport.runtimes.base import MemoryFullError, RunError, SlowRunError
 from onnxport.runtimes.memory_limit import MemoryLimit, format_size, needed_bytes
 from onnxport.samples.footprint import Estimate, Footprint
 from onnxport.samples.sizes import OpenSizes, Shapes
-
-# Receives how many seconds of how many a search has taken.
-Tell = Callable[[int, int], None]
+from onnxport.validate.progress import Tell
 
 SECONDS = 60.0  # for a model of up to _BYTES; larger ones get more in proportion
 _BYTES = 50_000_000
@@ -98,7 +96,7 @@ class Search:
         """Return the error for a model that runs at none of the proposals."""
         if self._refusal is None and self._large:
             return self._full or self._too_large()
-        if self._refusal is None or self._sizes.is_open:
+        if self._refusal is None or self._sizes.is_open or self._sizes.is_contradictory:
             return self._sizes.refused(self._refusal, self._progress())
         return RunError(
             f"{self._refusal.what} (generated inputs)",
@@ -131,7 +129,9 @@ class Search:
     def _spend(self, began: float) -> None:
         self._spent += time.monotonic() - began
         if self._tell is not None and self._spent >= _SILENT:
-            self._tell(round(min(self._spent, self._seconds)), round(self._seconds))
+            self._tell(
+                "searching sizes, second", round(min(self._spent, self._seconds)), round(self._seconds)
+            )
 
     def _progress(self) -> str:
         """Describe how far the search came."""

@@ -30,19 +30,16 @@ EDITS = {
         '\nclass NpzParams(Params):\n    pass\n\nPARAMS: Mapping[str, type[BaseModel]] = {"npz": NpzParams, ',
     ),
     "pipelines/workers.py": (
-        "@contextmanager\ndef ort()",
-        """@contextmanager
-def npz():
-    def make(model, params, work):
-        from onnxport.converters.npz import convert
+        "@_without_start\ndef ort(",
+        """@_without_start
+def npz(model, params, work):
+    from onnxport.converters.npz import convert
 
-        return Product(convert(model, work.output, work.manifest))
-
-    yield make
+    return Product(convert(model, work.output, work.manifest))
 
 
-@contextmanager
-def ort()""",
+@_without_start
+def ort(""",
     ),
 }
 # An archive with the bytes of the model.

@@ -49,12 +49,12 @@ def find_file(root: Path, name: str) -> Path:
     """
     steps = PurePosixPath(name)
     if not name or steps.is_absolute() or ".." in steps.parts or "\\" in name or "\0" in name:
-        raise ValueError(f"it names {name[:100]!r}, which is no file in it")
+        raise ValueError(f"it names {name[:100]!r}, which is not a file in it")
     file = root / steps
     if not file.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
     if not file.is_file():  # reading a device or a pipe may never end
-        raise ValueError(f"{file.name} is no regular file")
+        raise ValueError(f"{file.name} is not a regular file")
     return file
 
 

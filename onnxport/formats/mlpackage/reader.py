@@ -46,7 +46,7 @@ def read_package(folder: Path) -> Package:
         root = manifest["itemInfoEntries"][manifest["rootModelIdentifier"]]["path"]
     except FileNotFoundError as error:
         raise InputError(
-            f"{folder} is no Core ML package", why=f"it has no {Path(error.filename).name}"
+            f"{folder} is not a Core ML package", why=f"it has no {Path(error.filename).name}"
         ) from error
     except OSError as error:
         raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
@@ -75,7 +75,7 @@ def _read_model(folder: Path, name: Any) -> tuple[Path, bytes]:
         file = find_file(folder / "Data", name if isinstance(name, str) else "")
         return file, read_message(file)
     except FileNotFoundError as error:
-        raise InputError(f"{folder} is no Core ML package", why=f"it has no {Path(name).name}") from error
+        raise InputError(f"{folder} is not a Core ML package", why=f"it has no {Path(name).name}") from error
     except OSError as error:
         raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
     except ValueError as error:

@@ -29,11 +29,9 @@ def add_diagnosis(
     validation: ValidateParams,
     progress: Progress | None = None,
 ) -> RunReport:
-    """Add the node at fault to the report on a rejected candidate that is not equivalent; remove the candidate's path.
+    """Add the node at fault to the report on a rejected candidate that is not equivalent; remove its path.
 
-    Args:
-        origin: the reference.
-        steps: all steps of the job, with the products of those before the last.
+    `steps` are all of the job, with the products of those before the last.
     """
     rejected = report.artifacts[0]
     if report.passed or rejected.path is None:

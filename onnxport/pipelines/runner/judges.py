@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onnxport.formats.model import Model
     from onnxport.runtimes.isolation import IsolatedRuntime
     from onnxport.validate.params import ValidateParams
-    from onnxport.validate.size_search import Tell
+    from onnxport.validate.progress import Tell
 
 _AGAINST = "the quantized model that it was made from"
 
@@ -30,9 +30,8 @@ _AGAINST = "the quantized model that it was made from"
 class Judges:
     """A judge against the source and, from `judge_against` on, one against a quantized model.
 
-    Args:
-        source, params, runtime, graph, expected, tell: see Judge.
-        lowers: whether a step before the last lowers the precision; `judge_against` must then come before any question.
+    If `lowers`, a step before the last lowers the precision, and `judge_against` must come before any question. The
+    other arguments are those of Judge.
     """
 
     def __init__(

@@ -28,6 +28,7 @@ _LIBRARIES = ("onnxruntime", "numpy")
 _CONNECTING = 10  # seconds
 # Shards per thread of a worker that are on their way or waiting there: one computes while the next one arrives.
 _AHEAD = 2
+_FORGOTTEN = 3  # times that the scheduler may lose a shard
 
 
 class Cluster(Closing):
@@ -56,9 +57,10 @@ class Cluster(Closing):
         files = {file.name: file.read_bytes() for file in (*tapped, *external_files(self._task.path))}
         (model,) = self._client.scatter([files], broadcast=True, hash=False)
         running: dict[Future, Shard] = {}
+        forgotten = 0
 
-        def submit() -> list[Future]:
-            shard = next(left, None)
+        def submit(again: Shard | None = None) -> list[Future]:
+            shard = again or next(left, None)
             if shard is None:
                 return []
             future = self._client.submit(
@@ -75,7 +77,18 @@ class Cluster(Closing):
                 seen: Observed = future.result()
             except KilledWorker as error:
                 raise MachineError("the workers of the cluster die", why=str(error).split("\n")[0]) from error
-            except (OSError, RuntimeError, CancelledError) as error:  # of Dask; our own errors are none
+            except CancelledError as error:
+                # The scheduler forgets tasks whose data died with a worker before the others had it.
+                forgotten += 1
+                if forgotten > _FORGOTTEN:
+                    raise MachineError(
+                        "the workers of the cluster die", why=str(error).split("\n")[0]
+                    ) from error
+                (model,) = self._client.scatter([files], broadcast=True, hash=False)
+                for further in submit(running.pop(future)):
+                    done.add(further)
+                continue
+            except (OSError, RuntimeError) as error:  # of Dask; our own errors are none
                 why = " ".join(str(error).split())
                 raise MachineError(f"the Dask cluster at {self._address} failed", why=why) from error
             for further in submit():

@@ -24,7 +24,7 @@ class Constraint:
     """What one node demands.
 
     Attributes:
-        node: its name, or its operator where it has none.
+        node: its name, or its first output's where it has none.
         op: its operator.
         text: the demand, in words.
         holds: per candidate.
@@ -48,6 +48,7 @@ class Sizes:
         self._same: dict[str, str] = {}
         self.constraints: list[Constraint] = []
         self.suggestions: dict[str, Array] = {}
+        self.origins: dict[str, str] = {}  # symbol -> the node that decided it
         self.changes = 0
 
     def root(self, symbol: str) -> str:
@@ -63,8 +64,8 @@ class Sizes:
         root = self.root(dim)
         return self.known.get(root, root)
 
-    def bind(self, symbol: str, to: Size) -> None:
-        """Let a free symbol equal a size or another symbol."""
+    def bind(self, symbol: str, to: Size, node: str = "") -> None:
+        """Let a free symbol equal a size or another symbol, because of a node."""
         symbol, to = self.root(symbol), self.read(to)
         if to is None or symbol in self.known or (isinstance(to, str) and to == symbol):
             return
@@ -72,6 +73,7 @@ class Sizes:
             self._same[symbol] = to
         else:
             self.known[symbol] = to
+        self.origins[symbol] = node
         self.changes += 1
 
     def suggest(self, symbol: str, to: Array) -> None:
@@ -122,7 +124,7 @@ class Site:
         """Note a demand of this node."""
         mask = np.atleast_1d(np.asarray(holds))
         if not mask.all():
-            name = self.node.name or self.node.op_type
+            name = self.node.name or self.node.outputs[0].name or ""
             self.sizes.constraints.append(Constraint(name, self.node.op_type, text, mask))
 
     def equal(self, a: Size, b: Size, text: str) -> Size:
@@ -130,11 +132,12 @@ class Site:
         a, b = self.sizes.read(a), self.sizes.read(b)
         if a is None or b is None:
             return a if b is None else b
+        node = f"{self.node.op_type} {self.node.name or self.node.outputs[0].name!r}"
         if isinstance(a, str):
-            self.sizes.bind(a, b)
+            self.sizes.bind(a, b, node)
             return b
         if isinstance(b, str):
-            self.sizes.bind(b, a)
+            self.sizes.bind(b, a, node)
             return a
         self.require(a == b, text)
         return a

@@ -66,7 +66,7 @@ def _match(site: Site, have: Array, have_symbols: list[str], need: Array, need_s
     """Demand equal numbers of elements; a single free symbol follows."""
     symbols = [*have_symbols, *need_symbols]
     if not symbols:
-        site.require(have == need, f"{_text(need)} elements to reshape")
+        site.require(have == need, f"{_text(need)} elements")
     elif len(symbols) == 1:
         many, few = (need, have) if have_symbols else (have, need)
         if bool((many % np.where(few == 0, 1, few) == 0).all()):

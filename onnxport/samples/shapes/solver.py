@@ -57,10 +57,14 @@ class SizeSolver:
     Args:
         model: without functions.
         shapes: of every input; an open dimension is a symbol, each occurrence of which has one size.
+
+    Attributes:
+        origins: symbol -> the node that decided it, after `bound`.
     """
 
     def __init__(self, model: Model, shapes: Mapping[str, Sequence[int | str]]) -> None:
         self._graph = model.graph
+        self.origins: dict[str, str] = {}
         self._inputs = {
             name: Fact(tuple(dim if isinstance(dim, str) else size(dim) for dim in dims))
             for name, dims in shapes.items()
@@ -72,6 +76,7 @@ class SizeSolver:
     def bound(self) -> dict[str, int | str]:
         """Return the symbols that the graph alone decides: their size, or the symbol that they equal."""
         sizes = self._settle({}, [])
+        self.origins = sizes.origins
         return {
             symbol: int(known[0]) if isinstance(known, np.ndarray) else known
             for symbol in self._symbols

@@ -245,7 +245,7 @@ def test_the_same_models_give_the_same_bytes(
         (["a-b=a.onnx"], "cannot name a function"),
         (["1st=a.onnx"], "cannot name a function"),
         (["a=a.onnx", "a=b.onnx"], "given twice"),
-        (["a.onnx"], "gives no value a name"),
+        (["a.onnx"], "has no name before '='"),
         (["a="], "is not given by"),
     ],
 )

@@ -6,7 +6,9 @@ obey and XML forbids; each form escapes the characters that have a meaning in it
 
 from __future__ import annotations
 
+import itertools
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
 
@@ -91,6 +93,11 @@ def float32_digits(value: float) -> str:
     return f"{value:.7g}" if math.isfinite(value) else number(value)
 
 
+def command_line(command: str, arguments: Sequence[str]) -> str:
+    """Return the command line of a run; empty for a run from Python, which has no arguments."""
+    return shlex.join(("onnxport", command, *arguments)) if arguments else ""
+
+
 def count(amount: int, thing: str) -> str:
     return f"{amount:,} {thing}{'' if amount == 1 else 's'}"
 
@@ -131,14 +138,9 @@ def duration(ms: float | None) -> str:
     if ms is None:
         return ""
     value, unit = (ms, "ms") if 0.0995 <= ms < 999.5 else (ms / 1000, "s") if ms >= 1 else (1000 * ms, "µs")
-    digits = (
-        f"{value:#.3g}".rstrip(".")
-        if 0.0995 <= value < 999.5
-        else f"{value:,.0f}"
-        if value > 1
-        else number(value)
-    )
-    return f"{digits} {unit}"
+    if 0.0995 <= value < 999.5:
+        return f"{value:#.3g}".rstrip(".") + f" {unit}"
+    return f"{value:,.0f} {unit}" if value > 1 else f"{number(value)} {unit}"
 
 
 def percent(share: float) -> str:
@@ -162,18 +164,14 @@ def speed(latency: Latency) -> str:
 
 def costs(artifact: ArtifactRecord) -> Iterator[str]:
     """Yield speed, size and accuracy of an artefact of lower precision, a line each."""
-    if artifact.worth is not None and artifact.worth.latency is not None:
-        yield _speed_sentence(artifact.worth.latency)
+    latency = artifact.worth.latency if artifact.worth is not None else None
+    if latency is not None:
+        confidence = f" with {100 * latency.confidence:.0f} % confidence" if latency.confidence else ""
+        before, after = f"{number(latency.before_ms)} ms before", f"{number(latency.after_ms)} ms after"
+        rounds = f"{count(latency.rounds, 'round')} in {text(latency.runtime)} on this CPU"
+        yield f"{speed(latency)}{confidence}: {before}, {after}, {rounds}"
     yield human_size(artifact.size) + size_ratio(artifact, ", {:.2f} of the source's size")
     yield from (text(each.reason) for each in artifact.report.judgements if each.question == "quality")
-
-
-def _speed_sentence(latency: Latency) -> str:
-    confidence = f" with {100 * latency.confidence:.0f} % confidence" if latency.confidence else ""
-    return (
-        f"{speed(latency)}{confidence}: {number(latency.before_ms)} ms before, {number(latency.after_ms)} ms after, "
-        f"{count(latency.rounds, 'round')} in {text(latency.runtime)} on this CPU"
-    )
 
 
 def slowness(worth: Worth) -> Iterator[str]:
@@ -276,8 +274,9 @@ def output_figures(output: OutputReport, question: Criterion = "fidelity") -> It
     yield "shape", f"{output.dtype} {indices(output.shape)}"
     yield from _tolerance_figures(output) if has_tolerance else ()
     share = number(output.max_abs / (output.scale or 1.0))
+    is_worst_on_companion = output.worst is not None and output.worst.difference > output.max_abs * (1 + 1e-6)
     yield (
-        METRICS["max_abs"] + (" on ordinary inputs" if _is_worst_on_companion(output) else ""),
+        METRICS["max_abs"] + (" on ordinary inputs" if is_worst_on_companion else ""),
         f"{number(output.max_abs)}{budgets.get('max_abs', '')}, {share} of scale{budgets.get('max_of_scale', '')}",
     )
     yield METRICS["mean_abs"], number(output.mean_abs) + budgets.get("mean_abs", "")
@@ -301,7 +300,6 @@ def output_figures(output: OutputReport, question: Criterion = "fidelity") -> It
 
 
 def _tolerance_figures(output: OutputReport) -> Iterator[tuple[str, str]]:
-    """Yield difference and tolerance at the worst element."""
     if output.worst is not None:
         share = number(output.worst.difference / (output.worst.scale or output.scale or 1.0))
         difference = f"{number(output.worst.difference)}, {share} of scale in its set"
@@ -310,14 +308,10 @@ def _tolerance_figures(output: OutputReport) -> Iterator[tuple[str, str]]:
         yield "noise of the reference there", number(output.noise_there)
 
 
-def _is_worst_on_companion(output: OutputReport) -> bool:
-    """Return whether companion inputs have a larger difference than all ordinary inputs."""
-    return output.worst is not None and output.worst.difference > output.max_abs * (1 + 1e-6)
-
-
-def columns(names: Sequence[str], judgement: Judgement) -> list[str]:
-    """Return the columns of a table of outputs, without the tolerance where the question has none."""
-    return [name for name in names if name != BEYOND_TOLERANCE or judgement.question == "fidelity"]
+def columns(rows: Sequence[Sequence[str]], judgement: Judgement) -> list[list[str]]:
+    """Return a table of outputs, its head first, without the tolerance where the question has none."""
+    kept = [name != BEYOND_TOLERANCE or judgement.question == "fidelity" for name in rows[0]]
+    return [list(itertools.compress(row, kept)) for row in rows]
 
 
 def worst_first(outputs: Sequence[OutputReport]) -> list[OutputReport]:
@@ -327,9 +321,8 @@ def worst_first(outputs: Sequence[OutputReport]) -> list[OutputReport]:
 
 def worst_verdict(run: RunReport) -> Verdict:
     """Return the worst verdict of a run's artefacts."""
-    return min(
-        (artifact.report.verdict for artifact in run.artifacts), key=WORST_FIRST.index, default="unproven"
-    )
+    verdicts = (artifact.report.verdict for artifact in run.artifacts)
+    return min(verdicts, key=WORST_FIRST.index, default="unproven")
 
 
 def summary(report: Report) -> str:
@@ -347,7 +340,6 @@ def summary(report: Report) -> str:
 
 
 def _proven(report: Report, candidate: str, reference: str) -> str:
-    """Say what was proven, and which limit the lower precision keeps."""
     judgements = {each.question: each for each in report.judgements}
     quality = judgements.get("quality")
     if quality is None:
@@ -359,13 +351,11 @@ def _proven(report: Report, candidate: str, reference: str) -> str:
 
 
 def _measured(report: Report, candidate: str, reference: str) -> str:
-    """Say which loss of accuracy was measured."""
     against = f"{candidate} against {reference}: the loss of accuracy was measured"
     limits = [_limit(each) for each in report.judgements if each.question == "quality"]
     return f"{against} and keeps {limits[0]}" if limits else against
 
 
 def _limit(quality: Judgement) -> str:
-    """Name the limit that a loss of accuracy keeps."""
     metrics = (*quality.metrics, *(figure for output in quality.outputs for figure in output.figures))
     return "the budget" if any(figure.met for figure in metrics) else "the floor (no budget was given)"
