@@ -55,8 +55,8 @@ class FeedingParams(Params):
     """The inputs of a measured model."""
 
     inputs: Inputs = option(
-        "Folder with your own inputs; the first one is used: images, .npz, .npy, .safetensors or .csv files, or ONNX "
-        "test_data_set_* folders; or one such file.",
+        "Folder with your own inputs; the first one is used: images, .npz, .npy, .safetensors, .csv or .wav files, or "
+        "ONNX test_data_set_* folders; or one such file.",
         default=None,
     )
     preprocess: Preprocess = Field(default={})

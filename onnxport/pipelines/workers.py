@@ -73,6 +73,7 @@ def quantize(model: Model, params: QuantizeParams, work: Work) -> Product:
 
     setting = _setting(model, params, work)
     notes, facts = _check_samples(model, params, setting)
+    notes = (*_describe_audio(setting), *notes)
     quantized = find_quantization(params.precision)(model, params, setting)
     with work.phases.phase("write"):
         artifact = quantized.model.noted(work.manifest, model).save(work.output, model)
@@ -103,11 +104,19 @@ def _setting(model: Model, params: QuantizeParams, work: Work) -> QuantizationIn
             and others in (None, params.calib)
             and not holds_images(parts.calibration + parts.held_back)
         ):
-            what = f"--preprocess is for images, and {params.calib} holds none"
+            what = f"--preprocess is for images and audio, and {params.calib} holds none"
             raise UsageError(what, fix="leave it out, and give preprocessed arrays")
     folder = work.output.parent / "scratch"
     folder.mkdir()
     return QuantizationInputs(parts.calibration, parts.held_back, folder, work.phases, work.validation)
+
+
+def _describe_audio(setting: QuantizationInputs) -> tuple[str, ...]:
+    """Return notes on the rate of audio samples, and on what of the files is not used."""
+    from onnxport.samples.audio import Window, describe_audio
+
+    files = (*setting.calibration, *setting.held_back)
+    return tuple(describe_audio([file.read for file in files if isinstance(file.read, Window)]))
 
 
 def _check_samples(

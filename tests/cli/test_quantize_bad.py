@@ -68,7 +68,7 @@ def folder_of_other_files(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return INT8
 
 
-@case(4, "notes.txt holds no inputs: notes.txt cannot be read as inputs")
+@case(4, "notes.txt cannot be read as inputs; give images, .npz")
 def file_of_another_kind(sandbox: Sandbox) -> tuple[str | Path, ...]:
     (sandbox.folder / "notes.txt").write_text("to do: collect samples")
     return (*INT8[:-1], "notes.txt")
@@ -131,7 +131,10 @@ def images_that_are_damaged(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return INT8
 
 
-@case(2, "--preprocess is for images, and samples holds none; leave it out, and give preprocessed arrays")
+@case(
+    2,
+    "--preprocess is for images and audio, and samples holds none; leave it out, and give preprocessed arrays",
+)
 def preprocessing_of_arrays(sandbox: Sandbox) -> tuple[str | Path, ...]:
     samples(sandbox)
     return (*INT8, "--preprocess", "scale=1/255")
