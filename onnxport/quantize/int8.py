@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.formats.bias_means import BIAS_MEANS, round_means, write_means
 from onnxport.formats.model import Model
 from onnxport.quantize import biases, cpu_safe, qdq
 from onnxport.quantize.accuracy import bias_correction
@@ -154,8 +155,13 @@ def build_model(
     """Build the model of a plan."""
     grids = activation_grids(placement, seen.ranges)
     rounded = round_weights(graph.model, placement, grids, weights)
-    corrections = correct_biases(graph.model, placement, rounded, seen.means)
-    return qdq.write(graph.model, placement, grids, rounded, corrections)
+    means = {name: round_means(each) for name, each in seen.means.items()}
+    corrections = correct_biases(graph.model, placement, rounded, means)
+    written = qdq.write(graph.model, placement, grids, rounded, corrections)
+    declared = {unit.node: means[unit.reads[0]] for unit in placement.units if unit.node in corrections}
+    if declared:
+        written.ir.metadata_props[BIAS_MEANS] = write_means(declared)
+    return written
 
 
 def plan_graph(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> PlannedGraph:

@@ -1,0 +1,280 @@
+"""Compare the weights and biases of matched products.
+
+A weight that was rounded to nearest lies within half a step of the source's. An element at an end of its grid may stand
+for more: its range was cut. Methods that round otherwise (GPTQ: Frantar et al. 2023; AdaRound: Nagel et al. 2020) move
+an element by a step or so and the elements of a channel by less than a step on average: that is a doubt, since nothing
+here says which method it was. More than that no rounding does.
+
+A bias is rounded to half a step of int32, and may take back what its weight's rounding shifts (Nagel et al. 2019,
+section 4.2):
+
+    b' = b - (W' - W) E[x]
+
+E[x] is the mean of the operand over the calibration samples. Files of ours declare it (formats/bias_means.py), and the
+bias is computed again. For other files it is measured on the fed samples, and may be off by the operand's standard
+deviation in each channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.validate.translation.findings import Finding, Kind
+from onnxport.validate.translation.heads import Core
+from onnxport.validate.translation.matching import FLOAT_NOISE, Match
+from onnxport.validate.translation.rounded import Rounded
+
+_EXACTLY = 1.001  # of half a step: the quotient was rounded to float32
+# Steps that another rounding may move the elements of a channel on average, and a single one.
+_AVERAGE, _SINGLE = 1.5, 16.0
+# A correction beyond this many times what any mean of the operand explains is none.
+_BEYOND = 1.5
+
+
+@dataclass
+class Moments:
+    """Sums over one channel's elements of an operand, on all fed samples.
+
+    Attributes:
+        count: elements of each channel.
+        total, squares: float64[channels].
+        low, high: of all channels.
+    """
+
+    count: int
+    total: Array
+    squares: Array
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Array, axis: int) -> Moments:
+        rows = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).astype(np.float64)
+        low, high = float(rows.min(initial=0.0)), float(rows.max(initial=0.0))
+        return cls(rows.shape[1], rows.sum(axis=1), np.square(rows).sum(axis=1), low, high)
+
+    @classmethod
+    def declared(cls, means: Array) -> Moments:
+        """Return what an artefact declares: means, and no doubt about them."""
+        magnitude = float(np.abs(means).max(initial=0.0))
+        return cls(1, means, np.square(means), -magnitude, magnitude)
+
+    def plus(self, other: Moments) -> Moments:
+        return Moments(
+            self.count + other.count,
+            self.total + other.total,
+            self.squares + other.squares,
+            min(self.low, other.low),
+            max(self.high, other.high),
+        )
+
+    def over(self, factor: Array) -> Moments:
+        """Return the moments of the values, divided by a factor for each channel."""
+        ends = self.low / np.abs(factor).max(), self.high / np.abs(factor).min()
+        return Moments(self.count, self.total / factor, self.squares / np.square(factor), *ends)
+
+    @property
+    def mean(self) -> Array:
+        return np.asarray(self.total / self.count)
+
+    @property
+    def deviation(self) -> Array:
+        variance = self.squares / self.count - np.square(self.mean)
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matched product with what its rounding moves.
+
+    Attributes:
+        match: of its result.
+        core, source: the artefact's and the source's, which read the same operand.
+        operand: the source's value that it reads.
+    """
+
+    match: Match
+    core: Core
+    source: Core
+    operand: ir.Value
+
+    @classmethod
+    def of(cls, match: Match) -> Product | None:
+        if match.product is None or match.of_source is None or match.operand is None:
+            return None
+        return cls(match, match.product, match.of_source, match.operand[1])
+
+    @property
+    def axis(self) -> int:
+        """The axis of the operand's channels."""
+        return -1 if self.core.op == "MatMul" else 1
+
+    @property
+    def name(self) -> str:
+        """The name of the artefact's node."""
+        node = self.core.value.producer()
+        return (node.name if node is not None else "") or ""
+
+    @property
+    def _inputs(self) -> int:
+        """The number of inputs of one group."""
+        assert self.core.weight is not None
+        return int(_per_input(self.core, self.core.weight.values).shape[1])
+
+    @property
+    def is_bias_rounded(self) -> bool:
+        """Whether rounding to half a step explains the bias."""
+        return not _beyond(*self._biases).any()
+
+    @property
+    def _biases(self) -> tuple[Rounded, Rounded]:
+        ours, theirs = self.core.bias, self.source.bias
+        assert ours is not None
+        assert theirs is not None
+        return ours, theirs
+
+    @property
+    def _weights(self) -> tuple[Rounded, Rounded]:
+        ours, theirs = self.core.weight, self.source.weight
+        assert ours is not None
+        assert theirs is not None
+        return ours, theirs
+
+    def check_weight(self) -> Finding | None:
+        """Return what rounding does not explain of the weight; None for nothing."""
+        ours, theirs = self._weights
+        beyond = _beyond(ours, theirs) & ~_is_cut(ours, theirs)
+        if not beyond.any():
+            return None
+        difference = np.abs(ours.values - theirs.values)
+        if ours.is_exact:
+            share = float(difference.max() / np.abs(theirs.values).max(initial=0.0) or np.inf)
+            return self._finding(f"its weight, not quantized, is off by {share:.1%} of the largest", "fault")
+        half = np.broadcast_to(ours.half, difference.shape)
+        steps = np.divide(difference, 2 * half, out=np.full(difference.shape, np.inf), where=half > 0)
+        rows = _channel_rows(self.core, np.where(beyond, steps, np.minimum(steps, 0.5)))
+        average = float(np.sqrt(np.square(rows).mean(axis=1)).max())
+        kind: Kind = "fault" if average > _AVERAGE or steps[beyond].max() > _SINGLE else "doubt"
+        text = (
+            f"{np.count_nonzero(beyond):,} of {beyond.size:,} weights are more than half a step from the source's, "
+            f"up to {steps[beyond].max():.3g} steps"
+        )
+        return self._finding(text, kind)
+
+    def cut_weights(self) -> int:
+        """Return how many weights lie beyond the ends of their grid."""
+        ours, theirs = self._weights
+        return int(np.count_nonzero(_beyond(ours, theirs) & _is_cut(ours, theirs)))
+
+    def check_bias(self, moments: Moments | None) -> Finding | None:
+        """Return what neither rounding nor a correction explains of the bias; None for nothing.
+
+        Args:
+            moments: of the operand, declared or on the fed samples; None where they are unknown.
+        """
+        ours, theirs = self._biases
+        moved = ours.values - theirs.values
+        half = ours.half * _EXACTLY + _noise(theirs)
+        if not (np.abs(moved) > half).any():
+            return None
+        if moments is None or len(moments.mean) % self._inputs:
+            return self._finding("its bias is not the source's, and what it reads is unknown", "doubt")
+        factor = np.broadcast_to(self.match.factor, moments.mean.shape)
+        shift = _per_input(self.core, self._weights[0].values - self._weights[1].values)
+        moments = moments.over(factor)
+        weights = _per_input(self.core, np.abs(self._weights[1].values))
+        half = half + FLOAT_NOISE * 0.1 * _times(self.core, weights, np.abs(moments.mean))
+        expected = -_times(self.core, shift, moments.mean)
+        slack = half + _times(self.core, np.abs(shift), moments.deviation)
+        beyond = np.abs(moved - expected) > slack
+        if not beyond.any():
+            return None
+        reach = np.full(len(moments.mean), max(abs(moments.low), abs(moments.high)))
+        most = half + _BEYOND * _times(self.core, np.abs(shift), reach)
+        worst = int(np.argmax(np.where(beyond, np.abs(moved - expected) / slack, 0)))
+        explained = f"{expected[worst]:.3g} +- {slack[worst]:.2g}"
+        text = (
+            f"{np.count_nonzero(beyond)} of {len(moved)} biases are not the source's: channel {worst} is off by "
+            f"{moved[worst]:.3g}, where correcting its weight's rounding explains {explained}"
+        )
+        return self._finding(text, "fault" if (np.abs(moved) > most).any() else "doubt")
+
+    def _finding(self, text: str, kind: Kind) -> Finding:
+        return Finding(self.core.label, text, kind)
+
+
+def products(matches: list[Match]) -> Iterator[Product]:
+    """Yield every matched product once."""
+    seen = set()
+    for match in matches:
+        product = Product.of(match)
+        if product is not None and (product.core.value, product.source.value) not in seen:
+            seen.add((product.core.value, product.source.value))
+            yield product
+
+
+def check_products(
+    found: list[Product], declared: Mapping[str, Array], moments: Mapping[ir.Value, Moments]
+) -> Iterator[Finding]:
+    """Yield what is wrong with the weights and biases of products.
+
+    Args:
+        declared: means of operands by the name of the product's node.
+        moments: measured ones of the other operands whose product's bias rounding alone does not explain.
+    """
+    for product in found:
+        means = declared.get(product.name)
+        weight = product.check_weight()
+        if weight is not None:
+            yield weight
+        # A faulty weight explains no bias.
+        elif bias := product.check_bias(
+            moments.get(product.operand) if means is None else Moments.declared(means)
+        ):
+            yield bias
+
+
+def _noise(theirs: Rounded) -> float:
+    return FLOAT_NOISE * float(np.abs(theirs.values).max(initial=0.0))
+
+
+def _beyond(ours: Rounded, theirs: Rounded) -> Array:
+    return np.asarray(np.abs(ours.values - theirs.values) > ours.half * _EXACTLY + _noise(theirs))
+
+
+def _is_cut(ours: Rounded, theirs: Rounded) -> Array:
+    """Return where the source's number lies beyond the end of the grid that the artefact's stands at."""
+    return np.asarray(
+        ours.ends
+        & (np.abs(theirs.values) > np.abs(ours.values))
+        & (np.sign(theirs.values) == np.sign(ours.values))
+    )
+
+
+def _channel_rows(core: Core, values: Array) -> Array:
+    """Return a weight as [output channels, others]."""
+    axis = {"Conv": 0, "ConvTranspose": 1}.get(core.op, 1)
+    return np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
+
+
+def _per_input(core: Core, values: Array) -> Array:
+    """Return a weight as [output channels, inputs of a group], the taps of a filter added up."""
+    if core.op == "MatMul":
+        return values.T
+    taps = values.reshape(*values.shape[:2], -1).sum(axis=2)
+    if core.op == "Conv":
+        return np.asarray(taps)
+    groups = core.attributes["group"]  # ConvTranspose: [inputs, outputs of a group]
+    return np.concatenate([each.T for each in np.split(taps, groups)])
+
+
+def _times(core: Core, matrix: Array, inputs: Array) -> Array:
+    """Return matrix x inputs, each output channel with the inputs of its group."""
+    groups = len(inputs) // matrix.shape[1]
+    grouped = matrix.reshape(groups, -1, matrix.shape[1])
+    return np.asarray(np.matmul(grouped, inputs.reshape(groups, -1, 1)).reshape(-1))

@@ -1,0 +1,128 @@
+"""Prove that a quantized artefact is its source with quantization in it (Pnueli et al. 1998, translation validation).
+
+Four things are checked; docs/internals/validation.md has the argument why together they are a proof:
+
+1. matching.py: node for node, both compute the same from the outputs back to the inputs, with the same attributes and
+   constants.
+2. parameters.py: every weight and bias is the source's, rounded.
+3. ranges.py: every grid holds the values that the source has there on the fed samples, or what it cuts off is said.
+4. arithmetic.py: the integers of each node are those of exact arithmetic, to one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from onnxport.core.arrays import Array, Feeds
+from onnxport.formats.bias_means import BIAS_MEANS, read_means
+from onnxport.formats.model import Model
+from onnxport.runtimes.ort.runtime import OrtRuntime
+from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck
+from onnxport.validate.translation.findings import Finding
+from onnxport.validate.translation.heads import Graph
+from onnxport.validate.translation.matching import Matching, match_graphs
+from onnxport.validate.translation.parameters import check_products, products
+from onnxport.validate.translation.ranges import Coverage, Observation
+
+# Sets of inputs on which arithmetic is checked.
+_CHECKED = 2
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was proven of an artefact, and what not.
+
+    Attributes:
+        matches: pairs of values that were found the same.
+        weights: products whose weights and biases were compared.
+        coverages: of every grid.
+        arithmetic: of every piece.
+        findings: places that are not proven, faults first.
+    """
+
+    matches: int = 0
+    weights: int = 0
+    coverages: Sequence[Coverage] = ()
+    arithmetic: Arithmetic = field(default_factory=Arithmetic)
+    findings: Sequence[Finding] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.findings
+
+    @property
+    def faults(self) -> list[Finding]:
+        return [each for each in self.findings if each.kind == "fault"]
+
+    def __str__(self) -> str:
+        if self.findings:
+            named = "; ".join(map(str, self.findings[:_SHOWN]))
+            more = f"; and {len(self.findings) - _SHOWN} more" if len(self.findings) > _SHOWN else ""
+            return named + more
+        return (
+            f"node for node the source with quantization in it: {self.weights} products with each weight within "
+            f"half a step, {self._grids()}, {self._integers()}"
+        )
+
+    def _grids(self) -> str:
+        cut = [each for each in self.coverages if each.cut]
+        if not cut:
+            return f"{len(self.coverages)} grids that hold every value fed"
+        worst = max(cut, key=lambda each: each.share)
+        name = worst.match.head.core.label
+        return f"{len(self.coverages)} grids of which {len(cut)} cut off values fed, most {worst.share:.2%} at {name}"
+
+    def _integers(self) -> str:
+        found = self.arithmetic
+        if not found.compared:
+            return "no integer arithmetic"
+        share = found.off / found.compared
+        return f"{found.compared:,} integers within a step of exact arithmetic, {share:.2%} of them one off"
+
+
+def prove(source: Model, candidate: Model, sets: Sequence[Feeds]) -> Proof:
+    """Compare an artefact with the float model that it was made of.
+
+    Args:
+        sets: inputs to check grids and arithmetic on.
+    """
+    original, quantized = Graph(source), Graph(candidate)
+    matching = match_graphs(quantized, original)
+    found = list(products(matching.matches))
+    declared = read_means(candidate.ir.metadata_props.get(BIAS_MEANS, "{}"))
+    uncertain = [each for each in found if each.name not in declared and not each.is_bias_rounded]
+    observation = Observation(original.model, matching.matches, uncertain)
+    arithmetic = _observe(observation, original, candidate, quantized, sets)
+    findings = [
+        *_structure(matching),
+        *check_products(found, declared, observation.moments),
+        *arithmetic.findings,
+    ]
+    findings.sort(key=lambda each: each.kind != "fault")
+    return Proof(len(matching.matches), len(found), observation.coverages, arithmetic, findings)
+
+
+def _observe(
+    observation: Observation, original: Graph, candidate: Model, quantized: Graph, sets: Sequence[Feeds]
+) -> Arithmetic:
+    """Run the source on every set, and the artefact's pieces on some."""
+    kept: list[tuple[Feeds, dict[str, Array]]] = []
+    with OrtRuntime.of_model(original.model) as runtime:
+        for number, feeds in enumerate(sets):
+            codes = observation.add(runtime, feeds, keep=number < _CHECKED)
+            if number < _CHECKED:
+                kept.append((feeds, codes))
+    places = {name: codes.ndim for name, codes in sorted(kept[0][1].items())} if kept else {}
+    if not places:
+        return Arithmetic()
+    return ArithmeticCheck(candidate, quantized.model, places).run(kept)
+
+
+def _structure(matching: Matching) -> list[Finding]:
+    """Return what differs in structure: an operator elsewhere is a doubt, another setting of the same one a fault."""
+    return [
+        Finding(each.core.label, each.reason, "doubt" if each.is_structure else "fault")
+        for each in matching.mismatches
+    ]
