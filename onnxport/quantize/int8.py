@@ -12,8 +12,8 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
-from onnxport.formats.bias_means import BIAS_MEANS, round_means, write_means
 from onnxport.formats.model import Model
+from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote, round_means
 from onnxport.quantize import biases, cpu_safe, qdq
 from onnxport.quantize.accuracy import bias_correction
 from onnxport.quantize.accuracy.method_selection import select_best
@@ -158,9 +158,15 @@ def build_model(
     means = {name: round_means(each) for name, each in seen.means.items()}
     corrections = correct_biases(graph.model, placement, rounded, means)
     written = qdq.write(graph.model, placement, grids, rounded, corrections)
-    declared = {unit.node: means[unit.reads[0]] for unit in placement.units if unit.node in corrections}
-    if declared:
-        written.ir.metadata_props[BIAS_MEANS] = write_means(declared)
+    note = QuantizationNote(
+        {
+            name: _limited(seen.ranges[name], placement.bounds.get(name))
+            for name in placement.activations
+            if name in seen.ranges
+        },
+        {unit.node: means[unit.reads[0]] for unit in placement.units if unit.node in corrections},
+    )
+    written.ir.metadata_props[NOTE_KEY] = note.to_json()
     return written
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -83,15 +84,13 @@ class Constants:
         graph = onnx.helper.make_graph(
             [proto],
             "folded",
-            [
-                onnx.helper.make_tensor_value_info(name, _element_type(array), None)
-                for name, array in feeds.items()
-            ],
+            [onnx.helper.make_tensor_value_info(each, _element_type(feeds[each]), None) for each in feeds],
             [onnx.ValueInfoProto(name=name) for name in proto.output],
         )
         model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", self._opset)])
         try:
-            return Rounded.exact(ReferenceEvaluator(model).run(None, feeds)[index])
+            results: Any = ReferenceEvaluator(model).run(None, feeds)
+            return Rounded.exact(results[index])
         except Exception:  # whatever the implementation raises for what it does not know
             return None
 

@@ -10,9 +10,9 @@ section 4.2):
 
     b' = b - (W' - W) E[x]
 
-E[x] is the mean of the operand over the calibration samples. Files of ours declare it (formats/bias_means.py), and the
-bias is computed again. For other files it is measured on the fed samples, and may be off by the operand's standard
-deviation in each channel.
+E[x] is the mean of the operand over the calibration samples. Files of ours declare it (formats/quantization_note.py),
+and the bias is computed again. For other files it is measured on the fed samples, and may be off by the operand's
+standard deviation in each channel.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.quantization_note import QuantizationNote
 from onnxport.validate.translation.findings import Finding, Kind
 from onnxport.validate.translation.heads import Core
 from onnxport.validate.translation.matching import FLOAT_NOISE, Match
@@ -44,6 +45,7 @@ class Moments:
         count: elements of each channel.
         total, squares: float64[channels].
         low, high: of all channels.
+        is_declared: whether the artefact says so; else they are measured.
     """
 
     count: int
@@ -51,6 +53,7 @@ class Moments:
     squares: Array
     low: float
     high: float
+    is_declared: bool = False
 
     @classmethod
     def of(cls, values: Array, axis: int) -> Moments:
@@ -62,7 +65,7 @@ class Moments:
     def declared(cls, means: Array) -> Moments:
         """Return what an artefact declares: means, and no doubt about them."""
         magnitude = float(np.abs(means).max(initial=0.0))
-        return cls(1, means, np.square(means), -magnitude, magnitude)
+        return cls(1, means, np.square(means), -magnitude, magnitude, is_declared=True)
 
     def plus(self, other: Moments) -> Moments:
         return Moments(
@@ -76,7 +79,8 @@ class Moments:
     def over(self, factor: Array) -> Moments:
         """Return the moments of the values, divided by a factor for each channel."""
         ends = self.low / np.abs(factor).max(), self.high / np.abs(factor).min()
-        return Moments(self.count, self.total / factor, self.squares / np.square(factor), *ends)
+        squares = self.squares / np.square(factor)
+        return Moments(self.count, self.total / factor, squares, *ends, self.is_declared)
 
     @property
     def mean(self) -> Array:
@@ -145,8 +149,12 @@ class Product:
         assert theirs is not None
         return ours, theirs
 
-    def check_weight(self) -> Finding | None:
-        """Return what rounding does not explain of the weight; None for nothing."""
+    def check_weight(self, *, is_declared: bool = False) -> Finding | None:
+        """Return what rounding does not explain of the weight; None for nothing.
+
+        Args:
+            is_declared: whether the file says that its weights are rounded to nearest.
+        """
         ours, theirs = self._weights
         beyond = _beyond(ours, theirs) & ~_is_cut(ours, theirs)
         if not beyond.any():
@@ -159,7 +167,9 @@ class Product:
         steps = np.divide(difference, 2 * half, out=np.full(difference.shape, np.inf), where=half > 0)
         rows = _channel_rows(self.core, np.where(beyond, steps, np.minimum(steps, 0.5)))
         average = float(np.sqrt(np.square(rows).mean(axis=1)).max())
-        kind: Kind = "fault" if average > _AVERAGE or steps[beyond].max() > _SINGLE else "doubt"
+        kind: Kind = (
+            "fault" if is_declared or average > _AVERAGE or steps[beyond].max() > _SINGLE else "doubt"
+        )
         text = (
             f"{np.count_nonzero(beyond):,} of {beyond.size:,} weights are more than half a step from the source's, "
             f"up to {steps[beyond].max():.3g} steps"
@@ -202,7 +212,9 @@ class Product:
             f"{np.count_nonzero(beyond)} of {len(moved)} biases are not the source's: channel {worst} is off by "
             f"{moved[worst]:.3g}, where correcting its weight's rounding explains {explained}"
         )
-        return self._finding(text, "fault" if (np.abs(moved) > most).any() else "doubt")
+        return self._finding(
+            text, "fault" if moments.is_declared or (np.abs(moved) > most).any() else "doubt"
+        )
 
     def _finding(self, text: str, kind: Kind) -> Finding:
         return Finding(self.core.label, text, kind)
@@ -219,17 +231,18 @@ def products(matches: list[Match]) -> Iterator[Product]:
 
 
 def check_products(
-    found: list[Product], declared: Mapping[str, Array], moments: Mapping[ir.Value, Moments]
+    found: list[Product], note: QuantizationNote | None, moments: Mapping[ir.Value, Moments]
 ) -> Iterator[Finding]:
     """Yield what is wrong with the weights and biases of products.
 
     Args:
-        declared: means of operands by the name of the product's node.
-        moments: measured ones of the other operands whose product's bias rounding alone does not explain.
+        note: what the artefact declares.
+        moments: measured ones of the operands of other products, whose bias rounding alone does not explain.
     """
+    declared = {} if note is None else note.means
     for product in found:
         means = declared.get(product.name)
-        weight = product.check_weight()
+        weight = product.check_weight(is_declared=note is not None)
         if weight is not None:
             yield weight
         # A faulty weight explains no bias.

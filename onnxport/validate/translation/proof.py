@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.formats.bias_means import BIAS_MEANS, read_means
 from onnxport.formats.model import Model
+from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.matching import Matching, match_graphs
 from onnxport.validate.translation.parameters import check_products, products
-from onnxport.validate.translation.ranges import Coverage, Observation
+from onnxport.validate.translation.ranges import Coverage, Observation, check_grids
 
 # Sets of inputs on which arithmetic is checked.
 _CHECKED = 2
@@ -91,13 +91,15 @@ def prove(source: Model, candidate: Model, sets: Sequence[Feeds]) -> Proof:
     original, quantized = Graph(source), Graph(candidate)
     matching = match_graphs(quantized, original)
     found = list(products(matching.matches))
-    declared = read_means(candidate.ir.metadata_props.get(BIAS_MEANS, "{}"))
+    note = QuantizationNote.from_json(candidate.ir.metadata_props.get(NOTE_KEY))
+    declared = {} if note is None else note.means
     uncertain = [each for each in found if each.name not in declared and not each.is_bias_rounded]
     observation = Observation(original.model, matching.matches, uncertain)
     arithmetic = _observe(observation, original, candidate, quantized, sets)
     findings = [
         *_structure(matching),
-        *check_products(found, declared, observation.moments),
+        *check_products(found, note, observation.moments),
+        *check_grids(observation.coverages, note),
         *arithmetic.findings,
     ]
     findings.sort(key=lambda each: each.kind != "fault")
