@@ -26,6 +26,7 @@ from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
 from onnxport.samples.domain import without_functions
 from onnxport.validate.translation.constants import Constants
+from onnxport.validate.translation.expansion import expand
 from onnxport.validate.translation.operators import Operand, normalize
 from onnxport.validate.translation.rounded import NOTHING, ONE, Rounded
 
@@ -149,6 +150,8 @@ class Graph:
 
     def __init__(self, model: Model) -> None:
         copy = without_functions(model).clone()
+        expand(copy.graph)
+        common.RemoveUnusedNodesPass()(copy.ir)
         common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(copy.ir)
         self.model = copy
         self.constants = Constants(copy.opset)
@@ -158,12 +161,16 @@ class Graph:
     def outputs(self) -> dict[str, ir.Value]:
         return {value.name or "": value for value in self.model.graph.outputs}
 
-    def head(self, value: ir.Value) -> Head:
-        """Return the normal form of `value`."""
+    def head(self, value: ir.Value, multiple: float = 1.0) -> Head:
+        """Return the normal form of `value`, or of `multiple` times it."""
         found = self._heads.get(value)
         if found is None:
             found = self._heads[value] = self._fold(self._chain(value))
-        return found
+        return found if multiple == 1.0 else self._fold(found.stretched(Rounded.number(multiple)))
+
+    def unfolded(self, value: ir.Value) -> Head:
+        """Return the normal form with scale and shift left out of a product's weight and bias."""
+        return self._chain(value, uses_known=False)
 
     def relative(self, value: ir.Value, origin: ir.Value) -> Head | None:
         """Return `value` as a function of `origin`, element by element; None where it is none."""
@@ -173,7 +180,7 @@ class Graph:
     def source(self, value: ir.Value) -> ir.Value:
         """Return the value before pairs of QuantizeLinear and DequantizeLinear, and before identities."""
         while (node := value.producer()) is not None:
-            if node.op_type not in ("Identity", "QuantizeLinear", "DequantizeLinear") or node.domain:
+            if node.op_type not in _TRANSPARENT or node.domain:
                 break
             if node.inputs[0] is None or self.constants.get(value) is not None:
                 break
@@ -182,7 +189,7 @@ class Graph:
 
     # ---- chains of element-wise functions
 
-    def _chain(self, value: ir.Value, origin: ir.Value | None = None) -> Head:
+    def _chain(self, value: ir.Value, origin: ir.Value | None = None, *, uses_known: bool = True) -> Head:
         """Walk from `value` up to its core, and apply what lies between in order."""
         steps: list[Callable[[Head], Head]] = []
         stop = None if origin is None else self.source(origin)
@@ -191,7 +198,7 @@ class Graph:
                 head = Head(Core(stop, "Origin", {}), rank=_rank(stop))
                 break
             node = value.producer()
-            known = self._heads.get(value) if origin is None else None
+            known = self._heads.get(value) if origin is None and uses_known else None
             if known is not None:
                 head = known
                 break
@@ -292,6 +299,7 @@ class Graph:
         return replace(head, core=folded, scale=ONE, shift=NOTHING)
 
 
+_TRANSPARENT = frozenset({"Identity", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 _CODES = (
     *(ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT16),
     *(ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT32),
@@ -401,6 +409,15 @@ def _cast(graph: Graph, node: ir.Node) -> _Step | None:
     return _identity(graph, node)
 
 
+def _unless_nan(graph: Graph, node: ir.Node) -> _Step | None:
+    """Where(IsNaN(x), other, x): x for every number."""
+    condition, _, value = node.inputs
+    test = None if condition is None else condition.producer()
+    if value is None or test is None or test.op_type != "IsNaN" or test.inputs[0] is not value:
+        return None
+    return value, lambda head: head
+
+
 def _relu(graph: Graph, node: ir.Node) -> _Step | None:
     return _only(node), lambda head: head.clamped(0.0, np.inf)
 
@@ -481,10 +498,12 @@ def _batch_normalization(graph: Graph, node: ir.Node) -> _Step | None:
         rank = None if weight is None else weight.values.ndim
     if rank is None or rank < 2:
         return None
-    scale, bias, mean, variance = (each.values for each in operands if each is not None)
-    factor = scale / np.sqrt(variance + node.attributes.get_float("epsilon", 1e-5))
+    scale, bias, mean, variance = (each for each in operands if each is not None)
+    deviation = np.sqrt(variance.values + node.attributes.get_float("epsilon", 1e-5))
+    factor = scale.times(Rounded(1 / deviation))
+    offset = bias.plus(mean.times(factor).times(Rounded.number(-1)))
     shape = (-1,) + (1,) * (rank - 2)
-    stretch, shift = (Rounded(each.reshape(shape)) for each in (factor, bias - mean * factor))
+    stretch, shift = (each.moved(lambda values: values.reshape(shape)) for each in (factor, offset))
     return data, lambda head: head.stretched(stretch, shift)
 
 
@@ -511,11 +530,21 @@ _PLAIN = (np.asarray(1.0), np.asarray(0.0))
 
 
 def _dequantize(graph: Graph, node: ir.Node) -> _Step | None:
+    maker = _only(node).producer()
+    if maker is not None and maker.op_type == "DynamicQuantizeLinear" and _undoes(node, maker):
+        return _only(maker), lambda head: head
     scale, zero = _grid_numbers(graph, node)
     if scale is None or zero is None:
         return None
     factor, offset = Rounded.number(scale), Rounded.number(-scale * zero)
     return _only(node), lambda head: head.stretched(factor, offset)
+
+
+def _undoes(node: ir.Node, maker: ir.Node) -> bool:
+    """Return whether a DequantizeLinear has all that a DynamicQuantizeLinear gives."""
+    return len(node.inputs) == 3 and all(
+        ours is theirs for ours, theirs in zip(node.inputs, maker.outputs, strict=True)
+    )
 
 
 def _grid_numbers(graph: Graph, node: ir.Node) -> tuple[float | None, float | None]:
@@ -531,6 +560,7 @@ _STEPS: Mapping[str, Callable[[Graph, ir.Node], _Step | None]] = {
     "Dropout": _dropout,
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _same_shape),
     "Cast": _cast,
+    "Where": _unless_nan,
     "Relu": _relu,
     "Clip": _clip,
     "HardSigmoid": _hard_sigmoid,

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from onnxport.validate.reference import Reference
 
 AGAINST = "the reference's nodes with quantization in them"
-PRECISIONS = frozenset[Precision](("int8", "int16x8"))
+PRECISIONS = frozenset[Precision](
+    ("int8", "int16x8", "int8 dynamic", "int8 weights", "int4 weights", "mixed")
+)
 # Sets of inputs on which the reference's values are compared with grids.
 _SETS = 16
 

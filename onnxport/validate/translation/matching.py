@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import onnx_ir as ir
@@ -18,11 +19,11 @@ from onnxport.core.arrays import Array
 from onnxport.validate.translation.absorption import absorb
 from onnxport.validate.translation.heads import Core, Graph, Head
 from onnxport.validate.translation.operators import Operand, static_shape
-from onnxport.validate.translation.rounded import Rounded
+from onnxport.validate.translation.rounded import FLOAT_NOISE, Rounded, beyond_half_step, is_cut
 
 _COMMUTATIVE = frozenset("Add Mul Max Min Sum Mean And Or Xor Equal".split())
-# Of the largest magnitude: float32 arithmetic in another order.
-FLOAT_NOISE = 1e-5
+# A factor of an operand is a factor of the result.
+_MULTIPLIES = frozenset({"Mul", "MatMul"})
 _HALF = 0.51
 _LEAST = 1e-12
 
@@ -37,6 +38,8 @@ class Match:
             values, where these differ from the source's by a factor and a shift.
         operand: the pair that a product reads.
         factor: of each channel of the operand: the artefact's value by the source's.
+        multiple: the artefact's value by the source's, where a product of both has the factor elsewhere; `source` has
+            it already.
     """
 
     value: ir.Value
@@ -47,10 +50,12 @@ class Match:
     of_source: Core | None = None
     operand: tuple[ir.Value, ir.Value] | None = None
     factor: Array = field(default_factory=lambda: np.ones(1))
+    multiple: float = 1.0
 
     def convert(self, values: Array) -> Array:
         """Return the source's values in units of the artefact's."""
         ours, theirs = self.head, self.source
+        values = values if self.multiple == 1.0 else values * self.multiple
         if follows_alike(ours, theirs):
             return values
         core = (values - theirs.shift.values) / theirs.scale.values
@@ -63,12 +68,14 @@ class Mismatch:
 
     Attributes:
         core: of the artefact; `source` is the source's.
+        pair: these values.
         reason: what differs.
         is_structure: whether nodes before them were not compared; else this one setting differs.
     """
 
     core: Core
     source: Core
+    pair: tuple[ir.Value, ir.Value]
     reason: str
     is_structure: bool
 
@@ -82,15 +89,24 @@ class Matching:
 
     Attributes:
         matches: in the order in which they were found.
+        readers: a pair of values to the pairs that read it.
     """
 
     matches: list[Match] = field(default_factory=list)
     mismatches: list[Mismatch] = field(default_factory=list)
+    readers: dict[tuple[ir.Value, ir.Value], list[tuple[ir.Value, ir.Value]]] = field(default_factory=dict)
 
-    @property
-    def gaps(self) -> list[Mismatch]:
-        """Places behind which nothing was compared."""
-        return [each for each in self.mismatches if each.is_structure]
+    @cached_property
+    def unsure(self) -> frozenset[tuple[ir.Value, ir.Value]]:
+        """The pairs that are computed from values which do not match: they may be pairs by mistake."""
+        pending = [each.pair for each in self.mismatches if each.is_structure]
+        found = set(pending)
+        while pending:
+            for reader in self.readers.get(pending.pop(), ()):
+                if reader not in found:
+                    found.add(reader)
+                    pending.append(reader)
+        return frozenset(found)
 
 
 def match_graphs(candidate: Graph, source: Graph, outputs: Mapping[str, str] | None = None) -> Matching:
@@ -102,43 +118,89 @@ def match_graphs(candidate: Graph, source: Graph, outputs: Mapping[str, str] | N
     return _Matcher(candidate, source).run(outputs or {})
 
 
+@dataclass(frozen=True)
+class _Pair:
+    """Two values that have to be the same.
+
+    Attributes:
+        is_absorbed: whether the product that reads them makes up for another factor or shift.
+        multiple: what the artefact's value is times the source's.
+    """
+
+    value: ir.Value
+    original: ir.Value
+    is_absorbed: bool = False
+    multiple: float = 1.0
+
+
 class _Matcher:
     def __init__(self, candidate: Graph, source: Graph) -> None:
         self._candidate, self._source = candidate, source
         self._prints = _Fingerprints(candidate), _Fingerprints(source)
         self._found = Matching()
-        self._seen: set[tuple[ir.Value, ir.Value, bool]] = set()
-        self._pending: list[tuple[ir.Value, ir.Value, bool]] = []
+        self._seen: set[_Pair] = set()
+        self._pending: list[_Pair] = []
 
     def run(self, outputs: Mapping[str, str]) -> Matching:
         theirs = self._candidate.outputs
         for name, value in self._source.outputs.items():
-            self._pending.append((theirs[outputs.get(name, name)], value, False))
+            self._pending.append(_Pair(theirs[outputs.get(name, name)], value))
         while self._pending:
             pair = self._pending.pop()
             if pair not in self._seen:
                 self._seen.add(pair)
-                self._compare(*pair)
+                self._compare(pair)
         return self._found
 
-    def _compare(self, value: ir.Value, original: ir.Value, is_absorbed: bool) -> None:
-        """Compare two values.
-
-        Args:
-            is_absorbed: whether the product that reads them makes up for another factor or shift.
-        """
-        head, source = self._candidate.head(value), self._source.head(original)
-        if head.core.op != source.core.op:
-            head, source = self._rewritten(head, source)
+    def _compare(self, pair: _Pair) -> None:
+        head, source = self._heads(pair)
         operands = self._operands(head.core, source.core)
         if isinstance(operands, str):
-            self._found.mismatches.append(Mismatch(head.core, source.core, operands, is_structure=True))
+            where = pair.value, pair.original
+            self._found.mismatches.append(
+                Mismatch(head.core, source.core, where, operands, is_structure=True)
+            )
             return
-        match, absorbs = self._product(Match(value, original, head, source), operands)
+        factors = self._factors(head, operands)
+        head = _times(head, factors)
+        match = Match(pair.value, pair.original, head, source, multiple=pair.multiple)
+        match, absorbs = self._product(match, operands)
         self._found.matches.append(match)
-        for reason in _following(head, source, is_absorbed):
-            self._found.mismatches.append(Mismatch(head.core, source.core, reason, is_structure=False))
-        self._pending += [(*pair, absorbs) for pair in reversed(operands)]
+        for reason in _following(head, source, pair.is_absorbed):
+            where = pair.value, pair.original
+            self._found.mismatches.append(Mismatch(head.core, source.core, where, reason, is_structure=False))
+        for each in operands:
+            self._found.readers.setdefault(each, []).append((pair.value, pair.original))
+        found = [_Pair(*each, absorbs, factor) for each, factor in zip(operands, factors, strict=True)]
+        self._pending += reversed(found)
+
+    def _heads(self, pair: _Pair) -> tuple[Head, Head]:
+        """Return the normal forms of both values, in the same operators where that is possible."""
+        head, source = self._candidate.head(pair.value), self._source.head(pair.original, pair.multiple)
+        return (head, source) if head.core.op == source.core.op else self._rewritten(head, source)
+
+    def _aligned(self, pair: _Pair) -> tuple[Head, Head]:
+        """Return the normal forms of both values, of the same core if they match."""
+        head, source = self._heads(pair)
+        operands = self._operands(head.core, source.core)
+        return (head if isinstance(operands, str) else _times(head, self._factors(head, operands))), source
+
+    def _factors(self, head: Head, operands: Sequence[tuple[ir.Value, ir.Value]]) -> list[float]:
+        """Return what each operand is times the source's, where their product has the factor elsewhere."""
+        if head.core.op not in _MULTIPLIES or len(operands) != 2:
+            return [1.0 for _ in operands]
+        return [self._factor(*each) for each in operands]
+
+    def _factor(self, value: ir.Value, original: ir.Value) -> float:
+        """Return the number that an operand is times the source's, if that is all by which they differ; else 1."""
+        head, source = self._candidate.unfolded(value), self._source.unfolded(original)
+        parts = (head.scale, source.scale)
+        if head.core.op != source.core.op or not all(each.is_scalar and each.values.all() for each in parts):
+            return 1.0
+        factor = float(head.scale.values.reshape(-1)[0] / source.scale.values.reshape(-1)[0])
+        is_same = bool(np.isclose(factor, 1.0, rtol=FLOAT_NOISE))
+        shift = source.shift.times(Rounded.number(factor))
+        return factor if not is_same and _follows(head.shift, shift, _steps(head)) else 1.0
 
     def _product(self, match: Match, operands: Sequence[tuple[ir.Value, ir.Value]]) -> tuple[Match, bool]:
         """Complete the match of a product; return whether it makes up for a factor and a shift of its operand."""
@@ -147,7 +209,7 @@ class _Matcher:
             return match, False
         (pair,) = operands
         found = replace(match, product=core, of_source=source, operand=pair)
-        head, theirs = self._rewritten(self._candidate.head(pair[0]), self._source.head(pair[1]))
+        head, theirs = self._aligned(_Pair(*pair))
         if follows_alike(head, theirs) or head.core.op != theirs.core.op:
             return found, False
         absorbed = absorb(core, head, theirs)
@@ -222,23 +284,27 @@ class _Matcher:
         ]
 
 
+def _times(head: Head, factors: Sequence[float]) -> Head:
+    """Return a head whose core is that of the source, which has not these factors."""
+    return replace(head, scale=head.scale.times(Rounded.number(float(np.prod(factors)))))
+
+
 def _kind(operand: Operand) -> str:
     return "missing" if operand is None else "a constant" if isinstance(operand, Rounded) else "computed"
 
 
 def agrees(ours: Rounded, theirs: Rounded) -> bool:
     """Return whether two constants are equal within the half steps of the first, and float32's noise."""
-    if ours.values.shape != theirs.values.shape and ours.values.size != theirs.values.size:
+    if ours.values.size != theirs.values.size:
         return False
-    first, second = ours.values, theirs.values.reshape(ours.values.shape)
+    theirs = theirs.moved(lambda values: values.reshape(ours.values.shape))
     if not (ours.is_float and theirs.is_float):
-        return bool(np.array_equal(first, second))
-    finite = np.isfinite(first) & np.isfinite(second)
-    if not np.array_equal(first[~finite], second[~finite], equal_nan=True):
+        return bool(np.array_equal(ours.values, theirs.values))
+    finite = np.isfinite(ours.values) & np.isfinite(theirs.values)
+    if not np.array_equal(ours.values[~finite], theirs.values[~finite], equal_nan=True):
         return False
-    noise = FLOAT_NOISE * np.abs(second[finite]).max(initial=0.0)
-    half = np.broadcast_to(ours.half, first.shape)[finite]
-    return bool((np.abs(first[finite] - second[finite]) <= half * 1.001 + noise).all())
+    ours, theirs = (each.moved(lambda values: values[finite]) for each in (ours, theirs))
+    return not (beyond_half_step(ours, theirs) & ~is_cut(ours, theirs)).any()
 
 
 def _equal(ours: object, theirs: object) -> bool:

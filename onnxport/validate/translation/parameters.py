@@ -2,8 +2,8 @@
 
 A weight that was rounded to nearest lies within half a step of the source's. An element at an end of its grid may stand
 for more: its range was cut. Methods that round otherwise (GPTQ: Frantar et al. 2023; AdaRound: Nagel et al. 2020) move
-an element by a step or so and the elements of a channel by less than a step on average: that is a doubt, since nothing
-here says which method it was. More than that no rounding does.
+an element by a step or so and the elements of a channel by less than a step on average. least_error.py recognizes
+them by what they are for; else it is a doubt. More than that no rounding does.
 
 A bias is rounded to half a step of int32, and may take back what its weight's rounding shifts (Nagel et al. 2019,
 section 4.2):
@@ -27,12 +27,14 @@ from onnxport.core.arrays import Array
 from onnxport.formats.quantization_note import QuantizationNote
 from onnxport.validate.translation.findings import Finding, Kind
 from onnxport.validate.translation.heads import Core
-from onnxport.validate.translation.matching import FLOAT_NOISE, Match
-from onnxport.validate.translation.rounded import Rounded
+from onnxport.validate.translation.least_error import errs_less
+from onnxport.validate.translation.matching import Match
+from onnxport.validate.translation.rounded import FLOAT_NOISE, Rounded, beyond_half_step, is_cut, noise
 
-_EXACTLY = 1.001  # of half a step: the quotient was rounded to float32
 # Steps that another rounding may move the elements of a channel on average, and a single one.
 _AVERAGE, _SINGLE = 1.5, 16.0
+# Times half a step: what no rounding adds up to along a channel.
+_STRETCHED = 5.0
 # A correction beyond this many times what any mean of the operand explains is none.
 _BEYOND = 1.5
 
@@ -133,7 +135,7 @@ class Product:
     @property
     def is_bias_rounded(self) -> bool:
         """Whether rounding to half a step explains the bias."""
-        return not _beyond(*self._biases).any()
+        return not beyond_half_step(*self._biases).any()
 
     @property
     def _biases(self) -> tuple[Rounded, Rounded]:
@@ -149,14 +151,25 @@ class Product:
         assert theirs is not None
         return ours, theirs
 
-    def check_weight(self, *, is_declared: bool = False) -> Finding | None:
+    @property
+    def is_weight_rounded(self) -> bool:
+        """Whether rounding to nearest explains the weight."""
+        return not self._beyond.any()
+
+    @property
+    def _beyond(self) -> Array:
+        ours, theirs = self._weights
+        return beyond_half_step(ours, theirs) & ~is_cut(ours, theirs)
+
+    def check_weight(self, rows: Array | None = None, *, is_declared: bool = False) -> Finding | None:
         """Return what rounding does not explain of the weight; None for nothing.
 
         Args:
+            rows: of the operand, see least_error.py; None where they are unknown.
             is_declared: whether the file says that its weights are rounded to nearest.
         """
         ours, theirs = self._weights
-        beyond = _beyond(ours, theirs) & ~_is_cut(ours, theirs)
+        beyond = self._beyond
         if not beyond.any():
             return None
         difference = np.abs(ours.values - theirs.values)
@@ -165,21 +178,37 @@ class Product:
             return self._finding(f"its weight, not quantized, is off by {share:.1%} of the largest", "fault")
         half = np.broadcast_to(ours.half, difference.shape)
         steps = np.divide(difference, 2 * half, out=np.full(difference.shape, np.inf), where=half > 0)
-        rows = _channel_rows(self.core, np.where(beyond, steps, np.minimum(steps, 0.5)))
-        average = float(np.sqrt(np.square(rows).mean(axis=1)).max())
-        kind: Kind = (
-            "fault" if is_declared or average > _AVERAGE or steps[beyond].max() > _SINGLE else "doubt"
-        )
+        channels = _channel_rows(self.core, np.where(beyond, steps, np.minimum(steps, 0.5)))
+        average = float(np.sqrt(np.square(channels).mean(axis=1)).max())
+        is_off = average > _AVERAGE or steps[beyond].max() > _SINGLE or self._is_stretched()
+        kind: Kind = "fault" if is_declared or is_off else "doubt"
+        if kind == "doubt" and rows is not None and errs_less(self.core, ours, theirs, rows):
+            return None
         text = (
             f"{np.count_nonzero(beyond):,} of {beyond.size:,} weights are more than half a step from the source's, "
             f"up to {steps[beyond].max():.3g} steps"
         )
         return self._finding(text, kind)
 
+    def _is_stretched(self) -> bool:
+        """Return whether a channel is the source's times a factor, by more than rounding makes of it.
+
+        Rounding errors of a step's share r are 1 - factor = sum(error * weight) / sum(weight^2), with a standard
+        deviation of r * step / sqrt(sum(weight^2)).
+        """
+        ours, theirs = self._weights
+        rows, right = (_channel_rows(self.core, each.values) for each in (ours, theirs))
+        half = _channel_rows(self.core, np.broadcast_to(ours.half, ours.values.shape)).max(axis=1)
+        length = np.sqrt(np.square(right).sum(axis=1))
+        factor = np.divide(
+            (rows * right).sum(axis=1), np.square(length), out=np.ones(len(rows)), where=length > 0
+        )
+        return bool((np.abs(factor - 1) * length > _STRETCHED * half).any())
+
     def cut_weights(self) -> int:
         """Return how many weights lie beyond the ends of their grid."""
         ours, theirs = self._weights
-        return int(np.count_nonzero(_beyond(ours, theirs) & _is_cut(ours, theirs)))
+        return int(np.count_nonzero(beyond_half_step(ours, theirs) & is_cut(ours, theirs)))
 
     def check_bias(self, moments: Moments | None) -> Finding | None:
         """Return what neither rounding nor a correction explains of the bias; None for nothing.
@@ -189,7 +218,7 @@ class Product:
         """
         ours, theirs = self._biases
         moved = ours.values - theirs.values
-        half = ours.half * _EXACTLY + _noise(theirs)
+        half = ours.half * 1.001 + noise(theirs)
         if not (np.abs(moved) > half).any():
             return None
         if moments is None or len(moments.mean) % self._inputs:
@@ -231,42 +260,29 @@ def products(matches: list[Match]) -> Iterator[Product]:
 
 
 def check_products(
-    found: list[Product], note: QuantizationNote | None, moments: Mapping[ir.Value, Moments]
-) -> Iterator[Finding]:
-    """Yield what is wrong with the weights and biases of products.
+    found: list[Product],
+    note: QuantizationNote | None,
+    moments: Mapping[ir.Value, Moments],
+    rows: Mapping[ir.Value, Array],
+) -> Iterator[tuple[Product, Finding]]:
+    """Yield products with what is wrong with their weights and biases.
 
     Args:
         note: what the artefact declares.
         moments: measured ones of the operands of other products, whose bias rounding alone does not explain.
+        rows: of the operands of products whose weight is not rounded to nearest, by the product's source.
     """
     declared = {} if note is None else note.means
     for product in found:
         means = declared.get(product.name)
-        weight = product.check_weight(is_declared=note is not None)
+        weight = product.check_weight(rows.get(product.source.value), is_declared=note is not None)
         if weight is not None:
-            yield weight
+            yield product, weight
         # A faulty weight explains no bias.
         elif bias := product.check_bias(
             moments.get(product.operand) if means is None else Moments.declared(means)
         ):
-            yield bias
-
-
-def _noise(theirs: Rounded) -> float:
-    return FLOAT_NOISE * float(np.abs(theirs.values).max(initial=0.0))
-
-
-def _beyond(ours: Rounded, theirs: Rounded) -> Array:
-    return np.asarray(np.abs(ours.values - theirs.values) > ours.half * _EXACTLY + _noise(theirs))
-
-
-def _is_cut(ours: Rounded, theirs: Rounded) -> Array:
-    """Return where the source's number lies beyond the end of the grid that the artefact's stands at."""
-    return np.asarray(
-        ours.ends
-        & (np.abs(theirs.values) > np.abs(ours.values))
-        & (np.sign(theirs.values) == np.sign(ours.values))
-    )
+            yield product, bias
 
 
 def _channel_rows(core: Core, values: Array) -> Array:

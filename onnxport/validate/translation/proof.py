@@ -11,8 +11,8 @@ Four things are checked; docs/internals/validation.md has the argument why toget
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.formats.model import Model
@@ -21,7 +21,7 @@ from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
-from onnxport.validate.translation.matching import Matching, match_graphs
+from onnxport.validate.translation.matching import Match, Matching, match_graphs
 from onnxport.validate.translation.parameters import check_products, products
 from onnxport.validate.translation.ranges import Coverage, Observation, check_grids
 
@@ -37,6 +37,8 @@ class Proof:
     Attributes:
         matches: pairs of values that were found the same.
         weights: products whose weights and biases were compared.
+        moved: those whose weights are rounded for the least error of the product, not to nearest.
+        cut: weights that lie beyond the ends of their grid.
         coverages: of every grid.
         arithmetic: of every piece.
         findings: places that are not proven, faults first.
@@ -44,6 +46,8 @@ class Proof:
 
     matches: int = 0
     weights: int = 0
+    moved: int = 0
+    cut: int = 0
     coverages: Sequence[Coverage] = ()
     arithmetic: Arithmetic = field(default_factory=Arithmetic)
     findings: Sequence[Finding] = ()
@@ -61,12 +65,21 @@ class Proof:
             named = "; ".join(map(str, self.findings[:_SHOWN]))
             more = f"; and {len(self.findings) - _SHOWN} more" if len(self.findings) > _SHOWN else ""
             return named + more
-        return (
-            f"node for node the source with quantization in it: {self.weights} products with each weight within "
-            f"half a step, {self._grids()}, {self._integers()}"
-        )
+        parts = ", ".join((self._weights(), self._grids(), self._integers()))
+        return f"node for node the source with quantization in it: {parts}"
+
+    def _weights(self) -> str:
+        """Say how weights were rounded."""
+        parts = [f"{self.weights} products with each weight within half a step"]
+        if self.moved:
+            parts.append(f"or in {self.moved} with less error than so")
+        if self.cut:
+            parts.append(f"but for {self.cut:,} beyond the ends of their grid")
+        return " ".join(parts)
 
     def _grids(self) -> str:
+        if not self.coverages:
+            return "no grids of activations"
         cut = [each for each in self.coverages if each.cut]
         if not cut:
             return f"{len(self.coverages)} grids that hold every value fed"
@@ -77,7 +90,12 @@ class Proof:
     def _integers(self) -> str:
         found = self.arithmetic
         if not found.compared:
-            return "no integer arithmetic"
+            if found.furthest:
+                return (
+                    f"{found.pieces} pieces computed in floats, up to {found.furthest:.1e} of their scale from exact "
+                    "arithmetic by the runtime's own rounding"
+                )
+            return f"{found.pieces} pieces within float32 noise of exact arithmetic"
         share = found.off / found.compared
         return f"{found.compared:,} integers within a step of exact arithmetic, {share:.2%} of them one off"
 
@@ -94,16 +112,39 @@ def prove(source: Model, candidate: Model, sets: Sequence[Feeds]) -> Proof:
     note = QuantizationNote.from_json(candidate.ir.metadata_props.get(NOTE_KEY))
     declared = {} if note is None else note.means
     uncertain = [each for each in found if each.name not in declared and not each.is_bias_rounded]
-    observation = Observation(original.model, matching.matches, uncertain)
+    moved = [each for each in found if note is None and not each.is_weight_rounded]
+    observation = Observation(matching.matches, uncertain, moved, _float_places(matching, quantized))
     arithmetic = _observe(observation, original, candidate, quantized, sets)
     findings = [
         *_structure(matching),
-        *check_products(found, note, observation.moments),
+        *_parameters(matching, note, observation),
         *check_grids(observation.coverages, note),
         *arithmetic.findings,
     ]
     findings.sort(key=lambda each: each.kind != "fault")
-    return Proof(len(matching.matches), len(found), observation.coverages, arithmetic, findings)
+    cut = sum(each.cut_weights() for each in found)
+    return Proof(
+        len(matching.matches), len(found), len(moved), cut, observation.coverages, arithmetic, findings
+    )
+
+
+def _float_places(matching: Matching, quantized: Graph) -> dict[str, Match]:
+    """Return the float values that products with rounded weights read, by name, with their matches.
+
+    They have no grid of their own: their scale is found at run time, or weights alone are rounded.
+    """
+    found = {}
+    known = {(each.value, each.original): each for each in matching.matches}
+    for match in matching.matches:
+        if match.product is None or match.operand is None or match.product.weight is None:
+            continue
+        read = known.get(match.operand)
+        if read is None or read.head.grids or match.product.weight.is_exact:
+            continue
+        value = quantized.source(match.operand[0])
+        if value.producer() is not None and not value.is_graph_output() and value.name:
+            found[value.name] = read
+    return found
 
 
 def _observe(
@@ -116,15 +157,29 @@ def _observe(
             codes = observation.add(runtime, feeds, keep=number < _CHECKED)
             if number < _CHECKED:
                 kept.append((feeds, codes))
-    places = {name: codes.ndim for name, codes in sorted(kept[0][1].items())} if kept else {}
-    if not places:
+    if not kept or not kept[0][1]:
         return Arithmetic()
-    return ArithmeticCheck(candidate, quantized.model, places).run(kept)
+    return ArithmeticCheck(candidate, quantized.model, kept[0][1]).run(kept)
 
 
 def _structure(matching: Matching) -> list[Finding]:
     """Return what differs in structure: an operator elsewhere is a doubt, another setting of the same one a fault."""
     return [
-        Finding(each.core.label, each.reason, "doubt" if each.is_structure else "fault")
+        Finding(
+            each.core.label,
+            each.reason,
+            "doubt" if each.is_structure or each.pair in matching.unsure else "fault",
+        )
         for each in matching.mismatches
     ]
+
+
+def _parameters(
+    matching: Matching, note: QuantizationNote | None, observation: Observation
+) -> Iterator[Finding]:
+    """Yield what is wrong with weights and biases; a doubt where two products may be a pair by mistake."""
+    for product, finding in check_products(
+        list(products(matching.matches)), note, observation.moments, observation.rows
+    ):
+        pair = product.match.value, product.match.original
+        yield replace(finding, kind="doubt") if pair in matching.unsure else finding

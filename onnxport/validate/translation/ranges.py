@@ -2,8 +2,7 @@
 
 Quantizers cut off on purpose: a range of the least error leaves out what is rare (Nagel et al. 2021, section 3.1). So
 what a grid cuts off of the fed values is told, and is no fault. A file of ours declares the ranges that its calibration
-chose, and each grid has to reach them. In other files a grid that cuts off a tenth of the values, and with a fourth of
-the error if it were twice as wide, is a doubt.
+chose, and each grid has to reach them.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import QuantizationNote
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Grid
+from onnxport.validate.translation.least_error import operand_rows
 from onnxport.validate.translation.matching import Match
 from onnxport.validate.translation.parameters import Moments, Product
 
@@ -27,8 +26,6 @@ from onnxport.validate.translation.parameters import Moments, Product
 _REACH = 0.5  # steps
 _STEP = 1.01  # by which rounding a zero point moves the ends
 _CODES = ".quantized"
-# Of the values, and times the error of a grid of twice the width.
-_MOST_CUT, _EXCESS = 0.1, 4.0
 _ROOM = 512 * 2**20  # bytes of values that one run shows
 _BYTES = 4
 
@@ -41,7 +38,6 @@ class Coverage:
         grid, match: the grid, and a value behind it.
         cut: values beyond its ends, of `total`.
         lost, signal: sums of squares of what is cut off, and of all values.
-        left: of what a grid of twice the width would cut off.
         furthest: the largest distance of a value from the grid, in steps.
     """
 
@@ -50,7 +46,6 @@ class Coverage:
     cut: int = 0
     total: int = 0
     lost: float = 0.0
-    left: float = 0.0
     signal: float = 0.0
     furthest: float = 0.0
 
@@ -58,61 +53,66 @@ class Coverage:
         """Count the reference's values, in units of the artefact's."""
         low, high = self.match.head.low, self.match.head.high
         values = np.clip(values.astype(np.float64), low, high)
-        beyond = self._beyond(values, 1.0)
+        beyond = np.maximum(np.maximum(values - self.grid.high, self.grid.low - values), 0.0)
         outside = beyond > _REACH * self.grid.step
         self.cut += int(np.count_nonzero(outside))
         self.total += values.size
         self.signal += float(np.square(values).sum())
         self.lost += float(np.square(np.where(outside, beyond, 0.0)).sum())
         if outside.any():
-            self.left += float(np.square(self._beyond(values, 2.0)).sum())
             self.furthest = max(self.furthest, float((beyond / self.grid.step).max(initial=0.0)))
-
-    def _beyond(self, values: Array, width: float) -> Array:
-        """Return how far each value lies outside of a grid that many times as wide."""
-        offset = self.grid.offset
-        low, high = ((each - offset) * width + offset for each in (self.grid.low, self.grid.high))
-        return np.maximum(np.maximum(values - high, low - values), 0.0)
 
     @property
     def share(self) -> float:
         return self.cut / self.total if self.total else 0.0
-
-    @property
-    def excess(self) -> float:
-        """How many times the mean square error of a grid of twice the width this grid has."""
-        rounding = float(np.square(self.grid.step).mean()) / 12 * self.total
-        return (self.lost + rounding) / (self.left + 4 * rounding) if rounding else 0.0
 
 
 class Observation:
     """The reference's values at matched places, one set of inputs after the other.
 
     Args:
-        source: the graph whose values the matches name.
+        matches: of the artefact's values.
         needed: products whose operand's moments are wanted.
+        moved: products whose operand's rows are wanted, since their weight is not rounded to nearest.
+        places: name of a float value of the artefact, at which it is cut, to its match.
 
     Attributes:
         coverages: of every grid that a match passes.
         moments: of the operands of `needed`.
     """
 
-    def __init__(self, source: Model, matches: Sequence[Match], needed: Sequence[Product]) -> None:
-        self._source = source
+    def __init__(
+        self,
+        matches: Sequence[Match],
+        needed: Sequence[Product],
+        moved: Sequence[Product],
+        places: Mapping[str, Match],
+    ) -> None:
+        self._places, self._moved = places, moved
+        self._rows: dict[ir.Value, list[Array]] = {}
         self.coverages = [Coverage(grid, match) for match, grid in _grids(matches)]
         self._axes = {product.operand: product.axis for product in needed}
         self.moments: dict[ir.Value, Moments] = {}
-        self._wanted = {each.match.original for each in self.coverages} | set(self._axes)
+        matched = {each.match.original for each in self.coverages} | {
+            each.original for each in places.values()
+        }
+        self._wanted = matched | set(self._axes) | {each.operand for each in moved}
+
+    @property
+    def rows(self) -> dict[ir.Value, Array]:
+        """Rows of the operands of `moved`, by the product's source."""
+        return {value: np.concatenate(rows) for value, rows in self._rows.items()}
 
     def add(self, runtime: OrtRuntime, feeds: Feeds, *, keep: bool) -> dict[str, Array]:
         """Observe one set.
 
         Args:
-            runtime: runs `source`.
+            runtime: runs the source.
             keep: whether to return codes.
 
         Returns:
-            What each grid makes of the reference's values, by the name of its QuantizeLinear's result.
+            What each grid makes of the reference's values, by the name of its QuantizeLinear's result; and the
+            reference's values at float places.
         """
         codes: dict[str, Array] = {}
         names = [value.name or "" for value in self._wanted]
@@ -127,6 +127,13 @@ class Observation:
                 dtype = each.grid.codes.dtype
                 assert dtype is not None
                 codes[name] = each.grid.codes_of(converted).astype(dtype.numpy())
+        for name, match in self._places.items() if keep else ():
+            values = match.convert(shown[match.original.name or ""])
+            codes[name] = values.astype(np.float32)
+        for product in self._moved if keep else ():
+            rows = operand_rows(product.core, shown[product.operand.name or ""])
+            if rows is not None:
+                self._rows.setdefault(product.source.value, []).append(rows)
         for value, axis in self._axes.items():
             found = Moments.of(shown[value.name or ""], axis)
             self.moments[value] = self.moments[value].plus(found) if value in self.moments else found
@@ -149,9 +156,6 @@ def check_grids(coverages: Sequence[Coverage], note: QuantizationNote | None) ->
             if missing > _STEP:
                 text = f"its grid ends {missing:.0f} steps short of {low:.6g} to {high:.6g}, which calibration chose"
                 yield Finding(label, text, "fault")
-        elif note is None and each.share > _MOST_CUT and each.excess > _EXCESS:
-            text = f"its grid cuts off {each.share:.1%} of the values fed"
-            yield Finding(label, f"{text}; twice the width would err {each.excess:.0f} times less", "doubt")
 
 
 def _grids(matches: Sequence[Match]) -> list[tuple[Match, Grid]]:

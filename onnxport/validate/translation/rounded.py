@@ -105,3 +105,24 @@ def _limits(codes: Array) -> tuple[float, float]:
         return (-(2 ** (bits - 1)) + 1, 2 ** (bits - 1) - 1) if name[0] == "i" else (0, 2**bits - 1)
     info = np.iinfo(codes.dtype)
     return (info.min + 1 if info.min < 0 else 0), info.max
+
+
+# Of the largest magnitude: float32 arithmetic in another order.
+FLOAT_NOISE = 1e-5
+_EXACTLY = 1.001  # of half a step: the quotient was rounded to float32
+
+
+def noise(theirs: Rounded) -> float:
+    """Return how far float32 arithmetic may lead from a constant."""
+    return FLOAT_NOISE * float(np.abs(theirs.values).max(initial=0.0))
+
+
+def beyond_half_step(ours: Rounded, theirs: Rounded) -> Array:
+    """Return where a rounded constant lies further than half a step from the exact one."""
+    return np.asarray(np.abs(ours.values - theirs.values) > ours.half * _EXACTLY + noise(theirs))
+
+
+def is_cut(ours: Rounded, theirs: Rounded) -> Array:
+    """Return where the exact number lies beyond the end of the grid that the rounded one stands at."""
+    is_outside = np.abs(theirs.values) > np.abs(ours.values)
+    return np.asarray(ours.ends & is_outside & (np.sign(theirs.values) == np.sign(ours.values)))
