@@ -150,9 +150,14 @@ class ArithmeticCheck:
                     furthest = f"up to {difference.max()} steps from exact arithmetic"
                     yield Finding(label, f"{count:,} of {difference.size:,} results are {furthest}", "fault")
             elif right.dtype.kind == "f" and right.size:
-                error = np.abs(answer.astype(np.float64) - right.astype(np.float64))
+                if not np.array_equal(np.isfinite(answer), np.isfinite(right)):
+                    yield Finding(
+                        label, "its result is infinite or no number where exact arithmetic is not", "doubt"
+                    )
+                finite = np.isfinite(answer) & np.isfinite(right)
+                error = np.abs(answer[finite].astype(np.float64) - right[finite].astype(np.float64))
                 scale = float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
-                share = float(np.nanmax(error, initial=0.0)) / (scale or 1.0)
+                share = float(error.max(initial=0.0)) / (scale or 1.0)
                 if share > _FLOAT:
                     found.furthest = max(found.furthest, share)
                 if share > _ROUNDED:

@@ -72,7 +72,10 @@ class Grid:
 
     def codes_of(self, values: Array) -> Array:
         """Return the integers that this grid has for numbers in units of the value (ONNX QuantizeLinear-13)."""
-        raw = (values.astype(np.float64) - self.offset) / self.factor
+        moved = values.astype(np.float64) - self.offset
+        # Of a channel that is multiplied by 0 nothing says what it was.
+        factor = np.broadcast_to(self.factor, moved.shape)
+        raw = np.divide(moved, factor, out=np.zeros(moved.shape), where=factor != 0)
         rounded = np.rint(raw / self.scale) + self.zero_point
         return np.asarray(np.clip(rounded, *self.limits))
 
@@ -126,14 +129,17 @@ class Head:
 
     def stretched(self, factor: Rounded, offset: Rounded = NOTHING) -> Head:
         """Return factor * value + offset."""
-        ends = self.low * factor.values + offset.values, self.high * factor.values + offset.values
+        by = factor.values
+        with np.errstate(invalid="ignore"):  # no bound, times 0
+            ends = [each * by + offset.values for each in (self.low, self.high)]
         return replace(
             self,
             scale=self.scale.times(factor),
             shift=self.shift.times(factor).plus(offset),
-            low=np.minimum(*ends),
-            high=np.maximum(*ends),
-            grids=tuple(each.moved(factor.values, offset.values) for each in self.grids),
+            # Bounds of what became a constant are none.
+            low=np.where(by == 0, -np.inf, np.minimum(*ends)),
+            high=np.where(by == 0, np.inf, np.maximum(*ends)),
+            grids=tuple(each.moved(by, offset.values) for each in self.grids),
         )
 
     def clamped(self, low: float, high: float) -> Head:

@@ -350,12 +350,12 @@ def _bounds(head: Head, source: Head) -> Iterator[str]:
         ours, theirs = ((each.low if sign > 0 else -each.high) for each in (head, source))
         ends = [each.low if sign > 0 else -each.high for each in head.grids]
         slack = _HALF * _steps(head) + FLOAT_NOISE * float(np.max(np.abs(_finite(theirs)), initial=0.0))
-        if np.any(ours > theirs + slack):
+        if not np.all(ours <= theirs + slack):
             yield f"it is cut off at its {name} end, at {_numbers(sign * ours)}; the source is not"
         kept = ours
         for end in ends:
             kept = np.maximum(kept, end)
-        if np.any(kept < theirs - slack):
+        if not np.all(kept >= theirs - slack):
             yield f"nothing cuts it off at its {name} end, where the source does at {_numbers(sign * theirs)}"
 
 

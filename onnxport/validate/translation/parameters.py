@@ -219,7 +219,7 @@ class Product:
         ours, theirs = self._biases
         moved = ours.values - theirs.values
         half = ours.half * 1.001 + noise(theirs)
-        if not (np.abs(moved) > half).any():
+        if (np.abs(moved) <= half).all():
             return None
         if moments is None or len(moments.mean) % self._inputs:
             return self._finding("its bias is not the source's, and what it reads is unknown", "doubt")
@@ -230,7 +230,7 @@ class Product:
         half = half + FLOAT_NOISE * 0.1 * _times(self.core, weights, np.abs(moments.mean))
         expected = -_times(self.core, shift, moments.mean)
         slack = half + _times(self.core, np.abs(shift), moments.deviation)
-        beyond = np.abs(moved - expected) > slack
+        beyond = ~(np.abs(moved - expected) <= slack)
         if not beyond.any():
             return None
         reach = np.full(len(moments.mean), max(abs(moments.low), abs(moments.high)))

@@ -54,13 +54,14 @@ class Coverage:
         low, high = self.match.head.low, self.match.head.high
         values = np.clip(values.astype(np.float64), low, high)
         beyond = np.maximum(np.maximum(values - self.grid.high, self.grid.low - values), 0.0)
-        outside = beyond > _REACH * self.grid.step
+        step = np.broadcast_to(self.grid.step, values.shape)
+        outside = (beyond > _REACH * step) & (step > 0)
         self.cut += int(np.count_nonzero(outside))
         self.total += values.size
         self.signal += float(np.square(values).sum())
         self.lost += float(np.square(np.where(outside, beyond, 0.0)).sum())
         if outside.any():
-            self.furthest = max(self.furthest, float((beyond / self.grid.step).max(initial=0.0)))
+            self.furthest = max(self.furthest, float((beyond[outside] / step[outside]).max()))
 
     @property
     def share(self) -> float:

@@ -119,7 +119,8 @@ def noise(theirs: Rounded) -> float:
 
 def beyond_half_step(ours: Rounded, theirs: Rounded) -> Array:
     """Return where a rounded constant lies further than half a step from the exact one."""
-    return np.asarray(np.abs(ours.values - theirs.values) > ours.half * _EXACTLY + noise(theirs))
+    # Not greater than, but not within: NaN is beyond everything.
+    return ~np.asarray(np.abs(ours.values - theirs.values) <= ours.half * _EXACTLY + noise(theirs))
 
 
 def is_cut(ours: Rounded, theirs: Rounded) -> Array:
