@@ -116,7 +116,7 @@ class ArithmeticCheck:
         findings: dict[str, Finding] = {}
         with (
             OrtRuntime.of_model(self._pieces.model) as ours,
-            OrtRuntime.of_model(self._exact.model, RuntimeOptions(level="disable")) as exact,
+            OrtRuntime.of_model(self._exact.model, RuntimeOptions(level="disable", integers="cpu")) as exact,
         ):
             taken = {spec.name for spec in ours.inputs}
             for feeds, codes in sets:

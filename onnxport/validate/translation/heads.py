@@ -290,7 +290,7 @@ class Graph:
     def _fold(self, head: Head) -> Head:
         """Fold scale and shift into a product's weight and bias."""
         core = head.core
-        if core.weight is None or core.bias is None:
+        if core.weight is None or core.bias is None or (head.scale is ONE and head.shift is NOTHING):
             return head
         rank = head.rank or max(head.scale.values.ndim, head.shift.values.ndim, 1)
         axis = PRODUCTS[core.op] % rank

@@ -11,8 +11,8 @@ section 4.2):
     b' = b - (W' - W) E[x]
 
 E[x] is the mean of the operand over the calibration samples. Files of ours declare it (formats/quantization_note.py),
-and the bias is computed again. For other files it is measured on the fed samples, and may be off by the operand's
-standard deviation in each channel.
+and the bias is computed again. For other files it is measured on the fed samples, and may be off by twice the
+operand's standard deviation in each channel.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from onnxport.validate.translation.rounded import FLOAT_NOISE, Rounded, beyond_h
 
 # Steps that another rounding may move the elements of a channel on average, and a single one.
 _AVERAGE, _SINGLE = 1.5, 16.0
+# Standard deviations between the means of two sets of samples; and the least one, as a share of the largest channel's.
+_DEVIATIONS, _DEAD = 2.0, 0.05
 # Times half a step: what no rounding adds up to along a channel.
 _STRETCHED = 5.0
 # A correction beyond this many times what any mean of the operand explains is none.
@@ -89,9 +91,12 @@ class Moments:
         return np.asarray(self.total / self.count)
 
     @property
-    def deviation(self) -> Array:
+    def doubt(self) -> Array:
+        """How far the mean of each channel over other samples may lie from this one."""
         variance = self.squares / self.count - np.square(self.mean)
-        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+        deviation = np.sqrt(np.maximum(variance, 0.0))
+        # A channel that is 0 on these samples need not be so on others.
+        return np.asarray(_DEVIATIONS * np.maximum(deviation, _DEAD * deviation.max(initial=0.0)))
 
 
 @dataclass(frozen=True)
@@ -229,7 +234,7 @@ class Product:
         weights = _per_input(self.core, np.abs(self._weights[1].values))
         half = half + FLOAT_NOISE * 0.1 * _times(self.core, weights, np.abs(moments.mean))
         expected = -_times(self.core, shift, moments.mean)
-        slack = half + _times(self.core, np.abs(shift), moments.deviation)
+        slack = half + _times(self.core, np.abs(shift), moments.doubt)
         beyond = ~(np.abs(moved - expected) <= slack)
         if not beyond.any():
             return None

@@ -60,10 +60,16 @@ class Rounded:
         return self.values.size == 1
 
     def plus(self, other: Rounded) -> Rounded:
+        if other is NOTHING:
+            return self
         return Rounded(self.values + other.values, self.half + other.half, self.ends | other.ends)
 
     def times(self, other: Rounded) -> Rounded:
-        half = np.abs(self.values) * other.half + np.abs(other.values) * self.half + self.half * other.half
+        if other is ONE:
+            return self
+        half = np.abs(other.values) * self.half
+        if not other.is_exact:
+            half = half + np.abs(self.values) * other.half + self.half * other.half
         return Rounded(self.values * other.values, half, self.ends | other.ends)
 
     def inverse(self) -> Rounded:
