@@ -38,13 +38,17 @@ def judge_translation(
     sets = [each for each in reference.sets if not (each.adversarial or each.nan)][:_SETS]
     try:
         proof = prove(
-            reference.graph, Model.load(candidate.path), [reference.answers(each)[0] for each in sets]
+            reference.graph,
+            Model.load(candidate.path),
+            [reference.answers(each)[0] for each in sets],
+            are_samples=all(each.source == "samples" for each in sets),
         )
     except OnnxportError as error:
         return None, _note(str(error))
     except Exception as error:  # a proof that fails proves nothing, and refuses nothing
         return None, _note(f"{type(error).__name__}: {error}")
-    return _judgement(proof), ""
+    found = _judgement(proof)
+    return found, found.reason if found.verdict == "unproven" else ""
 
 
 def _obstacle(reference: Reference, candidate: Artifact) -> str:

@@ -62,14 +62,19 @@ def _some(rows: Array) -> Array:
     return np.asarray(rows[places], np.float64)
 
 
-def errs_less(core: Core, ours: Rounded, theirs: Rounded, rows: Array) -> bool:
-    """Return whether a product's weight errs less on `rows` than the weight rounded to nearest."""
+def compare_errors(core: Core, ours: Rounded, theirs: Rounded, rows: Array) -> tuple[bool, float]:
+    """Compare a product's error on `rows` with that of the weight rounded to nearest.
+
+    Returns:
+        Whether it is less in sum, and how many times as large it is at the worst channel.
+    """
     half = np.broadcast_to(ours.half, ours.values.shape)
     step = np.where(half > 0, 2 * half, 1.0)
     away = theirs.values - ours.values
     nearest = np.rint(away / step) * step - away
     given, least = (_squares(_by_group(core, each), rows) for each in (away, nearest))
-    return given <= _SLACK * least
+    times = np.divide(given, least, out=np.where(given > 0, np.inf, 1.0), where=least > 0)
+    return bool(given.sum() <= _SLACK * least.sum()), float(times.max())
 
 
 def _by_group(core: Core, values: Array) -> Array:
@@ -82,8 +87,7 @@ def _by_group(core: Core, values: Array) -> Array:
     return np.moveaxis(values.reshape(groups, len(values) // groups, -1), 1, 2)
 
 
-def _squares(errors: Array, rows: Array) -> float:
-    total = 0.0
-    for group in range(len(errors)):
-        total += float(np.square(rows[:, group] @ errors[group].T).sum())
-    return total
+def _squares(errors: Array, rows: Array) -> Array:
+    """Return the sum of squares of each channel's errors."""
+    found = [np.square(rows[:, group] @ each.T).sum(axis=0) for group, each in enumerate(errors)]
+    return np.concatenate(found)

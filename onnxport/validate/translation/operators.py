@@ -78,6 +78,19 @@ def _defaults(op: str, domain: str, opset: int) -> Mapping[str, Any]:
     return found
 
 
+class _Body:
+    """The graph of an If, Loop or Scan; equal to nothing, since bodies are not compared."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "a graph, which is not compared"
+
+
 def _plain(attribute: ir.Attr) -> Any:
     """Return an attribute's value as something that compares."""
     value = attribute.value
@@ -85,7 +98,7 @@ def _plain(attribute: ir.Attr) -> Any:
         array = value.numpy()
         return (array.dtype.name, array.shape, array.tobytes())
     if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
-        return object()  # equal to nothing: bodies are not compared
+        return _Body()
     return _tidy(value)
 
 

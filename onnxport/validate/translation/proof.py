@@ -15,8 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import InputError
 from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote
+from onnxport.runtimes.base import RunError
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck
 from onnxport.validate.translation.findings import Finding
@@ -100,11 +102,12 @@ class Proof:
         return f"{found.compared:,} integers within a step of exact arithmetic, {share:.2%} of them one off"
 
 
-def prove(source: Model, candidate: Model, sets: Sequence[Feeds]) -> Proof:
+def prove(source: Model, candidate: Model, sets: Sequence[Feeds], *, are_samples: bool = True) -> Proof:
     """Compare an artefact with the float model that it was made of.
 
     Args:
         sets: inputs to check grids and arithmetic on.
+        are_samples: whether these are a user's; generated ones do not tell which means a calibration saw.
     """
     original, quantized = Graph(source), Graph(candidate)
     matching = match_graphs(quantized, original)
@@ -117,7 +120,7 @@ def prove(source: Model, candidate: Model, sets: Sequence[Feeds]) -> Proof:
     arithmetic = _observe(observation, original, candidate, quantized, sets)
     findings = [
         *_structure(matching),
-        *_parameters(matching, note, observation),
+        *_parameters(matching, note, observation, is_sure=are_samples),
         *check_grids(observation.coverages, note),
         *arithmetic.findings,
     ]
@@ -157,9 +160,15 @@ def _observe(
             codes = observation.add(runtime, feeds, keep=number < _CHECKED)
             if number < _CHECKED:
                 kept.append((feeds, codes))
-    if not kept or not kept[0][1]:
+    if not kept:
+        return Arithmetic(findings=(Finding("the file", "there were no inputs to compute on", "doubt"),))
+    if not kept[0][1]:
         return Arithmetic()
-    return ArithmeticCheck(candidate, quantized.model, kept[0][1]).run(kept)
+    try:
+        return ArithmeticCheck(candidate, quantized.model, kept[0][1]).run(kept)
+    except (InputError, RunError) as error:
+        why = f"its arithmetic could not be checked: {error.why or error}"
+        return Arithmetic(findings=(Finding("the file", why, "doubt"),))
 
 
 def _structure(matching: Matching) -> list[Finding]:
@@ -175,11 +184,18 @@ def _structure(matching: Matching) -> list[Finding]:
 
 
 def _parameters(
-    matching: Matching, note: QuantizationNote | None, observation: Observation
+    matching: Matching, note: QuantizationNote | None, observation: Observation, *, is_sure: bool
 ) -> Iterator[Finding]:
-    """Yield what is wrong with weights and biases; a doubt where two products may be a pair by mistake."""
+    """Yield what is wrong with weights and biases; a doubt where two products may be a pair by mistake.
+
+    Args:
+        is_sure: whether measured means are those that a calibration may have seen.
+    """
+    uncertain = {each.name for each in observation.needed}
     for product, finding in check_products(
         list(products(matching.matches)), note, observation.moments, observation.rows
     ):
         pair = product.match.value, product.match.original
-        yield replace(finding, kind="doubt") if pair in matching.unsure else finding
+        is_measured = product.name in uncertain and product.is_weight_rounded
+        is_doubt = pair in matching.unsure or (is_measured and not is_sure)
+        yield replace(finding, kind="doubt") if is_doubt else finding

@@ -7,7 +7,8 @@ chose, and each grid has to reach them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,7 +90,7 @@ class Observation:
         moved: Sequence[Product],
         places: Mapping[str, Match],
     ) -> None:
-        self._places, self._moved = places, moved
+        self.needed, self._places, self._moved = needed, places, moved
         self._rows: dict[ir.Value, list[Array]] = {}
         self.coverages = [Coverage(grid, match) for match, grid in _grids(matches)]
         self._axes = {product.operand: product.axis for product in needed}
@@ -98,6 +99,7 @@ class Observation:
             each.original for each in places.values()
         }
         self._wanted = matched | set(self._axes) | {each.operand for each in moved}
+        self._groups: list[list[str]] = []
 
     @property
     def rows(self) -> dict[ir.Value, Array]:
@@ -116,10 +118,40 @@ class Observation:
             reference's values at float places.
         """
         codes: dict[str, Array] = {}
-        names = [value.name or "" for value in self._wanted]
-        inner = sorted(name for name in names if name in runtime.taps)
-        shown = {**feeds, **runtime.run(feeds, taps=inner)}
+        if not self._groups:
+            self._groups = self._divided(runtime, feeds)
+        for group in self._groups:
+            shown = {**feeds, **runtime.run(feeds, taps=[name for name in group if name in runtime.taps])}
+            codes |= self._add_some(group, shown, keep=keep)
+        return codes
+
+    def _divided(self, runtime: OrtRuntime, feeds: Feeds) -> list[list[str]]:
+        """Return the wanted values in groups that fit into memory, by the sizes that the graph declares.
+
+        An open dimension counts as 1, and all values as larger by what the inputs are larger than so.
+        """
+        declared = sum(
+            math.prod(each for each in spec.shape or () if isinstance(each, int)) for spec in runtime.inputs
+        )
+        growth = max(1.0, sum(array.size for array in feeds.values()) / max(declared, 1))
+        groups: list[list[str]] = [[]]
+        taken = 0.0
+        for value in sorted(self._wanted, key=lambda each: each.name or ""):
+            dims = () if value.shape is None else value.shape.dims
+            size = _BYTES * growth * math.prod(each for each in dims if isinstance(each, int))
+            if groups[-1] and taken + size > _ROOM:
+                groups.append([])
+                taken = 0.0
+            groups[-1].append(value.name or "")
+            taken += size
+        return groups
+
+    def _add_some(self, group: Collection[str], shown: Feeds, *, keep: bool) -> dict[str, Array]:
+        """Count the values of a group."""
+        codes: dict[str, Array] = {}
         for each in self.coverages:
+            if each.match.original.name not in group:
+                continue
             values = shown[each.match.original.name or ""]
             converted = each.match.convert(values)
             each.add(converted)
@@ -129,13 +161,19 @@ class Observation:
                 assert dtype is not None
                 codes[name] = each.grid.codes_of(converted).astype(dtype.numpy())
         for name, match in self._places.items() if keep else ():
+            if match.original.name not in group:
+                continue
             values = match.convert(shown[match.original.name or ""])
             codes[name] = values.astype(np.float32)
         for product in self._moved if keep else ():
+            if product.operand.name not in group:
+                continue
             rows = operand_rows(product.core, shown[product.operand.name or ""])
             if rows is not None:
                 self._rows.setdefault(product.source.value, []).append(rows)
         for value, axis in self._axes.items():
+            if value.name not in group:
+                continue
             found = Moments.of(shown[value.name or ""], axis)
             self.moments[value] = self.moments[value].plus(found) if value in self.moments else found
         return codes

@@ -17,6 +17,8 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 
+# Of a number: half of the last bit of floats that are rounded to them.
+_HALF_STEPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 _ZERO: Array = np.zeros(())
 _INSIDE: Array = np.zeros((), bool)
 
@@ -37,11 +39,13 @@ class Rounded:
 
     @classmethod
     def exact(cls, array: Any) -> Rounded:
-        """Return a constant that is stored as it is."""
+        """Return a constant that is stored as it is, or as a float of 16 bits."""
         values = np.asarray(array)
-        if is_float(values):
-            values = values.astype(np.float64)
-        return cls(values)
+        if not is_float(values):
+            return cls(values)
+        share = _HALF_STEPS.get(values.dtype.name, 0.0)
+        wide = values.astype(np.float64)
+        return cls(wide, np.abs(wide) * share) if share else cls(wide)
 
     @classmethod
     def number(cls, value: float) -> Rounded:
