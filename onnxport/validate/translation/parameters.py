@@ -256,9 +256,9 @@ class Product:
             f"{np.count_nonzero(beyond)} of {len(moved)} biases are not the source's: channel {worst} is off by "
             f"{moved[worst]:.3g}, where correcting its weight's rounding explains {explained}"
         )
-        return self._finding(
-            text, "fault" if moments.is_declared or (np.abs(moved) > most).any() else "doubt"
-        )
+        is_gone = not ours.values.any()  # and the source has one
+        is_fault = moments.is_declared or is_gone or (np.abs(moved) > most).any()
+        return self._finding(text, "fault" if is_fault else "doubt")
 
     def _finding(self, text: str, kind: Kind) -> Finding:
         return Finding(self.core.label, text, kind)
