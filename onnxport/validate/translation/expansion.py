@@ -296,6 +296,13 @@ def _table(place: _Rewrite) -> None:
 # ---- integers that are only moved
 
 
+def _is_move(node: ir.Node) -> bool:
+    """Return whether a node gives some of the numbers that it reads, unchanged."""
+    if node.op_type == "Resize" and not node.domain:
+        return node.attributes.get_string("mode", "nearest") == "nearest"
+    return node.op_type in _MOVES and not node.domain and len(node.outputs) == 1
+
+
 def _move_dequantization(graph: ir.Graph) -> None:
     """Put each DequantizeLinear before the nodes that only move the integers which it reads."""
     for node in reversed(list(graph)):
@@ -304,7 +311,7 @@ def _move_dequantization(graph: ir.Graph) -> None:
         while (value := node.inputs[0]) is not None and (mover := value.producer()) is not None:
             scale = node.inputs[1]
             is_uniform = scale is not None and scale.const_value is not None and scale.const_value.size == 1
-            if mover.op_type not in _MOVES or mover.domain or len(mover.outputs) > 1 or not is_uniform:
+            if not (is_uniform and _is_move(mover)):
                 break
             moved = ir.node("DequantizeLinear", [mover.inputs[0], *node.inputs[1:]])
             after = ir.node(mover.op_type, [moved.outputs[0], *mover.inputs[1:]], dict(mover.attributes))

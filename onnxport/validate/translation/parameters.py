@@ -12,7 +12,8 @@ section 4.2):
 
 E[x] is the mean of the operand over the calibration samples. Files of ours declare it (formats/quantization_note.py),
 and the bias is computed again. For other files it is measured on the fed samples, and may be off by twice the
-operand's standard deviation in each channel.
+operand's standard deviation in each channel. Other quantizers take back what rounding the operand shifts as well (NNCF,
+fast bias correction): up to half a step of each of its elements.
 """
 
 from __future__ import annotations
@@ -41,8 +42,6 @@ _FEW, _FAR = 0.005, 4.0
 _DEVIATIONS, _DEAD = 2.0, 0.05
 # Times half a step: what no rounding adds up to along a channel.
 _STRETCHED = 5.0
-# A correction beyond this many times what any mean of the operand explains is none.
-_BEYOND = 1.5
 
 
 @dataclass
@@ -111,18 +110,14 @@ class Product:
         match: of its result.
         core, source: the artefact's and the source's, which read the same operand.
         operand: the source's value that it reads.
+        operand_step: of the grid on which the artefact reads it; 0 for floats.
     """
 
     match: Match
     core: Core
     source: Core
     operand: ir.Value
-
-    @classmethod
-    def of(cls, match: Match) -> Product | None:
-        if match.product is None or match.of_source is None or match.operand is None:
-            return None
-        return cls(match, match.product, match.of_source, match.operand[1])
+    operand_step: float = 0.0
 
     @property
     def axis(self) -> int:
@@ -245,11 +240,12 @@ class Product:
         half = half + FLOAT_NOISE * 0.1 * _times(self.core, weights, np.abs(moments.mean))
         expected = -_times(self.core, shift, moments.mean)
         slack = half + _times(self.core, np.abs(shift), moments.doubt)
+        if not moments.is_declared:
+            halves = np.full(len(moments.mean), self.operand_step / 2)
+            slack = slack + _times(self.core, weights, halves)
         beyond = ~(np.abs(moved - expected) <= slack)
         if not beyond.any():
             return None
-        reach = np.full(len(moments.mean), max(abs(moments.low), abs(moments.high)))
-        most = half + _BEYOND * _times(self.core, np.abs(shift), reach)
         worst = int(np.argmax(np.where(beyond, np.abs(moved - expected) / slack, 0)))
         explained = f"{expected[worst]:.3g} +- {slack[worst]:.2g}"
         text = (
@@ -257,8 +253,7 @@ class Product:
             f"{moved[worst]:.3g}, where correcting its weight's rounding explains {explained}"
         )
         is_gone = not ours.values.any()  # and the source has one
-        is_fault = moments.is_declared or is_gone or (np.abs(moved) > most).any()
-        return self._finding(text, "fault" if is_fault else "doubt")
+        return self._finding(text, "fault" if moments.is_declared or is_gone else "doubt")
 
     def _finding(self, text: str, kind: Kind) -> Finding:
         return Finding(self.core.label, text, kind)
@@ -267,11 +262,16 @@ class Product:
 def products(matches: list[Match]) -> Iterator[Product]:
     """Yield every matched product once."""
     seen = set()
+    read = {(each.value, each.original): each.head for each in matches}
     for match in matches:
-        product = Product.of(match)
-        if product is not None and (product.core.value, product.source.value) not in seen:
-            seen.add((product.core.value, product.source.value))
-            yield product
+        if match.product is None or match.of_source is None or match.operand is None:
+            continue
+        cores = match.product, match.of_source
+        if (cores[0].value, cores[1].value) not in seen:
+            seen.add((cores[0].value, cores[1].value))
+            grids = read[match.operand].grids if match.operand in read else ()
+            step = max((float(np.max(each.step)) for each in grids), default=0.0)
+            yield Product(match, *cores, match.operand[1], step)
 
 
 def check_products(

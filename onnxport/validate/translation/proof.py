@@ -116,7 +116,12 @@ def prove(source: Model, candidate: Model, sets: Sequence[Feeds], *, are_samples
     declared = {} if note is None else note.means
     uncertain = [each for each in found if each.name not in declared and not each.is_bias_rounded]
     moved = [each for each in found if note is None and not each.is_weight_rounded]
-    observation = Observation(matching.matches, uncertain, moved, _float_places(matching, quantized))
+    places = {
+        name: match
+        for name, match in _float_places(matching, quantized).items()
+        if name in candidate.intermediate_values
+    }
+    observation = Observation(matching.matches, uncertain, moved, places)
     arithmetic = _observe(observation, original, candidate, quantized, sets)
     findings = [
         *_structure(matching),
