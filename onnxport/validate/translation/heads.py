@@ -25,7 +25,7 @@ from onnx_ir.passes import common
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
 from onnxport.samples.domain import without_functions
-from onnxport.validate.translation.constants import Constants
+from onnxport.validate.translation.constants import Constants, broadcast_along
 from onnxport.validate.translation.expansion import expand
 from onnxport.validate.translation.operators import Operand, normalize
 from onnxport.validate.translation.rounded import NOTHING, ONE, Rounded
@@ -41,7 +41,7 @@ class Grid:
 
     Attributes:
         codes: its result.
-        scale, zero_point: its own.
+        scale, zero_point: its own, one for all or one for each channel, so that they broadcast with the value.
         limits: of its integer type.
         low, high: the smallest and the largest number on it, in units of the value that passed it.
         step: the distance of two of its numbers in these units.
@@ -49,8 +49,8 @@ class Grid:
     """
 
     codes: ir.Value
-    scale: float
-    zero_point: int
+    scale: Array
+    zero_point: Array
     limits: tuple[int, int]
     low: Array
     high: Array
@@ -514,19 +514,20 @@ def _batch_normalization(graph: Graph, node: ir.Node) -> _Step | None:
 
 
 def _quantize(graph: Graph, node: ir.Node) -> _Step | None:
-    """x / scale + zero point, clipped to the integers' range (ONNX QuantizeLinear-13), with one scale for all."""
-    scale, zero = _grid_numbers(graph, node)
+    """x / scale + zero point, clipped to the integers' range (ONNX QuantizeLinear-13)."""
+    found = _grid_numbers(graph, node)
     dtype = node.outputs[0].dtype
-    if scale is None or zero is None or dtype is None or scale <= 0:
+    if found is None or dtype is None or not (found[0] > 0).all():
         return None
+    scale, zero = found
     info = np.iinfo(dtype.numpy())
     limits = int(info.min), int(info.max)
     codes = node.outputs[0]
-    factor, offset = Rounded.number(1 / scale), Rounded.number(zero)
+    factor, offset = Rounded(1 / scale), Rounded(zero)
 
     def apply(head: Head) -> Head:
         ends = [np.asarray(scale * (limit - zero)) for limit in limits]
-        grid = Grid(codes, scale, int(zero), limits, ends[0], ends[1], np.asarray(scale), *_PLAIN)
+        grid = Grid(codes, scale, zero, limits, ends[0], ends[1], scale, *_PLAIN)
         return replace(head, grids=(*head.grids, grid)).stretched(factor, offset)
 
     return _only(node), apply
@@ -539,10 +540,11 @@ def _dequantize(graph: Graph, node: ir.Node) -> _Step | None:
     maker = _only(node).producer()
     if maker is not None and maker.op_type == "DynamicQuantizeLinear" and _undoes(node, maker):
         return _only(maker), lambda head: head
-    scale, zero = _grid_numbers(graph, node)
-    if scale is None or zero is None:
+    found = _grid_numbers(graph, node)
+    if found is None:
         return None
-    factor, offset = Rounded.number(scale), Rounded.number(-scale * zero)
+    scale, zero = found
+    factor, offset = Rounded(scale), Rounded(-scale * zero)
     return _only(node), lambda head: head.stretched(factor, offset)
 
 
@@ -553,12 +555,24 @@ def _undoes(node: ir.Node, maker: ir.Node) -> bool:
     )
 
 
-def _grid_numbers(graph: Graph, node: ir.Node) -> tuple[float | None, float | None]:
-    """Return scale and zero point of a QuantizeLinear or DequantizeLinear, where each is one constant."""
-    scale = graph.constants.number(node.inputs[1])
-    if len(node.inputs) < 3 or node.inputs[2] is None:
-        return scale, 0.0
-    return scale, graph.constants.number(node.inputs[2])
+def _grid_numbers(graph: Graph, node: ir.Node) -> tuple[Array, Array] | None:
+    """Return scale and zero point of a QuantizeLinear or DequantizeLinear, so that they broadcast with what it reads.
+
+    None where they are computed, or lie in blocks.
+    """
+    scale = graph.constants.get(node.inputs[1])
+    given = node.inputs[2] if len(node.inputs) > 2 else None
+    zero = Rounded(np.zeros(())) if given is None else graph.constants.get(given)
+    if scale is None or zero is None or _is_set(node, "block_size"):
+        return None
+    numbers = scale.values, zero.values.astype(np.float64)
+    if scale.is_scalar:
+        return numbers[0].reshape(()), numbers[1].reshape(-1)[:1].reshape(())
+    rank = _rank(_only(node)) or _rank(node.outputs[0])
+    if rank is None:
+        return None
+    axis = node.attributes.get_int("axis", 1)
+    return broadcast_along(numbers[0], axis, rank), broadcast_along(numbers[1], axis, rank)
 
 
 _STEPS: Mapping[str, Callable[[Graph, ir.Node], _Step | None]] = {

@@ -190,8 +190,9 @@ def check_grids(coverages: Sequence[Coverage], note: QuantizationNote | None) ->
         name = (each.grid.codes.name or "").removesuffix(_CODES)
         if note is not None and name in note.ranges:
             low, high = note.ranges[name]
-            ends = [each.grid.scale * (limit - each.grid.zero_point) for limit in each.grid.limits]
-            missing = max(ends[0] - low, high - ends[1]) / each.grid.scale
+            grid = each.grid
+            ends = [grid.scale * (limit - grid.zero_point) for limit in grid.limits]
+            missing = float(np.max(np.maximum(ends[0] - low, high - ends[1]) / grid.scale))
             if missing > _STEP:
                 text = f"its grid ends {missing:.0f} steps short of {low:.6g} to {high:.6g}, which calibration chose"
                 yield Finding(label, text, "fault")
