@@ -93,6 +93,7 @@ def test_a_float_model_is_quantized_on_the_way(target: str, precision: str, sand
     assert verdicts(artifact["report"]) == {
         "fidelity": ("proven", "the quantized model that it was made from"),
         "quality": ("measured", "the float original"),
+        "translation": ("proven", "the reference's nodes with quantization in them"),
     }
     assert artifact["report"]["reference"]["path"] == "model.onnx"
     # Both questions are asked of the same samples, which calibration has not seen.
@@ -133,6 +134,7 @@ def test_a_fault_of_the_second_step_is_no_loss_of_quality(sandbox: Sandbox) -> N
     assert {question: verdict for question, (verdict, _) in verdicts(artifact["report"]).items()} == {
         "fidelity": "not equivalent",
         "quality": "measured",
+        "translation": "proven",
     }
     assert artifact["report"]["verdict"] == "not equivalent"
     assert not (sandbox.folder / "model.ort").exists()
@@ -147,6 +149,7 @@ def test_a_bad_quantization_is_no_fault_of_the_second_step(sandbox: Sandbox) -> 
     assert {question: verdict for question, (verdict, _) in verdicts(artifact["report"]).items()} == {
         "fidelity": "proven",
         "quality": "over budget",
+        "translation": "not equivalent",
     }
     assert not (sandbox.folder / "model.ort").exists()
 
