@@ -40,6 +40,8 @@ _WORSE = 8.0
 _FEW, _FAR = 0.005, 4.0
 # Standard deviations between the means of two sets of samples; and the least one, as a share of the largest channel's.
 _DEVIATIONS, _DEAD = 2.0, 0.05
+# A method that corrects biases corrects at least this share of them.
+_CORRECTED = 0.3
 # Times half a step: what no rounding adds up to along a channel.
 _STRETCHED = 5.0
 
@@ -220,6 +222,25 @@ class Product:
         ours, theirs = self._weights
         return int(np.count_nonzero(beyond_half_step(ours, theirs) & is_cut(ours, theirs)))
 
+    def check_plain_bias(self, moments: Moments | None) -> Finding | None:
+        """Return what rounding does not explain of the bias, in a file that corrects few others; None for nothing.
+
+        Args:
+            moments: see check_bias: a fault is what no correction explains either.
+        """
+        ours, theirs = self._biases
+        moved = np.abs(ours.values - theirs.values)
+        half = np.broadcast_to(ours.half * 1.001 + noise(theirs), moved.shape)
+        if (moved <= half).all():
+            return None
+        worst = int(np.argmax(moved))
+        text = (
+            f"{np.count_nonzero(~(moved <= half))} of {len(moved)} biases are not the source's, channel {worst} by "
+            f"{moved[worst]:.3g} where rounding explains {half[worst]:.2g}"
+        )
+        is_fault = moments is not None and self.check_bias(moments) is not None
+        return self._finding(text, "fault" if is_fault else "doubt")
+
     def check_bias(self, moments: Moments | None) -> Finding | None:
         """Return what neither rounding nor a correction explains of the bias; None for nothing.
 
@@ -260,15 +281,16 @@ class Product:
 
 
 def products(matches: list[Match]) -> Iterator[Product]:
-    """Yield every matched product once."""
+    """Yield every matched product, once for each value that it is read as."""
     seen = set()
     read = {(each.value, each.original): each.head for each in matches}
     for match in matches:
         if match.product is None or match.of_source is None or match.operand is None:
             continue
         cores = match.product, match.of_source
-        if (cores[0].value, cores[1].value) not in seen:
-            seen.add((cores[0].value, cores[1].value))
+        # One product may be read with different constants behind it, which are folded into its bias.
+        if (match.value, match.original, match.multiple) not in seen:
+            seen.add((match.value, match.original, match.multiple))
             grids = read[match.operand].grids if match.operand in read else ()
             step = max((float(np.max(each.step)) for each in grids), default=0.0)
             yield Product(match, *cores, match.operand[1], step)
@@ -288,12 +310,16 @@ def check_products(
         rows: of the operands of products whose weight is not rounded to nearest, by the product's source.
     """
     declared = {} if note is None else note.means
+    is_corrected = sum(not each.is_bias_rounded for each in found) >= _CORRECTED * len(found)
     for product in found:
         means = declared.get(product.name)
         weight = product.check_weight(rows.get(product.source.value), is_declared=note is not None)
         if weight is not None:
             yield product, weight
         # A faulty weight explains no bias.
+        elif means is None and not is_corrected:
+            if (bias := product.check_plain_bias(moments.get(product.operand))) is not None:
+                yield product, bias
         elif bias := product.check_bias(
             moments.get(product.operand) if means is None else Moments.declared(means)
         ):

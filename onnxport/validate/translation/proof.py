@@ -130,10 +130,9 @@ def prove(source: Model, candidate: Model, sets: Sequence[Feeds], *, are_samples
         *arithmetic.findings,
     ]
     findings.sort(key=lambda each: each.kind != "fault")
-    cut = sum(each.cut_weights() for each in found)
-    return Proof(
-        len(matching.matches), len(found), len(moved), cut, observation.coverages, arithmetic, findings
-    )
+    cut = sum({each.core.value: each.cut_weights() for each in found}.values())
+    weights, least = (len({each.core.value for each in part}) for part in (found, moved))
+    return Proof(len(matching.matches), weights, least, cut, observation.coverages, arithmetic, findings)
 
 
 def _float_places(matching: Matching, quantized: Graph) -> dict[str, Match]:
