@@ -181,7 +181,7 @@ def test_integers_at_the_border_belong_to_the_second_step(sandbox: Sandbox) -> N
     sampled(sandbox)
     outcome = sandbox.run("convert", "model.onnx", "--to", "tflite", *CALIBRATED, "--io", "int8", "--json")
     assert outcome.code == 0, outcome.stderr
-    assert set(verdicts(outcome.document["artifacts"][0]["report"])) == {"fidelity", "quality"}
+    assert set(verdicts(outcome.document["artifacts"][0]["report"])) == {"fidelity", "quality", "translation"}
 
 
 def test_unproven_is_said_of_both_steps(sandbox: Sandbox) -> None:
@@ -200,7 +200,7 @@ def test_python_says_it_in_keywords(tmp_path: Path) -> None:
     result = onnxport.convert_model(
         sandbox.model, "ort", precision="int8", calib=sandbox.folder / "samples", exclude="Gemm"
     )
-    assert {each.question for each in result.report.judgements} == {"fidelity", "quality"}
+    assert {each.question for each in result.report.judgements} == {"fidelity", "quality", "translation"}
     assert isinstance(result.run, RunReport)
 
 
