@@ -40,8 +40,8 @@ _WORSE = 8.0
 _FEW, _FAR = 0.005, 4.0
 # Standard deviations between the means of two sets of samples; and the least one, as a share of the largest channel's.
 _DEVIATIONS, _DEAD = 2.0, 0.05
-# A method that corrects biases corrects at least this share of them.
-_CORRECTED = 0.3
+# A method that corrects biases corrects at least this share of them, and several.
+_CORRECTED, _SEVERAL = 0.3, 3
 # Times half a step: what no rounding adds up to along a channel.
 _STRETCHED = 5.0
 
@@ -238,7 +238,8 @@ class Product:
             f"{np.count_nonzero(~(moved <= half))} of {len(moved)} biases are not the source's, channel {worst} by "
             f"{moved[worst]:.3g} where rounding explains {half[worst]:.2g}"
         )
-        is_fault = moments is not None and self.check_bias(moments) is not None
+        is_gone = not ours.values.any()  # and the source has one
+        is_fault = is_gone or (moments is not None and self.check_bias(moments) is not None)
         return self._finding(text, "fault" if is_fault else "doubt")
 
     def check_bias(self, moments: Moments | None) -> Finding | None:
@@ -310,7 +311,8 @@ def check_products(
         rows: of the operands of products whose weight is not rounded to nearest, by the product's source.
     """
     declared = {} if note is None else note.means
-    is_corrected = sum(not each.is_bias_rounded for each in found) >= _CORRECTED * len(found)
+    corrected = sum(not each.is_bias_rounded for each in found)
+    is_corrected = corrected >= max(_SEVERAL, _CORRECTED * len(found))
     for product in found:
         means = declared.get(product.name)
         weight = product.check_weight(rows.get(product.source.value), is_declared=note is not None)
