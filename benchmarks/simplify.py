@@ -203,14 +203,14 @@ def _head(
     versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
     loads = [load[0] for load in record["load"]]
     yield from (
-        "# Simplifying, beside the peers",
+        "# Simplification compared with other tools",
         "",
-        "Made by `python -m benchmarks.simplify --write`; its head says how to install the peers.",
+        "`python -m benchmarks.simplify --write` writes this page; its docstring says how to install the other tools.",
         f"{versions}. {record['cores']} cores, load {min(loads):.1f} to {max(loads):.1f}.",
         "",
     )
     held = [key for key, each in found.items() if (best := _best(each)) is None or each[OURS].nodes <= best]
-    yield f"- Nodes at most those of the better peer: {len(held)} of {len(found)} models."
+    yield f"- At most as many nodes as the better of the others: {len(held)} of {len(found)} models."
     for key in found:
         if key not in held:
             each = found[key]
@@ -233,7 +233,7 @@ def _table(found: Mapping[str, Mapping[str, Figures]], tools: Sequence[str]) -> 
         "",
         "## Nodes and bytes",
         "",
-        "Nodes of all graphs without Constant, in parentheses how many Constant there are besides; bytes to the",
+        "Nodes of all graphs without Constant, with the number of Constant nodes in parentheses; bytes over the",
         "source's.",
         "",
         f"| model | source | {' | '.join(tools)} |",
@@ -260,8 +260,8 @@ def _times(found: Mapping[str, Mapping[str, Figures]], tools: Sequence[str]) -> 
         "",
         "## Time",
         "",
-        "Processor seconds, medians of rounds: of the whole command in a fresh process, and behind the slash of the",
-        "call alone once everything is imported. In the last columns ours to the peer's.",
+        "Processor seconds, medians of rounds: the whole command in a fresh process / the call alone after all",
+        "imports. The last columns have our time over the other tool's.",
         "",
         f"| model | {' | '.join(tools)} | {' | '.join(f'to {tool}' for tool in tools[1:])} |",
         f"|---|{'---|' * (2 * len(tools) - 1)}",

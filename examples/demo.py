@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from fixtures import models  # noqa: E402 - found through the line above
-from onnxport.reports.wording import human_size  # noqa: E402
+from onnxport.reports.phrases import human_size  # noqa: E402
 
 OUTPUT = ROOT / "build" / "demo"
 TARGETS = ("tflite", "ort")

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         profile_model,
         quantize_model,
         validate_model,
+        write_samples,
     )
     from onnxport.bench.report import BenchReport
     from onnxport.core.errors import OnnxportError
@@ -70,6 +71,7 @@ __all__ = [
     "quantize_model",
     "run_pipeline",
     "validate_model",
+    "write_samples",
 ]
 
 _HOMES = {
@@ -92,6 +94,7 @@ _HOMES = {
     "quantize_model": "onnxport.api",
     "run_pipeline": "onnxport.api",
     "validate_model": "onnxport.api",
+    "write_samples": "onnxport.api",
 }
 
 

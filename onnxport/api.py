@@ -17,7 +17,7 @@ from onnxport.pipelines.runner.clock import Progress
 from onnxport.pipelines.runner.jobs import Export, Job, conversion, exportation, optimization, quantization
 from onnxport.reports.run_report import RunReport
 from onnxport.validate.debug.params import DebugParams
-from onnxport.validate.params import ValidateParams
+from onnxport.validate.params import SamplesParams, ValidateParams
 from onnxport.validate.report import Report
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from onnxport.profiling.report import ProfileReport
     from onnxport.reports.pipeline_report import PipelineReport
     from onnxport.runtimes.base import Runtime
+    from onnxport.validate.sample_files import SampleFiles
 
 StrPath = str | os.PathLike[str]
 
@@ -98,10 +99,8 @@ def quantize_model(
         model: an `.onnx` file.
         precision: "int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights" or "int4-weights".
         output: the result's path; <stem>_<precision>.onnx beside the model unless given.
-        validate, keep_rejected, latency, progress: see convert_model.
+        validate, keep_rejected, latency, progress: see convert_model, also for the errors.
         **options: the fields of QuantizeParams (quantize.params) and of ValidateParams: calib, method, budget, ...
-
-    Raises: as convert_model.
     """
     job = quantization(
         model, precision, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
@@ -124,10 +123,8 @@ def export_model(
         source: a file or folder of PyTorch, TensorFlow, scikit-learn, a boosting library or PaddlePaddle, or
             "package.module:function", which builds a model.
         output: the ONNX file; beside the source file, or <name>.onnx in the current folder, unless given.
-        validate, keep_rejected, progress: see convert_model.
+        validate, keep_rejected, progress: see convert_model, also for the errors.
         **options: the fields of ExportParams (exporters.params) and of ValidateParams: weights, input, dynamic, ...
-
-    Raises: as convert_model.
     """
     job = exportation(source, output, options, validate=validate, keep_rejected=keep_rejected)
     return _run(job, "export", progress)
@@ -147,10 +144,8 @@ def optimize_model(
     Args:
         model: an `.onnx` file.
         output: the result's path; <stem>_optimized.onnx beside the model unless given.
-        validate, keep_rejected, progress: see convert_model.
+        validate, keep_rejected, progress: see convert_model, also for the errors.
         **options: the fields of OptimizeParams (optimizers.params) and of ValidateParams: opset, simplify, fp16, ...
-
-    Raises: as convert_model.
     """
     job = optimization(model, output, options, validate=validate, keep_rejected=keep_rejected)
     return _run(job, "optimize", progress)
@@ -177,6 +172,28 @@ def validate_model(
     params = params_of(ValidateParams, options, purpose="validation")
     run = validation.validate(Artifact.open(reference), Artifact.open(candidate), params, progress)
     return run.artifacts[0].report
+
+
+def write_samples(
+    model: StrPath, output: StrPath, *, progress: Progress | None = None, **options: Any
+) -> SampleFiles:
+    """Write the inputs that a validation of a model generates, as files to look at, edit and feed.
+
+    Args:
+        model: an `.onnx`, `.ort`, `.tflite` or `.mlpackage` file.
+        output: a new folder.
+        **options: the fields of SamplesParams: shape, samples, seed, timeout, memory_limit.
+
+    Returns:
+        The files with their shapes, and what each input may hold.
+
+    Raises:
+        UsageError: the folder exists, or no inputs were found on which the model runs.
+    """
+    from onnxport.pipelines.runner import sample_files
+
+    params = params_of(SamplesParams, options, purpose="generating inputs")
+    return sample_files.write_samples(Artifact.open(model), Path(output), params, progress)
 
 
 def debug_model(

@@ -62,6 +62,11 @@ def export_model(folder: Path) -> None:
     assert "PyTorch" in result.report.reference.runtime
 
 
+def write_samples(folder: Path) -> None:
+    found = onnxport.write_samples(DIGITS, folder / "samples", seed=1)
+    assert (folder / "samples" / found.files[0].path).is_file()
+
+
 def profile_model(_: Path) -> None:
     report = onnxport.profile_model(DIGITS, runs=5)
     assert [node.op for node in report.nodes][-1] == "Gemm"
@@ -166,6 +171,7 @@ CALLS: dict[str, Callable[[Path], None]] = {
     "export_model": export_model,
     "inspect_deployment": inspect_deployment,
     "profile_model": profile_model,
+    "write_samples": write_samples,
     "optimize_model": optimize_model,
     "load": load,
     "metric": metric,
@@ -241,8 +247,8 @@ def test_wrong_artefact_raises_with_its_report_and_leaves_nothing(
         ({"layout": "nchw"}, "option 'layout' has the value 'nchw'"),
         ({"shape": {"picture": (1, 1, 8, 8)}}, "no input 'picture'"),
         ({"shape": "picture=1,1,8,8"}, "no input 'picture'"),
-        ({"shape": 8}, "shapes are not given by 8; write NAME=1,3,224,224"),
-        ({"shape": {"image": 8}}, "the shape of input 'image' is not given by 8; give a tuple of sizes"),
+        ({"shape": 8}, "shapes cannot be 8; write NAME=1,3,224,224"),
+        ({"shape": {"image": 8}}, "8 is not a shape for input 'image'; give a tuple of sizes"),
         ({"samples": 0}, "option 'samples' has the value 0; give 1 to 1000"),
         ({"samples": "many"}, "option 'samples' has the value 'many'; give a whole number"),
         ({"rtol": float("inf")}, "option 'rtol' has the value inf; give a finite number"),
@@ -336,7 +342,7 @@ def test_wrong_option_of_a_pipeline_is_a_usage_error(
         ({"metric": len}, "give text, or a list of several"),
         ({"metric": [len]}, "option 'metric[0]' has the value <built-in function len>; give text"),
         ({"map": {"image": 3}}, "has the value 3; give text"),
-        ({"budget": 7}, "named values are not given by 7; write NAME=VALUE"),
+        ({"budget": 7}, "named values cannot be 7; write NAME=VALUE"),
         ({"budget": {"sqnr": None}}, "has the value None; give a number"),
         ({"timeout": 0}, "give more than 0, 1000000 at most"),
         ({"inputs": 5}, "option 'inputs' has the value 5; give a path"),
@@ -367,7 +373,7 @@ def test_model_that_is_no_path_is_a_usage_error(model: Any) -> None:
     ):
         with pytest.raises(
             UsageError,
-            match=r"a model is given by its path|the path of a model (is empty|contains a null character)",
+            match=r"a model must be given by its path|the path of a model (is empty|contains a null character)",
         ):
             use()
 

@@ -30,10 +30,8 @@ _LOW_SQNR = 20.0
 class AccuracyMeter:
     """Compares the outputs of every row with the reference's, which runs once per batch.
 
-    Args:
-        params: name the reference.
-        plans: without a named reference, the first .onnx file of these is it.
-        inputs: for a reference that is no row.
+    The reference is the one that `params` name, else the first .onnx file of `plans`; `inputs` are for one that is no
+    row.
     """
 
     def __init__(self, params: BenchParams, plans: Sequence[Planned], inputs: Inputs) -> None:
@@ -67,15 +65,10 @@ class AccuracyMeter:
         return found
 
     def _outputs(self, session: Session, trial: Trial) -> Outputs:
-        """Return a trial's outputs, with exact integer sums where this CPU's kernels may saturate.
-
-        Times are of the CPU's own kernels, accuracy is of the file.
-        """
+        """Return a trial's outputs, with exact integer sums where this CPU's kernels may saturate."""
         path, settings = trial.subject.path, trial.subject.settings
-        is_ort_cpu = settings.runtime == RUNTIMES["onnx"] and (settings.provider or "CPU").upper().startswith(
-            "CPU"
-        )
-        if not is_ort_cpu or not holds_integer_products(path):
+        is_cpu = (settings.provider or "CPU").upper().startswith("CPU")
+        if settings.runtime != RUNTIMES["onnx"] or not is_cpu or not holds_integer_products(path):
             return session.answers(trial)
         with IsolatedRuntime(path, timeout=self._params.timeout) as exact:
             return exact.run(trial.feeds)
@@ -103,12 +96,7 @@ class AccuracyMeter:
 
 
 def worst_sqnr(reference: str, expected: Outputs, found: Outputs) -> Accuracy | None:
-    """Return the SQNR of the worst floating-point output; None where the two have none in common.
-
-    Args:
-        reference: path of the model that computed `expected`.
-        expected, found: outputs by name.
-    """
+    """Return the SQNR of the worst floating-point output against `reference`'s; None where they have none in common."""
     values: list[tuple[float, str]] = []
     for name, array in found.items():
         own = expected.get(name)

@@ -1,8 +1,4 @@
-"""A baseline: the JSON of an earlier `onnxport bench` on this machine, and the rows that match new ones.
-
-Errors distinguish what else a file may be, since each needs another fix: empty, no JSON, another command's report, a
-failed run, another version's schema, a damaged report.
-"""
+"""A baseline: the JSON of an earlier `onnxport bench` on this machine, and the rows that match new ones."""
 
 from __future__ import annotations
 
@@ -31,16 +27,15 @@ _DECISIVE: dict[str, str] = {
 
 
 def read(path: Path) -> BenchReport:
-    """Read the report at `path`.
-
-    Raises:
-        InputError: the file has no report that this version reads.
-    """
+    """Read the report at `path`. Raises InputError: the file has no report that this version reads."""
     document = _document(path, _bytes(path))
     if "error" in document and "rows" not in document:
         raise _no_baseline(path, f"it is from a run that failed with exit {document.get('exit_code')}")
     if "rows" not in document or "machine" not in document:
-        raise _no_baseline(path, f"it is {_other(document)}")
+        command = document.get("command")
+        words = command if isinstance(command, str) else " ".join(map(str, command)) if command else ""
+        other = f"the report of another command: {printable(words)[:80]}" if words else "other JSON"
+        raise _no_baseline(path, f"it is {other}")
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InputError(
@@ -74,7 +69,8 @@ def differences(then: Machine, now: Machine) -> Iterator[str]:
         before, after = getattr(then, name), getattr(now, name)
         if before != after:
             yield printable(f"{said}: {before} before, {after} now")
-    if _kind(then.system) != _kind(now.system):
+    # The first word of "Linux-6.1.0-x86_64-with-glibc2.36": another kernel is still the same machine.
+    if then.system.partition("-")[0] != now.system.partition("-")[0]:
         yield printable(f"the system: {then.system} before, {now.system} now")
 
 
@@ -85,11 +81,6 @@ def version_changes(then: Mapping[str, str], now: Mapping[str, str]) -> Iterator
             yield printable(
                 f"{name} was {then[name]} in the baseline and is {now[name]} now, which may change the speed"
             )
-
-
-def _kind(system: str) -> str:
-    """Return the first word of "Linux-6.1.0-x86_64-with-glibc2.36": another kernel is still the same machine."""
-    return system.partition("-")[0]
 
 
 def _bytes(path: Path) -> bytes:
@@ -118,12 +109,6 @@ def _document(path: Path, data: bytes) -> dict[str, Any]:
     return document
 
 
-def _other(document: dict[str, Any]) -> str:
-    command = document.get("command")
-    words = command if isinstance(command, str) else " ".join(map(str, command)) if command else ""
-    return f"the report of another command: {printable(words)[:80]}" if words else "other JSON"
-
-
 def _no_baseline(path: Path, why: str) -> InputError:
     return InputError(f"{os.fspath(path)} is not a report of onnxport bench", why=why, fix=_MAKE)
 
@@ -137,7 +122,7 @@ class Baseline:
     def __init__(self, report: BenchReport, path: Path, limit: float) -> None:
         self.report, self.path, self.limit = report, path, limit
         self.was = Conditions(report.pace_ms, report.others)
-        self._by_path = {(_normalize(row.artifact), row.settings): row for row in report.rows}
+        self._by_path = {(os.path.normpath(row.artifact), row.settings): row for row in report.rows}
         named = Counter((_name(row.artifact), row.settings) for row in report.rows)
         self._by_name = {
             (_name(row.artifact), row.settings): row
@@ -153,7 +138,7 @@ class Baseline:
         return found
 
     def _find(self, artifact: str, settings: Settings) -> Row | None:
-        by_path = self._by_path.get((_normalize(artifact), settings))
+        by_path = self._by_path.get((os.path.normpath(artifact), settings))
         return by_path or self._by_name.get((_name(artifact), settings))
 
     def compare(self, artifact: str, settings: Settings, floor: Floor, at: Conditions) -> Comparison | None:
@@ -193,9 +178,5 @@ class Baseline:
                 )
 
 
-def _normalize(artifact: str) -> str:
-    return os.path.normpath(artifact)
-
-
 def _name(artifact: str) -> str:
-    return os.path.basename(_normalize(artifact))
+    return os.path.basename(os.path.normpath(artifact))

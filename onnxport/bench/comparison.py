@@ -1,9 +1,9 @@
 """The comparison of a row with its baseline on a machine that also runs other programs.
 
 Floors (statistics.py) are compared, corrected by the machine's pace at both times (pace.py). A row is "slower" if its
-ratio exceeds the limit, the interval of the ratio excludes no change, and the model had the same cores as before. A
-ratio above the limit that is less certain is "unclear", which fails nothing. So contention, which only adds time, leads
-to more measuring and then to "unclear", never to an alarm.
+ratio exceeds the limit, the ratio's interval excludes no change, and the model had the same cores as before. A less
+certain ratio above the limit is "unclear", which fails nothing. So contention leads to more measuring, never to an
+alarm.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import os
 from dataclasses import dataclass
 
-from onnxport.bench.report import Floor, Standard
+from onnxport.bench.report import Floor, Standard, Standing
 
 # Least half width of the interval, in logarithms: turns are less independent than the binomial distribution assumes.
 _LEAST_NOISE = 0.01
@@ -28,15 +28,10 @@ _AGREEMENT = 1.03
 
 @dataclass(frozen=True)
 class Conditions:
-    """The machine during one measurement.
+    """The machine during one measurement."""
 
-    Attributes:
-        pace: milliseconds of a fixed piece of work; None where it was not measured.
-        others: share of the cores that other programs used; None where unknown.
-    """
-
-    pace: float | None = None
-    others: float | None = None
+    pace: float | None = None  # milliseconds of a fixed piece of work; None where it was not measured
+    others: float | None = None  # share of the cores that other programs used; None where unknown
 
     @property
     def is_calm(self) -> bool:
@@ -45,43 +40,33 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of two floors of one row.
+    """The comparison of two floors of one row."""
 
-    Attributes:
-        ratio: of the times, now over before.
-        low, high: an interval of the ratio.
-        turns: number of turns now.
-        had_cores: whether the model had all its cores at once for enough runs.
-        baseline_lacked_cores: whether the baseline never had them.
-    """
-
-    ratio: float
+    ratio: float  # of the times, now over before
+    # low, high: an interval of the ratio.
     low: float
     high: float
-    turns: int
-    had_cores: bool = True
-    baseline_lacked_cores: bool = False
+    turns: int  # number of turns now
+    had_cores: bool = True  # whether the model had all its cores at once for enough runs
+    baseline_lacked_cores: bool = False  # whether the baseline never had them
 
     def standard(self, limit: float) -> Standard:
         """Return the result for `limit`."""
-        figures = {
-            "limit": limit,
-            "ratio": _digits(self.ratio),
-            "low": _digits(self.low),
-            "high": _digits(self.high),
-        }
+        standing, said = self._decide(limit)
         times = f"{self.ratio:.2f} times as long as before ({self.low:.2f}-{self.high:.2f})"
+        ratio, low, high = (float(f"{each:.4g}") for each in (self.ratio, self.low, self.high))
+        return Standard(standing=standing, limit=limit, ratio=ratio, low=low, high=high, said=times + said)
+
+    def _decide(self, limit: float) -> tuple[Standing, str]:
         if self.baseline_lacked_cores and self.ratio < 1 / limit:
-            said = f"{times}, but the baseline never had all its cores"
-            return Standard(standing="unclear", said=said, **figures)
+            return "unclear", ", but the baseline never had all its cores"
         if self.ratio <= limit:
-            return Standard(standing="kept", said=times, **figures)
+            return "kept", ""
         if not self.had_cores:
-            said = f"{times}, but other programs used the cores: too few runs had all of them"
-            return Standard(standing="unclear", said=said, **figures)
+            return "unclear", ", but other programs used the cores: too few runs had all of them"
         if self.low <= 1:
-            return Standard(standing="unclear", said=f"{times}, which may be noise", **figures)
-        return Standard(standing="slower", said=f"{times}, the limit is {limit:g}", **figures)
+            return "unclear", ", which may be noise"
+        return "slower", f", the limit is {limit:g}"
 
     def is_decided(self, limit: float) -> bool:
         """Return whether more turns cannot change the result: a ratio above the limit may still decrease."""
@@ -91,11 +76,7 @@ class Comparison:
 def compare(
     now: Floor, then: Floor, at: Conditions, was: Conditions, *, threads: int | None = None
 ) -> Comparison:
-    """Compare two floors of one row, each with its conditions.
-
-    Args:
-        threads: of the model; None for as many as there are cores.
-    """
+    """Compare two floors of one row, each with its conditions; `threads` is None for as many as there are cores."""
     single = threads == 1
     change = math.log(at.pace / was.pace) if at.pace and was.pace else 0.0
     new, old = _level(now, single), _level(then, single)
@@ -143,7 +124,3 @@ def _level(floor: Floor, single: bool) -> _Level:
 
 def _log(more: float, less: float) -> float:
     return math.log(more / less) if more > less > 0 else 0.0
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.4g}")

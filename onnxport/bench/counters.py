@@ -1,13 +1,13 @@
 """Counters of the measuring process: memory, CPU time and energy; needs the standard library only.
 
-Memory: Linux has it in /proc/self/status, VmRSS now and VmHWM the peak. `ru_maxrss` is wrong there: it starts at the
-value of the parent when it forked. macOS has nothing else, and there it is right.
+Memory: Linux has VmRSS (now) and VmHWM (peak) in /proc/self/status. `ru_maxrss` starts there at the parent's value
+when it forked; on macOS it is right, and the only figure.
 
-CPU time: the system's sum over a process counts a running thread only up to the last tick, which is several runs of a
-small model ago; the clock of each thread is exact. Linux has these by number (include/linux/posix-timers.h).
+CPU time: the process's sum counts a running thread only up to the last tick, several runs of a small model ago. The
+clock of each thread is exact; Linux has these by number (include/linux/posix-timers.h).
 
-Energy: RAPL, in /sys/class/powercap, of the processor's packages. Since 2020 only root may read it by default. A
-counter is for a package: other programs and idle power are included.
+Energy: RAPL, in /sys/class/powercap, of the processor's packages; since 2020 only root may read it by default. It
+includes other programs and idle power.
 """
 
 from __future__ import annotations
@@ -99,25 +99,17 @@ class EnergyCounters:
         return tuple(_number(zone, "energy_uj") or 0 for zone in self._zones)
 
     def joules(self, before: Sequence[int], after: Sequence[int]) -> float | None:
-        """Return the energy between two readings; None without counters.
-
-        The readings are less than a minute apart, so that a counter wraps at most once.
-        """
+        """Return the energy between two readings less than a minute apart; None without counters."""
         if not self._zones:
             return None
         used = 0
         for zone, first, last in zip(self._zones, before, after, strict=True):
-            used += (
-                last - first if last >= first else last - first + (_number(zone, "max_energy_range_uj") or 0)
-            )
+            used += last - first + (0 if last >= first else _number(zone, "max_energy_range_uj") or 0)
         return used * _MICRO
 
 
 def _packages(root: str) -> list[str]:
-    """Return the zones of packages.
-
-    Zones below one are its parts, "psys" is the platform, and intel-rapl-mmio has the same counters again.
-    """
+    """Return the zones of packages, not their parts, the platform ("psys") or the copies of intel-rapl-mmio."""
     try:
         zones = sorted(
             name for name in os.listdir(root) if name.startswith("intel-rapl:") and name.count(":") == 1

@@ -29,10 +29,7 @@ class Files:
 
 
 def open_files(artifacts: Sequence[Artifact]) -> Files:
-    """Open the artefacts with all files that belong to them.
-
-    An artefact that cannot be read stays as it is: its row shows the runtime's error.
-    """
+    """Open the artefacts with all their files; an unreadable one stays as it is: its row shows the runtime's error."""
     files = Files({}, [])
     for artifact in artifacts:
         files.artifacts[artifact.path] = artifact

@@ -1,7 +1,6 @@
 """The regression gate: compare rows with those of a baseline, or with an earlier model measured beside them.
 
-A baseline is from another time, so that its figures need a correction for the machine's state then; an earlier model
-runs in turns with the new one and needs none.
+A baseline's figures need a correction for the machine's state then; an earlier model runs in turns with the new one.
 """
 
 from __future__ import annotations
@@ -30,13 +29,9 @@ _EVERY = 10
 
 
 class Gate:
-    """Decides how long to measure and which rows fail; this one has no limit and fails none.
+    """Decides how long to measure and which rows fail; this one has no limit and fails none."""
 
-    Attributes:
-        beside: further artefacts to measure.
-    """
-
-    beside: tuple[Artifact, ...] = ()
+    beside: tuple[Artifact, ...] = ()  # further artefacts to measure
 
     def until(self, enough: Stop, params: BenchParams) -> Stop:
         """Return the rule that ends a session: `enough`, or later on a busy machine."""
@@ -50,8 +45,7 @@ class Gate:
     def rows_to_repeat(self, rows: Sequence[Row]) -> tuple[Row, ...]:
         """Return the slower rows, which are measured again in fresh processes.
 
-        A process can be slow because of its place in memory, and a host because of its other guests, for as long as
-        they last.
+        A process can be slow because of its place in memory, and a host because of its other guests.
         """
         return tuple(row for row in rows if row.against is not None and row.against.standing == "slower")
 
@@ -165,10 +159,8 @@ class _ModelGate(_LimitGate):
         if trial.subject.path == self._path:
             return None
         settings = trial.subject.settings
-        for other in session.running:
-            if other.subject.path == self._path and _shared_settings(
-                other.subject.settings
-            ) == _shared_settings(settings):
+        for other in (each for each in session.running if each.subject.path == self._path):
+            if _shared_settings(other.subject.settings) == _shared_settings(settings):
                 return _compare_now(trial.floor, other.floor, settings)
         return None
 
@@ -207,9 +199,9 @@ def _conditions(session: Session) -> Conditions:
 
 def _is_steady(session: Session) -> bool:
     """Return whether every floor is good enough to compare later runs with."""
-    return _conditions(session).is_calm or all(map(_has_steady_floor, session.running))
 
+    def has_steady_floor(trial: Trial) -> bool:
+        floor, threads = trial.floor, trial.subject.settings.threads
+        return floor.turns >= 2 * ENOUGH_TURNS and (threads == 1 or had_cores(floor, threads))
 
-def _has_steady_floor(trial: Trial) -> bool:
-    floor, threads = trial.floor, trial.subject.settings.threads
-    return floor.turns >= 2 * ENOUGH_TURNS and (threads == 1 or had_cores(floor, threads))
+    return _conditions(session).is_calm or all(map(has_steady_floor, session.running))

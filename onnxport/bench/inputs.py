@@ -1,8 +1,7 @@
 """The inputs of all rows: the user's own, or generated ones inside the domain that a graph implies.
 
 They depend only on names, shapes and seed, so that rows with equal inputs get equal data. The batch is 1 by default.
-Any other open size has to come from the user, or from an artefact with the same inputs that fixes it: a size of our
-choice would decide the time.
+Any other open size, which would decide the time, comes from the user or from an artefact that fixes it.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ import numpy as np
 
 from onnxport.bench.params import FeedingParams
 from onnxport.bench.session import Feeding
-from onnxport.core.arrays import Array, Feeds
+from onnxport.core.arrays import Feeds
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Dim, TensorSpec
-from onnxport.formats.input_shapes import GivenShape, apply_shapes
+from onnxport.formats.input_shapes import apply_shapes
 from onnxport.formats.model import Model
 from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
 from onnxport.samples.generator import KINDS, generate
@@ -38,15 +37,7 @@ class _GraphFacts:
 
 
 class Inputs:
-    """Feeds for all rows of a bench.
-
-    Args:
-        params: the user's inputs, shapes and seed.
-        graphs: of the models that can be read; they imply the domains of inputs.
-
-    Raises:
-        UsageError: a given shape has a range.
-    """
+    """Feeds for all rows of a bench; `graphs` imply the domains of inputs. UsageError if a given shape has a range."""
 
     def __init__(self, params: FeedingParams, graphs: Iterable[Model]) -> None:
         self._params = params
@@ -91,11 +82,7 @@ class Inputs:
                 raise _open_size_error(path, specs, lacking)
 
     def feeding(self, batch: int | None) -> Feeding:
-        """Return a function that makes a model's inputs.
-
-        Args:
-            batch: size of each; None for 1, or for that of the user's inputs.
-        """
+        """Return a function that makes a model's inputs; `batch` is None for 1, or for that of the user's inputs."""
         return lambda specs: self._feeds(specs, batch)
 
     def batch_of(self, specs: Specs, feeds: Feeds) -> int | None:
@@ -133,9 +120,11 @@ class Inputs:
         feeds = first.load().feeds
         if batch is None:
             return feeds
-        return {
-            name: _rows(each, axes[name], batch) if name in axes else each for name, each in feeds.items()
-        }
+        repeated = {}
+        for name, axis in ((name, axis) for name, axis in axes.items() if name in feeds):
+            rows = np.arange(batch) % feeds[name].shape[axis]
+            repeated[name] = np.asarray(np.take(feeds[name], rows, axis))
+        return {**feeds, **repeated}
 
     def _shapes(self, specs: Specs) -> dict[str, tuple[Dim, ...]]:
         """Return the inputs' shapes with the sizes that the user gave, or that other models fix."""
@@ -145,10 +134,8 @@ class Inputs:
         for name, axes in OpenSizes(specs, shapes).untold.items():
             fixed = self._fixed.get((name, len(shapes[name])), {})
             if name not in given and any(axis in fixed for axis in axes):
-                dims: GivenShape = tuple(
-                    fixed.get(axis) if axis in axes else None for axis in range(len(shapes[name]))
-                )
-                given[name] = dims
+                places = range(len(shapes[name]))
+                given[name] = tuple(fixed.get(axis) if axis in axes else None for axis in places)
         return apply_shapes(specs, given)
 
     def _facts(self, specs: Specs) -> _GraphFacts:
@@ -210,7 +197,3 @@ def _check_batch(shapes: Mapping[str, tuple[Dim, ...]], batch: int) -> None:
     name, size = next(iter(firsts.items()), ("", None))
     fixed = f"its input {name!r} has the fixed size {size}" if name else "no input has a batch"
     raise UsageError(f"it cannot run at batch {batch}", why=fixed, fix="convert it with an open batch")
-
-
-def _rows(array: Array, axis: int, batch: int) -> Array:
-    return np.asarray(np.take(array, np.arange(batch) % array.shape[axis], axis))

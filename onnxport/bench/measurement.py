@@ -14,7 +14,7 @@ from onnxport.bench.inputs import Inputs
 from onnxport.bench.params import BenchParams
 from onnxport.bench.plan import Planned, plan_rows
 from onnxport.bench.report import Accuracy, Memory, Row, Spread
-from onnxport.bench.session import ROUNDS, Failure, Session, Stop, Subject, Trial, enough
+from onnxport.bench.session import ROUNDS, Session, Stop, Subject, Trial, enough
 from onnxport.bench.statistics import median, median_interval, quantile
 from onnxport.core.errors import PROVEN, UsageError, printable
 from onnxport.formats.artifact import Artifact
@@ -32,29 +32,20 @@ class Phases(Protocol):
 
 @dataclass(frozen=True)
 class Measured:
-    """The result of a bench.
-
-    Attributes:
-        inputs: their origin.
-        pace_ms, others: see BenchReport.
-        notes: sentences for the user.
-    """
+    """The result of a bench."""
 
     rows: tuple[Row, ...]
-    inputs: str
+    inputs: str  # their origin
+    # pace_ms, others: see BenchReport.
     pace_ms: float | None = None
     others: float | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences for the user
 
 
 def measure(
     artifacts: Sequence[Artifact], params: BenchParams, phases: Phases, until: Stop | None = None
 ) -> Measured:
-    """Measure every artefact under all its settings, in turns.
-
-    Args:
-        artifacts: in the order of the rows.
-        until: ends the session; after `params.runs` unless given.
+    """Measure every artefact under all its settings, in turns, until `until` or `params.runs` ends the session.
 
     Raises:
         UsageError: an option that no artefact can follow, or an open size that was not given.
@@ -66,7 +57,10 @@ def measure(
         plans = plan_rows(tuple(files.artifacts[each.path] for each in artifacts), params)
         inputs = Inputs(params, files.graphs)
     tried = [number for number, plan in enumerate(plans) if plan.failure is None]
-    subjects = [_subject(plans[number], inputs) for number in tried]
+    subjects = [
+        Subject(each.artifact.path, each.settings, inputs.feeding(each.settings.batch))
+        for each in (plans[number] for number in tried)
+    ]
     with Session(subjects, timeout=params.timeout, on_progress=phases.progress) as session:
         _run(session, inputs, params, phases, until or enough(params.runs))
         trials, pace = dict(zip(tried, session.trials, strict=True)), session.pace
@@ -85,20 +79,11 @@ def measure(
     return Measured(rows, inputs.origin, pace.least_ms, pace.others, notes)
 
 
-def _subject(plan: Planned, inputs: Inputs) -> Subject:
-    return Subject(plan.artifact.path, plan.settings, inputs.feeding(plan.settings.batch))
-
-
 def _run(session: Session, inputs: Inputs, params: BenchParams, phases: Phases, until: Stop) -> None:
     with phases.phase("load"):
         session.load()
-        inputs.resolve_sizes(
-            [
-                (str(trial.subject.path), trial.ports.inputs)
-                for trial in session.running
-                if trial.ports is not None
-            ]
-        )
+        running = ((trial.subject.path, trial.ports) for trial in session.running)
+        inputs.resolve_sizes([(str(path), ports.inputs) for path, ports in running if ports is not None])
         session.feed()
     with phases.phase("warm up"):
         session.warm_up(params.warmup, math.ceil(params.runs / ROUNDS))
@@ -126,19 +111,14 @@ def _row(plan: Planned, files: Files, trial: Trial | None, accuracy: Accuracy | 
     )
     failure = plan.failure if trial is None else trial.failure
     if failure is not None:
-        return row.model_copy(update=_failure_fields(failure, planned=trial is None))
+        code = PROVEN if trial is None else failure.error.exit_code  # a planned failure fails no command
+        why = printable(" ".join(str(failure.error).split()))
+        return row.model_copy(update={"status": failure.status, "why": why, "exit_code": code})
     assert trial is not None
     assert trial.ports is not None
     batch = inputs.batch_of(trial.ports.inputs, trial.feeds)
     settings = plan.settings.model_copy(update={"batch": batch if batch is not None else plan.settings.batch})
     return row.model_copy(update={"settings": settings, **_figure_fields(trial, settings.batch or 1)})
-
-
-def _failure_fields(failure: Failure, planned: bool) -> dict[str, object]:
-    """Return the fields of a row without figures; a failure that was planned fails no command."""
-    error = failure.error
-    code = PROVEN if planned else error.exit_code
-    return {"status": failure.status, "why": printable(" ".join(str(error).split())), "exit_code": code}
 
 
 def _figure_fields(trial: Trial, batch: int) -> dict[str, object]:

@@ -1,8 +1,7 @@
 """The pace of this machine, independent of models: the time of a fixed piece of work that fits into the nearest caches.
 
-The clock's frequency and programs on the same core change the time of a model. A digest of 64 KiB needs one core, no
-memory and no library: if it takes longer than before, so does everything on this machine. A second figure is the share
-of the cores that other programs used.
+A digest of 64 KiB needs one core, no memory and no library: if it takes longer than before, so does everything on this
+machine. A second figure is the share of the cores that other programs used.
 """
 
 from __future__ import annotations
@@ -26,11 +25,7 @@ class Pace:
         self._others: float | None = None
 
     def read(self, children: float) -> None:
-        """Time the piece of work, and update the share of other programs since the first reading.
-
-        Args:
-            children: CPU seconds of the measuring processes so far.
-        """
+        """Time the piece of work, and update the share of other programs; `children` are our CPU seconds."""
         for _ in range(_PIECES):
             started = time.perf_counter()
             hashlib.sha256(_PIECE).digest()

@@ -89,9 +89,7 @@ class BenchParams(FeedingParams):
         le=1_000_000,
     )
     threads: Annotated[tuple[int, ...], _numbers("--threads", 256)] = option(
-        f"Kernel threads, as 1,2,4: one row for each. [default: {THREADS}]",
-        default=(THREADS,),
-        metavar="N,N",
+        f"Kernel threads, as 1,2,4: one row for each. [default: {THREADS}]", default=(THREADS,), metavar="N,N"
     )
     runtimes: Words = option(
         "Runtimes, as ort,tract,openvino,ncnn,mnn: one row for each that runs the artefact's format. Unless given, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -18,7 +18,7 @@ from onnxport.formats.artifact import SUFFIXES, Artifact, Format
 from onnxport.runtimes import registry
 
 # Format to its default runtime, as in `--candidate-runtime runtime=`.
-RUNTIMES: dict[Format, str] = {"onnx": "ort", "ort": "ort", "tflite": "litert", "coreml": "predict"}
+RUNTIMES: Mapping[str, str] = {format_: kind.name for format_, kind in registry.FIRST.items()}
 # Format to the settings of its runtime beside the provider; an .ort file is already optimized.
 _SETTINGS: dict[Format, tuple[str, ...]] = {
     "onnx": ("threads", "level"),
@@ -30,14 +30,11 @@ _SETTINGS: dict[Format, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned row.
-
-    Attributes:
-        failure: reason why it is not tried; the user can do nothing about it here, so that it fails no command.
-    """
+    """A planned row."""
 
     artifact: Artifact
     settings: Settings
+    # Reason why it is not tried; the user can do nothing about it here, so that it fails no command.
     failure: Failure | None = None
 
 
@@ -62,11 +59,8 @@ def _rows(artifact: Artifact, params: BenchParams) -> list[Planned]:
             f"none of {', '.join(params.runtimes)} runs {SUFFIXES[artifact.format]} files"
         )
         return [Planned(artifact, Settings(runtime=own), Failure("not here", error))]
-    return [
-        row
-        for name in runtimes
-        for row in (_default_rows if name == own else _engine_rows)(artifact, name, params)
-    ]
+    make = {name: _default_rows if name == own else _engine_rows for name in runtimes}
+    return [row for name in runtimes for row in make[name](artifact, name, params)]
 
 
 def _runs(name: str, artifact: Artifact) -> bool:
@@ -76,6 +70,8 @@ def _runs(name: str, artifact: Artifact) -> bool:
 
 def _default_rows(artifact: Artifact, runtime: str, params: BenchParams) -> list[Planned]:
     """Return the rows of a format's default runtime."""
+    if runtime not in PROVIDERS:  # of a format that this module has no settings for
+        return _engine_rows(artifact, runtime, params)
     settings = _SETTINGS[artifact.format]
     providers = [each.lower() for each in params.providers if each.lower() in PROVIDERS[runtime]]
     failure = _absence(artifact, runtime, params.providers if not providers else ())
@@ -85,18 +81,15 @@ def _default_rows(artifact: Artifact, runtime: str, params: BenchParams) -> list
         params.levels if "level" in settings else (None,),
         params.batch or (None,),
     )
-    return [
-        Planned(
-            artifact,
-            Settings(runtime=runtime, provider=provider, threads=threads, level=level, batch=batch),
-            failure,
-        )
-        for provider, threads, level, batch in combined
-    ]
+    rows = []
+    for provider, threads, level, batch in combined:
+        each = Settings(runtime=runtime, provider=provider, threads=threads, level=level, batch=batch)
+        rows.append(Planned(artifact, each, failure))
+    return rows
 
 
 def _engine_rows(artifact: Artifact, runtime: str, params: BenchParams) -> list[Planned]:
-    """Return the rows of another engine or a plugin's runtime; they have no providers and levels."""
+    """Return the rows of a runtime without providers and levels: another engine, a plugin's, a new format's."""
     kind = registry.find(runtime)
     has_threads = kind is not None and "threads" in kind.settings
     combined = product(params.threads if has_threads else (None,), params.batch or (None,))
@@ -107,11 +100,7 @@ def _engine_rows(artifact: Artifact, runtime: str, params: BenchParams) -> list[
 
 
 def _absence(artifact: Artifact, runtime: str, unknown: Sequence[str]) -> Failure | None:
-    """Return why no row of an artefact is tried; None where rows are.
-
-    Args:
-        unknown: the given providers, where the runtime has none of them.
-    """
+    """Return why no row of an artefact is tried, for instance for `unknown` providers; None where rows are."""
     if artifact.format == "coreml" and sys.platform != "darwin":
         why = f"{platform.system()} has no Core ML, and other runtimes would not measure it"
         error = MissingDependencyError("Core ML is not here", why=why, fix="run this command on macOS")
@@ -127,9 +116,7 @@ def _check_providers(names: Sequence[str]) -> None:
     known = sorted({name for each in PROVIDERS.values() for name in each})
     for name in names:
         if name.lower() not in known:
-            nearest = difflib.get_close_matches(name.lower(), known, n=1)
-            fix = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
-            raise UsageError(f"--providers: no runtime has a provider {name!r}", fix=fix)
+            raise _unknown(f"--providers: no runtime has a provider {name!r}", name, known)
 
 
 def _check_runtimes(given: Sequence[str]) -> None:
@@ -141,6 +128,11 @@ def _check_runtimes(given: Sequence[str]) -> None:
     ]
     for name in given:
         if name not in known:
-            nearest = difflib.get_close_matches(name.lower(), known, n=1)
-            fix = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
-            raise UsageError(f"--runtimes: there is no runtime {name!r} to measure", fix=fix)
+            raise _unknown(f"--runtimes: there is no runtime {name!r} to measure", name, known)
+
+
+def _unknown(what: str, name: str, known: Sequence[str]) -> UsageError:
+    nearest = difflib.get_close_matches(name.lower(), known, n=1)
+    return UsageError(
+        what, fix=f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
+    )

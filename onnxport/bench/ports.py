@@ -26,11 +26,9 @@ class Ports(Protocol):
 
     def to_runtime(self, feeds: Feeds) -> dict[str, Array]:
         """Return the arrays by the runtime's keys, as it stores them (UsageError where they do not fit)."""
-        ...
 
     def to_source(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return the runtime's outputs as the source has them."""
-        ...
 
 
 def ports_of(runtime: str, path: Path, inputs: Sequence[Port], outputs: Sequence[Port]) -> Ports:

@@ -7,8 +7,8 @@
         session.run(until=rounds(20))       # a round gives each a turn, in another order each time
         for trial in session.trials: ...    # figures, or the reason why there are none
 
-A drift of the machine affects all alike, since a round is short. A subject that crashes, hangs or is refused leaves the
-session with the reason (`Trial.failure`); the others go on.
+Rounds are short, so a drift of the machine affects all alike. A subject that crashes, hangs or is refused leaves the
+session with the reason (`Trial.failure`); the others continue.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ Feeding = Callable[[Sequence[TensorSpec]], Feeds]
 Stop = Callable[["Session"], bool]
 
 ROUNDS = 20
-_SHORTEST_TURN = (
-    0.005  # seconds; a fast model has more runs, so that the clock and messages are precise enough
-)
+_SHORTEST_TURN = 0.005  # seconds; a fast model has more runs, so that the clock is precise enough
 _LONGEST_TURN = 0.5  # seconds, unless one run takes longer
 _SETTLING = 0.002  # seconds of untimed runs before a turn: caches that others filled, threads that sleep
 _NEEDS_NO_SETTLING = 0.02  # seconds of a run
@@ -55,18 +53,12 @@ _PATIENCE = "give it more time with --timeout SECONDS, or smaller inputs"
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to measure.
+    """A model to measure."""
 
-    Attributes:
-        path: the model's file or folder.
-        settings: of the run; `batch` is left to `feeding`.
-        feeding: makes the inputs, in the source's names and axes.
-        optimized: where ONNX Runtime writes its optimized graph of an `.onnx` file; None for nowhere.
-    """
-
-    path: Path
-    settings: Settings
-    feeding: Feeding
+    path: Path  # the model's file or folder
+    settings: Settings  # of the run; `batch` is left to `feeding`
+    feeding: Feeding  # makes the inputs, in the source's names and axes
+    # Where ONNX Runtime writes its optimized graph of an `.onnx` file; None for nowhere.
     optimized: Path | None = None
 
 
@@ -80,17 +72,11 @@ class Failure:
 
 @dataclass
 class Turn:
-    """The runs of one subject in a round.
+    """The runs of one subject in a round."""
 
-    Attributes:
-        times: seconds of each run.
-        joules: of all of them; None where the machine has no counter.
-        cpu: seconds on cores of each run, all threads together.
-    """
-
-    times: list[float]
-    joules: float | None
-    cpu: list[float]
+    times: list[float]  # seconds of each run
+    joules: float | None  # of all of them; None where the machine has no counter
+    cpu: list[float]  # seconds on cores of each run, all threads together
 
 
 @dataclass
@@ -166,11 +152,7 @@ class Session(Closing):
                 self._feed(trial)
 
     def warm_up(self, runs: int, least: int = 1) -> None:
-        """Run each model `runs` times and for at least a tenth of a second, and choose the length of its turns.
-
-        Args:
-            least: runs of a turn.
-        """
+        """Run each model `runs` times and for at least 0.1 s, and choose its turns of `least` runs or more."""
         for number, trial in self._runners():
             self._on_progress(number, len(self.trials))
             with self._ending_on_failure(trial):
@@ -195,11 +177,7 @@ class Session(Closing):
                 trial.peak = self._call(trial, "memory")
 
     def answers(self, trial: Trial) -> dict[str, Array]:
-        """Return the outputs of a running trial's model for its feeds, in the source's names and axes.
-
-        Raises:
-            OnnxportError: the model failed; the trial stays in the session.
-        """
+        """Return a trial's outputs for its feeds, as the source has them; an OnnxportError does not end it."""
         assert trial.ports is not None
         with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
             return trial.ports.to_source(load_arrays(self._call(trial, "answers", folder)))

@@ -1,19 +1,15 @@
 """Order statistics of timed runs: quantiles, an interval for the median, and floors.
 
-The k-th smallest and the k-th largest of n independent observations contain the true median with a probability from the
-binomial distribution (David and Nagaraja, *Order Statistics*, 7.1). Runs of one round follow each other and are not
-independent; the rounds' medians, between which all others ran, count as such.
+The k-th smallest and the k-th largest of n independent observations contain the true median with a probability from
+the binomial distribution (David and Nagaraja, *Order Statistics*, 7.1). Runs of one round follow each other and are
+not independent; the rounds' medians, between which all others ran, count as such.
 
 A floor is the time of a run without interference. Other programs only add time, so the low end of many runs belongs to
 the model and the middle to the machine. Which low end depends on the model's threads:
-
-one: the wall time of the fastest run. Where the fastest runs of three turns disagree, the CPU time, if that is less: it
-excludes waiting for a core. A fifth of the turns lie below the CPU time used here; the least of all is no good, since a
-system's accounting of cores is off by a few per cent either way.
-
-several: the wall time of the fastest run. CPU time says nothing here: threads that wait for one that lost its core
-spin, and a model that no longer uses all cores spends no more of it. Whether all cores were free shows in the
-fastest runs, which kept that many of them busy (`Floor.cores`).
+one: the wall time of the fastest run. Where the fastest runs of three turns disagree, the CPU time, if that is less,
+which excludes waiting for a core: that above a fifth of the turns, since the system's accounting is a few per cent off.
+several: the wall time of the fastest run. CPU time says nothing here, since threads spin while they wait. Whether all
+cores were free shows in the fastest runs, which kept that many of them busy (`Floor.cores`).
 """
 
 from __future__ import annotations
@@ -42,19 +38,19 @@ class Interval:
     confidence: float
 
 
-def median_interval(observations: Sequence[float], wanted: float = CONFIDENCE) -> Interval:
-    """Return the narrowest interval of at least the `wanted` probability; the widest one of too few observations."""
+def median_interval(observations: Sequence[float]) -> Interval:
+    """Return the narrowest interval of at least CONFIDENCE; the widest one of too few observations."""
     ordered = sorted(observations)
-    rank, confidence = _rank(len(ordered), wanted)
+    rank, confidence = _rank(len(ordered))
     return Interval(ordered[rank - 1], ordered[-rank], confidence)
 
 
-def _rank(count: int, wanted: float) -> tuple[int, float]:
+def _rank(count: int) -> tuple[int, float]:
     """Return the k for which the k-th smallest and k-th largest of `count` contain the median, and the probability."""
     rank, outside = 1, 2.0 ** (1 - count)
     while True:
         further = outside + 2.0 ** (1 - count) * math.comb(count, rank)
-        if rank + 1 > count // 2 or further > 1 - wanted:
+        if rank + 1 > count // 2 or further > 1 - CONFIDENCE:
             return rank, max(0.0, 1.0 - outside)
         rank, outside = rank + 1, further
 
@@ -69,11 +65,7 @@ median = statistics.median
 
 
 def floor_of(turns: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Floor:
-    """Return the floor of at least one turn.
-
-    Args:
-        turns: seconds of each run and CPU seconds of each run, all threads together.
-    """
+    """Return the floor of at least one turn, each the seconds and the CPU seconds (of all threads) of its runs."""
     fastest = sorted(min(times) for times, _ in turns)
     spent = sorted(sum(cpu) / len(cpu) for _, cpu in turns)
     runs = heapq.nsmallest(_FASTEST, (run for times, cpu in turns for run in zip(times, cpu, strict=True)))
@@ -90,10 +82,7 @@ def floor_of(turns: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Floor:
 
 
 def _ranks(count: int) -> tuple[int, int, int]:
-    """Return the rank of the share in `count` sorted turns, between the ranks of its interval.
-
-    The interval is that of the binomial distribution, approximated by the normal one.
-    """
+    """Return the rank of the share in `count` sorted turns, between those of its (normal approximation's) interval."""
     middle, spread = _SHARE * count, _Z * math.sqrt(count * _SHARE * (1 - _SHARE))
     last = count - 1
     return (

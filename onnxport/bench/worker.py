@@ -1,8 +1,7 @@
 """The measuring process: one model, loaded once, that runs when it is its turn.
 
-Only the standard library is imported before the runtime, so that the measured memory is that of runtime and model.
-A turn ends when the process is idle: threads of a pool spin while they wait for work, which would take cores from the
-next model. Spinning is a setting of the runtime that users do not change, so it stays on.
+Only the standard library is imported before the runtime, so that the measured memory is that of runtime and model. A
+turn ends when the process is idle: threads of a pool spin while they wait, which takes cores from the next model.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ _LONGEST_WAIT = 0.25  # seconds; ONNX Runtime's threads stop spinning after 5 to
 
 
 class Runner:
-    """The methods that the parent calls, in this order.
-
-    Times are seconds, those of turns nanoseconds.
-    """
+    """The methods that the parent calls, in this order. Times are seconds, those of turns nanoseconds."""
 
     _model: Loaded
     _run: Run

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxport.cli.options import given_options, naming_options
+from onnxport.cli.options import given_options, name_options
 from onnxport.cli.output import PATH, Output, output_options, report_option
 
 if TYPE_CHECKING:
@@ -22,13 +22,7 @@ Command = Callable[..., int]
 
 @dataclass(frozen=True)
 class ArtifactRequest:
-    """The options of a command that makes an artefact.
-
-    Attributes:
-        destination: its path; None for the default beside its source.
-        options: the given options of the params models.
-        wishes: keyword arguments of the function that builds the job.
-    """
+    """The options of a command that makes an artefact; `wishes` are keyword arguments of the job's function."""
 
     destination: Path | None
     options: dict[str, Any]
@@ -37,16 +31,12 @@ class ArtifactRequest:
     output: Output
 
     def run(self, command: str, job: Callable[..., Job | Export], *subject: object) -> int:
-        """Run the job of `subject`; return the exit code.
-
-        Args:
-            job: a function of pipelines.jobs; called with `subject`, the destination, the options and the wishes.
-        """
+        """Run `job`, a function of pipelines.jobs that takes `subject` first; return the exit code."""
         from onnxport.pipelines import runner
         from onnxport.reports import saving
 
         with saving(self.report_files, command) as save:
-            with naming_options():
+            with name_options():
                 made = job(*subject, self.destination, self.options, **self.wishes)
             report = runner.run(made, command, self.output.progress(), save, self.output.arguments)
         self.output.run(report)
@@ -63,11 +53,8 @@ def makes_artifact(
 ) -> Callable[[Command], Command]:
     """Add the options of a command that makes an artefact; the command gets them as one ArtifactRequest.
 
-    Args:
-        options: adds the options of the params models (cli/options.py).
-        where: the help text of --output.
-        rejected: the file that --keep-rejected keeps.
-        timed: whether to add --no-latency, for a result of lower precision.
+    `options` adds those of the params models, `where` helps with --output, `rejected` is the file that --keep-rejected
+    keeps. A command whose result has lower precision is `timed` unless --no-latency is given.
     """
     further: tuple[Callable[[Command], Command], ...] = (
         click.option("-o", "--output", "destination", type=PATH, metavar="OUT", help=where),

@@ -29,7 +29,7 @@ def command(models: tuple[Path, ...], report_files: tuple[Path, ...], output: Ou
     from onnxport.formats.artifact import Artifact
     from onnxport.pipelines.runner import measurements
     from onnxport.reports import saving
-    from onnxport.reports.bench.terminal import bench_lines, failures, notes
+    from onnxport.reports.bench.terminal import bench_lines, failures
 
     params = params_from(BenchParams, options, purpose="a bench")
     artifacts = [Artifact.open(model) for model in models]
@@ -37,9 +37,7 @@ def command(models: tuple[Path, ...], report_files: tuple[Path, ...], output: Ou
         report = measurements.bench(artifacts, params, output.progress(), output.arguments)
         save(report)
     output.result(lambda: report.model_dump_json(indent=2), lambda: bench_lines(report))
-    if not output.quiet and not output.json:
-        for note in notes(report):
-            show_on_stderr(printable(note))
+    output.notes(f"note: {note}" for note in report.notes)
     if report.exit_code != PROVEN:
         for failure in failures(report):
             show_on_stderr(printable(f"error: {failure}"))

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from onnxport.pipelines.cache import Cache
     from onnxport.pipelines.cache.store import EntrySummary
 
-_DAY = 86400
-
 
 @subcommand("cache", "onnxport cache list", "onnxport cache prune --size 2GB", "onnxport cache clear")
 @click.argument("action", type=click.Choice(("list", "prune", "clear")))
@@ -40,6 +38,7 @@ _DAY = 86400
 def command(action: str, pipeline: Path, size: int | None, calibrations: bool, output: Output) -> int:
     from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
     from onnxport.pipelines.cache.store import size_limit
+    from onnxport.quantize.calibration_store import cache_folder
 
     for given, name, of in ((size is not None, "--size", "prune"), (calibrations, "--calibrations", "clear")):
         if given and action != of:
@@ -52,28 +51,22 @@ def command(action: str, pipeline: Path, size: int | None, calibrations: bool, o
     with Cache(folder) as cache:
         if action != "list" and folder.is_dir():
             cache.check_writable()
-            dropped = (
-                cache.clear() if action == "clear" else cache.prune(size_limit() if size is None else size)
-            )
+            limit = size_limit() if size is None else size
+            dropped = cache.clear() if action == "clear" else cache.prune(limit)
         if action == "clear":
             shutil.rmtree(timings_beside(place), ignore_errors=True)
             if calibrations:
-                shutil.rmtree(_calibration_folder(), ignore_errors=True)
+                shutil.rmtree(cache_folder(), ignore_errors=True)
         document = _document(action, cache, dropped)
     output.result(lambda: json.dumps(document, indent=2), lambda: _text(document))
     return 0
 
 
-def _calibration_folder() -> Path:
-    from onnxport.quantize.calibration_store import cache_folder
-
-    return cache_folder()
-
-
 def _document(action: str, cache: Cache, dropped: list[EntrySummary]) -> dict[str, Any]:
     from onnxport.pipelines.cache.store import size_limit
+    from onnxport.quantize.calibration_store import cache_folder
 
-    calibrations = [file for file in _calibration_folder().glob("*") if file.is_file()]
+    calibrations = [file for file in cache_folder().glob("*") if file.is_file()]
     return {
         "command": f"cache {action}",
         "folder": str(cache.folder),
@@ -81,7 +74,7 @@ def _document(action: str, cache: Cache, dropped: list[EntrySummary]) -> dict[st
         "products": [_row(each) for each in cache.kept()],
         "dropped": [_row(each) for each in dropped],
         "calibrations": {
-            "folder": str(_calibration_folder()),
+            "folder": str(cache_folder()),
             "count": len(calibrations),
             "size": sum(file.stat().st_size for file in calibrations),
         },
@@ -102,18 +95,21 @@ def _row(kept: EntrySummary) -> dict[str, Any]:
 
 def _text(document: dict[str, Any]) -> str:
     from onnxport.core.errors import printable
-    from onnxport.reports.wording import count, human_size
+    from onnxport.reports.phrases import count, human_size
 
     def total(rows: list[dict[str, Any]]) -> str:
         return f"{count(len(rows), 'product')}, {human_size(sum(row['size'] for row in rows))}"
 
+    def age(used: float) -> str:
+        days = int(max(0.0, time.time() - used) // 86400)
+        return "used today" if not days else f"used {days} d ago"
+
     kept, dropped, held = document["products"], document["dropped"], document["calibrations"]
-    lines = []
     if document["command"] == "cache list":
         names = [printable(row["node"] or "damaged") for row in kept]
         width = max(map(len, names), default=0)
         lines = [
-            f"{name:<{width}}   {human_size(row['size']):>8}   {_age(row['used'])}   {row['key'][:12]}"
+            f"{name:<{width}}   {human_size(row['size']):>8}   {age(row['used'])}   {row['key'][:12]}"
             for name, row in sorted(zip(names, kept, strict=True), key=lambda each: -each[1]["used"])
         ]
     else:
@@ -123,8 +119,3 @@ def _text(document: dict[str, Any]) -> str:
     calibrations = f"{count(held['count'], 'calibration')}, {human_size(held['size'])}"
     lines.append(printable(f"{calibrations} in {held['folder']}"))
     return "\n".join(lines)
-
-
-def _age(used: float) -> str:
-    days = int(max(0.0, time.time() - used) // _DAY)
-    return "used today" if not days else f"used {days} d ago"

@@ -1,4 +1,7 @@
-"""The `onnxport` command and the table of its subcommands, each imported on use."""
+"""The `onnxport` command and the table of its subcommands, each imported on use.
+
+`onnxport --help` and the completion of shells load nothing but this module and click.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ from typing import Any
 
 import click
 
-from onnxport.cli import error_output, signals
-from onnxport.cli.output import ARGUMENTS
+from onnxport.cli import signals
 from onnxport.core.version import __version__
 
+# Key of a context's meta with the words of the whole command line.
+ARGUMENTS = "onnxport.arguments"
 # Command to its line in `onnxport --help` and its own --help; its module has the same name.
 COMMANDS = {
     "export": "Export a model of PyTorch, TensorFlow, scikit-learn or another framework to ONNX, proven against it.",
@@ -26,6 +30,7 @@ COMMANDS = {
     "plan": "Show what a run of a pipeline would make and why, and what is cached. Nothing runs.",
     "cache": "List, prune or clear the cache of a pipeline.",
     "validate": "Prove that a model file computes what another one computes.",
+    "samples": "Write the inputs that a validation generates, as files to look at, edit and feed.",
     "bench": "Measure speed, size and memory use of model files on this machine.",
     "debug": "Find the node at which a model file begins to differ from the ONNX model.",
     "inspect": "Show the content of a model file and what is unusual about it.",
@@ -62,10 +67,6 @@ class Commands(click.Group):
 
     def _exit_code(self, arguments: list[str], prog_name: str | None = None, **extra: Any) -> int:
         name = prog_name or "onnxport"
-        # Read from the words themselves: the error about a refused command line has the same form.
-        style = error_output.Style(
-            json="--json" in arguments, verbose=not {"-v", "--verbose"}.isdisjoint(arguments)
-        )
         self._main_shell_completion(extra, name)
         try:
             with self.make_context(name, list(arguments), **extra) as context:
@@ -74,7 +75,11 @@ class Commands(click.Group):
         except click.exceptions.Exit as leaving:
             return leaving.exit_code
         except BaseException as error:
-            return error_output.show(signals.error_to_show(error), style)
+            from onnxport.cli.error_output import show
+
+            # Read from the words themselves: the error about a refused command line has the same form.
+            verbose = not {"-v", "--verbose"}.isdisjoint(arguments)
+            return show(signals.error_to_show(error), json="--json" in arguments, verbose=verbose)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

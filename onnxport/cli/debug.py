@@ -43,7 +43,7 @@ def command(
     from onnxport.formats.artifact import Artifact
     from onnxport.pipelines.runner import validation
     from onnxport.reports import saving
-    from onnxport.reports.run.diagnosis import diagnosis_lines
+    from onnxport.reports.run.terminal import diagnosis_lines
 
     if destination is not None and destination.resolve() in {path.resolve() for path in report_files}:
         raise UsageError("-o and --report name one file", fix="give -o a folder of its own")

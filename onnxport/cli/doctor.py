@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from onnxport.cli.commands import subcommand
@@ -27,7 +27,6 @@ def command(output: Output) -> int:
 
 
 def _examine() -> dict[str, Any]:
-    """Return the diagnosis as its JSON document."""
     lacking_core = [library for library in missing(LIBRARIES) if is_core(library)]
     return {
         "onnxport": __version__,
@@ -35,12 +34,7 @@ def _examine() -> dict[str, Any]:
         "executable": sys.executable,
         "platform": platform.platform(),
         "libraries": [
-            {
-                "name": library.name,
-                "version": library.version,
-                "purpose": library.purpose,
-                "extra": library.extra,
-            }
+            {name: getattr(library, name) for name in ("name", "version", "purpose", "extra")}
             for library in LIBRARIES.values()
         ],
         "targets": {name: _state(needs) for name, needs in TARGETS.items()},
@@ -54,7 +48,6 @@ def _examine() -> dict[str, Any]:
 
 
 def _remedies(libraries: Iterable[Library]) -> list[str]:
-    """Return the lines that install them, each once."""
     return list(dict.fromkeys(library.remedy for library in libraries))
 
 
@@ -62,11 +55,7 @@ _SYSTEMS = {"darwin": "macOS"}
 
 
 def _state(needs: tuple[str, ...], system: str = "") -> dict[str, Any]:
-    """Return whether something works here, and what it lacks.
-
-    Args:
-        system: the only `sys.platform` where it works; empty for all.
-    """
+    """Return whether something works here, and what it lacks; `system` is the only `sys.platform` where it works."""
     lacking = [library.name for library in missing(needs)]
     if system not in ("", sys.platform):
         lacking.append(_SYSTEMS.get(system, system))
@@ -91,28 +80,26 @@ def _text(found: dict[str, Any]) -> str:
         f"Python {found['python']} at {found['executable']}",
         found["platform"],
     ]
-    for title, is_wanted in (
-        ("libraries", False),
-        ("optional frameworks and runtimes", True),
-    ):
-        lines += ["", title, *(_row(each) for each in found["libraries"] if bool(each["extra"]) == is_wanted)]
+    row = "  {name:<18} {version:<12} {purpose}"
+    for title, is_wanted in (("libraries", False), ("optional frameworks and runtimes", True)):
+        shown = (each for each in found["libraries"] if bool(each["extra"]) == is_wanted)
+        lines += [
+            "",
+            title,
+            *(row.format(**{**each, "version": each["version"] or "missing"}) for each in shown),
+        ]
     for kind in ("targets", "sources", "runtimes"):
         lines += ["", kind, *(f"  {name:<18} {_in_words(state)}" for name, state in found[kind].items())]
     if found["plugins"]:
-        lines += ["", "plugins", *map(_plugin_row, found["plugins"])]
-    if found["remedies"]:
-        lines += ["", "to install what is missing", *(f"  {remedy}" for remedy in found["remedies"])]
-    if found["extras"]:
-        lines += [
-            "",
-            "to install more frameworks and runtimes",
-            *(f"  {remedy}" for remedy in found["extras"]),
-        ]
+        lines += ["", "plugins"]
+    for plugin in found["plugins"]:
+        rivals = f", conflicts with that of {' and '.join(plugin['rivals'])}" if plugin["rivals"] else ""
+        line = f"  {plugin['name']:<18} {plugin['kind']:<12} {plugin['distribution']} {plugin['version']}"
+        lines.append(line + rivals)
+    for title, kind in (("what is missing", "remedies"), ("more frameworks and runtimes", "extras")):
+        if found[kind]:
+            lines += ["", f"to install {title}", *(f"  {remedy}" for remedy in found[kind])]
     return "\n".join(lines)
-
-
-def _row(library: Mapping[str, Any]) -> str:
-    return f"  {library['name']:<18} {library['version'] or 'missing':<12} {library['purpose']}"
 
 
 def _in_words(state: dict[str, Any]) -> str:
@@ -120,8 +107,3 @@ def _in_words(state: dict[str, Any]) -> str:
         return "works"
     verb = "is" if len(state["lacks"]) == 1 else "are"
     return f"does not work here: {', '.join(state['lacks'])} {verb} missing"
-
-
-def _plugin_row(plugin: Mapping[str, Any]) -> str:
-    line = f"  {plugin['name']:<18} {plugin['kind']:<12} {plugin['distribution']} {plugin['version']}"
-    return f"{line}, conflicts with that of {' and '.join(plugin['rivals'])}" if plugin["rivals"] else line

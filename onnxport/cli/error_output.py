@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
-from dataclasses import dataclass
+from json import dumps
 from typing import Any, TextIO
 
 import click
@@ -24,26 +23,18 @@ from onnxport.core.errors import (
 from onnxport.pipelines.failures import Failure, failure_of
 
 
-@dataclass(frozen=True)
-class Style:
-    """The output options of a failure."""
-
-    json: bool
-    verbose: bool
-
-
-def show(error: BaseException, style: Style) -> int:
-    """Show `error` on stderr, with --json also as a document on stdout; return the exit code."""
+def show(error: BaseException, *, json: bool, verbose: bool) -> int:
+    """Show `error` on stderr, with `json` also as a document on stdout; return the exit code."""
     if isinstance(error, BrokenPipeError):  # the reader of the help text has gone
         _silence(sys.stdout)
         return INTERRUPTED
     signals.mark_answered()
     failure = explain(error)
-    if style.verbose and not isinstance(error, click.ClickException):
+    if verbose and not isinstance(error, click.ClickException):
         show_traceback(error)
-    if style.json and not isinstance(error, NotProvenError):  # its document, the report, is printed already
+    if json and not isinstance(error, NotProvenError):  # its document, the report, is printed already
         try:
-            show_on_stdout(inert_document(json.dumps(_document(error, failure), indent=2)))
+            show_on_stdout(inert_document(dumps(_document(error, failure), indent=2)))
         except OSError:  # a full disk, perhaps the error itself
             _silence(sys.stdout)
     # Line breaks are ours; names from files may have terminal control characters.
@@ -77,19 +68,10 @@ def show_on_stdout(text: str) -> None:
         _silence(sys.stdout)
 
 
-def show_on_stderr(text: str) -> None:
-    """Print a line on stderr; ignore a closed pipe."""
-    _show_on_stderr(inert(text))
-
-
-def show_command(text: str) -> None:
-    """Print a line on stderr as a command for the CI service, with its control characters."""
-    _show_on_stderr(text, color=True)
-
-
-def _show_on_stderr(text: str, color: bool | None = None) -> None:
+def show_on_stderr(text: str, *, is_command: bool = False) -> None:
+    """Print a line on stderr; ignore a closed pipe. A command for the CI service keeps its control characters."""
     try:
-        click.echo(text, err=True, color=color)
+        click.echo(text if is_command else inert(text), err=True, color=is_command or None)
     except BrokenPipeError:
         _silence(sys.stderr)
 

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.error_output import show_on_stderr
 from onnxport.cli.output import PATH, Output, output_options
 from onnxport.core.errors import printable
 
@@ -52,7 +51,5 @@ def command(model: str | None, destination: Path, ci: Any, force: bool, output: 
     first, *others = begun.written
     lines = [f"wrote {first}{made}", *(f"wrote {path}" for path in others), f"next: {begun.command}"]
     output.result(lambda: json.dumps(document, indent=2), lambda: "\n".join(map(printable, lines)))
-    if not output.quiet and not output.json:
-        for note in begun.notes:
-            show_on_stderr(printable(note))
+    output.notes(begun.notes)
     return 0

@@ -49,22 +49,14 @@ def command(
     **options: Any,
 ) -> int:
     if not options["runs_on"]:
-        _belong_together([*given_options(options), *(["report"] if report_files else [])])
+        for name in (*given_options(options), *(["report"] if report_files else [])):
+            fix = "give --runs-on all, or names of runtimes"
+            raise UsageError(f"--{name.replace('_', '-')} needs --runs-on", fix=fix)
         return _inspection(model, others, required_operators, output)
     if others or required_operators:
-        raise UsageError(
-            "--runs-on cannot be combined with --with or --required-operators", fix="run inspect twice"
-        )
+        what = "--runs-on cannot be combined with --with or --required-operators"
+        raise UsageError(what, fix="run inspect twice")
     return _deployment(model, output, report_files, options)
-
-
-def _belong_together(unused: list[str]) -> None:
-    """Refuse options that need --runs-on (UsageError)."""
-    for name in unused:
-        raise UsageError(
-            f"--{name.replace('_', '-')} needs --runs-on",
-            fix="give --runs-on all, or names of runtimes",
-        )
 
 
 def _inspection(model: Path, others: tuple[Path, ...], required: Path | None, output: Output) -> int:

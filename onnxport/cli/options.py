@@ -40,29 +40,22 @@ def options_of(
     for option, beside_it in (conditional or {}).items():
         for name, field in _optional(beside_it):
             if name not in fields:
-                beside = "" if _option_name(name) == option else f" Only with {option}."
-                fields[name] = {"": _with_ending(field, beside)}
+                fields[name] = {"": copy(field)}
+                if _option_name(name) != option:
+                    fields[name][""].description = f"{field.description or ''} Only with {option}."
 
     def decorate(function: F) -> F:
         for name, owners in reversed(fields.items()):
-            function = click.option(_switch(name, owners), help=_help(owners), **_settings(owners))(function)
+            is_on = all(field.default is True for field in owners.values())
+            switch = _option_name(name) + (f"/--no-{name.replace('_', '-')}" if is_on else "")
+            function = click.option(switch, help=_help(owners), **_settings(owners))(function)
         return function
 
     return decorate
 
 
 def _optional(fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, FieldInfo]]:
-    """Return the `fields` that are options."""
-    for name, field in fields.items():
-        if _extra(field).get("option", True):
-            yield name, field
-
-
-def _with_ending(field: FieldInfo, end: str) -> FieldInfo:
-    """Return `field` with `end` behind its description."""
-    ended = copy(field)
-    ended.description = (field.description or "") + end
-    return ended
+    return ((name, field) for name, field in fields.items() if _extra(field).get("option", True))
 
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +64,7 @@ def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def naming_options() -> Iterator[None]:
+def name_options() -> Iterator[None]:
     """Name a refused value by its option instead of its keyword."""
     try:
         yield
@@ -83,18 +76,12 @@ def naming_options() -> Iterator[None]:
 
 def params_from(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:
     """Fill the params model from the given options of a command line."""
-    with naming_options():
+    with name_options():
         return params_of(model, given_options(options), purpose=purpose)
 
 
 def _option_name(name: str) -> str:
     return "--" + name.replace("_", "-")
-
-
-def _switch(name: str, owners: Mapping[str, FieldInfo]) -> str:
-    """Return the option of a field, with --no-... if it is on by default."""
-    is_on = all(field.default is True for field in owners.values())
-    return _option_name(name) + (f"/--no-{name.replace('_', '-')}" if is_on else "")
 
 
 def _help(owners: Mapping[str, FieldInfo]) -> str:

@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onnxport.cli import signals
+from onnxport.cli.commands import ARGUMENTS
 from onnxport.cli.error_output import inert_document, show_on_stderr, show_on_stdout
 from onnxport.core.errors import printable
 
@@ -38,8 +39,6 @@ class GivenPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-# Key of a context's meta with the words of the whole command line.
-ARGUMENTS = "onnxport.arguments"
 PATH = GivenPath(path_type=Path, readable=False)
 
 
@@ -67,17 +66,19 @@ class Output:
         """
         from onnxport.reports.run.terminal import notes, result_lines
 
-        detailed = self.verbose or (more is None and not report.passed)
-
         def text() -> str:
-            return "\n".join(
-                [result_lines(report, detailed=detailed), *([more()] if more is not None else [])]
-            )
+            detailed = self.verbose or (more is None and not report.passed)
+            lines = result_lines(report, detailed=detailed)
+            return lines if more is None else f"{lines}\n{more()}"
 
         self.result(lambda: report.model_dump_json(indent=2), text)
+        self.notes(notes(report))
+
+    def notes(self, lines: Iterable[str]) -> None:
+        """Print notes beside a result in text on stderr."""
         if not self.quiet and not self.json:
-            for note in notes(report):
-                show_on_stderr(printable(note))
+            for line in lines:
+                show_on_stderr(printable(line))
 
     def progress(self) -> Progress | None:
         """Return the progress display for this terminal; None for --quiet."""
@@ -106,14 +107,11 @@ def output_options(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _arguments() -> tuple[str, ...]:
-    """Return the words behind the command's name."""
     context = click.get_current_context()
     words: tuple[str, ...] = context.find_root().meta[ARGUMENTS]
+    own = words[words.index(context.info_name) + 1 :]
     # Reports cannot hold a path that is no UTF-8.
-    return tuple(
-        word.encode(errors="backslashreplace").decode()
-        for word in words[words.index(context.info_name) + 1 :]
-    )
+    return tuple(word.encode(errors="backslashreplace").decode() for word in own)
 
 
 @contextmanager
@@ -145,8 +143,13 @@ def remaining(seconds: float, done: int, left: int) -> str:
     """Return ", about 2:05 left" if `done` took `seconds`; empty at the beginning and at the end."""
     if not done or not left or seconds < _MEANINGFUL:
         return ""
-    minutes, rest = divmod(round(seconds / done * left), 60)
-    return f", about {minutes}:{rest:02} left"
+    return f", about {clock(round(seconds / done * left))} left"
+
+
+def clock(seconds: float) -> str:
+    """Return whole seconds as "2:05"."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02}"
 
 
 class PlainLines:

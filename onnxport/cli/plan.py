@@ -9,6 +9,7 @@ import click
 
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
+from onnxport.cli.run import target_option
 
 if TYPE_CHECKING:
     from onnxport.pipelines.graph.plan import Plan
@@ -16,13 +17,7 @@ if TYPE_CHECKING:
 
 @subcommand("plan", "onnxport plan pipeline.yaml", "onnxport plan pipeline.yaml --target phone")
 @click.argument("pipeline", type=PATH)
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    metavar="NAME",
-    help="Plan only this target. May be given several times.",
-)
+@target_option("Plan")
 @click.option("--frozen", is_flag=True, help="Fail if a run would differ from pipeline.lock.")
 @output_options
 def command(pipeline: Path, targets: tuple[str, ...], frozen: bool, output: Output) -> int:
@@ -44,7 +39,7 @@ def command(pipeline: Path, targets: tuple[str, ...], frozen: bool, output: Outp
 
 def _text(plan: Plan) -> str:
     from onnxport.core.errors import printable
-    from onnxport.reports.wording import count, human_size
+    from onnxport.reports.phrases import count, human_size
 
     def sized(size: int | None, size_from: str) -> str:
         if size is None:

@@ -9,10 +9,9 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.error_output import show_on_stderr
 from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
-from onnxport.core.errors import UsageError, printable
+from onnxport.core.errors import UsageError
 from onnxport.profiling.params import ProfileParams
 
 
@@ -43,7 +42,11 @@ def command(
 
     params = params_from(ProfileParams, options, purpose="a profile")
     if trace_file is not None:
-        _check_trace(trace_file, report_files)
+        if trace_file.suffix.lower() != ".json":
+            fix = "give the file a name that ends in .json"
+            raise UsageError(f"--trace {trace_file} is no .json file", fix=fix)
+        if trace_file.resolve() in {each.resolve() for each in report_files}:
+            raise UsageError("--trace and --report name one file", fix="give each a file of its own")
     with ExitStack() as stack:
         save = stack.enter_context(saving(report_files, "profile", subject="profile"))
         staging = stack.enter_context(Staging(trace_file, "--trace")) if trace_file is not None else None
@@ -58,14 +61,5 @@ def command(
     output.result(
         lambda: report.model_dump_json(indent=2), lambda: profile_lines(report, detailed=output.verbose)
     )
-    if not output.quiet and not output.json:
-        for note in report.notes:
-            show_on_stderr(printable(f"note: {note}"))
+    output.notes(f"note: {note}" for note in report.notes)
     return 0
-
-
-def _check_trace(path: Path, reports: tuple[Path, ...]) -> None:
-    if path.suffix.lower() != ".json":
-        raise UsageError(f"--trace {path} is no .json file", fix="give the file a name that ends in .json")
-    if path.resolve() in {each.resolve() for each in reports}:
-        raise UsageError("--trace and --report name one file", fix="give each a file of its own")

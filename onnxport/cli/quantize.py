@@ -27,11 +27,9 @@ _MEANINGS = {
 
 
 def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add a flag for each precision."""
     for name in reversed(PRECISIONS):
-        function = click.option(
-            f"--{name}", "precisions", flag_value=name, multiple=True, help=_MEANINGS[name]
-        )(function)
+        option = click.option(f"--{name}", "precisions", flag_value=name, multiple=True, help=_MEANINGS[name])
+        function = option(function)
     return function
 
 
@@ -53,7 +51,6 @@ def command(model: Path, precisions: tuple[str, ...], request: ArtifactRequest) 
     from onnxport.pipelines.runner.jobs import quantization
 
     if len(precisions) > 1:
-        raise UsageError(
-            f"--{precisions[0]} and --{precisions[1]} exclude each other", fix="give one of them"
-        )
+        what = f"--{precisions[0]} and --{precisions[1]} exclude each other"
+        raise UsageError(what, fix="give one of them")
     return request.run("quantize", quantization, model, precisions[0] if precisions else None)

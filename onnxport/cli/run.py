@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,12 @@ class Size(click.ParamType[int]):
 SIZE = Size()
 
 
+def target_option(verb: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return the option --target of a command on a pipeline."""
+    text = f"{verb} only this target. May be given several times."
+    return click.option("--target", "targets", multiple=True, metavar="NAME", help=text)
+
+
 @subcommand(
     "run",
     "onnxport run pipeline.yaml",
@@ -40,13 +47,7 @@ SIZE = Size()
     "onnxport run pipeline.yaml --executor dask --scheduler tcp://host:8786",
 )
 @click.argument("pipeline", type=PATH)
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    metavar="NAME",
-    help="Make only this target. May be given several times.",
-)
+@target_option("Make")
 @click.option("--frozen", is_flag=True, help="Make exactly what pipeline.lock says, or fail.")
 @click.option("--no-cache", is_flag=True, help="Make everything again, and keep only the artefacts.")
 @click.option(
@@ -93,7 +94,11 @@ def command(
             show_traceback(error)
         return FailureRecord(**vars(explain(error)))
 
-    _check_executor(executor, scheduler)
+    if executor == "local" and scheduler is not None:
+        raise UsageError("--scheduler is for a Dask cluster", fix="give --executor dask, or leave it out")
+    if executor == "dask" and scheduler is None:
+        fix = "give its address: --scheduler tcp://HOST:8786"
+        raise UsageError("--executor dask needs a scheduler", fix=fix)
     watcher = progress_display(output)
     try:
         with reporting.refusals(pipeline):
@@ -119,13 +124,3 @@ def command(
             watcher.close()
     reporting.show(report, output)
     return report.exit_code
-
-
-def _check_executor(executor: str, scheduler: str | None) -> None:
-    """Refuse options that need each other (UsageError)."""
-    if executor == "local" and scheduler is not None:
-        raise UsageError("--scheduler is for a Dask cluster", fix="give --executor dask, or leave it out")
-    if executor == "dask" and scheduler is None:
-        raise UsageError(
-            "--executor dask needs a scheduler", fix="give its address: --scheduler tcp://HOST:8786"
-        )

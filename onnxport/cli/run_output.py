@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxport.cli.error_output import show_command, show_on_stderr
+from onnxport.cli.error_output import show_on_stderr
 from onnxport.cli.output import PATH, Output
 from onnxport.core.errors import OnnxportError, printable
 
@@ -26,12 +26,7 @@ SERVICES = ("none", "github", "gitlab")
 
 @dataclass(frozen=True)
 class Reporting:
-    """The report options of a run.
-
-    Attributes:
-        paths: files and folders for the report.
-        service: the CI service that gets annotations.
-    """
+    """The report options of a run: paths for the report, and the CI service that gets annotations."""
 
     paths: tuple[Path, ...]
     service: Service
@@ -45,11 +40,9 @@ class Reporting:
             lambda: report.model_dump_json(indent=2),
             lambda: terminal.result_lines(report, detailed=output.verbose and not folds, figures=not folds),
         )
-        if not output.quiet and not output.json:
-            if folds:
-                show_command(services.figure_section(report, time.time()))
-            for note in terminal.notes(report):
-                show_on_stderr(printable(note))
+        if folds and not output.quiet and not output.json:
+            show_on_stderr(services.figure_section(report, time.time()), is_command=True)
+        output.notes(terminal.notes(report))
         for fault in matrix.faults(report):
             show_on_stderr(f"error: {terminal.fault_lines(fault)}")
         if not report.passed:
@@ -63,7 +56,8 @@ class Reporting:
             yield
         except OnnxportError as error:
             if self.service != "none":
-                from onnxport.reports.pipeline import markdown, services
+                from onnxport.reports import markdown
+                from onnxport.reports.pipeline import services
 
                 found = services.refusal_findings(error, pipeline)
                 self._annotate(found, functools.partial(markdown.failure, error, "run"))
@@ -74,7 +68,7 @@ class Reporting:
 
         try:
             for line in services.annotate(self.service, found, summary):
-                show_command(line)
+                show_on_stderr(line, is_command=True)
         except OnnxportError as error:  # the result of the run is valid anyway
             show_on_stderr(printable(f"note: {error}"))
 
@@ -99,12 +93,12 @@ def reporting_options(function: Callable[..., int]) -> Callable[..., int]:
     def wrapped(
         *args: Any, report_paths: tuple[Path, ...], annotations: Service | None, **kwargs: Any
     ) -> int:
-        return function(*args, reporting=Reporting(report_paths, annotations or _detected()), **kwargs)
+        return function(*args, reporting=Reporting(report_paths, annotations or _detect_service()), **kwargs)
 
     return wrapped
 
 
-def _detected() -> Service:
+def _detect_service() -> Service:
     """Detect the CI service by its environment variables."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
         return "github"

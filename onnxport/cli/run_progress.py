@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxport.cli.error_output import show_on_stderr
-from onnxport.cli.output import Output
+from onnxport.cli.output import Output, clock
 from onnxport.core.errors import printable
+from onnxport.pipelines.executors.base import Unwatched
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,12 +30,8 @@ def progress_display(output: Output) -> Lines | None:
     return Lines(phases=output.verbose)
 
 
-class Lines:
-    """A Watcher that prints `[3/12] digits/phone: made, proven, 1.2 s` when a node is done.
-
-    Args:
-        phases: print another line when a step of a node begins.
-    """
+class Lines(Unwatched):
+    """Prints `[3/12] digits/phone: made, proven, 1.2 s` when a node is done; its `phases` too."""
 
     def __init__(self, *, phases: bool = False, say: Callable[[str], None] = show_on_stderr) -> None:
         self._phases, self._say = phases, say
@@ -43,13 +40,9 @@ class Lines:
     def begun(self, nodes: Sequence[Node], jobs: int) -> None:
         self._total = len(nodes)
 
-    def started(self, node: str) -> None: ...
-
     def phase(self, node: str, step: str) -> None:
         if self._phases:
             self._say(printable(f"{node}: {step} ..."))
-
-    def progressed(self, node: str, step: str, done: int, total: int) -> None: ...
 
     def node(self, record: NodeRecord) -> None:
         self._settled += 1
@@ -68,7 +61,6 @@ class Lines:
 
 
 def _describe(record: NodeRecord) -> str:
-    """Describe the result of a node on one line."""
     if record.status == "not run":
         return f"not run, {record.why}"
     if record.failure is not None:
@@ -101,7 +93,7 @@ class Live(Lines):
         self._began: float | None = None  # when the first node started
         self._made, self._last = 0, 0.0  # number of made nodes, and the time of the last
         self._display = RichLive(
-            get_renderable=self._shown, console=console, transient=True, refresh_per_second=8
+            get_renderable=self._render, console=console, transient=True, refresh_per_second=8
         )
 
     def begun(self, nodes: Sequence[Node], jobs: int) -> None:
@@ -128,7 +120,7 @@ class Live(Lines):
     def close(self) -> None:
         self._display.stop()
 
-    def _shown(self) -> RenderableType:
+    def _render(self) -> RenderableType:
         """Render the display; called by its own thread."""
         from rich.console import Group
         from rich.table import Table
@@ -138,7 +130,7 @@ class Live(Lines):
         table = Table.grid(padding=(0, 2))
         for name, work in tuple(self._at_work.items()):
             doing = Text(f"{work.step} {work.part}".strip(), style="dim")
-            table.add_row(Text(printable(name)), doing, Text(_clock(now - work.since)))
+            table.add_row(Text(printable(name)), doing, Text(clock(now - work.since)))
         return Group(table, Text(f"{self._settled} of {self._total}{self._left(now)}", style="bold"))
 
     def _left(self, now: float) -> str:
@@ -147,9 +139,4 @@ class Live(Lines):
             return ""
         pace = (self._last - self._began) / self._made
         left = pace * (self._total - self._settled) - (now - self._last)
-        return f", about {_clock(left)} left" if left > 0 else ""
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes}:{rest:02}"
+        return f", about {clock(left)} left" if left > 0 else ""

@@ -87,7 +87,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _is_settled() -> bool:
-    """Whether the result is being delivered, after which the command has succeeded."""
+    """Return whether the result is being delivered, after which the command has succeeded."""
     artifact = sys.modules.get("onnxport.formats.artifact")
     return bool(getattr(getattr(artifact, "Staging", None), "settled", False))
 

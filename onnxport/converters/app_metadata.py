@@ -25,14 +25,10 @@ Normalization = tuple[tuple[float, ...], tuple[float, ...]]
 
 _LABELS_FORM = "write FILE, or OUTPUT=FILE where several outputs are of its length"
 _FORM = "write INPUT=MEAN/STD, each one number or one for each channel, as in image=123.7,116.3,103.5/58.4,57.1,57.4"
-
-
 _IMAGE_FORM = (
     "write INPUT=scale:1/255,bias:-0.5,layout:RGB; a number for each channel as in bias:-0.5:-0.4:-0.4"
 )
 _LAYOUTS = ("RGB", "BGR", "GRAYSCALE")
-
-
 _FUNCTION_FORM = "write NAME=MODEL.onnx"
 _IDENTIFIER = re.compile("[A-Za-z][A-Za-z0-9_]*")
 
@@ -50,9 +46,9 @@ class ImageInput(NamedTuple):
     bias: tuple[float, ...] = (0.0,)
 
 
-def parse_images(given: object) -> dict[str, ImageInput]:
+def parse_images(given: Any) -> dict[str, ImageInput]:
     """Parse `INPUT=scale:1/255,bias:-0.5,layout:RGB` texts, or a mapping from Python."""
-    pairs = parse_pairs(given, what="images", form=_IMAGE_FORM)  # type: ignore[arg-type]
+    pairs = parse_pairs(given, what="images", form=_IMAGE_FORM)
     return {name: _parse_image(value, name) for name, value in pairs.items()}
 
 
@@ -88,30 +84,29 @@ def _invalid(what: str, name: str, given: object, form: str) -> UsageError:
 
 def _parse_channels(given: object, name: str) -> tuple[float, ...]:
     values = given.split(":") if isinstance(given, str) else given if isinstance(given, Sequence) else [given]
-    numbers = _finite(values, _parse_fraction)
-    if not numbers:
-        raise _invalid("image", name, given, _IMAGE_FORM)
+    return _parse_numbers(values, _parse_fraction, _invalid("image", name, given, _IMAGE_FORM))
+
+
+def _parse_numbers(values: Any, parse: Callable[[Any], float], error: UsageError) -> tuple[float, ...]:
+    """Parse finite numbers, one at least; raise `error` if these are none."""
+    try:
+        numbers = tuple(map(parse, values))
+    except (TypeError, ValueError, ZeroDivisionError):
+        raise error from None
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise error
     return numbers
 
 
-def _finite(values: object, parse: Callable[[Any], float]) -> tuple[float, ...]:
-    """Parse finite numbers; return an empty tuple if any is not one."""
-    try:
-        numbers = tuple(parse(value) for value in values)  # type: ignore[attr-defined]
-    except (TypeError, ValueError, ZeroDivisionError):
-        return ()
-    return numbers if all(map(math.isfinite, numbers)) else ()
-
-
-def _parse_fraction(value: object) -> float:
+def _parse_fraction(value: Any) -> float:
     """Parse a number, or two with a slash between."""
     if isinstance(value, str) and "/" in value:
         above, _, below = value.partition("/")
         return float(above) / float(below)
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
-def parse_labels(given: object) -> dict[str, Path]:
+def parse_labels(given: Any) -> dict[str, Path]:
     """Parse `OUTPUT=FILE` texts, or a FILE alone with an empty output name."""
     if isinstance(given, str | os.PathLike):
         given = (os.fspath(given),)
@@ -130,9 +125,9 @@ def parse_labels(given: object) -> dict[str, Path]:
     return found
 
 
-def parse_functions(given: object) -> dict[str, Path]:
+def parse_functions(given: Any) -> dict[str, Path]:
     """Parse `NAME=MODEL.onnx` texts, or a mapping from Python."""
-    pairs = parse_pairs(given, what="functions", form=_FUNCTION_FORM, at_first=True)  # type: ignore[arg-type]
+    pairs = parse_pairs(given, what="functions", form=_FUNCTION_FORM, at_first=True)
     functions: dict[str, Path] = {}
     for name, file in pairs.items():
         if name == MAIN:
@@ -148,9 +143,9 @@ def parse_functions(given: object) -> dict[str, Path]:
     return functions
 
 
-def parse_normalizations(given: object) -> dict[str, Normalization]:
+def parse_normalizations(given: Any) -> dict[str, Normalization]:
     """Parse `INPUT=MEAN/STD` texts, or a mapping of pairs from Python."""
-    pairs = parse_pairs(given, what="normalizations", form=_FORM)  # type: ignore[arg-type]
+    pairs = parse_pairs(given, what="normalizations", form=_FORM)
     return {name: _parse_normalization(value, name) for name, value in pairs.items()}
 
 
@@ -158,19 +153,18 @@ def _parse_normalization(given: object, name: str) -> Normalization:
     parts = given.split("/") if isinstance(given, str) else given
     if not isinstance(parts, Sequence) or len(parts) != 2:
         raise _invalid("normalization of", name, given, _FORM)
-    mean, std = (_parse_numbers(part, name) for part in parts)
+    mean, std = (
+        _parse_numbers(
+            part.split(",") if isinstance(part, str) else [part] if isinstance(part, int | float) else part,
+            float,
+            _invalid("normalization of", name, part, _FORM),
+        )
+        for part in parts
+    )
     # The metadata hold float32.
     if any(abs(number) < _SMALLEST for number in std):
         raise UsageError(f"the normalization of {name!r} divides by 0", fix="give another standard deviation")
     return mean, std
-
-
-def _parse_numbers(given: object, name: str) -> tuple[float, ...]:
-    values = [given] if isinstance(given, int | float) else given
-    numbers = _finite(values.split(",") if isinstance(values, str) else values, float)
-    if not numbers:
-        raise _invalid("normalization of", name, given, _FORM)
-    return numbers
 
 
 def _file_names(labels: Mapping[str, Path]) -> dict[str, str]:

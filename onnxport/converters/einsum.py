@@ -55,23 +55,23 @@ class Einsum(ABC, Generic[V, S]):
             node.attribute("equation"), [value.rank for value in self.values]
         )
         self.terms = [
-            self._without_repeats(Term(letters, value))
+            self._take_diagonals(Term(letters, value))
             for letters, value in zip(operands, self.values, strict=True)
         ]
         self.sizes = {letter: self._size(letter) for letter in sorted(set("".join(operands)))}
 
     def run(self) -> V:
         """Emit the operations and return the result."""
-        terms = [self._without_units(term) for term in self.terms]
+        terms = [self._squeeze_units(term) for term in self.terms]
         terms = [
-            self._summed(term, self.result + "".join(other.letters for other in terms if other is not term))
+            self._sum_out(term, self.result + "".join(other.letters for other in terms if other is not term))
             for term in terms
         ]
         total, *others = terms
         for number, other in enumerate(others, start=2):
             wanted = self.result + "".join(term.letters for term in terms[number:])
-            total = self._multiplied(total, other, wanted)
-        return self._arranged(self._summed(total, self.result), self.result)
+            total = self._multiply(total, other, wanted)
+        return self._permute(self._sum_out(total, self.result), self.result)
 
     # ---- a target's operations
 
@@ -117,14 +117,11 @@ class Einsum(ABC, Generic[V, S]):
         wanted = next(iter(known), None if any(value.shape[axis] is None for value, axis in axes) else 1)
         return self.size(*next(each for each in axes if each[0].shape[each[1]] == wanted))
 
-    def _without_repeats(self, term: Term[V]) -> Term[V]:
+    def _take_diagonals(self, term: Term[V]) -> Term[V]:
         """Replace two axes of one letter by their diagonal, until each letter has one axis."""
-        while len(set(term.letters)) < len(term.letters):
-            term = self._diagonal(term)
-        return term
-
-    def _diagonal(self, term: Term[V]) -> Term[V]:
         letters, value = term.letters, term.value
+        if len(set(letters)) == len(letters):
+            return term
         letter = next(each for each in letters if letters.count(each) > 1)
         first = letters.index(letter)
         second = letters.index(letter, first + 1)
@@ -137,9 +134,9 @@ class Einsum(ABC, Generic[V, S]):
         square = self.transpose(value, [*others, first, second])
         flat = self.reshape(square, [*(self.size(value, axis) for axis in others), size * size])
         diagonal = self.gather(flat, np.arange(size) * (size + 1), len(others))
-        return Term("".join(letters[axis] for axis in others) + letter, diagonal)
+        return self._take_diagonals(Term("".join(letters[axis] for axis in others) + letter, diagonal))
 
-    def _without_units(self, term: Term[V]) -> Term[V]:
+    def _squeeze_units(self, term: Term[V]) -> Term[V]:
         """Remove axes of size 1 that repeat along another term's."""
         units = [
             axis
@@ -153,7 +150,7 @@ class Einsum(ABC, Generic[V, S]):
         kept = "".join(letter for axis, letter in enumerate(term.letters) if axis not in units)
         return Term(kept, self.squeeze(term.value, units))
 
-    def _summed(self, term: Term[V], wanted: str) -> Term[V]:
+    def _sum_out(self, term: Term[V], wanted: str) -> Term[V]:
         """Sum over the letters that are not `wanted`."""
         axes = [axis for axis, letter in enumerate(term.letters) if letter not in wanted]
         if not axes:
@@ -161,12 +158,12 @@ class Einsum(ABC, Generic[V, S]):
         kept = "".join(letter for letter in term.letters if letter in wanted)
         return Term(kept, self.sum(term.value, axes))
 
-    def _arranged(self, term: Term[V], letters: str) -> V:
+    def _permute(self, term: Term[V], letters: str) -> V:
         if term.letters == letters:
             return term.value
         return self.transpose(term.value, [term.letters.index(letter) for letter in letters])
 
-    def _multiplied(self, a: Term[V], b: Term[V], wanted: str) -> Term[V]:
+    def _multiply(self, a: Term[V], b: Term[V], wanted: str) -> Term[V]:
         """Multiply two terms and sum over the letters that both have and that are not `wanted`."""
         batch = "".join(letter for letter in a.letters if letter in b.letters and letter in wanted)
         inner = "".join(letter for letter in a.letters if letter in b.letters and letter not in wanted)
@@ -181,5 +178,5 @@ class Einsum(ABC, Generic[V, S]):
         return Term(batch + rows + columns, self.reshape(value, sizes))
 
     def _as_matrix(self, term: Term[V], *groups: str) -> V:
-        value = self._arranged(term, "".join(groups))
+        value = self._permute(term, "".join(groups))
         return self.matrix(value, *([self.length(term, letter) for letter in group] for group in groups))

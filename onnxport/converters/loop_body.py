@@ -39,7 +39,7 @@ class LoopNode(Generic[V]):
         known = None if self.condition is None else self.condition.constant
         if self.condition is not None and (known is None or not known.all()):
             return True
-        value = _uncopied(self.body.outputs[0])
+        value = _copy_source(self.body.outputs[0])
         return value is not self.body.inputs[1] and not self.is_true(value)
 
     def is_true(self, value: onnx.Value) -> bool:
@@ -82,7 +82,7 @@ class LoopNode(Generic[V]):
         return results[0], results[1:count], results[count:]
 
 
-def _uncopied(value: onnx.Value) -> onnx.Value:
+def _copy_source(value: onnx.Value) -> onnx.Value:
     """Return the value that a chain of Identity copies."""
     while (producer := value.producer()) is not None and producer.op_type == "Identity":
         assert producer.inputs[0] is not None

@@ -42,6 +42,9 @@ class TargetValue(Protocol):
     def rank(self) -> int: ...
 
     @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
     def constant(self) -> Array | None: ...
 
 
@@ -155,26 +158,23 @@ class NodeView(Generic[_V]):
 
 Lowering = Callable[[NodeView[_V], _B], None]
 
-
-# Ops on values that only ONNX has.
-_STRINGS = "RegexFullMatch StringConcat StringNormalizer StringSplit".split()
-_SEQUENCES = (
-    "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct SequenceEmpty "
-    "SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence"
-).split()
-_RANDOM = "Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
 RANDOM = "draws random numbers, which no two runtimes draw alike; feed them to the model as an input"
+# Ops that no target can hold -> why.
+_IMPOSSIBLE = {
+    "RegexFullMatch StringConcat StringNormalizer StringSplit": (
+        "{} has no string operators; cut the model around it and do this step outside"
+    ),
+    "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct SequenceEmpty "
+    "SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence": (
+        "{} has tensors only, no sequences or optional values"
+    ),
+    "Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike": RANDOM,
+}
 
 
 def impossible_ops(target: str) -> dict[str, str]:
     """Return the ops that no target can hold, and why."""
-    strings = f"{target} has no string operators; cut the model around it and do this step outside"
-    sequences = f"{target} has tensors only, no sequences or optional values"
-    return (
-        dict.fromkeys(_STRINGS, strings)
-        | dict.fromkeys(_SEQUENCES, sequences)
-        | dict.fromkeys(_RANDOM, RANDOM)
-    )
+    return {op: why.format(target) for ops, why in _IMPOSSIBLE.items() for op in ops.split()}
 
 
 class Registry(Generic[_V, _B]):

@@ -39,9 +39,10 @@ def _fill_placeholder(refusal: Refusal, model: Model) -> str:
     opened = _open_inputs(refusal, model)
     if not opened:
         return _ADVICE.sub("", refusal.why)
-    options = " ".join(f"--shape {shlex.quote(_sizes(spec))}" for spec in opened[:_MOST])
+    sizes = {spec.name: [_dim(spec, axis) for axis in range(len(spec.shape))] for spec in opened[:_MOST]}
+    options = " ".join(f"--shape {shlex.quote(name + '=' + ','.join(dims))}" for name, dims in sizes.items())
     more = f" and the {len(opened) - _MOST} other open inputs likewise" if len(opened) > _MOST else ""
-    names = dict.fromkeys(_dim(spec, axis) for spec in opened[:_MOST] for axis in _open_axes(spec))
+    names = dict.fromkeys(sizes[spec.name][axis] for spec in opened[:_MOST] for axis in _open_axes(spec))
     return refusal.why.replace(_PLACEHOLDER, f"{options} (a number for {', '.join(names)}){more}")
 
 
@@ -88,12 +89,8 @@ def _open_axes(spec: TensorSpec) -> list[int]:
     return [axis for axis, dim in enumerate(spec.shape) if not isinstance(dim, int)]
 
 
-def _sizes(spec: TensorSpec) -> str:
-    return f"{spec.name}={','.join(_dim(spec, axis) for axis in range(len(spec.shape)))}"
-
-
 def _dim(spec: TensorSpec, axis: int) -> str:
-    """A size, or the name of an open one; DIM1 for the names of inputs and axes that pin_inputs makes up."""
+    """Return a size, or the name of an open one; DIM1 for the names of inputs and axes that pin_inputs makes up."""
     dim = spec.shape[axis]
     if dim is None or dim == f"{spec.name}.{axis}":
         return f"DIM{axis}"

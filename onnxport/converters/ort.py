@@ -17,7 +17,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxport.converters import required_operators
-from onnxport.converters.params import OrtLevel, OrtParams
+from onnxport.converters.params import OrtParams
 from onnxport.converters.precisions import check_precision
 from onnxport.core.arrays import Feeds
 from onnxport.core.errors import CannotConvertError, InputError, MachineError, Refusal
@@ -26,6 +26,7 @@ from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import Manifest
 from onnxport.formats.model import Model
 from onnxport.optimizers.float16.conversion import to_float16
+from onnxport.runtimes.options import OrtLevel
 from onnxport.runtimes.ort.inference_session import open_session
 
 # It arranges weights in blocks as wide as this machine's vector registers: such a file runs on no other kind of
@@ -93,7 +94,15 @@ def convert(
         raise CannotConvertError(what, why="the format holds at most 2 GB, weights included")
     raw = output.with_name("raw.ort")
     try:
-        _save(data, raw, params)
+        open_session(
+            data,
+            level=params.level,
+            threads=1,
+            optimized=raw,
+            # qdqisint8allowed as the tool sets it; the default depends on the CPU that converts.
+            config={"session.save_model_format": "ORT", "session.qdqisint8allowed": "0"},
+            disabled_optimizers=_MACHINE_BOUND,
+        )
     except _REFUSALS as error:
         raise _explain(model, output, error) from error
     written = raw.read_bytes()
@@ -114,19 +123,6 @@ def convert(
     if lacking := required_operators.parse_list(needed).lacks(nodes):
         notes.append(_LACKING.format(config.name, ", ".join(lacking)))
     return Artifact(output, "ort", (config,)), tuple(notes), facts
-
-
-def _save(data: bytes, path: Path, params: OrtParams) -> None:
-    """Let ONNX Runtime optimize the model in `data` and save it to `path`."""
-    open_session(
-        data,
-        level=params.level,
-        threads=1,
-        optimized=path,
-        # qdqisint8allowed as the tool sets it; the default depends on the CPU that converts.
-        config={"session.save_model_format": "ORT", "session.qdqisint8allowed": "0"},
-        disabled_optimizers=_MACHINE_BOUND,
-    )
 
 
 def _explain(model: Model, output: Path, error: Exception) -> CannotConvertError | InputError | MachineError:

@@ -12,6 +12,7 @@ from onnxport.converters.app_metadata import Functions, Images, Labels, Normaliz
 from onnxport.core.named_values import Entries, Texts
 from onnxport.core.option_types import Params, option
 from onnxport.runtimes.feeding_options import Shape
+from onnxport.runtimes.options import OrtLevel
 
 Layout = Literal["keep", "nhwc"]
 Route = Literal["auto", "direct", "onnx2tf"]
@@ -29,7 +30,6 @@ CoremlWeights = Literal[
 ComputeUnits = Literal["all", "cpuOnly", "cpuAndGPU", "cpuAndNeuralEngine"]
 CoremlTarget = Literal["iOS15", "iOS16", "iOS17", "iOS18", "iOS26"]
 OrtPrecision = Literal["fp16", "int8", "int16x8"]
-OrtLevel = Literal["disable", "basic", "extended", "all"]
 
 
 class TfliteParams(Params):

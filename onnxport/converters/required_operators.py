@@ -44,7 +44,7 @@ class Use:
 
 def find_uses(session: Table) -> Iterator[Use]:
     """Yield every node of an `.ort` file as ort_file.read returns it, including subgraphs."""
-    yield from _uses(session["model"]["graph"], {})
+    return _uses(session["model"]["graph"], {})
 
 
 def _uses(graph: Table, around: Mapping[bytes, str]) -> Iterator[Use]:

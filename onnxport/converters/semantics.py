@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from onnxport.converters.lowering import NodeView
+from onnxport.converters.lowering import NodeView, TargetValue
 from onnxport.core.arrays import Array
 
 _INT32_MAX = np.iinfo(np.int32).max
 
 
-class Operand(Protocol):
-    """A target's value for an ONNX one."""
-
-    shape: tuple[int | None, ...]
-    dtype: np.dtype[Any]
-    constant: Array | None
-
-    @property
-    def rank(self) -> int: ...
-
-
-def check_divisor(node: NodeView[Any], divisor: Operand) -> None:
+def check_divisor(node: NodeView[Any], divisor: TargetValue) -> None:
     """Refuse integers divided by a constant 0."""
     if divisor.constant is not None and not divisor.constant.all():
         node.unsupported("divides integers by zero")
@@ -47,7 +36,7 @@ def check_indices(node: NodeView[Any], indices: Array, sizes: Sequence[int | Non
     return limits
 
 
-def reduction_axes(node: NodeView[Any], axes: Operand | None) -> list[int] | None:
+def reduction_axes(node: NodeView[Any], axes: TargetValue | None) -> list[int] | None:
     """Return the axes that a reduction names, all if it names none; None if they are computed at run time."""
     rank, noop = node.x.rank, bool(node.attribute("noop_with_empty_axes", 0))
     if axes is None or axes.shape == (0,):
@@ -67,7 +56,7 @@ def shape_bounds(node: NodeView[Any]) -> tuple[int, int]:
     return first, last
 
 
-def gemm_bias(c: Operand | None, beta: float, channels: int) -> Array | None:
+def gemm_bias(c: TargetValue | None, beta: float, channels: int) -> Array | None:
     """Return beta * C as a bias [channels] if C is constant and the same for every row, else None."""
     if c is None or c.constant is None or c.constant.size not in (1, channels):
         return None
@@ -83,7 +72,9 @@ def check_inference(node: NodeView[Any]) -> None:
     node.ignore("momentum")  # of the running statistics, which only training updates
 
 
-def batch_norm_factors(parameters: Sequence[Operand], epsilon: float) -> tuple[Array, Array, Array] | None:
+def batch_norm_factors(
+    parameters: Sequence[TargetValue], epsilon: float
+) -> tuple[Array, Array, Array] | None:
     """Return factor, mean and bias in float64, y = (x - mean) * factor + bias; None if any is not constant."""
     scale, bias, mean, variance = (
         None if each.constant is None else each.constant.astype(np.float64) for each in parameters
@@ -107,7 +98,7 @@ def scale_axis(node: NodeView[Any], axis: int) -> int:
     return axis % rank
 
 
-def block_numbers(node: NodeView[Any], parameter: Operand, axis: int, block: int) -> Array:
+def block_numbers(node: NodeView[Any], parameter: TargetValue, axis: int, block: int) -> Array:
     """Return for each index along x's axis the number of its block of scales."""
     x = node.x
     if parameter.rank != x.rank or not block:

@@ -62,12 +62,7 @@ class Window:
 
     def padded(self) -> Window:
         """Return the window after its padding is written into the input."""
-        sizes = tuple(
-            None if size is None else size + b + a
-            for size, b, a in zip(self.input, self.before, self.after, strict=True)
-        )
-        none = (0,) * len(self.kernel)
-        return replace(self, input=sizes, before=none, after=none, same=False, same_lower=False)
+        return replace(self.with_padding_written(self.after), same=False, same_lower=False)
 
     def with_padding_written(self, after: Sequence[int]) -> Window:
         """Return the window after all padding before, and `after` of the padding behind, is written into the input."""
@@ -109,20 +104,15 @@ def read_window(
     Args:
         has_same_lower: whether the target pads as SAME_LOWER whatever the size.
     """
-    spatial = len(kernel)
-    none = (0,) * spatial
-    strides = tuple(node.attribute("strides", (1,) * spatial))
-    dilations = tuple(node.attribute("dilations", (1,) * spatial))
-    auto_pad = node.attribute("auto_pad", "NOTSET")
-    pads = tuple(node.attribute("pads", none * 2))
-    window = Window(sizes, tuple(kernel), strides, dilations, pads[:spatial], pads[spatial:])
-    if min(pads) < 0:
+    window, auto_pad = _declared_window(node, sizes, kernel)
+    none = (0,) * len(kernel)
+    if min(*window.before, *window.after) < 0:
         node.unsupported("negative pads; use Slice")
     if auto_pad == "NOTSET":
         return window
     if auto_pad == "VALID":
         return replace(window, before=none, after=none)
-    amounts = [same_padding(*axis) for axis in zip(sizes, window.extent, strides, strict=True)]
+    amounts = [same_padding(*axis) for axis in zip(sizes, window.extent, window.strides, strict=True)]
     pairs = [pair or (0, 0) for pair in amounts]
     if auto_pad == "SAME_LOWER":
         if None in amounts and not has_same_lower:
@@ -132,12 +122,18 @@ def read_window(
         pairs = [(after, before) for before, after in pairs]  # the odd element at the start
     before, after = tuple(b for b, _ in pairs), tuple(a for _, a in pairs)
     return replace(
-        window,
-        before=before,
-        after=after,
-        same=auto_pad == "SAME_UPPER",
-        same_lower=auto_pad == "SAME_LOWER",
+        window, before=before, after=after, same=auto_pad == "SAME_UPPER", same_lower=auto_pad == "SAME_LOWER"
     )
+
+
+def _declared_window(node: NodeView[Any], sizes: Sizes, kernel: Sequence[int]) -> tuple[Window, str]:
+    """Return the node's window with its own pads, and auto_pad."""
+    spatial = len(kernel)
+    strides = tuple(node.attribute("strides", (1,) * spatial))
+    dilations = tuple(node.attribute("dilations", (1,) * spatial))
+    pads = tuple(node.attribute("pads", (0,) * 2 * spatial))
+    window = Window(sizes, tuple(kernel), strides, dilations, pads[:spatial], pads[spatial:])
+    return window, node.attribute("auto_pad", "NOTSET")
 
 
 def check_axes(node: NodeView[Any], action: str) -> None:
@@ -265,18 +261,14 @@ def read_transposed_window(node: NodeView[Any], kernel: tuple[int, ...]) -> Tran
     none = (0,) * spatial
     extra = tuple(node.attribute("output_padding", none))
     wanted = node.attribute("output_shape", None)
-    auto_pad = node.attribute("auto_pad", "NOTSET")
-    strides = tuple(node.attribute("strides", (1,) * spatial))
-    dilations = tuple(node.attribute("dilations", (1,) * spatial))
-    pads = tuple(node.attribute("pads", none * 2))
+    window, auto_pad = _declared_window(node, sizes, kernel)
     if auto_pad == "VALID":
-        pads = none * 2
-    window = Window(sizes, kernel, strides, dilations, pads[:spatial], pads[spatial:])
+        window = replace(window, before=none, after=none)
     if wanted is None and auto_pad in ("NOTSET", "VALID"):
         return Transposed(window, extra)
     if wanted is None:
         # The result is to have size * stride elements, whatever the size.
-        totals = [k - s + e for k, s, e in zip(window.extent, strides, extra, strict=True)]
+        totals = [k - s + e for k, s, e in zip(window.extent, window.strides, extra, strict=True)]
     else:
         if None in sizes:
             node.unsupported("output_shape over an open size; fix the input's size with --shape NAME=...")

@@ -1,6 +1,5 @@
 """Run our code in a child process, so that a native library's crash or hang is an error message.
 
-`litert-converter` aborts the process on some modules (SIGTRAP, SIGFPE), and a wrong artefact can crash an interpreter.
 A child serves one object: `Child(target)` starts `python -m onnxport.core.child_process`, which imports `target`
 ("package.module:factory"), calls it once and then answers method calls. Requests and answers are pickles over two
 private pipes, which output of libraries cannot corrupt; stdout and stderr go to the error message.
@@ -41,11 +40,7 @@ class ChildBug(RuntimeError):
 
 
 class ChildDied(MachineError):
-    """The child ended without an answer; the caller may ask another.
-
-    Attributes:
-        killed: whether SIGKILL ended it, as the system does when memory runs out.
-    """
+    """The child ended without an answer; `killed` if by SIGKILL, as the system does when memory runs out."""
 
     killed = False
 
@@ -55,11 +50,7 @@ class ChildHung(MachineError):
 
 
 class ChildTooLarge(MachineError):
-    """The child exceeded its memory limit and was ended.
-
-    Attributes:
-        taken: bytes that it held.
-    """
+    """The child exceeded its memory limit, holding `taken` bytes, and was ended."""
 
     taken = 0
 
@@ -103,19 +94,11 @@ class Child(Closing):
         self._answers, child_out = os.pipe()
         for pipe in (self._requests, child_out):
             _widen(pipe)
+        pipes = (str(child_in), str(child_out))
         try:
             self._process = subprocess.Popen(
                 # -P: a numpy.py in the current folder must not replace the library.
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "onnxport.core.child_process",
-                    target,
-                    str(child_in),
-                    str(child_out),
-                    *preload,
-                ],
+                [sys.executable, "-P", "-m", "onnxport.core.child_process", target, *pipes, *preload],
                 env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=self._stderr,
@@ -145,20 +128,12 @@ class Child(Closing):
         return self.answer()
 
     def ask(self, method: str, *args: object) -> None:
-        """Begin a call; `answer` must follow and waits for its end.
-
-        Raises:
-            ChildDied: the child has ended.
-        """
+        """Begin a call; `answer` must follow and waits for its end. Raises ChildDied: the child has ended."""
         self._asked += 1
         self._send((method, args))
 
     def reply(self, word: object) -> None:
-        """Send `word` to the child's object, which waits for it in `Parent.word` while a call runs.
-
-        Raises:
-            ChildDied: the child has ended.
-        """
+        """Send `word` to the child's object, which waits for it in `Parent.word` while a call runs (ChildDied)."""
         self._send(word)
 
     def fileno(self) -> int:
@@ -344,10 +319,7 @@ def _widen(pipe: int) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Return the child's environment: it finds this package, and iterates over sets in the same order each time.
-
-    The fixed hash seed matters for exporters of frameworks: the same input must give the same bytes.
-    """
+    """Return the child's environment: it finds this package, and a fixed hash seed makes exports reproducible."""
     import sysconfig
 
     own = os.environ | {"PYTHONHASHSEED": "0"}
@@ -360,9 +332,8 @@ def _environment() -> dict[str, str]:
 
 def _last_message(lines: list[str]) -> str:
     """Return the last line that is no start-up message of a library."""
-    messages = [
-        line for line in lines if line and not line.startswith(("WARNING: All log", "I0000", "INFO:"))
-    ]
+    starts = ("WARNING: All log", "I0000", "INFO:")
+    messages = [line for line in lines if line and not line.startswith(starts)]
     return messages[-1][:300] if messages else "it printed no reason"
 
 
@@ -456,10 +427,8 @@ def _start(target: str, parent: Parent) -> tuple[Any, tuple[bool, object] | None
 def _answer(served: Any, method: str, args: tuple[object, ...]) -> tuple[bool, object]:
     try:
         return True, getattr(served, method)(*args)
-    except (OnnxportError, OSError) as error:
-        return False, _without_context(
-            error
-        )  # the caller explains a full disk: it knows the output's final name
+    except (OnnxportError, OSError) as error:  # the caller explains a full disk: it knows the final name
+        return False, _without_context(error)
     except MemoryError:
         return False, MachineError("the machine ran out of memory", why=f"in {method}")
     except Exception:
@@ -474,10 +443,7 @@ def _traceback() -> str:
 
 
 def _without_context(error: Exception) -> Exception:
-    """Drop an error's cause and traceback.
-
-    tblib, which TensorFlow loads, makes pickle send them, and the parent would import TensorFlow to read them.
-    """
+    """Drop an error's cause and traceback: tblib, which TensorFlow loads, makes pickle send them."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 

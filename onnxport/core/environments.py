@@ -94,7 +94,5 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 def error_line(text: str) -> str:
     """Return the last line that names an error, or the last line."""
     lines = [line.strip() for line in _COLOURS.sub("", text).splitlines() if line.strip()]
-    named = [
-        line for line in lines if "Error" in line or "[ERROR]" in line or line.lower().startswith("error")
-    ]
+    named = [line for line in lines if "Error" in line or "[ERROR]" in line or line[:5].lower() == "error"]
     return " ".join((named or lines or ["it printed no reason"])[-1].split())[:200]

@@ -95,11 +95,7 @@ class NotProvenError(OnnxportError):
 
 
 class PipelineFailedError(OnnxportError):
-    """A part of a pipeline failed, is unproven, or exceeds a limit; `report` has the details.
-
-    Attributes:
-        exit_code: the report's, by SEVERITY over all failures.
-    """
+    """A part of a pipeline failed, is unproven, or exceeds a limit; `report` has the details, `exit_code` the worst."""
 
     def __init__(
         self, what: str, *, exit_code: int, why: str = "", fix: str = "", report: Any = None
@@ -109,16 +105,12 @@ class PipelineFailedError(OnnxportError):
 
 
 def printable(value: object) -> str:
-    """Return `value` on one line, with unprintable characters as escapes (`\\x1b`).
+    """Return `value` on one line, with unprintable characters as escapes (`\\x1b`): no name forges our lines."""
 
-    For names from third-party files, which could erase or forge our lines on a terminal.
-    """
-    shown = str(value)
-    return shown if shown.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in shown)
+    def escape(character: str) -> str:
+        return " " if character.isspace() else character.encode("unicode_escape").decode("ascii")
 
-
-def _escape(character: str) -> str:
-    return " " if character.isspace() else character.encode("unicode_escape").decode("ascii")
+    return "".join(c if c.isprintable() else escape(c) for c in str(value))
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,7 @@ _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, err
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange two existing names on one disk; return False where the system cannot.
-
-    Raises:
-        OSError: the system refused, for instance FileNotFoundError where a name does not exist.
-    """
+    """Exchange two existing names on one disk; return False where the system cannot. OSError if it refuses."""
     if os.name != "posix":
         return False
     library = ctypes.CDLL(None, use_errno=True)

@@ -1,8 +1,7 @@
 """Defer or prevent imports of modules that our libraries load and we never call.
 
-onnx-ir computes with symbolic dimensions through SymPy, whose import takes longer than all others together (0.15 of
-0.4 s on a fast machine, 1.5 of 2.3 s on a slow one), in every process. The standard library's LazyLoader imports it at
-its first use.
+onnx-ir computes with symbolic dimensions through SymPy, whose import takes longer than all others together (1.5 of 2.3
+s on a slow machine). The standard library's LazyLoader imports it at its first use.
 """
 
 from __future__ import annotations

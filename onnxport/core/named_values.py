@@ -32,14 +32,14 @@ def parse_pairs(
         return dict(given)
     texts = [given] if isinstance(given, str) else given
     if not (isinstance(texts, Sequence) and all(isinstance(text, str) for text in texts)):
-        raise UsageError(f"{what} are not given by {given!r}", fix=form)
+        raise UsageError(f"{what} cannot be {given!r}", fix=form)
     pairs: dict[str, object] = {}
     for text in texts:
         name, separator, value = text.partition("=") if at_first else text.rpartition("=")
         if not separator or not name:
-            raise UsageError(f"{text!r} gives no value a name", fix=form)
+            raise UsageError(f"{text!r} has no name before '='", fix=form)
         if name in pairs:
-            raise UsageError(f"{name!r} is given twice")
+            raise UsageError(f"{name!r} is given twice", fix="give each name once")
         pairs[name] = value
     return pairs
 

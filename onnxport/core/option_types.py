@@ -1,7 +1,7 @@
 """The base of all params models, and the types of options that several of them share.
 
-A params model is the one source of a command's options, its Python keywords and its YAML keys. Every `--help` imports
-these models: they import no library but pydantic. A field's description is its help text.
+A params model is the source of a command's options, its Python keywords and its YAML keys. Every `--help` imports these
+models, which import no library but pydantic. A field's description is its help text.
 """
 
 from __future__ import annotations

@@ -25,15 +25,11 @@ GROUPS: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Plugin:
-    """An entry point, not imported.
-
-    Attributes:
-        place: its object, as "module:object".
-    """
+    """An entry point, not imported."""
 
     kind: Kind
     name: str
-    place: str
+    place: str  # its object, as "module:object"
     distribution: str
     version: str
 
@@ -76,27 +72,19 @@ def claimants(plugin: Plugin, reserved: Collection[str]) -> tuple[str, ...]:
 
 
 def find(kind: Kind, name: str, reserved: Collection[str]) -> Plugin | None:
-    """Return the plugin of that name, or None.
-
-    Raises:
-        MissingDependencyError: two plugins have the name.
-    """
+    """Return the plugin of that name, or None. Raises MissingDependencyError: two plugins have the name."""
     plugin = next((each for each in installed(kind) if each.name == name), None)
     if plugin is not None and (others := claimants(plugin, reserved)):
         raise MissingDependencyError(
             f"the {kind} {name!r} is ambiguous",
-            why=f"{' and '.join((str(plugin), *others))} bring one of that name",
+            why=f"{' and '.join((str(plugin), *others))} define it",
             fix=f"uninstall one of them: {plugin.removal}",
         )
     return plugin
 
 
 def load(plugin: Plugin) -> Any:
-    """Import and return the object of a plugin's entry point.
-
-    Raises:
-        MissingDependencyError: it fails to import.
-    """
+    """Import and return the object of a plugin's entry point (MissingDependencyError)."""
     module, _, attribute = plugin.place.partition(":")
     try:
         with stdout_to_stderr():

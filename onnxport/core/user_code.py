@@ -31,25 +31,17 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 @dataclass(frozen=True)
 class UsedCode:
-    """The modules, files and libraries that were used.
+    """The modules, files and libraries that were used."""
 
-    Attributes:
-        modules: name of each user module -> SHA-256 of its file; "" where the file was written meanwhile.
-        files: path of each other file -> SHA-256, likewise; relative if it lies below the current folder.
-        libraries: distribution -> version.
-    """
-
+    # Name of each user module -> SHA-256 of its file; "" where the file was written meanwhile.
     modules: Mapping[str, str] = field(default_factory=dict)
+    # Path of each other file -> SHA-256, likewise; relative if it lies below the current folder.
     files: Mapping[str, str] = field(default_factory=dict)
-    libraries: Mapping[str, str] = field(default_factory=dict)
+    libraries: Mapping[str, str] = field(default_factory=dict)  # distribution -> version
 
 
 class Watch:
-    """A context manager that records the files that this process opens.
-
-    Args:
-        known: files and folders to leave out, because the caller knows their contents.
-    """
+    """A context manager that records the files that this process opens, without the `known` files and folders."""
 
     _live: list[Watch] = []  # noqa: RUF012 - all watches, for the one hook of the process
     _is_hooked = False

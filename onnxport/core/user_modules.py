@@ -23,10 +23,7 @@ def import_from(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def current_directory_first(folder: Path | None = None) -> Iterator[None]:
-    """Put the current folder, or `folder`, first in sys.path, as `python -m` does.
-
-    After the block it comes last, so that no file there replaces one of our libraries.
-    """
+    """Put the current folder, or `folder`, first in sys.path, as `python -m` does; afterwards last."""
     here = str(folder.resolve()) if folder else _folders[-1] if _folders else os.getcwd()
     sys.path.insert(0, here)
     try:
@@ -38,11 +35,7 @@ def current_directory_first(folder: Path | None = None) -> Iterator[None]:
 
 
 def find_module(name: str, folder: Path | None = None) -> Path | None:
-    """Return the file of a module without importing it; None if there is none.
-
-    Args:
-        folder: searched first; by default the folder of `importable_from`, or the current one.
-    """
+    """Return the file of a module without importing it, or None; searches `folder` or that of `import_from` first."""
     parts = name.split(".")
     first = folder or (Path(_folders[-1]) if _folders else Path.cwd())
     for each in (first, *map(Path, sys.path)):

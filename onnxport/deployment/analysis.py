@@ -21,9 +21,7 @@ from onnxport.formats.artifact import Artifact
 _AT_ONCE = 4  # child processes; each loads the model
 
 
-def analyze_deployment(
-    path: str | os.PathLike[str], params: DeploymentParams, command: str = "inspect"
-) -> DeploymentReport:
+def analyze_deployment(path: str | os.PathLike[str], params: DeploymentParams) -> DeploymentReport:
     """Probe or estimate each runtime of `params.runs_on`, and try changes that may make them take more.
 
     Raises:
@@ -47,7 +45,7 @@ def analyze_deployment(
         answers = _evaluate_all(subject, runtimes, params, pool)
         placements = Suggestions(artifact, subject, params, pool).add_to(answers)
     return DeploymentReport(
-        command=command,
+        command="inspect",
         model=str(artifact.path),
         format=artifact.format,
         strict=params.error_on_fallback,

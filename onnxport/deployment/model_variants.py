@@ -1,7 +1,4 @@
-"""A child process that makes variants of the model: as ONNX Runtime loads it, and as our optimizer changes it.
-
-A report has one, since its imports are most of its cost. It is restarted after a crash or a hang.
-"""
+"""A child process that makes variants of the model: as ONNX Runtime loads it, and as our optimizer changes it."""
 
 from __future__ import annotations
 
@@ -90,11 +87,7 @@ class VariantWorker:
         return frozenset(onnxruntime.get_available_providers())
 
     def load(self, path: Path, weight_bytes: int, to: Path) -> None:
-        """Write the model after ONNX Runtime's basic optimizations, which its providers get.
-
-        Raises:
-            InputError: ONNX Runtime cannot load the model.
-        """
+        """Write the model after ONNX Runtime's basic optimizations, which its providers get (InputError)."""
         from onnxport.deployment.probes.ort import REFUSALS
         from onnxport.runtimes.ort.inference_session import open_session
 
@@ -111,11 +104,7 @@ class VariantWorker:
             raise InputError("ONNX Runtime cannot load it", why=" ".join(str(error).split())[:300]) from error
 
     def change(self, path: Path, options: dict[str, Any], to: Path) -> None:
-        """Save the model as `onnxport optimize` with `options` changes it.
-
-        Raises:
-            OnnxportError: it cannot be done.
-        """
+        """Save the model as `onnxport optimize` with `options` changes it (OnnxportError)."""
         from onnxport.formats.model import Model
         from onnxport.optimizers.optimization import optimize
         from onnxport.optimizers.params import OptimizeParams
@@ -126,11 +115,7 @@ class VariantWorker:
         done.model.save(to, model)
 
     def sizes(self, path: Path, given: dict[str, GivenShape]) -> dict[str, tuple[int, ...]] | None:
-        """Return shapes of the open inputs with which the model runs; None if none was found.
-
-        Raises:
-            OnnxportError: ONNX Runtime cannot load the model.
-        """
+        """Return shapes of the open inputs with which the model runs, or None; OnnxportError if it cannot be loaded."""
         from onnxport.core.errors import OnnxportError
         from onnxport.formats.input_shapes import apply_shapes
         from onnxport.formats.model import Model

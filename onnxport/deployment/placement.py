@@ -29,25 +29,15 @@ from onnxport.optimizers.fixed_shapes import pin_shapes, resize_inputs
 
 @dataclass(frozen=True)
 class ProbedModel:
-    """The model that runtimes are probed with.
+    """The model that runtimes are probed with."""
 
-    Attributes:
-        path: the file that probes read, with the user's sizes and all shapes that follow from them.
-        model: the same in memory; None for other formats than ONNX.
-        folder: for intermediate files.
-        variants: makes variants of the model.
-        declared_path: the file with its declared inner shapes; None if that is `path`.
-        shapes: the user's sizes.
-        notes: on inputs for which the file fixes other sizes than the user.
-    """
-
-    path: Path
-    model: Model | None
-    folder: Path
-    variants: ModelVariants
-    declared_path: Path | None = None
-    shapes: Mapping[str, GivenShape] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    path: Path  # the file that probes read, with the user's sizes and all shapes that follow from them
+    model: Model | None  # the same in memory; None for other formats than ONNX
+    folder: Path  # for intermediate files
+    variants: ModelVariants  # makes variants of the model
+    declared_path: Path | None = None  # the file with its declared inner shapes; None if that is `path`
+    shapes: Mapping[str, GivenShape] = field(default_factory=dict)  # the user's sizes
+    notes: tuple[str, ...] = ()  # on inputs for which the file fixes other sizes than the user
 
     @classmethod
     def prepare(
@@ -127,18 +117,10 @@ def estimate_runtime(subject: ProbedModel, runtime: Runtime) -> Estimate:
 
 
 def probe(subject: ProbedModel, runtime: Runtime, timeout: float) -> Placement | None:
-    """Probe the runtime; return None if it is not available after all.
-
-    A crash or a hang is the extent "unknown", with the reason.
-    """
+    """Probe the runtime; None if it is not available after all. A crash or a hang has the extent "unknown"."""
     with tempfile.TemporaryDirectory(dir=subject.folder) as folder:
         options = ProbeOptions(
-            runtime.name,
-            runtime.title,
-            Path(folder),
-            subject.folder,
-            runtime.provider,
-            shapes=subject.shapes,
+            runtime.name, runtime.title, Path(folder), subject.folder, runtime.provider, shapes=subject.shapes
         )
         path = (
             subject.declared_path if runtime.uses_declared_shapes and subject.declared_path else subject.path

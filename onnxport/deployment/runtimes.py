@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib.metadata
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from onnxport.core.errors import MissingDependencyError, UsageError
 from onnxport.deployment.estimation.table import has_table
 from onnxport.deployment.params import ALL
 from onnxport.formats.artifact import SUFFIXES, Format
+from onnxport.runtimes.registry import is_installed
 
 PROBES = "onnxport.deployment.probes"
 
@@ -20,36 +20,27 @@ _ORT_BUILDS = ("onnxruntime", *(f"onnxruntime-{build}" for build in "gpu openvin
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime, or an execution provider of ONNX Runtime's.
+    """A runtime, or an execution provider of ONNX Runtime's."""
 
-    Attributes:
-        name: its word in `--runs-on`; the data file of one that can be estimated is `data/<name>.yaml`.
-        title: its own name.
-        probe_module: the module that probes it; empty for a runtime that is only estimated.
-        needs: distributions of which one has to be installed for the probe; none if onnxport's own suffice.
-        extra: our extra that installs it.
-        provider: ONNX Runtime's name for it, if it is an execution provider; it is probed if the installed build has
-            it.
-        formats: of files that it can be probed with.
-        remedies: what may make it take more of a model, for a probed runtime (`Reason.remedies`).
-        uses_declared_shapes: the probe gets the file with its declared inner shapes, even if they contradict the
-            user's sizes.
-    """
-
-    name: str
-    title: str
-    probe_module: str = ""
+    name: str  # its word in `--runs-on`; the data file of one that can be estimated is `data/<name>.yaml`
+    title: str  # its own name
+    probe_module: str = ""  # the module that probes it; empty for a runtime that is only estimated
+    # Distributions of which one has to be installed for the probe; none if onnxport's own suffice.
     needs: tuple[str, ...] = ()
-    extra: str = ""
+    extra: str = ""  # our extra that installs it
+    # ONNX Runtime's name for it, if it is an execution provider; it is probed if the installed build has
+    # it.
     provider: str = ""
-    formats: tuple[Format, ...] = ("onnx",)
+    formats: tuple[Format, ...] = ("onnx",)  # of files that it can be probed with
+    # What may make it take more of a model, for a probed runtime (`Reason.remedies`).
     remedies: tuple[str, ...] = ()
+    # The probe gets the file with its declared inner shapes, even if they contradict the user's sizes.
     uses_declared_shapes: bool = False
 
     @property
     def can_probe(self) -> bool:
         """Whether its distributions are installed; a build may still lack the provider."""
-        return bool(self.probe_module) and (not self.needs or any(map(_is_installed, self.needs)))
+        return bool(self.probe_module) and (not self.needs or any(map(is_installed, self.needs)))
 
     @property
     def has_table(self) -> bool:
@@ -66,14 +57,6 @@ class Runtime:
             f"--runs-on {self.name} needs {' or '.join(self.needs)}, which is not installed",
             fix=f"run: {sys.executable} -m pip install 'onnxport[{self.extra}]'" if self.extra else "",
         )
-
-
-def _is_installed(distribution: str) -> bool:
-    try:
-        importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def _provider(name: str, title: str, provider: str) -> Runtime:
@@ -130,8 +113,7 @@ RUNTIMES: Mapping[str, Runtime] = {
 def select_runtimes(words: Sequence[str], format_: Format) -> tuple[Runtime, ...]:
     """Return the runtimes that `words` name; "all" means those for this format that can be probed or estimated.
 
-    Raises:
-        UsageError: an unknown name or none, or a runtime that takes no such file.
+    Raises UsageError for an unknown name or none, or a runtime that takes no such file.
     """
     if not words:
         raise UsageError("--runs-on names no runtime", fix="give all, or names of runtimes")
@@ -147,8 +129,7 @@ def select_runtimes(words: Sequence[str], format_: Format) -> tuple[Runtime, ...
             found[word] = _find_runtime(word, format_)
     if not found:  # --error-on-fallback would pass
         raise UsageError(
-            f"no runtime takes {SUFFIXES[format_]} files",
-            fix="give the model that it was converted from",
+            f"no runtime takes {SUFFIXES[format_]} files", fix="give the model that it was converted from"
         )
     return tuple(each for name, each in RUNTIMES.items() if name in found)
 

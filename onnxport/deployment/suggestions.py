@@ -1,7 +1,7 @@
 """One change to the model that would make a runtime take more of it, found by trying.
 
-Our optimizer applies the remedies for the refusals to copies, as `onnxport optimize` would; the runtime is probed or
-estimated again. The report has the change that removes most refusals, with its command.
+Our optimizer applies the remedies for the refusals to copies, and the runtime is probed or estimated again. The report
+has the change that removes most refusals, with its command.
 """
 
 from __future__ import annotations
@@ -31,17 +31,11 @@ _TRIED = {"estimated": 3, "asked": 1}
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A change.
+    """A change."""
 
-    Attributes:
-        said: its description for the user.
-        options: fields of OptimizeParams.
-        words: the same on the command line.
-    """
-
-    said: str
-    options: Mapping[str, Any]
-    words: tuple[str, ...] = ()
+    said: str  # its description for the user
+    options: Mapping[str, Any]  # fields of OptimizeParams
+    words: tuple[str, ...] = ()  # the same on the command line
 
 
 class Suggestions:
@@ -81,9 +75,7 @@ class Suggestions:
             return []
         # Every change simplifies the graph as well, so simplifying alone comes last.
         known = [remedy for remedy in answer.remedies if remedy != "optimize"]
-        usable = [
-            remedy for remedy in dict.fromkeys((*known, "shape", "optimize")) if self._is_possible(remedy)
-        ]
+        usable = list(filter(self._is_possible, dict.fromkeys((*known, "shape", "optimize"))))
         return usable[: 1 if not runtime.has_table else _TRIED[placement.how]]
 
     def _is_possible(self, remedy: str) -> bool:

@@ -31,9 +31,9 @@ def from_factory(source: Source, params: ExportParams) -> Framework:
     """Call `package.module:function`; a model object in the module is taken as it is.
 
     Raises:
-        InputError: the module cannot be imported, or the function raises; with the line at which it does.
-        MissingDependencyError: either needs a module that is not installed.
-        UsageError: no such function, other arguments than it takes, or what it gives is no model.
+        InputError: the module cannot be imported, or the function raises; with the line.
+        MissingDependencyError: a module is not installed.
+        UsageError: no such function, wrong arguments, or the result is no model.
     """
     module_name, _, name = source.name.partition(":")
     with _keep_folder():
@@ -147,12 +147,11 @@ def _message_with_line(error: BaseException) -> str:
     """Return the message and the innermost line of the user's code."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
+    ours = ("<", _OURS, importlib.__path__[0])
+    frames = [
+        each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(ours)
+    ]
     users = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
     nearest = users[-1:] or frames[:1]  # a package of the user's that is installed lies among the libraries
     places = [f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in nearest]
     return f"{first_line(error)}{''.join(places)}"
-
-
-def _is_ours(filename: str) -> bool:
-    return filename.startswith(("<", _OURS, importlib.__path__[0]))

@@ -9,19 +9,10 @@ from onnxport.core.errors import MissingDependencyError
 
 # Modules to the extra of ours that they come with.
 EXTRAS: Mapping[str, str] = {
-    "torch": "torch",
-    "onnxscript": "torch",
-    "tensorflow": "tensorflow",
-    "keras": "tensorflow",
-    "tf2onnx": "tensorflow",
-    "sklearn": "sklearn",
-    "joblib": "sklearn",
-    "pandas": "sklearn",
-    "skl2onnx": "sklearn",
-    "skops": "sklearn",
-    "xgboost": "boosting",
-    "lightgbm": "boosting",
-    "catboost": "boosting",
+    **dict.fromkeys(("torch", "onnxscript"), "torch"),
+    **dict.fromkeys(("tensorflow", "keras", "tf2onnx"), "tensorflow"),
+    **dict.fromkeys(("sklearn", "joblib", "pandas", "skl2onnx", "skops"), "sklearn"),
+    **dict.fromkeys(("xgboost", "lightgbm", "catboost"), "boosting"),
 }
 
 

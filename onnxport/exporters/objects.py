@@ -1,7 +1,4 @@
-"""Objects from a factory, a pickle or a skops file; their class tells the framework.
-
-Pickles and skops files are read here, too.
-"""
+"""Objects from a factory, a pickle or a skops file; their class tells the framework."""
 
 from __future__ import annotations
 
@@ -21,11 +18,8 @@ from onnxport.exporters.sources import Source
 # listed decides: XGBClassifier is XGBoost's before it is scikit-learn's.
 OF_OBJECTS: Mapping[str, str] = {
     "torch": "onnxport.exporters.pytorch:of_object",
-    "keras": "onnxport.exporters.tensorflow:of_object",
-    "tensorflow": "onnxport.exporters.tensorflow:of_object",
-    "xgboost": "onnxport.exporters.classical.boosters:of_object",
-    "lightgbm": "onnxport.exporters.classical.boosters:of_object",
-    "catboost": "onnxport.exporters.classical.boosters:of_object",
+    **dict.fromkeys(("keras", "tensorflow"), "onnxport.exporters.tensorflow:of_object"),
+    **dict.fromkeys(("xgboost", "lightgbm", "catboost"), "onnxport.exporters.classical.boosters:of_object"),
     "sklearn": "onnxport.exporters.classical.estimators:of_object",
 }
 
@@ -34,8 +28,8 @@ def from_pickle(source: Source, params: ExportParams) -> Framework:
     """Load a pickle or a joblib file; nothing is read without --trust.
 
     Raises:
-        InputError: --trust is not given, or the file is damaged or needs what is not here.
-        MissingDependencyError: it is of classes of a library that is not installed.
+        InputError: --trust is missing, or the file is damaged.
+        MissingDependencyError: its classes are of a library that is not installed.
     """
     if not params.trust:
         raise InputError(
@@ -72,7 +66,7 @@ def from_skops(source: Source, params: ExportParams) -> Framework:
 
     Raises:
         InputError: it holds other types, or is damaged.
-        MissingDependencyError: it is of classes of a library that is not installed.
+        MissingDependencyError: its classes are of a library that is not installed.
     """
     return _collect_warnings(source, params, lambda: _load_skops(source, params))
 
@@ -130,12 +124,12 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Framework:
             framework: Framework = getattr(importlib.import_module(module), name)(model, source, params)
             return framework
     raise UsageError(
-        f"{source.name} gives {_named(model)}, which is no model we know",
+        f"{source.name} gives {_describe(model)}, which is no model we know",
         fix=f"known are models of {', '.join(OF_OBJECTS)}",
     )
 
 
-def _named(found: object) -> str:
+def _describe(found: object) -> str:
     kind = type(found)
     if found is None:
         return "None"

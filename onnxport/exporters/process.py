@@ -87,11 +87,7 @@ def _missing_as_error(name: str) -> Iterator[None]:
 
 
 class SourceRuntime(Closing):
-    """The framework's model as a Runtime (runtimes.base) and as its own exporter.
-
-    Args:
-        timeout: seconds that loading, exporting or one run may take.
-    """
+    """The framework's model as a Runtime (runtimes.base) and as its own exporter; `timeout` is in seconds per call."""
 
     taps: frozenset[str] = frozenset()
     permutations: Mapping[str, tuple[int, ...]] = {}

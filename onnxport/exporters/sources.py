@@ -1,7 +1,4 @@
-"""Source: a framework's model as the user names it, by a file, a folder or a factory.
-
-It is no Artifact: what it computes is told by its framework alone.
-"""
+"""Source: a framework's model as the user names it, by a file, a folder or a factory."""
 
 from __future__ import annotations
 
@@ -37,9 +34,7 @@ CONTAINERS = frozenset({"python", "pickle", "skops"})
 LOADERS: Mapping[str, str] = {
     "pytorch": "onnxport.exporters.pytorch:load",
     "tensorflow": "onnxport.exporters.tensorflow:load",
-    "xgboost": "onnxport.exporters.classical.boosters:load",
-    "lightgbm": "onnxport.exporters.classical.boosters:load",
-    "catboost": "onnxport.exporters.classical.boosters:load",
+    **dict.fromkeys(("xgboost", "lightgbm", "catboost"), "onnxport.exporters.classical.boosters:load"),
     "paddle": "onnxport.exporters.paddle:load",
     "python": "onnxport.exporters.factory:from_factory",
     "pickle": "onnxport.exporters.objects:from_pickle",
@@ -47,23 +42,12 @@ LOADERS: Mapping[str, str] = {
 }
 
 _SUFFIXES: Mapping[str, str] = {
-    ".pt2": "pytorch",
-    # Weights, or TorchScript: the loader says which, and what to give instead.
-    ".pt": "pytorch",
-    ".pth": "pytorch",
-    ".ckpt": "pytorch",
-    ".safetensors": "pytorch",
-    ".keras": "tensorflow",
-    ".h5": "tensorflow",
-    ".hdf5": "tensorflow",
-    ".pb": "tensorflow",
-    ".tflite": "tensorflow",
+    # All but .pt2 are weights, or TorchScript: the loader says which, and what to give instead.
+    **dict.fromkeys((".pt2", ".pt", ".pth", ".ckpt", ".safetensors"), "pytorch"),
+    **dict.fromkeys((".keras", ".h5", ".hdf5", ".pb", ".tflite"), "tensorflow"),
     ".skops": "skops",
-    ".joblib": "pickle",
-    ".pkl": "pickle",
-    ".pickle": "pickle",
-    ".json": "xgboost",
-    ".ubj": "xgboost",
+    **dict.fromkeys((".joblib", ".pkl", ".pickle"), "pickle"),
+    **dict.fromkeys((".json", ".ubj"), "xgboost"),
     ".txt": "lightgbm",
     ".cbm": "catboost",
     ".pdmodel": "paddle",
@@ -90,19 +74,14 @@ _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 @dataclass(frozen=True)
 class Source:
-    """A framework's model.
+    """A framework's model."""
 
-    Attributes:
-        name: as the user gave it.
-        kind: a key of KINDS.
-        files: what it consists of on disk, the main one first; a factory's module and its weights.
-        folder: where modules of the user's are looked for first; the current folder unless given.
-    """
-
-    name: str
-    kind: str
+    name: str  # as the user gave it
+    kind: str  # a key of KINDS
+    # What it consists of on disk, the main one first; a factory's module and its weights.
     files: tuple[Path, ...]
     is_factory: bool = False
+    # Where modules of the user's are looked for first; the current folder unless given.
     folder: Path | None = None
 
     @classmethod
@@ -113,7 +92,7 @@ class Source:
 
         Raises:
             UsageError: neither a file nor package.module:function, or no path at all.
-            InputError: missing, empty, unreadable, or of no kind that is known.
+            InputError: missing, empty, unreadable, or of unknown kind.
         """
         text = os.fspath(path_of(given, "a model", fix="give a path, or package.module:function"))
         if weights is not None and not weights.is_file():
@@ -149,8 +128,7 @@ class Source:
         return sum(file.stat().st_size for file in files)
 
     def digest(self) -> str:
-        """SHA-256 over its name, where it is a factory, and every file's name and content. Of a factory these are its
-        module and the weights, not what the module imports."""
+        """Return SHA-256 over the files' names and contents, and a factory's name; not over what its module imports."""
         tree = hashlib.sha256(self.name.encode() if self.is_factory else b"")
         for file in self.files:
             with file.open("rb") as stream:
@@ -159,11 +137,7 @@ class Source:
 
 
 def _module_file(name: str, folder: Path | None) -> Path:
-    """Return the file of a module without importing it: only its process does that.
-
-    Raises:
-        InputError: there is none.
-    """
+    """Return the file of a module without importing it: only its process does that."""
     if file := find_module(name, folder):
         return file
     fix = "run in the folder that holds it" if folder is None else "put it beside the file that names it"
@@ -205,14 +179,11 @@ def _kind_of(path: Path) -> str:
             f"{path} has an extension that names no model of a framework",
             fix=f"known are {', '.join(_SUFFIXES)}, folders, and package.module:function",
         )
-    if suffix == ".json" and _starts_with(path).startswith(_PIR):
-        return "paddle"
+    if suffix == ".json":
+        with path.open("rb") as stream:
+            if b"".join(stream.read(256).split()).startswith(_PIR):
+                return "paddle"
     return _SUFFIXES[suffix]
-
-
-def _starts_with(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return b"".join(stream.read(256).split())
 
 
 def _files(path: Path) -> tuple[Path, ...]:

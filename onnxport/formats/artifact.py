@@ -1,7 +1,6 @@
 """A model on disk as a set of files: its format, its tensors, and how it is replaced atomically.
 
-An `.onnx` file may have its weights beside it, an `.ort` file its operator list, and an `.mlpackage` is a folder. Such
-a set is an `Artifact`; every file that we write goes through `Staging`.
+An `.onnx` file may have its weights beside it, an `.ort` file its operator list, and an `.mlpackage` is a folder.
 """
 
 from __future__ import annotations
@@ -19,8 +18,9 @@ from typing import ClassVar, Literal, Protocol
 from onnxport.core.errors import InputError, MachineError, OnnxportError, UsageError, printable
 from onnxport.core.folder_swap import exchange
 
-Format = Literal["onnx", "ort", "tflite", "coreml"]
-FORMATS: dict[str, Format] = {".onnx": "onnx", ".ort": "ort", ".tflite": "tflite", ".mlpackage": "coreml"}
+Format = Literal["onnx", "tflite", "coreml", "ort"]
+# In the order of messages. Each format but onnx is a target of the same name.
+FORMATS: dict[str, Format] = {".onnx": "onnx", ".tflite": "tflite", ".mlpackage": "coreml", ".ort": "ort"}
 SUFFIXES: dict[Format, str] = {name: suffix for suffix, name in FORMATS.items()}
 # Formats of folders -> the file that every such folder has.
 FOLDERS: dict[Format, str] = {"coreml": "Manifest.json"}
@@ -77,7 +77,7 @@ class Artifact:
                 fix = _RELATIVES.get(path.suffix.lower()) or f"give a model file ({known})"
                 raise InputError(f"{path} is a directory", fix=fix)
             if path.exists() and not path.is_file():  # opening a pipe would wait
-                raise InputError(f"{path} is no regular file", fix=f"give a model file ({known})")
+                raise InputError(f"{path} is not a regular file", fix=f"give a model file ({known})")
             with path.open("rb") as file:
                 first = file.read(1)
         except FileNotFoundError:
@@ -86,17 +86,17 @@ class Artifact:
             raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
         if format_ is None:
             raise InputError(
-                f"{path} has an extension that names no model format we know",
+                f"{path} has no known extension of a model format",
                 why=_RELATIVES.get(path.suffix.lower(), ""),
                 fix=f"known are {known}",
             )
         if not first:
-            raise InputError(f"{path} is empty")
+            raise InputError(f"{path} is empty", fix="copy, download or convert it again")
         if format_ in FOLDERS:
             raise InputError(
                 f"{path} is a file",
                 why=f"a model of format {path.suffix} is a folder",
-                fix="if it came in an archive, unpack that first",
+                fix="unpack it if it is an archive",
             )
         _check_unicode(path)
         return cls(path, format_)
@@ -107,7 +107,7 @@ class Artifact:
         if not (path / FOLDERS[format_]).is_file():
             empty = not any(path.iterdir())
             why = "it is empty" if empty else f"it has no {FOLDERS[format_]}"
-            raise InputError(f"{path} is no Core ML package", why=why)
+            raise InputError(f"{path} is not a Core ML package", why=why)
         _check_unicode(path)
         return cls(path, format_)
 
@@ -142,10 +142,8 @@ class Artifact:
     def digest(self, content: Callable[[Path], bytes] | None = None) -> str:
         """Return the SHA-256 over every file's relative name and content, sorted by name.
 
-        The name of the main file, or of the folder, does not count: a renamed copy has the same digest.
-
-        Args:
-            content: returns the SHA-256 of a file; by default the file is read.
+        The name of the main file, or of the folder, does not count: a renamed copy has the same digest. `content`
+        returns the SHA-256 of a file; by default the file is read.
         """
         tree = hashlib.sha256()
         root = self.path if self.is_folder else self.path.parent
@@ -172,7 +170,6 @@ class Referent(Protocol):
     @property
     def size(self) -> int:
         """Bytes on disk."""
-        ...
 
     @property
     def stamp(self) -> tuple[tuple[int, int, int], ...]: ...
@@ -183,7 +180,7 @@ class Referent(Protocol):
 def path_of(given: str | os.PathLike[str], what: str, *, fix: str) -> Path:
     """Return a caller's path of `what`; raises UsageError where it is none."""
     if not isinstance(given, str | os.PathLike) or not isinstance(os.fspath(given), str):
-        raise UsageError(f"{what} is given by its path, which {type(given).__name__} is not", fix=fix)
+        raise UsageError(f"{what} must be given by its path, not as {type(given).__name__}", fix=fix)
     if "\0" in os.fspath(given):
         raise UsageError(f"the path of {what} contains a null character", fix=fix)
     if not os.fspath(given):
@@ -264,8 +261,7 @@ class Staging:
     def commit_folder(self, staged: Path, final: Path | None = None) -> None:
         """Move a staged folder to `output`; the end of the block removes the old one.
 
-        Args:
-            final: path of an artefact in place of `output`, after whose move an interruption comes too late.
+        `final` is the path of an artefact in place of `output`, after whose move an interruption comes too late.
         """
         target = final or self.output
         with writing(self.output, self._option):
@@ -292,10 +288,8 @@ class Staging:
     def _check(self) -> None:
         """Raise UsageError where the output cannot be written."""
         if not _is_unicode(self.output):
-            raise UsageError(
-                f"{self.output} cannot be written, its path is not UTF-8",
-                fix=f"give {self._option} another name",
-            )
+            what = f"{self.output} cannot be written: its path is not UTF-8"
+            raise UsageError(what, fix=f"give {self._option} another name")
         if self._is_folder:
             self._check_alone()
         parent = self.output.parent
@@ -304,7 +298,7 @@ class Staging:
             raise UsageError(f"{self.output} is a directory", fix=f"give {self._option} a file name")
         if not nearest.is_dir():
             raise UsageError(
-                f"{self.output} cannot be written, {nearest} is a file and no folder",
+                f"{self.output} cannot be written: {nearest} is a file, not a folder",
                 fix=f"give {self._option} a path in a folder",
             )
         if nearest != parent:
@@ -394,10 +388,9 @@ def _sweep(folder: Path, live: set[Path]) -> None:
 def _is_alive(process: int) -> bool:
     if os.name != "posix":
         return True  # on Windows os.kill would end the process
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    with contextlib.suppress(PermissionError):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
     return True

@@ -16,17 +16,13 @@ _MOST_READ = 64 * 2**20  # bytes; no graph without weights is larger, and a larg
 def locations(data: bytes | mmap.mmap) -> frozenset[str]:
     """Return the names of a model's data files; also other texts that are called location."""
     found = ((match.end(), match[1]) for match in _LOCATION.finditer(data))
-    names = (data[start : start + _varint(count)] for start, count in found)
+    counted = ((start, sum((byte & 0x7F) << 7 * i for i, byte in enumerate(count))) for start, count in found)
+    names = (data[start : start + count] for start, count in counted)
     return frozenset(os.fsdecode(name) for name in names if b"\0" not in name)
 
 
 def stored_bytes(source: Path | bytes, folder: Path | None = None) -> int:
-    """Return the bytes of a model and of its data files that exist.
-
-    Args:
-        source: a file, or the bytes of one.
-        folder: folder of the data files; that of the file by default.
-    """
+    """Return the bytes of a model, a file or its content, and of its data files (in `folder`) that exist."""
     size = source.stat().st_size if isinstance(source, Path) else len(source)
     if size > _MOST_READ:
         return size
@@ -34,7 +30,3 @@ def stored_bytes(source: Path | bytes, folder: Path | None = None) -> int:
         folder, source = source.parent, source.read_bytes()
     files = [(folder or Path()) / name for name in locations(source)]
     return size + sum(file.stat().st_size for file in files if file.is_file())
-
-
-def _varint(data: bytes) -> int:
-    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(data))

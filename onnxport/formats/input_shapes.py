@@ -5,9 +5,9 @@ A dimension is a size, `?` for an open one, `1..8` for an open one within bounds
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BeforeValidator
 
@@ -18,6 +18,7 @@ from onnxport.formats.artifact import Dim, TensorSpec
 # A user's shape; a dimension is a size, None for an open one, or the text of its limits ("1..8", "224|320").
 GivenShape = tuple[int | str | None, ...]
 
+T = TypeVar("T")
 _LARGEST = 2**31 - 1
 
 _FORM = "write NAME=1,3,224,224, with ? for an open dimension, 1..8 for one within bounds"
@@ -25,16 +26,12 @@ _FORM = "write NAME=1,3,224,224, with ? for an open dimension, 1..8 for one with
 
 @dataclass(frozen=True)
 class Limit:
-    """The sizes that an open dimension may take.
+    """The sizes that an open dimension may take."""
 
-    Attributes:
-        least, most: the bounds.
-        choices: the only sizes, in the user's order; empty for bounds.
-    """
-
+    # least, most: the bounds.
     least: int
     most: int
-    choices: tuple[int, ...] = ()
+    choices: tuple[int, ...] = ()  # the only sizes, in the user's order; empty for bounds
 
     def nearest(self, size: int) -> int:
         """Return the allowed size that is nearest to `size`."""
@@ -49,11 +46,7 @@ class Limit:
 def parse_shapes(
     texts: str | Sequence[str] | Mapping[str, Sequence[int | str | None]],
 ) -> dict[str, GivenShape]:
-    """Parse one or several texts `NAME=DIM,DIM,...`; Python callers may pass a mapping.
-
-    Raises:
-        UsageError: a text of another form, or a name given twice.
-    """
+    """Parse one or several texts `NAME=DIM,DIM,...` (UsageError); Python callers may pass a mapping."""
     pairs = parse_pairs(texts, what="shapes", form=_FORM)
     read = _sizes if isinstance(texts, Mapping) else _dimensions
     return {name: read(shape, name) for name, shape in pairs.items()}
@@ -69,7 +62,7 @@ def _sizes(shape: object, name: str) -> GivenShape:
         return _dimensions(shape, name)
     if not isinstance(shape, Sequence):
         raise UsageError(
-            f"the shape of input {name!r} is not given by {shape!r}",
+            f"{shape!r} is not a shape for input {name!r}",
             fix="give a tuple of sizes, with None for an open dimension",
         )
     return tuple(
@@ -102,11 +95,11 @@ def _normalize_limits(text: str, shape: str) -> int | str:
 def _size(text: str, shape: str) -> int:
     if text.isdecimal() and int(text) > 0:
         if int(text) > _LARGEST:
-            raise UsageError(
-                f"{text} in the shape {shape!r} is too large", why=f"a dimension has at most {_LARGEST}"
-            )
+            raise UsageError(f"{text} in the shape {shape!r} is too large", fix=f"give at most {_LARGEST}")
         return int(text)
-    raise UsageError(f"{text!r} in the shape {shape!r} is no dimension", fix="give a size of 1 or more, or ?")
+    raise UsageError(
+        f"{text!r} in the shape {shape!r} is not a dimension", fix="give a size of 1 or more, or ?"
+    )
 
 
 def parse_limit(given: int | str | None) -> Limit | None:
@@ -129,10 +122,8 @@ def apply_shapes(
 ) -> dict[str, tuple[Dim, ...]]:
     """Return every input's shape with the given sizes; `?` leaves the model's own dimension.
 
-    An input without a given shape follows the others: open dimensions of one name have one size in ONNX.
-
-    Raises:
-        UsageError: the model has no input of a name, or sizes contradict the model.
+    An input without a given shape follows the others: open dimensions of one name have one size in ONNX. UsageError for
+    an unknown input, or sizes that contradict the model.
     """
     known = {spec.name: spec for spec in inputs}
     for name in shapes:
@@ -140,7 +131,7 @@ def apply_shapes(
             listed = ", ".join(repr(spec.name) for spec in inputs) or "none"
             raise UsageError(f"the model has no input {name!r}", fix=f"its inputs are {listed}")
     merged = {spec.name: _merge(spec, shapes.get(spec.name)) for spec in inputs}
-    sizes = _sizes_of_names([(known[name].shape, merged[name]) for name in shapes])
+    sizes = _agreed(pair for name in shapes for pair in zip(known[name].shape, merged[name], strict=True))
     return {
         name: dims if name in shapes else tuple(sizes.get(dim, dim) for dim in dims)
         for name, dims in merged.items()
@@ -152,8 +143,7 @@ def size_limits(
 ) -> dict[str, dict[int, Limit]]:
     """Return input name -> axis -> the user's limits, of the axis or of a dimension of the same name.
 
-    Raises:
-        UsageError: the dimensions of one input have different numbers of choices.
+    Raises UsageError if the dimensions of one input have different numbers of choices.
     """
     found = {
         spec.name: {
@@ -161,7 +151,13 @@ def size_limits(
         }
         for spec in inputs
     }
-    names = _limits_of_names(inputs, found)
+    # Limits of dimensions of one name, where they are the same everywhere.
+    names = _agreed(
+        (spec.shape[axis], limit)
+        for spec in inputs
+        for axis, limit in found[spec.name].items()
+        if axis < len(spec.shape)
+    )
     for spec in inputs:
         if spec.name not in shapes:
             found[spec.name] = {axis: names[dim] for axis, dim in enumerate(spec.shape) if dim in names}
@@ -175,27 +171,13 @@ def size_limits(
     return found
 
 
-def _limits_of_names(
-    inputs: Sequence[TensorSpec], found: Mapping[str, Mapping[int, Limit]]
-) -> dict[Dim, Limit]:
-    """Return the limits of each named dimension, where they are the same everywhere."""
-    named: dict[Dim, set[Limit]] = {}
-    for spec in inputs:
-        for axis, limit in found[spec.name].items():
-            name = spec.shape[axis] if axis < len(spec.shape) else None
-            if isinstance(name, str) and name not in ("", "?"):
-                named.setdefault(name, set()).add(limit)
-    return {name: limited.pop() for name, limited in named.items() if len(limited) == 1}
-
-
-def _sizes_of_names(pinned: Sequence[tuple[Sequence[Dim], Sequence[Dim]]]) -> dict[Dim, Dim]:
-    """Return the size of each named dimension, where it is the same everywhere."""
-    found: dict[Dim, set[Dim]] = {}
-    for own, given in pinned:
-        for name, size in zip(own, given, strict=True):
-            if isinstance(name, str) and name not in ("", "?"):  # some exporters write these for no name
-                found.setdefault(name, set()).add(size)
-    return {name: sizes.pop() for name, sizes in found.items() if len(sizes) == 1}
+def _agreed(given: Iterable[tuple[Dim, T]]) -> dict[Dim, T]:
+    """Return what is given for each named dimension, where it is the same everywhere."""
+    found: dict[Dim, set[T]] = {}
+    for name, value in given:
+        if isinstance(name, str) and name not in ("", "?"):  # some exporters write these for no name
+            found.setdefault(name, set()).add(value)
+    return {name: values.pop() for name, values in found.items() if len(values) == 1}
 
 
 def _merge(spec: TensorSpec, given: GivenShape | None) -> tuple[Dim, ...]:

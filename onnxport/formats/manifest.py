@@ -100,7 +100,7 @@ class Manifest:
         except RecursionError as error:
             raise ValueError("lists are nested too deeply") from error
         if not all(isinstance(data[name], dict) for name in ("made_by", "options", "taps")):
-            raise TypeError("the note is none of ours")
+            raise TypeError("onnxport did not write this note")
         return cls(
             source=data["source"],
             made_by=data["made_by"],
@@ -119,5 +119,5 @@ def _port(data: dict[str, Any]) -> Port:
     named = all(isinstance(text, str) for text in (port.name, port.key, port.dtype))
     sized = all(dim is None or (isinstance(dim, int) and dim >= 0) for dim in port.shape)
     if not named or not sized:
-        raise TypeError(f"{port} is no input or output")
+        raise TypeError(f"{port} is neither input nor output")
     return port

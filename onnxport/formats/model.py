@@ -1,8 +1,4 @@
-"""An ONNX model in memory, on top of onnx-ir, with its weights mapped from disk.
-
-`Model.load` refuses a file that is no ONNX model or that the ONNX checker rejects, and external data that is missing or
-outside the model's folder.
-"""
+"""An ONNX model in memory, on top of onnx-ir, with its weights mapped from disk."""
 
 from __future__ import annotations
 
@@ -93,8 +89,7 @@ class Model:
             raise _of_another_kind(path, "it holds no graph")
         if not model.outputs:
             raise InputError(
-                f"{path} has no outputs",
-                fix="declare the values that you want as graph outputs",
+                f"{path} has no outputs", fix="declare the values that you need as graph outputs"
             )
         _check_external_data(model.graph, path)
         if not _is_sorted(path):
@@ -142,11 +137,7 @@ class Model:
         return Artifact(self.path, "onnx", self.external_files)
 
     def noted(self, manifest: Manifest, source: Signed | None = None) -> Model:
-        """Return a copy with `manifest`, completed with this model's ports, as a metadata property.
-
-        Args:
-            source: the source model, whose inputs and outputs may have wider types; by default this model.
-        """
+        """Return a copy with `manifest` and this model's ports as a metadata property; dtypes are those of `source`."""
         dtypes = {spec.name: spec.dtype for spec in (*source.inputs, *source.outputs)} if source else {}
         inputs, outputs = (
             tuple(replace(_port(spec), dtype=dtypes.get(spec.name, spec.dtype)) for spec in specs)
@@ -173,11 +164,8 @@ class Model:
     def save(self, path: Path, source: Model | None = None) -> Artifact:
         """Write the model to `path`.
 
-        Weights go to `<name>.data` beside it if they are too large for protobuf, or large and external in the source:
-        from file to file, or one at a time as they are computed.
-
-        Args:
-            source: the source model; by default this model.
+        Weights go to `<name>.data` beside it if they are too large for protobuf, or large and external in `source`, by
+        default this model: from file to file, or one at a time as they are computed.
         """
         apart = (source or self).external_files and self.weight_bytes > _APART
         data = None if apart else self.to_bytes()
@@ -199,21 +187,18 @@ class Model:
     def hand_over(self, path: Path) -> None:
         """Write the model for another process on this machine, which reads it with `received`.
 
-        External weights stay in their files. Weights in memory move to `<name>.data` beside `path`, for this model too,
-        so that two processes need not hold them.
+        External weights stay in their files. Weights in memory move to `<name>.data` beside `path`, for this model
+        too, so that two processes need not hold them.
         """
         copy = self.ir.clone()
         for tensor, put in _tensors(copy):
             if isinstance(tensor, ir.ExternalTensor):
-                put(_in_place(tensor))
-        large = [
-            value
-            for value in copy.graph.initializers.values()
-            if value.const_value is not None and _is_large(value.const_value)
-        ]
-        tensors = [value.const_value for value in large if value.const_value is not None]
+                put(_relocate(tensor, os.path.abspath(tensor.path)))
+        values = [(value, value.const_value) for value in copy.graph.initializers.values()]
+        large = [(value, tensor) for value, tensor in values if tensor is not None and _is_large(tensor)]
+        tensors = [tensor for _, tensor in large]
         beside = ir.external_data.convert_tensors_to_external(tensors, path.parent, path.name + ".data")
-        for value, tensor in zip(large, beside, strict=True):
+        for (value, _), tensor in zip(large, beside, strict=True):
             value.const_value = self.graph.initializers[value.name or ""].const_value = tensor
         ir.save(copy, path)
 
@@ -228,11 +213,7 @@ class Model:
 
 
 def rename(artifact: Artifact, name: str) -> Artifact:
-    """Rename a saved `.onnx` model to `name`, and its data file, as `save` names them.
-
-    Args:
-        artifact: files that no other process uses.
-    """
+    """Rename a saved `.onnx` model, which no other process uses, to `name`, and its data file as `save` names them."""
     path = artifact.path.with_name(name)
     if not artifact.companions or path == artifact.path:
         return artifact
@@ -260,20 +241,10 @@ def _is_large(tensor: ir.TensorProtocol) -> bool:
     return not external and tensor.dtype != ir.DataType.STRING and tensor.nbytes >= _LARGE
 
 
-def _in_place(tensor: ir.ExternalTensor) -> ir.ExternalTensor:
-    """Return the tensor with the absolute path of its file."""
-    return _relocate(tensor, os.path.abspath(tensor.path))
-
-
 def _relocate(tensor: ir.ExternalTensor, location: str) -> ir.ExternalTensor:
     """Return the tensor with another path of its file."""
     return ir.ExternalTensor(
-        location,
-        tensor.offset,
-        tensor.length,
-        tensor.dtype,
-        shape=tensor.shape,
-        name=tensor.name or "",
+        location, tensor.offset, tensor.length, tensor.dtype, shape=tensor.shape, name=tensor.name or ""
     )
 
 
@@ -382,7 +353,7 @@ def _check_external_entries(path: Path) -> None:
             if entry.key in ("offset", "length") and not entry.value.isdecimal():
                 raise InputError(
                     f"weight {tensor.name!r} of {path} has the {entry.key} {entry.value!r} in its data file",
-                    why="this is no number of bytes",
+                    why="that is not a number of bytes",
                     fix="save the model again with its weights",
                 )
 
@@ -396,7 +367,7 @@ def _refuse_dictionaries(path: Path) -> None:
             raise CannotConvertError(
                 f"{path} has dictionaries, which no target supports",
                 why=f"{value.name!r} is one, or a list of them",
-                fix="export the model with zipmap=False, or cut its ZipMap or DictVectorizer off",
+                fix="export the model with zipmap=False, or remove its ZipMap or DictVectorizer",
             )
 
 

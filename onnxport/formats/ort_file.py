@@ -1,9 +1,8 @@
 """Read an `.ort` file, and write it so that the same model gives the same bytes.
 
-ONNX Runtime saves maps (initializers, value infos, attributes, kernels) in the order of its hash tables, some of which
-have a new seed in every process: two runs write two files of the same content. The file is a FlatBuffer. We read its
-tables by the published schema (onnxruntime/core/flatbuffers/schema/ort.fbs), sort the maps by their keys, and write
-one fixed layout. A field outside the schema below is refused, never dropped.
+ONNX Runtime saves maps (initializers, value infos, attributes, kernels) in the order of hash tables, some with a new
+seed in every process. We read the FlatBuffer's tables by the published schema (onnxruntime/core/flatbuffers/schema/
+ort.fbs), sort the maps by their keys, and write one fixed layout. A field outside the schema below is refused.
 """
 
 from __future__ import annotations
@@ -81,11 +80,10 @@ Table = dict[str, Any]
 def read(data: bytes | memoryview) -> Table:
     """Return the InferenceSession table of an `.ort` file; strings are bytes, weights are views of `data`.
 
-    Raises:
-        ValueError: no `.ort` file, or one with fields outside our schema.
+    Raises ValueError if it is none, or has fields outside our schema.
     """
     if data[4:8] != _IDENTIFIER:
-        raise ValueError("this is no ONNX Runtime format model")
+        raise ValueError("it is not in the ONNX Runtime format")
     view = memoryview(data)
     try:
         return _read_table(view, _unsigned(view, 0), "InferenceSession")
@@ -155,8 +153,7 @@ def _slice(data: memoryview, start: int, length: int) -> memoryview:
 class _Writer:
     """The layout of a FlatBuffer: tables breadth first, with the weights among them, all strings at the end.
 
-    References point forward, so each is a gap until its target is placed. Equal strings and equal vtables are stored
-    once.
+    References point forward, so each is a gap until its target is placed. Equal strings and vtables are stored once.
     """
 
     def __init__(self) -> None:

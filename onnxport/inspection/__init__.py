@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
+from typing import Any
 
 from onnxport.formats.artifact import Artifact
-from onnxport.inspection.report import Inspection
+from onnxport.inspection.report import Inspection, list_dynamic, own_manifest
 
 __all__ = ["Inspection", "inspect_model"]
 
@@ -21,5 +22,14 @@ def inspect_model(path: str | os.PathLike[str]) -> Inspection:
     artifact = Artifact.open(path)
     # A reader is named for its format; each imports its own libraries.
     reader = importlib.import_module(f"onnxport.inspection.{artifact.format}")
-    found: Inspection = reader.inspect(artifact)
-    return found
+    found: dict[str, Any] = reader.inspect(artifact)
+    artifact = found.pop("artifact", artifact)  # with its data files
+    return Inspection(
+        path=str(artifact.path),
+        format=artifact.format,
+        size=artifact.size,
+        files=artifact.names,
+        dynamic=list_dynamic(found["inputs"]),
+        manifest=own_manifest(found.pop("manifest")),
+        **found,
+    )

@@ -13,7 +13,7 @@ import numpy as np
 from onnxport.core.errors import MissingDependencyError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import KEY
-from onnxport.inspection.report import Inspection, PortRecord, count, list_dynamic, own_manifest, ports
+from onnxport.inspection.report import PortRecord, count, ports
 
 # The oldest systems that load each version of the format.
 _SYSTEMS = {
@@ -27,7 +27,7 @@ _SYSTEMS = {
 _VERSION = "com.github.apple.coremltools.version"
 
 
-def inspect(artifact: Artifact) -> Inspection:
+def inspect(artifact: Artifact) -> dict[str, Any]:
     try:
         from onnxport.formats.mlpackage.reader import read_package
 
@@ -39,22 +39,26 @@ def inspect(artifact: Artifact) -> Inspection:
     operations = [each for function in package.functions.values() for each in function.block.walk()]
     inputs, outputs = _ends(package, artifact.path)
     version = package.spec.specificationVersion
-    return Inspection(
-        path=str(artifact.path),
-        format="coreml",
-        size=artifact.size,
-        files=artifact.names,
-        producer=_producer(package),
-        ir_version=version,
-        opsets={"coreml": _opset(package)},
-        inputs=inputs,
-        outputs=outputs,
-        operators=count(each.type for each in operations if each.type != "const"),
-        parameters=sum(map(_elements, operations)),
-        dynamic=list_dynamic(inputs),
-        unusual=tuple(_unusual(package, operations)),
-        manifest=own_manifest(package.description.metadata.userDefined.get(KEY)),
-    )
+    opset = next(iter(package.functions.values())).opset
+    # Compressed weights count as unpacked; settings are scalars and lists.
+    stored = [
+        each
+        for each in operations
+        if each.type.startswith("constexpr_")
+        or (each.type == "const" and isinstance(each.attributes["val"].value, np.ndarray))
+    ]
+    shapes = [type_.shape for each in stored for _, type_ in each.outputs if type_.shape]
+    return {
+        "producer": _producer(package),
+        "ir_version": version,
+        "opsets": {"coreml": int("".join(filter(str.isdigit, opset)) or 0)},  # 7 of "CoreML7"
+        "inputs": inputs,
+        "outputs": outputs,
+        "operators": count(each.type for each in operations if each.type != "const"),
+        "parameters": sum(math.prod(size or 1 for size in shape) for shape in shapes),
+        "unusual": tuple(_unusual(package, operations)),
+        "manifest": package.description.metadata.userDefined.get(KEY),
+    }
 
 
 def _ends(package: Any, path: Path) -> tuple[tuple[PortRecord, ...], tuple[PortRecord, ...]]:
@@ -64,25 +68,6 @@ def _ends(package: Any, path: Path) -> tuple[tuple[PortRecord, ...], tuple[PortR
         return (), ()
     found = signature(package, path, package.default)
     return ports(port.spec for port in found.inputs), ports(port.spec for port in found.outputs)
-
-
-def _elements(operation: Any) -> int:
-    """Return the number of elements of a constant; compressed weights count as unpacked."""
-    if operation.type != "const" and not operation.type.startswith("constexpr_"):
-        return 0
-    if operation.type == "const" and not isinstance(operation.attributes["val"].value, np.ndarray):
-        return 0
-    return sum(
-        math.prod(size or 1 for size in type_.shape or ())
-        for _, type_ in operation.outputs
-        if type_.shape  # settings are scalars and lists
-    )
-
-
-def _opset(package: Any) -> int:
-    """Return 7 for "CoreML7"."""
-    opset = next(iter(package.functions.values())).opset
-    return int("".join(filter(str.isdigit, opset)) or 0)
 
 
 def _producer(package: Any) -> str:
@@ -98,12 +83,8 @@ def _unusual(package: Any, operations: list[Any]) -> Iterator[str]:
         number, names = len(package.functions), ", ".join(package.functions)
         yield f"{number} functions: {names}; the inputs and outputs are those of {package.default}"
     described = package.described(package.default)
-    for features, kind in (
-        (described.input, "input"),
-        (described.output, "output"),
-        (described.state, "state"),
-    ):
-        for feature in features:
+    for kind in ("input", "output", "state"):
+        for feature in getattr(described, kind):
             type_ = feature.type.WhichOneof("Type")
             if type_ not in ("multiArrayType", "stateType"):
                 yield f"{kind} {feature.name!r} is of {str(type_).removesuffix('Type')} type"

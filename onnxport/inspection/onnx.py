@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxport.formats.artifact import Artifact, Dim
@@ -12,36 +14,36 @@ from onnxport.formats.graph import Node, OperatorGraph, Tensor
 from onnxport.formats.graph.onnx import from_ir, functions_from_ir
 from onnxport.formats.manifest import KEY
 from onnxport.formats.model import Model, dims_of, dtype_name
-from onnxport.inspection.report import Inspection, count, list_dynamic, own_manifest, ports
-from onnxport.inspection.waste import find_waste
+from onnxport.inspection.report import count, ports
 from onnxport.optimizers.shape_inference import drop_declared, infer
+from onnxport.optimizers.unused_inputs import prune_inputs
 
 # Older files leave ranks, axes and broadcasting to conventions that converters treat differently.
 _OLD_OPSET = 11
+_REPEATED = 1024  # bytes; smaller constants may repeat
+_START = 4096  # bytes at the start that are compared before the rest
 _CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
 
 
-def inspect(artifact: Artifact) -> Inspection:
+def inspect(artifact: Artifact) -> dict[str, Any]:
     model = Model.load(artifact.path)
     graphs = [from_ir(model.ir), *functions_from_ir(model.ir)]
     nodes = [node for graph in graphs for node in graph.all_nodes()]
     inputs = ports(model.inputs)
-    return Inspection(
-        path=str(artifact.path),
-        format="onnx",
-        size=model.artifact.size,
-        files=model.artifact.names,
-        producer=f"{model.ir.producer_name or ''} {model.ir.producer_version or ''}".strip(),
-        ir_version=model.ir.ir_version,
-        opsets={domain or "ai.onnx": version for domain, version in sorted(model.ir.opset_imports.items())},
-        inputs=inputs,
-        outputs=ports(model.outputs),
-        operators=count(node.qualified for node in nodes),
-        parameters=_count_parameters(graphs),
-        dynamic=list_dynamic(inputs),
-        unusual=tuple(_unusual(model, nodes)),
-        manifest=own_manifest(model.ir.metadata_props.get(KEY)),
-    )
+    return {
+        "artifact": model.artifact,
+        "producer": f"{model.ir.producer_name or ''} {model.ir.producer_version or ''}".strip(),
+        "ir_version": model.ir.ir_version,
+        "opsets": {
+            domain or "ai.onnx": version for domain, version in sorted(model.ir.opset_imports.items())
+        },
+        "inputs": inputs,
+        "outputs": ports(model.outputs),
+        "operators": count(node.qualified for node in nodes),
+        "parameters": _count_parameters(graphs),
+        "unusual": tuple(_unusual(model, nodes)),
+        "manifest": model.ir.metadata_props.get(KEY),
+    }
 
 
 def _count_parameters(graphs: Iterable[OperatorGraph]) -> int:
@@ -59,23 +61,22 @@ def _unusual(model: Model, nodes: Sequence[Node]) -> Iterator[str]:
         yield f"opset {model.opset} is old: broadcasting, Pad, Slice and Resize had other rules before {_OLD_OPSET}"
     yield from _foreign(model, nodes)
     if functions := len(model.ir.functions):
-        yield f"{functions} model-local functions, which have to be inlined"
+        yield f"{functions} model-local functions; conversion inlines them"
     if control := [op for op in _CONTROL_FLOW if operators[op]]:
         yield f"control flow: {', '.join(f'{operators[op]} {op}' for op in control)}"
     if quantized := operators["QuantizeLinear"] + operators["DequantizeLinear"]:
         yield f"quantized: {quantized} QuantizeLinear and DequantizeLinear nodes carry its scales"
-    dtypes = Counter(_dtypes(model))
-    for dtype, why in (
-        ("float64", "most phones compute in float32"),
-        ("string", "few targets have strings"),
-    ):
+    values = [v for graph in model.ir.graphs() for v in (*graph.inputs, *graph.initializers.values())]
+    values += [v for graph in model.ir.graphs() for node in graph for v in node.outputs]
+    dtypes = Counter(dtype_name(value.dtype) for value in values if value.dtype is not None)
+    for dtype, why in (("float64", "most phones compute in float32"), ("string", "few targets have strings")):
         if dtypes[dtype]:
             yield f"{dtypes[dtype]} values are {dtype}: {why}"
     if model.external_files:
-        yield f"weights are in {', '.join(file.name for file in model.external_files)}, which has to travel with it"
+        yield f"weights are in {', '.join(file.name for file in model.external_files)}, which must be copied with it"
     if fed := [value.name for value in model.graph.inputs if value.name in model.graph.initializers]:
-        yield f"{len(fed)} weights are listed as inputs too, as files of IR version 3 do: some tools feed them"
-    yield from find_waste(model)
+        yield f"{len(fed)} weights are inputs too, as in files of IR version 3; some tools expect values for them"
+    yield from _find_waste(model)
     yield from _stale(model)
 
 
@@ -90,38 +91,18 @@ def _foreign(model: Model, nodes: Iterable[Node]) -> Iterator[str]:
         yield f"operators of the domain {domain}: {', '.join(sorted(operators))}"
 
 
-def _dtypes(model: Model) -> Iterator[str]:
-    for graph in model.ir.graphs():
-        for value in (
-            *graph.inputs,
-            *graph.initializers.values(),
-            *(v for node in graph for v in node.outputs),
-        ):
-            if value.dtype is not None:
-                yield dtype_name(value.dtype)
-
-
 def _stale(model: Model) -> Iterator[str]:
     """Yield a sentence if inference contradicts shapes that the file declares."""
-    declared = _computed(model)
     fresh = model.clone()
     drop_declared(fresh)
     infer(fresh)
-    inferred = _computed(fresh)
-    wrong = [
-        name
-        for name, value in declared.items()
-        if value.shape is not None
-        and name in inferred
-        and inferred[name].shape is not None
-        and _contradict(dims_of(value), dims_of(inferred[name]))
-    ]
-    if wrong:
+    declared, inferred = (
+        {v.name: dims_of(v) for node in each.graph for v in node.outputs if v.name and v.shape is not None}
+        for each in (model, fresh)
+    )
+    both = [name for name in declared if name in inferred]
+    if wrong := [name for name in both if _contradict(declared[name], inferred[name])]:
         yield f"{len(wrong)} declared shapes contradict the graph, {wrong[0]!r} is the first"
-
-
-def _computed(model: Model) -> dict[str, ir.Value]:
-    return {value.name: value for node in model.graph for value in node.outputs if value.name}
 
 
 def _contradict(declared: tuple[Dim, ...], inferred: tuple[Dim, ...]) -> bool:
@@ -132,3 +113,34 @@ def _contradict(declared: tuple[Dim, ...], inferred: tuple[Dim, ...]) -> bool:
         isinstance(size, int) and size != true and true is not None
         for size, true in zip(declared, inferred, strict=True)
     )
+
+
+def _find_waste(model: Model) -> Iterator[str]:
+    """Yield a sentence for each kind of thing that the model does not need and `onnxport optimize` removes."""
+    rest = model.clone()
+    if unread := prune_inputs(rest):
+        inputs = f"the input{'s' if len(unread) > 1 else ''} {', '.join(map(repr, unread))}"
+        yield f"no output depends on {inputs} (optimize --prune-unused)"
+    if idle := sum(1 for _ in model.graph.all_nodes()) - sum(1 for _ in rest.graph.all_nodes()):
+        yield f"nodes that no output needs: {idle}"
+    twins, size = _find_duplicates(model)
+    if twins:
+        yield f"duplicate weights: {twins}, {size:,} bytes"
+
+
+def _find_duplicates(model: Model) -> tuple[int, int]:
+    """Return how many initializers equal an earlier one, and their bytes."""
+    alike: dict[object, list[np.ndarray[Any, Any]]] = defaultdict(list)
+    count = size = 0
+    for graph in model.ir.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if tensor is None or tensor.dtype == ir.DataType.STRING or tensor.nbytes < _REPEATED:
+                continue
+            data = np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8)
+            group = alike[tensor.dtype, tuple(tensor.shape.numpy()), data[:_START].tobytes()]
+            if any(np.array_equal(data, other) for other in group):
+                count, size = count + 1, size + tensor.nbytes
+            else:
+                group.append(data)
+    return count, size

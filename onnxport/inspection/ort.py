@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.graph import Node, Tensor
 from onnxport.formats.graph.ort import read_ort
 from onnxport.formats.manifest import KEY
-from onnxport.inspection.report import Inspection, PortRecord, count, list_dynamic, own_manifest
+from onnxport.inspection.report import PortRecord, count
 
 # Domains that exist only after ONNX Runtime's optimizations for the CPU of one machine.
 _MACHINE_BOUND = ("com.microsoft.nchwc",)
 
 
-def inspect(artifact: Artifact) -> Inspection:
+def inspect(artifact: Artifact) -> dict[str, Any]:
     model = read_ort(artifact.path)
     nodes = list(model.graph.walk())
     inputs = _ports(model.graph.inputs)
-    return Inspection(
-        path=str(artifact.path),
-        format="ort",
-        size=artifact.size,
-        files=artifact.names,
-        producer=model.producer,
-        ir_version=model.ir_version,
-        opsets=dict(model.opsets),
-        inputs=inputs,
-        outputs=_ports(model.graph.outputs),
-        operators=count(node.qualified for node in nodes),
-        parameters=sum(tensor.size for tensor in model.graph.constants),
-        dynamic=list_dynamic(inputs),
-        unusual=tuple(_unusual(nodes)),
-        manifest=own_manifest(model.metadata.get(KEY)),
-    )
+    return {
+        "producer": model.producer,
+        "ir_version": model.ir_version,
+        "opsets": dict(model.opsets),
+        "inputs": inputs,
+        "outputs": _ports(model.graph.outputs),
+        "operators": count(node.qualified for node in nodes),
+        "parameters": sum(tensor.size for tensor in model.graph.constants),
+        "unusual": tuple(_unusual(nodes)),
+        "manifest": model.metadata.get(KEY),
+    }
 
 
 def _ports(tensors: Iterable[Tensor]) -> tuple[PortRecord, ...]:

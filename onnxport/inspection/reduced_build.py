@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from onnxport.inspection.report import Kernels, LibrarySize, ReducedBuild
 
 # C++'s names of element types where ONNX's differ by more than "_t".
 _ONNX_TYPES = {"std::string": "string", "MLFloat16": "float16", "BFloat16": "bfloat16"}
-_ML = "ai.onnx.ml"
 # An operator's name in the resolver of a file to the operands that its kernel's type names stand for.
 Resolver = Mapping[str, Mapping[str, tuple[tuple[bool, int], ...]]]
 
@@ -39,7 +37,7 @@ def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedB
         config: where to write the list of their operators; without it, the list beside the first file is read.
 
     Raises:
-        InputError: a file is missing or damaged, or the list beside it is no list of operators.
+        InputError: a file is missing or damaged, or the list beside it is not a list of operators.
         UsageError: a file is no `.ort` file, or `config` is one of them.
         MachineError: `config` cannot be written.
     """
@@ -60,7 +58,7 @@ def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedB
         types=tuple(sorted({type_ for node in nodes for type_ in (*node.inputs, *node.outputs) if type_})),
         kernels=_count_kernels(nodes, [_resolver(session) for session in sessions]),
         lacks=listed.lacks(nodes),
-        command=_command(place.name, {node.domain for node in nodes}),
+        command=_command(place.name, uses_ml=any(node.domain == "ai.onnx.ml" for node in nodes)),
         library=_find_library_size(nodes),
     )
 
@@ -68,7 +66,7 @@ def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedB
 def _read_session(path: Path) -> Table:
     if Artifact.open(path).format != "ort":
         raise UsageError(
-            f"{path} is no .ort file",
+            f"{path} is not an .ort file",
             why="a reduced build of ONNX Runtime runs only this format",
             fix=f"convert it first: onnxport convert {path} --to ort",
         )
@@ -91,7 +89,7 @@ def _read_list(path: Path) -> OperatorList:
         return parse_list(path.read_text(encoding="utf-8"))
     except (ValueError, AttributeError, TypeError) as error:
         raise InputError(
-            f"{path} is no list of operators",
+            f"{path} is not a list of operators",
             why="its lines are not domain;opset;operators",
             fix="convert the model again, or write the list with --required-operators",
         ) from error
@@ -108,17 +106,10 @@ def _write(text: str, config: Path, paths: Sequence[Path]) -> None:
         Staging.settled = False  # the list is no artefact: the command goes on
 
 
-def _command(config: str, domains: set[str]) -> str:
+def _command(config: str, *, uses_ml: bool) -> str:
     """Return ONNX Runtime's build command (its page "Build a custom ONNX Runtime package")."""
-    words = [
-        "./build.sh",
-        "--config",
-        "MinSizeRel",
-        "--build_shared_lib",
-        "--minimal_build",
-        "--disable_exceptions",
-    ]
-    words += [] if _ML in domains else ["--disable_ml_ops"]
+    words = "./build.sh --config MinSizeRel --build_shared_lib --minimal_build --disable_exceptions".split()
+    words += [] if uses_ml else ["--disable_ml_ops"]
     words += ["--include_ops_by_config", config, "--enable_reduced_operator_type_support", "--skip_tests"]
     return shlex.join(words)
 
@@ -136,22 +127,18 @@ def _count_kernels(nodes: Iterable[Use], resolvers: Sequence[Resolver]) -> Kerne
         return None
     nodes = set(nodes)
     registered = [each for each in state.get_all_opkernel_def() if each.provider == "CPUExecutionProvider"]
-    kept = [
-        (kernel, runs)
-        for kernel in registered
-        if (runs := [node for node in nodes if _is_kernel_of(node, kernel)])
-    ]
+    by_operator: dict[tuple[str, str], list[Use]] = {}
+    for node in nodes:
+        by_operator.setdefault((node.operator, node.domain), []).append(node)
     meanings = {name: args for resolver in resolvers for name, args in resolver.items()}
-    used = [kernel for kernel, runs in kept if any(_supports_types(kernel, node, meanings) for node in runs)]
-    return Kernels(
-        version=onnxruntime.__version__, registered=len(registered), kept=len(kept), used=len(used)
-    )
-
-
-def _is_kernel_of(node: Use, kernel: Any) -> bool:
-    first, last = kernel.version_range
-    same = (kernel.op_name, kernel.domain or ONNX) == (node.operator, node.domain)
-    return same and first <= node.version <= last
+    kept = used = 0
+    for kernel in registered:
+        first, last = kernel.version_range
+        same = by_operator.get((kernel.op_name, kernel.domain or ONNX), ())
+        runs = [node for node in same if first <= node.version <= last]
+        kept += bool(runs)
+        used += any(_supports_types(kernel, node, meanings) for node in runs)
+    return Kernels(version=onnxruntime.__version__, registered=len(registered), kept=kept, used=used)
 
 
 def _supports_types(kernel: Any, node: Use, meanings: Resolver) -> bool:
@@ -161,35 +148,35 @@ def _supports_types(kernel: Any, node: Use, meanings: Resolver) -> bool:
     for name, types in kernel.type_constraints.items():
         for is_output, index in places.get(name, ()):
             ends = node.outputs if is_output else node.inputs
-            if index < len(ends) and ends[index] and _tensor(ends[index]) not in types:
+            type_ = ends[index] if index < len(ends) else ""
+            onnx_type = _ONNX_TYPES.get(type_) or type_.removesuffix("_t").lower()
+            if type_ and f"tensor({onnx_type})" not in types:
                 return False
     return True
 
 
-def _tensor(type_: str) -> str:
-    return f"tensor({_ONNX_TYPES.get(type_) or type_.removesuffix('_t').lower()})"
-
-
 def _resolver(session: Table) -> Resolver:
-    entries = session.get("resolver", {}).get("op_kernel_type_str_args", [])
+    def text(value: Any) -> str:
+        return bytes(value).decode(errors="replace")
+
+    def places(named: Table) -> tuple[tuple[bool, int], ...]:
+        args = named.get("args", [])
+        return tuple((bool(place.get("arg_type", 0)), place.get("index", 0)) for place in args)
+
     return {
-        _text(entry["op_id"]): {
-            _text(named["kernel_type_str"]): tuple(
-                (bool(place.get("arg_type", 0)), place.get("index", 0)) for place in named.get("args", [])
-            )
-            for named in entry.get("kernel_type_str_args", [])
+        text(entry["op_id"]): {
+            text(named["kernel_type_str"]): places(named) for named in entry.get("kernel_type_str_args", [])
         }
-        for entry in entries
+        for entry in session.get("resolver", {}).get("op_kernel_type_str_args", [])
     }
-
-
-def _text(value: Any) -> str:
-    return bytes(value).decode(errors="replace")
 
 
 def _find_library_size(nodes: Iterable[Use]) -> LibrarySize:
     """Return published sizes that bound a build with these nodes; there are none per operator."""
-    published = _load_published()
+    import yaml
+
+    text = files("onnxport.inspection").joinpath("data/ort-build.yaml").read_text(encoding="utf-8")
+    published: dict[str, Any] = yaml.safe_load(text)
     package = published["package"]
     operators = {(domain, name) for domain, names in package["operators"].items() for name in names.split()}
     types = {*package["types"].split(), *package["inner_types"].split(), ""}
@@ -207,12 +194,3 @@ def _find_library_size(nodes: Iterable[Use]) -> LibrarySize:
         beyond=tuple(beyond),
         sources=tuple(dict.fromkeys(f"{row['source']} ({row['dated']})" for row in rows)),
     )
-
-
-@cache
-def _load_published() -> dict[str, Any]:
-    import yaml
-
-    text = files("onnxport.inspection").joinpath("data/ort-build.yaml").read_text(encoding="utf-8")
-    loaded: dict[str, Any] = yaml.safe_load(text)
-    return loaded

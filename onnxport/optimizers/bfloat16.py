@@ -11,7 +11,6 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
@@ -26,10 +25,7 @@ _LARGEST = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)  # type: ignore[no-unt
 
 
 def to_bfloat16(model: Model) -> Rewritten:
-    """Return `model` with its float32 weights in bfloat16; saving rounds them.
-
-    Args:
-        model: stays as it is; its opset rises to 13 where it is older.
+    """Return a copy of `model`, at opset 13 or newer, with its float32 weights in bfloat16; saving rounds them.
 
     Raises:
         CannotConvertError: it has no float32 weights, or an operator that cannot be lifted.
@@ -41,7 +37,10 @@ def to_bfloat16(model: Model) -> Rewritten:
         (graph, value)
         for graph in copy.ir.graphs()
         for value in graph.initializers.values()
-        if _is_weight(value)
+        if (tensor := value.const_value) is not None
+        and tensor.dtype == ir.DataType.FLOAT
+        and tensor.size >= _WEIGHTS
+        and not value.is_graph_output()
     ]
     if not found:
         raise CannotConvertError(
@@ -66,26 +65,21 @@ def to_bfloat16(model: Model) -> Rewritten:
     return Rewritten(copy, tuple(notes), facts)
 
 
-def _is_weight(value: ir.Value) -> bool:
-    tensor = value.const_value
-    is_large = tensor is not None and tensor.dtype == ir.DataType.FLOAT and tensor.size >= _WEIGHTS
-    return is_large and not value.is_graph_output()
-
-
 def _store(graph: ir.Graph, value: ir.Value) -> None:
-    """Replace a weight by a Cast of its rounded elements, under its name."""
+    """Replace a weight by a Cast of its rounded elements, under its name; finite numbers stay finite."""
     name, tensor = value.name, value.const_value
     assert name is not None
     assert tensor is not None
     assert isinstance(tensor.shape, ir.Shape)
     stored_name = f"{name}/bfloat16"
-    rounded = ir.LazyTensor(
-        lambda: ir.tensor(_round(tensor.numpy()), dtype=ir.DataType.BFLOAT16, name=stored_name),
-        dtype=ir.DataType.BFLOAT16,
-        shape=tensor.shape,
-        name=stored_name,
-    )
-    stored = ir.val(stored_name, const_value=rounded)
+
+    def round_tensor() -> ir.TensorProtocol:
+        values = tensor.numpy()
+        finite = np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
+        return ir.tensor(finite.astype(ml_dtypes.bfloat16), dtype=ir.DataType.BFLOAT16, name=stored_name)
+
+    lazy = ir.LazyTensor(round_tensor, dtype=ir.DataType.BFLOAT16, shape=tensor.shape, name=stored_name)
+    stored = ir.val(stored_name, const_value=lazy)
     cast = ir.node("Cast", [stored], {"to": int(ir.DataType.FLOAT)}, name=f"{name}/widened")
     cast.outputs[0].type, cast.outputs[0].shape = ir.TensorType(ir.DataType.FLOAT), tensor.shape
     value.replace_all_uses_with(cast.outputs[0])
@@ -93,9 +87,3 @@ def _store(graph: ir.Graph, value: ir.Value) -> None:
     cast.outputs[0].name = name
     graph.register_initializer(stored)
     graph.insert_before(graph[0], cast)
-
-
-def _round(values: Array) -> Array:
-    """Round to bfloat16; finite numbers stay finite."""
-    finite = np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
-    return np.asarray(finite.astype(ml_dtypes.bfloat16))

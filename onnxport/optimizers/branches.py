@@ -53,45 +53,36 @@ def inline_branch(model: Model, graph: ir.Graph, node: ir.Node, branch: ir.Graph
 def drop_impossible_branches(model: Model, refresh: Callable[[Model], None]) -> int:
     """Replace each If by the only branch that can run, where there is one; return how many.
 
-    Args:
-        refresh: infers shapes and folds constants anew.
+    `refresh` infers shapes and folds constants anew.
     """
-    dropped, position = 0, 0
-    while (position := _find_undecided(model, position)) >= 0:
-        possible = [name for name in BRANCHES if not _fails(*_try_branch(model, position, name, refresh))]
+    dropped, position, nodes = 0, 0, list(model.graph.all_nodes())
+    while position < len(nodes):
+        possible = list(BRANCHES) if _has_two_ranks(nodes[position]) else []
+        for name in possible[:]:
+            copy = model.clone()
+            graph = _take(copy, position, name)
+            refresh(copy)
+            # A node that runs whenever the graph does gets an operand of a rank that it refuses.
+            if any(_refuses_rank(node) for node in graph if node.domain == ""):
+                possible.remove(name)
         if len(possible) == 1:
             _take(model, position, possible[0])
             refresh(model)
-            dropped, position = dropped + 1, 0
+            dropped, position, nodes = dropped + 1, 0, list(model.graph.all_nodes())
         else:
             position += 1
     return dropped
 
 
-def _find_undecided(model: Model, position: int) -> int:
-    """Return the position, `position` or later, of an If whose result has one of two ranks; -1 if none."""
-    for number, node in enumerate(model.graph.all_nodes()):
-        if number >= position and node.op_type == "If" and node.domain == "" and _has_two_ranks(node):
-            return number
-    return -1
-
-
 def _has_two_ranks(node: ir.Node) -> bool:
-    graphs = [node.attributes[name].as_graph() for name in BRANCHES]
+    """Return whether a node is an If whose result has one of two ranks."""
+    if node.op_type != "If" or node.domain != "":
+        return False
+    results = (node.attributes[name].as_graph().outputs for name in BRANCHES)
     return any(
         then.shape is not None and other.shape is not None and len(then.shape) != len(other.shape)
-        for then, other in zip(*(graph.outputs for graph in graphs), strict=True)
+        for then, other in zip(*results, strict=True)
     )
-
-
-def _try_branch(
-    model: Model, position: int, branch: str, refresh: Callable[[Model], None]
-) -> tuple[Model, ir.Graph]:
-    """Return a copy in which one If is replaced by a branch, and the graph that held it."""
-    copy = model.clone()
-    graph = _take(copy, position, branch)
-    refresh(copy)
-    return copy, graph
 
 
 def _take(model: Model, position: int, branch: str) -> ir.Graph:
@@ -100,11 +91,6 @@ def _take(model: Model, position: int, branch: str) -> ir.Graph:
     graph: ir.Graph = node.graph
     inline_branch(model, graph, node, node.attributes[branch].as_graph())
     return graph
-
-
-def _fails(model: Model, graph: ir.Graph) -> bool:
-    """Return whether a node that runs whenever the graph does gets an operand of a rank that it refuses."""
-    return any(_refuses_rank(node) for node in graph if node.domain == "")
 
 
 def _refuses_rank(node: ir.Node) -> bool:

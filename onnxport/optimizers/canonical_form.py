@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from onnx_ir.passes import common
 
@@ -70,15 +71,21 @@ def _passes(
         Pass("infer shapes and fold constants", _infer_afresh, optional=False),
         Pass("lift opset", _lift, optional=False),
         Pass("rewrite Scan as Loop", _rewrite_scans),
-        *([Pass("unroll loops", _unroll)] if unrolls else []),
+        *([Pass("unroll loops", lambda model: _repeat(model, unroll_changing_loops))] if unrolls else []),
         Pass("drop impossible branches", lambda model: drop_impossible_branches(model, _infer_and_fold)),
-        Pass("resolve sequences", _resolve_sequences, optional=False),
+        Pass("resolve sequences", lambda model: _repeat(model, resolve_sequences), optional=False),
         Pass("eliminate identities", _eliminate_identities),
         Pass("fuse Gelu", fuse_gelu),
-        Pass("decompose", lambda model: _decompose(model, native())),
+        Pass("decompose", lambda model: _repeat(model, partial(decompose, native=native()))),
         Pass("canonicalize quantization", _canonicalize_quantization),
         Pass("remove unused", lambda model: common.RemoveUnusedNodesPass()(model.ir)),
     ]
+
+
+def _repeat(model: Model, rewriting: Callable[[Model], object]) -> None:
+    """Apply a rewriting until it changes nothing, with fresh shapes and folded constants after each time."""
+    while rewriting(model):
+        _infer_and_fold(model)
 
 
 def _inline_functions(model: Model) -> None:
@@ -116,21 +123,6 @@ def _lift(model: Model) -> None:
 
 def _rewrite_scans(model: Model) -> None:
     if scans_to_loops(model):
-        _infer_and_fold(model)
-
-
-def _unroll(model: Model) -> None:
-    while unroll_changing_loops(model):
-        _infer_and_fold(model)
-
-
-def _resolve_sequences(model: Model) -> None:
-    while resolve_sequences(model):
-        _infer_and_fold(model)
-
-
-def _decompose(model: Model, native: Collection[str]) -> None:
-    while decompose(model, native):
         _infer_and_fold(model)
 
 

@@ -5,6 +5,7 @@ Dimensions of a fully known shape count as constants: they follow from the signa
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from math import prod
 
@@ -32,18 +33,14 @@ _ORT_REFUSES = (
     onnxruntime_errors.RuntimeException,
 )
 
-# Not functions of their inputs.
-_RANDOM = frozenset(
-    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli".split()
-)
-# A quantized model keeps its scales: folding a DequantizeLinear would turn int8 weights into floats.
-_QUANTIZATION = frozenset("QuantizeLinear DequantizeLinear DynamicQuantizeLinear".split())
-# Their results cannot be initializers.
-_NO_TENSORS = frozenset(
-    (
-        "ConcatFromSequence Optional OptionalGetElement SequenceAt SequenceConstruct "
-        "SequenceEmpty SequenceErase SequenceInsert SequenceMap SplitToSequence"
-    ).split()
+_NOT_FOLDED = frozenset(
+    # No functions of their inputs.
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli "
+    # A quantized model keeps its scales: folding a DequantizeLinear would turn int8 weights into floats.
+    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear "
+    # Their results cannot be initializers.
+    "ConcatFromSequence Optional OptionalGetElement SequenceAt SequenceConstruct SequenceEmpty SequenceErase "
+    "SequenceInsert SequenceMap SplitToSequence".split()
 )
 
 
@@ -58,8 +55,7 @@ _KEPT = frozenset(
 def fold_constants(model: Model, *, limit: int = SIZE_LIMIT) -> int:
     """Replace constant nodes by initializers, also in branches and loop bodies; return how many.
 
-    Args:
-        limit: bytes; a larger result is left to run time unless its operands are as large.
+    A result of more than `limit` bytes is left to run time unless its operands are as large.
     """
     return sum(_fold_graph(model, graph, limit) for graph in list(model.ir.graphs()))
 
@@ -70,26 +66,17 @@ def _fold_graph(model: Model, graph: ir.Graph, limit: int) -> int:
     if not nodes:
         return folded
     if _constant_bytes(nodes) <= TOGETHER:
-        try:
+        with contextlib.suppress(*_ORT_REFUSES):
             _replace(graph, nodes, _evaluate(model, nodes))
-        except _ORT_REFUSES:
-            pass
-        else:
             return folded + len(nodes)
-    return folded + sum(_fold_alone(model, graph, node) for node in nodes)
-
-
-def _fold_alone(model: Model, graph: ir.Graph, node: ir.Node) -> bool:
-    """Fold one of several nodes that ONNX Runtime does not take together; a node that it refuses stays."""
-    if any(value is not None and value.const_value is None for value in node.inputs):
-        return False  # it depends on one that stayed
-    if _constant_bytes([node]) > LARGEST_INPUTS:
-        return False
-    try:
-        _replace(graph, [node], _evaluate(model, [node]))
-    except _ORT_REFUSES:
-        return False
-    return True
+    for node in nodes:
+        # One that depends on a node that ONNX Runtime refused stays, too.
+        known = all(value is None or value.const_value is not None for value in node.inputs)
+        if known and _constant_bytes([node]) <= LARGEST_INPUTS:
+            with contextlib.suppress(*_ORT_REFUSES):
+                _replace(graph, [node], _evaluate(model, [node]))
+                folded += 1
+    return folded
 
 
 def _constant_bytes(nodes: Iterable[ir.Node]) -> int:
@@ -104,9 +91,8 @@ def _constant_bytes(nodes: Iterable[ir.Node]) -> int:
 
 def _fold_known_dimensions(model: Model, graph: ir.Graph) -> int:
     """Fold values computed from known dimensions; other dimensions of the same shape may be open."""
-    known = Dimensions(graph).known_values()
     folded = 0
-    for value, elements in known.items():
+    for value, elements in Dimensions(graph).known_values().items():
         node, dtype = value.producer(), value.dtype
         if node is not None and dtype is not None and not _is_result_inside(model, node):
             _replace(graph, [node], {value.name or "": elements.astype(dtype.numpy())})
@@ -134,7 +120,7 @@ def _constant_nodes(model: Model, graph: ir.Graph, limit: int) -> list[ir.Node]:
 
 
 def _is_foldable(node: ir.Node) -> bool:
-    if node.domain not in ("", "ai.onnx") or node.op_type in _RANDOM | _QUANTIZATION | _NO_TENSORS:
+    if node.domain not in ("", "ai.onnx") or node.op_type in _NOT_FOLDED:
         return False
     has_body = any(
         a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()
@@ -144,14 +130,11 @@ def _is_foldable(node: ir.Node) -> bool:
 
 def _is_too_large(node: ir.Node, limit: int) -> bool:
     limit = min(max(limit, _constant_bytes([node])), SIZE_LIMIT)
-    for value in node.outputs:
-        dims = dims_of(value)
-        if value.shape is None or value.dtype is None:
-            continue
-        size = prod(dim for dim in dims if isinstance(dim, int)) * value.dtype.itemsize
-        if size > limit:
-            return True
-    return False
+    return any(
+        prod(dim for dim in dims_of(value) if isinstance(dim, int)) * value.dtype.itemsize > limit
+        for value in node.outputs
+        if value.shape is not None and value.dtype is not None
+    )
 
 
 def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:
@@ -163,17 +146,12 @@ def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:
         for value in node.outputs
         if value.is_graph_output() or any(user not in inside for user in value.consumers())
     ]
-    constants = {
-        value: None
-        for node in nodes
-        for value in node.inputs
-        if value is not None and value.const_value is not None
-    }
+    constants = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
     graph = onnx.GraphProto(name="constants")
     graph.node.extend(ir.serde.serialize_node(node) for node in nodes)
     for value in constants:
-        tensor = onnx.numpy_helper.from_array(value.const_value.numpy(), value.name)  # type: ignore[union-attr]
-        graph.initializer.append(tensor)
+        if value.const_value is not None:
+            graph.initializer.append(onnx.numpy_helper.from_array(value.const_value.numpy(), value.name))
     graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in wanted)
     opsets = [onnx.helper.make_opsetid(d, v) for d, v in model.ir.opset_imports.items()]
     proto = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=min(model.ir.ir_version, 10))
@@ -183,7 +161,6 @@ def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:
 
 
 def _replace(graph: ir.Graph, nodes: Iterable[ir.Node], arrays: dict[str, np.ndarray]) -> None:
-    """Replace the nodes by initializers with the names of their results."""
     for node in reversed(list(nodes)):
         for value in node.outputs:
             array = arrays.get(value.name or "")

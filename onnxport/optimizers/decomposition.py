@@ -38,9 +38,8 @@ def _definitions(model: Model, native: Collection[str]) -> list[ir.Function]:
     shared: dict[str, ir.Function | None] = {}
     own: list[ir.Function] = []
     for number, node in enumerate(model.graph.all_nodes()):
-        if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
-            continue
-        if node.op_type in native:
+        is_onnx = node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type)
+        if not is_onnx or node.op_type in native:
             continue
         if node.op_type in rewritten_ops() and REASON not in node.metadata_props:
             continue  # rewritten once its types are known
@@ -106,14 +105,12 @@ def _function(serialized: bytes, opset: int) -> ir.Function | None:
     if not proto.node:
         return None
     made = {name for node in proto.node for name in node.output}
-    for name in proto.output:
-        # An optional output that this node lacks: a placeholder without readers.
-        if name not in made:
-            proto.node.append(onnx.helper.make_node("Constant", [], [name], value_float=0.0))
+    # An optional output that this node lacks: a placeholder without readers.
+    lacked = [name for name in proto.output if name not in made]
+    proto.node.extend(onnx.helper.make_node("Constant", [], [name], value_float=0.0) for name in lacked)
     function: ir.Function = ir.serde.deserialize_function(proto)
     # The schema returns the newest definition valid at this opset, under the version of that definition.
     function.opset_imports[""] = opset
     for inner in function:
-        # A refusal must name the user's node.
-        inner.name = f"{function.name}/{inner.op_type}"
+        inner.name = f"{function.name}/{inner.op_type}"  # for refusals
     return function

@@ -7,6 +7,7 @@ from math import isclose, sqrt
 import onnx_ir as ir
 
 from onnxport.formats.model import Model
+from onnxport.optimizers.patterns import is_op, only_use
 
 
 def fuse_gelu(model: Model) -> None:
@@ -37,18 +38,18 @@ def _gelu(erf: ir.Node) -> tuple[ir.Value, ir.Value] | None:
     product = _only_user(plus_one.outputs[0], "Mul")
     if product is None:
         return None
-    factor = _other(product, plus_one.outputs[0])
+    factor, last = _other(product, plus_one.outputs[0]), product
     if factor is x:
         halved = _only_user(product.outputs[0], "Mul", "Div")
-        if halved is None or _scaled_operand(halved.outputs[0], 0.5) is not product.outputs[0]:
-            return None
-        return x, halved.outputs[0]
-    if _is_number(factor, 0.5, x):
+        is_gelu = halved is not None and _scaled_operand(halved.outputs[0], 0.5) is product.outputs[0]
+        last = halved or product
+    elif _is_number(factor, 0.5, x):
         scaled = _only_user(product.outputs[0], "Mul")
-        if scaled is None or _other(scaled, product.outputs[0]) is not x:
-            return None
-        return x, scaled.outputs[0]
-    return (x, product.outputs[0]) if _scaled_operand(factor, 0.5) is x else None
+        is_gelu = scaled is not None and _other(scaled, product.outputs[0]) is x
+        last = scaled or product
+    else:
+        is_gelu = _scaled_operand(factor, 0.5) is x
+    return (x, last.outputs[0]) if is_gelu else None
 
 
 def _scaled_operand(value: ir.Value | None, factor: float) -> ir.Value | None:
@@ -65,10 +66,8 @@ def _scaled_operand(value: ir.Value | None, factor: float) -> ir.Value | None:
 
 
 def _only_user(value: ir.Value, *ops: str) -> ir.Node | None:
-    users = list(value.consumers())
-    if len(users) != 1 or value.is_graph_output() or users[0].op_type not in ops or users[0].domain != "":
-        return None
-    return users[0]
+    user = value.consumers()[0] if only_use(value) else None
+    return user if is_op(user, *ops) else None
 
 
 def _other(node: ir.Node, value: ir.Value) -> ir.Value | None:

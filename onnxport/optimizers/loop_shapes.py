@@ -44,10 +44,9 @@ class LoopShapes:
                     own = _step_symbol(value)
                     result = loop.outputs[index]
                     # The state after the last step may have another size than the one before.
-                    after = [
+                    result.shape = ir.Shape(
                         f"{result.name}.{axis}" if dim == own(axis) else dim for axis, dim in enumerate(dims)
-                    ]
-                    result.shape = ir.Shape(after)
+                    )
 
     def update(self) -> bool:
         """Update the assumptions from the inferred results; return whether one was wrong."""

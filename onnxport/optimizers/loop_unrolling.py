@@ -50,10 +50,8 @@ def _changes_shape(node: ir.Node) -> bool:
             return True
         if 0 in dims_of(before) or len(before.shape) != len(after.shape):
             return True
-        if any(
-            isinstance(first, int) and first != then
-            for first, then in zip(dims_of(before), dims_of(value), strict=True)
-        ):
+        pairs = zip(dims_of(before), dims_of(value), strict=True)
+        if any(isinstance(first, int) and first != then for first, then in pairs):
             return True  # loop_shapes.py found that it changes
     return False
 
@@ -69,35 +67,26 @@ def _unroll(model: Model, node: ir.Node, count: int) -> None:
             inner.name = f"{prefix}.{step}/{inner.name or inner.op_type}"
             for value in inner.outputs:
                 value.shape = None  # it held for every step
-        constants = [
-            _constant(node, f"{prefix}.{step}", np.array(step, np.int64)),
-            _constant(node, f"{prefix}.{step}.on", np.array(True)),
-        ]
-        _, *results = inline_body(model, node, copy, [*constants, *states])
+        number = _constant(node, f"{prefix}.{step}", np.array(step, np.int64))
+        condition = _constant(node, f"{prefix}.{step}.on", np.array(True))
+        _, *results = inline_body(model, node, copy, [number, condition, *states])
         states = list(results[: len(states)])
         for row, value in zip(rows, results[len(states) :], strict=True):
             row.append(value)
-    final = [*states, *(_stack(node, f"{prefix}.rows.{i}", row) for i, row in enumerate(rows))]
-    for old, new in zip(node.outputs, final, strict=True):
-        _rename(node, old, new)
+    stacks: list[ir.Value | None] = []
+    for place, row in enumerate(rows):
+        name = f"{prefix}.rows.{place}"
+        axes = _constant(node, f"{name}.axes", np.array([0], np.int64))
+        parts = [_insert(node, "Unsqueeze", f"{name}.{i}", [value, axes]) for i, value in enumerate(row)]
+        stacks.append(_insert(node, "Concat", f"{name}.all", parts, axis=0))
+    for old, new in zip(node.outputs, [*states, *stacks], strict=True):
+        name, old.name = old.name or "", None  # it may be a graph output's
+        assert new is not None
+        result = _insert(node, "Identity", name, [new])
+        result.shape, result.type = new.shape, new.type
+        old.replace_all_uses_with(result, replace_graph_outputs=True)
     assert isinstance(node.graph, ir.Graph)
     node.graph.remove(node, safe=True)
-
-
-def _stack(node: ir.Node, name: str, row: list[ir.Value]) -> ir.Value:
-    """Stack the tensors of all steps along a new first axis."""
-    axes = _constant(node, f"{name}.axes", np.array([0], np.int64))
-    parts = [_insert(node, "Unsqueeze", f"{name}.{i}", [value, axes]) for i, value in enumerate(row)]
-    return _insert(node, "Concat", f"{name}.all", parts, axis=0)
-
-
-def _rename(node: ir.Node, old: ir.Value, new: ir.Value | None) -> None:
-    """Replace a loop's result by `new` under the same name, which may be a graph output's."""
-    name, old.name = old.name, None
-    assert new is not None
-    result = _insert(node, "Identity", name or "", [new])
-    result.shape, result.type = new.shape, new.type
-    old.replace_all_uses_with(result, replace_graph_outputs=True)
 
 
 def _insert(before: ir.Node, op: str, name: str, inputs: list[ir.Value], **attributes: int) -> ir.Value:

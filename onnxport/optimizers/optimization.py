@@ -16,8 +16,7 @@ from onnxport.optimizers.opset import convert_opset
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.passes import Equivalence, Rewritten
 from onnxport.optimizers.shape_inference import drop_value_info
-from onnxport.optimizers.simplification.graph import PLAIN_ATTRIBUTES
-from onnxport.optimizers.simplification.size import measure_size
+from onnxport.optimizers.simplification.graph import PLAIN_ATTRIBUTES, measure_size
 from onnxport.optimizers.unused_inputs import prune_inputs, unread_inputs
 
 
@@ -44,111 +43,75 @@ def optimize(
         UsageError: sizes that do not fit the model.
         CannotConvertError: nodes without a form at the opset, or nothing that can be float16.
     """
-    work = _Run(model.clone(), phase)
-    if params.shape:
-        with work.step("fix sizes"):
-            work.notes += pin_shapes(work.model, params.shape)
-    if params.opset is not None:
-        with work.step("opset"):
-            converted = convert_opset(work.model, params.opset)
-            work.model = converted.model
-            work.notes += converted.notes
-    if params.simplify:
-        work.simplify(params, folder, equivalence)
-    if params.prune_unused:
-        with work.step("prune unused"):
-            work.prune()
-    if params.fp16:
-        with work.step("float16"):
-            work.convert_to_float16(folder, samples, io=params.io == "fp16")
-    if params.drop_shapes:
-        with work.step("drop shapes"):
-            drop_value_info(work.model)
-    return work.result(model, params)
+    from onnxport.optimizers.float16.conversion import to_float16
+    from onnxport.optimizers.simplification import simplify
 
-
-class _Run:
-    """The model under work, with the notes and report rows of the steps so far."""
-
-    def __init__(self, model: Model, phase: Callable[[str], AbstractContextManager[None]]) -> None:
-        self.model, self._phase = model, phase
-        self.notes: list[str] = []
-        self._rows: list[dict[str, Any]] = []
-        self._facts: dict[str, Any] = {}
+    work, notes, rows, facts = model.clone(), list[str](), list[dict[str, Any]](), dict[str, Any]()
 
     @contextmanager
-    def step(self, name: str) -> Iterator[None]:
+    def step(name: str) -> Iterator[None]:
         """Run a step as a phase of the progress display and as a row of the report."""
-        before, opset = measure_size(self.model), self.model.opset
-        with self._phase(name):
+        before, opset = measure_size(work), work.opset
+        with phase(name):
             yield
-        row = {"pass": name, **before.change(measure_size(self.model)), "skipped": None}
-        if self.model.opset != opset:
-            row["opset"] = [opset, self.model.opset]
-        self._rows.append(row)
+        row = {"pass": name, **before.change(measure_size(work)), "skipped": None}
+        rows.append(row if work.opset == opset else row | {"opset": [opset, work.opset]})
 
-    def simplify(self, params: OptimizeParams, folder: Path, equivalence: Equivalence | None) -> None:
-        from onnxport.optimizers.simplification import simplify
-
-        with self._phase("simplify"):
-            done = simplify(self.model, params, folder, equivalence=equivalence)
-        self.model = done.model
-        self.notes += done.notes
-        self._rows += done.facts.get("passes", ())
-
-    def prune(self) -> None:
-        for name in prune_inputs(self.model):
-            self.notes.append(f"the input {name!r} is removed: no output depends on it")
-
-    def convert_to_float16(self, folder: Path, samples: Sequence[Feeds], *, io: bool) -> None:
-        from onnxport.optimizers.float16.conversion import to_float16
-
-        names = {spec.name for spec in self.model.inputs}
-        fed = [{name: array for name, array in feeds.items() if name in names} for feeds in samples]
-        converted = to_float16(self.model, folder, fed, io=io)
-        self.model = converted.model
-        self.notes += converted.notes
-        self._facts |= converted.facts
-
-    def result(self, source: Model, params: OptimizeParams) -> Rewritten:
-        if _structure(self.model) == _structure(source) and not params.drop_shapes:
-            self.notes.append("nothing changed: the model already is as small and as new as requested")
-        if not params.prune_unused:
-            self.notes += (
-                f"no output depends on the input {name!r}; --prune-unused removes it"
-                for name in unread_inputs(self.model)
+    if params.shape:
+        with step("fix sizes"):
+            notes += pin_shapes(work, params.shape)
+    if params.opset is not None:
+        with step("opset"):
+            converted = convert_opset(work, params.opset)
+            work, notes = converted.model, [*notes, *converted.notes]
+    if params.simplify:
+        with phase("simplify"):
+            simpler = simplify(work, params, folder, equivalence=equivalence)
+        work, notes = simpler.model, [*notes, *simpler.notes]
+        rows += simpler.facts.get("passes", ())
+    if params.prune_unused:
+        with step("prune unused"):
+            notes += (
+                f"the input {name!r} is removed: no output depends on it" for name in prune_inputs(work)
             )
-        changed = measure_size(source).change(measure_size(self.model))
-        changed["opset"] = [source.opset, self.model.opset]
-        return Rewritten(
-            self.model, tuple(self.notes), {"changed": changed, "passes": self._rows, **self._facts}
-        )
+    if params.fp16:
+        with step("float16"):
+            names = {spec.name for spec in work.inputs}
+            fed = [{name: array for name, array in feeds.items() if name in names} for feeds in samples]
+            halved = to_float16(work, folder, fed, io=params.io == "fp16")
+            work, notes, facts = halved.model, [*notes, *halved.notes], dict(halved.facts)
+    if params.drop_shapes:
+        with step("drop shapes"):
+            drop_value_info(work)
+    elif _structure(work) == _structure(model):
+        notes.append("nothing changed: the model already is as small and as new as requested")
+    if not params.prune_unused:
+        unread = unread_inputs(work)
+        notes += (f"no output depends on the input {name!r}; --prune-unused removes it" for name in unread)
+    changed: dict[str, Any] = measure_size(model).change(measure_size(work))
+    changed["opset"] = [model.opset, work.opset]
+    return Rewritten(work, tuple(notes), {"changed": changed, "passes": rows, **facts})
 
 
 def _structure(model: Model) -> tuple[object, ...]:
     """Return everything but the elements of weights: a step that changes these changes nodes, too."""
+
+    def value_of(attribute: ir.Attr) -> object:
+        if attribute.is_ref():
+            return attribute.ref_attr_name
+        if attribute.type == ir.AttributeType.TENSOR:
+            return attribute.as_tensor().dtype, attribute.as_tensor().shape
+        return attribute.value if attribute.type in PLAIN_ATTRIBUTES else attribute.type
+
     nodes = [
         (
-            node.domain,
-            node.op_type,
+            node.op_identifier(),
             [value and value.name for value in node.inputs],
             [value.name for value in node.outputs],
-            {name: _attribute_value(each) for name, each in node.attributes.items()},
+            {name: value_of(each) for name, each in node.attributes.items()},
         )
         for node in model.graph.all_nodes()
     ]
-    stored = {
-        value.name: (value.dtype, value.shape)
-        for graph in model.ir.graphs()
-        for value in graph.initializers.values()
-    }
+    constants = (value for graph in model.ir.graphs() for value in graph.initializers.values())
+    stored = {value.name: (value.dtype, value.shape) for value in constants}
     return nodes, stored, dict(model.ir.opset_imports), model.inputs, model.outputs
-
-
-def _attribute_value(attribute: ir.Attr) -> object:
-    if attribute.is_ref():
-        return attribute.ref_attr_name
-    if attribute.type == ir.AttributeType.TENSOR:
-        tensor = attribute.as_tensor()
-        return tensor.dtype, tensor.shape
-    return attribute.value if attribute.type in PLAIN_ATTRIBUTES else attribute.type

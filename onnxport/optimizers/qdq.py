@@ -2,8 +2,7 @@
 
 Exporters and quantizers write the same network in several ways. Each rule keeps every answer bit for bit:
 
-- A node that moves quantized numbers moves floats instead: Q -> Reshape -> DQ becomes Q -> DQ -> Reshape -> Q ->
-  DQ.
+- A node that moves quantized numbers moves floats: Q -> Reshape -> DQ becomes Q -> DQ -> Reshape -> Q -> DQ.
 - A quantized result with readers other than DequantizeLinear is quantized again for these.
 - Weights moved behind their DequantizeLinear are moved before it, where folding reaches them.
 - Quantized graph inputs get Q and DQ behind their DQ, for the integer kernels.
@@ -13,12 +12,13 @@ Exporters and quantizers write the same network in several ways. Each rule keeps
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxport.formats.model import Model
+from onnxport.optimizers.patterns import is_op, only_use, producer
 
 _QUANTIZE, _DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 # Operators that move the elements of their first input, whatever they are; of Concat all inputs are moved.
@@ -37,11 +37,11 @@ def canonicalize_quantization(model: Model) -> None:
         if node.domain == "" and node.op_type in _MOVES and not _move_floats(model.graph, node):
             _move_constant(model.graph, node)
     for node in list(model.graph):
-        if _is_op(node, _DEQUANTIZE):
+        if is_op(node, _DEQUANTIZE):
             _compute_regrid(model.graph, node)
             _requantize_input(model.graph, node)
     for node in list(model.graph):
-        if _is_op(node, _QUANTIZE):
+        if is_op(node, _QUANTIZE):
             _requantize_for_other_readers(model.graph, node)
             _align_concat(model.graph, node)
 
@@ -52,14 +52,11 @@ def canonicalize_quantization(model: Model) -> None:
 def _move_floats(graph: ir.Graph, node: ir.Node) -> bool:
     """Rewrite Q -> node -> ... as Q -> DQ -> node -> Q -> ...; return whether it applied."""
     data = list(node.inputs) if node.op_type == "Concat" else [node.inputs[0]]
-    sources = [None if value is None else value.producer() for value in data]
-    if not all(source is not None and _is_op(source, _QUANTIZE) for source in sources):
+    sources = [source for value in data if (source := producer(value, _QUANTIZE))]
+    if len(sources) < len(data) or (node.op_type == "MaxPool" and len(node.outputs) > 1):  # its indices
         return False
-    if node.op_type == "MaxPool" and len(node.outputs) > 1:
-        return False  # its indices
     first = sources[0]
-    assert first is not None
-    if any(not _same_parameters(first, source) for source in sources if source is not None):
+    if not all(_same_parameters(first, source) for source in sources):
         return False
     if not _is_one_grid(first) or (node.op_type == "Pad" and not _dequantize_fill(graph, node, first)):
         return False
@@ -74,8 +71,8 @@ def _move_floats(graph: ir.Graph, node: ir.Node) -> bool:
 
 def _move_constant(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite DQ(constant) -> node as DQ(node(constant))."""
-    source = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
-    if source is None or not _is_op(source, _DEQUANTIZE) or node.op_type not in _MOVES_CONSTANTS:
+    source = producer(node.inputs[0], _DEQUANTIZE) if node.inputs else None
+    if source is None or node.op_type not in _MOVES_CONSTANTS:
         return
     constant = source.inputs[0]
     if constant is None or constant.const_value is None or "block_size" in source.attributes:
@@ -93,20 +90,26 @@ def _move_constant(graph: ir.Graph, node: ir.Node) -> None:
     moved.outputs[0].shape, moved.outputs[0].type = node.outputs[0].shape, constant.type
     floats = ir.node(_DEQUANTIZE, [moved.outputs[0], *source.inputs[1:]], attributes)
     graph.insert_before(node, [moved, floats])
-    _replace(graph, node, floats)
+    result, other = node.outputs[0], floats.outputs[0]
+    other.shape, other.type = result.shape, result.type
+    other.name, result.name = result.name, None
+    result.replace_all_uses_with(other, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
 
 
 def _requantize_for_other_readers(graph: ir.Graph, node: ir.Node) -> None:
     """For a Q with readers other than DQ, give these a second Q of the dequantized values."""
     result = node.outputs[0]
-    others = [
-        (user, index) for user, index in result.uses() if not (_is_op(user, _DEQUANTIZE) and index == 0)
-    ]
-    inside = len(others) < len(list(result.uses()))
-    if not (others or result.is_graph_output()) or not (
-        inside or _is_computed_from_dequantized(node.inputs[0])
-    ):
+    others = [(user, index) for user, index in result.uses() if index or not is_op(user, _DEQUANTIZE)]
+    if not others and not result.is_graph_output():
         return
+    if len(others) == len(result.uses()):
+        source = node.inputs[0]
+        maker = None if source is None else source.producer()
+        if maker is None or is_op(maker, _DEQUANTIZE):
+            return
+        if not any(producer(value, _DEQUANTIZE) for value in maker.inputs):
+            return
     along = {name: a for name, a in node.attributes.items() if name in ("axis", "block_size")}
     floats = _insert_dequantize(graph, node, result, *_parameters(node), after=True, along=along)
     maker = floats.producer()
@@ -132,11 +135,8 @@ def _requantize_input(graph: ir.Graph, node: ir.Node) -> None:
     numbers, floats = node.inputs[0], node.outputs[0]
     if numbers is None or numbers.const_value is not None or not _is_one_grid(node):
         return
-    source = numbers.producer()
     users = list(floats.uses())
-    if (source is not None and _is_op(source, _QUANTIZE)) or not any(
-        _is_quantized(user) for user, _ in users
-    ):
+    if producer(numbers, _QUANTIZE) or not any(_is_quantized(user) for user, _ in users):
         return
     again = ir.node(_QUANTIZE, [floats, *node.inputs[1:]])
     again.outputs[0].name = f"{floats.name}.grid"
@@ -150,13 +150,16 @@ def _requantize_input(graph: ir.Graph, node: ir.Node) -> None:
 def _compute_regrid(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite Q -> DQ of another grid as Q -> DQ -> Mul -> Add -> Q -> DQ, whose rounding changes nothing."""
     numbers, floats = node.inputs[0], node.outputs[0]
-    source = None if numbers is None else numbers.producer()
-    if numbers is None or source is None or not _is_op(source, _QUANTIZE):
+    source = producer(numbers, _QUANTIZE)
+    if numbers is None or source is None:
         return
     if not (_is_one_grid(node) and _is_one_grid(source)) or len(node.inputs) != len(source.inputs):
         return
     before, after = (_array(_parameters(each)[0]) for each in (source, node))
-    moved = 0 if len(node.inputs) < 3 else _number(source.inputs[2]) - _number(node.inputs[2])
+    points = [
+        0 if each is None else int(_array(each).item()) for each in (*source.inputs[2:], *node.inputs[2:])
+    ]
+    moved = points[0] - points[1] if points else 0
     if (before == after and not moved) or before.dtype != np.float32 or after.dtype != np.float32:
         return
     value = _insert_dequantize(graph, node, numbers, *_parameters(source))
@@ -186,10 +189,6 @@ def _insert_binary(graph: ir.Graph, node: ir.Node, op: str, value: ir.Value, num
     return made.outputs[0]
 
 
-def _number(value: ir.Value | None) -> int:
-    return 0 if value is None else int(_array(value).item())
-
-
 def _array(value: ir.Value | None) -> np.ndarray:
     assert value is not None
     assert value.const_value is not None
@@ -202,50 +201,25 @@ def _constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
     return value
 
 
-def _is_quantized(node: ir.Node) -> bool:
-    """Return whether QuantizeLinear is the only reader of a node's results."""
-    users = [user for value in node.outputs for user in value.consumers()]
-    return bool(users) and not _is_op(node, _QUANTIZE) and all(_is_op(user, _QUANTIZE) for user in users)
-
-
-def _is_computed_from_dequantized(value: ir.Value | None) -> bool:
-    """Return whether a value is computed from a DequantizeLinear's result."""
-    node = None if value is None else value.producer()
-    if node is None or _is_op(node, _DEQUANTIZE):
-        return False
-    makers = [operand.producer() for operand in node.inputs if operand is not None]
-    return any(maker is not None and _is_op(maker, _DEQUANTIZE) for maker in makers)
-
-
 def _align_concat(graph: ir.Graph, node: ir.Node) -> None:
     """For Concat -> Q, quantize each operand as the result is."""
-    joined = node.inputs[0]
-    concat = None if joined is None else joined.producer()
-    if concat is None or not _is_op(concat, "Concat") or not _is_one_grid(node):
-        return
-    if len(list(concat.outputs[0].uses())) != 1 or concat.outputs[0].is_graph_output():
+    concat = producer(node.inputs[0], "Concat")
+    if concat is None or not only_use(concat.outputs[0]) or not _is_one_grid(node):
         return
     scale, zero_point = _parameters(node)
     for index, value in enumerate(concat.inputs):
-        source = None if value is None else value.producer()
-        if value is None or (
-            source is not None and _is_op(source, _DEQUANTIZE) and _same_parameters(source, node)
-        ):
+        source = producer(value, _DEQUANTIZE)
+        if value is None or (source is not None and _same_parameters(source, node)):
             continue
         quantize = ir.node(_QUANTIZE, [value, *node.inputs[1:]], dict(node.attributes))
         quantize.outputs[0].name = f"{concat.outputs[0].name}.{index}.quantized"
         quantize.outputs[0].shape, quantize.outputs[0].type = value.shape, node.outputs[0].type
         graph.insert_before(concat, quantize)
-        concat.replace_input_with(
-            index, _insert_dequantize(graph, concat, quantize.outputs[0], scale, zero_point)
-        )
+        floats = _insert_dequantize(graph, concat, quantize.outputs[0], scale, zero_point)
+        concat.replace_input_with(index, floats)
 
 
 # ---- what they are made of
-
-
-def _is_op(node: ir.Node, op: str) -> bool:
-    return node.op_type == op and node.domain == ""
 
 
 def _parameters(node: ir.Node) -> tuple[ir.Value | None, ir.Value | None]:
@@ -260,15 +234,22 @@ def _is_one_grid(node: ir.Node) -> bool:
 
 
 def _same_parameters(a: ir.Node, b: ir.Node) -> bool:
-    return all(_equal(x, y) for x, y in zip(_parameters(a), _parameters(b), strict=True))
+    """Return whether scales and zero points are the same values, or equal constants."""
+
+    def is_equal(x: ir.Value | None, y: ir.Value | None) -> bool:
+        if x is y:
+            return True
+        if x is None or y is None or x.const_value is None or y.const_value is None:
+            return False
+        return x.dtype == y.dtype and np.array_equal(x.const_value.numpy(), y.const_value.numpy())
+
+    return all(map(is_equal, _parameters(a), _parameters(b)))
 
 
-def _equal(a: ir.Value | None, b: ir.Value | None) -> bool:
-    if a is b:
-        return True
-    if a is None or b is None or a.const_value is None or b.const_value is None:
-        return False
-    return a.dtype == b.dtype and np.array_equal(a.const_value.numpy(), b.const_value.numpy())
+def _is_quantized(node: ir.Node) -> bool:
+    """Return whether QuantizeLinear is the only reader of a node's results."""
+    users = [user for value in node.outputs for user in value.consumers()]
+    return bool(users) and not is_op(node, _QUANTIZE) and all(is_op(user, _QUANTIZE) for user in users)
 
 
 def _dequantize_fill(graph: ir.Graph, pad: ir.Node, source: ir.Node) -> bool:
@@ -298,8 +279,7 @@ def _insert_dequantize(
     along: Mapping[str, ir.Attr] = {},
 ) -> ir.Value:
     """Insert a DequantizeLinear of `value` before or after the node `place`; return its result."""
-    inputs: Sequence[ir.Value | None] = [value, scale] if zero_point is None else [value, scale, zero_point]
-    node = ir.node(_DEQUANTIZE, inputs, dict(along))
+    node = ir.node(_DEQUANTIZE, [value, scale, *([] if zero_point is None else [zero_point])], dict(along))
     floats = node.outputs[0]
     floats.name = f"{value.name}.{place.name or place.op_type}.floats"
     floats.shape, floats.type = value.shape, scale.type if scale is not None else None
@@ -314,8 +294,7 @@ def _quantize_result(
     graph: ir.Graph, node: ir.Node, result: ir.Value, scale: ir.Value | None, zero_point: ir.Value | None
 ) -> None:
     """Insert a QuantizeLinear behind a result that has become float."""
-    inputs: Sequence[ir.Value | None] = [result, scale] if zero_point is None else [result, scale, zero_point]
-    quantize = ir.node(_QUANTIZE, inputs)
+    quantize = ir.node(_QUANTIZE, [result, scale, *([] if zero_point is None else [zero_point])])
     numbers = quantize.outputs[0]
     numbers.shape, numbers.type = result.shape, result.type
     uses = list(result.uses())
@@ -329,13 +308,3 @@ def _quantize_result(
         if output is result:
             graph.outputs[index] = numbers
     result.type = scale.type if scale is not None else None
-
-
-def _replace(graph: ir.Graph, old: ir.Node, new: ir.Node) -> None:
-    """Replace one node's result by another's."""
-    result, other = old.outputs[0], new.outputs[0]
-    other.shape, other.type = result.shape, result.type
-    name, result.name = result.name, None
-    other.name = name
-    result.replace_all_uses_with(other, replace_graph_outputs=True)
-    graph.remove(old, safe=True)

@@ -33,11 +33,9 @@ class _Scan:
     def rewrite(self) -> None:
         node, body = self.node, self.body
         length = self._length()
-        number = ir.Value(
-            name=f"{self.prefix}.step", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([])
-        )
-        condition = ir.Value(
-            name=f"{self.prefix}.on", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([])
+        number, condition = (
+            ir.Value(name=f"{self.prefix}.{name}", type=ir.TensorType(dtype), shape=ir.Shape([]))
+            for name, dtype in (("step", ir.DataType.INT64), ("on", ir.DataType.BOOL))
         )
         self._cut(number, length)
         states = list(body.inputs)[: self.states]
@@ -54,12 +52,10 @@ class _Scan:
             del node.attributes[name]
 
     def _length(self) -> ir.Value:
-        """Return the number of slices, a scalar."""
         source, axis = self.node.inputs[self.states], self._ints("scan_input_axes", len(self.body.inputs))[0]
         assert source is not None
-        shape = self._new(
-            "Shape", source, **({"start": axis, "end": axis + 1} if axis != -1 else {"start": -1})
-        )
+        part = {"start": -1} if axis == -1 else {"start": axis, "end": axis + 1}
+        shape = self._new("Shape", source, **part)
         squeeze = self._new("Squeeze", shape.outputs[0], self._constant(self.graph, [0]))
         self.graph.insert_before(self.node, [shape, squeeze])
         return squeeze.outputs[0]
@@ -70,9 +66,8 @@ class _Scan:
         axes = self._ints("scan_input_axes", len(slices))
         backwards = self._ints("scan_input_directions", len(slices))
         nodes: list[ir.Node] = []
-        for value, whole, axis, reverse in zip(
-            slices, self.node.inputs[self.states :], axes, backwards, strict=True
-        ):
+        scanned = self.node.inputs[self.states :]
+        for value, whole, axis, reverse in zip(slices, scanned, axes, backwards, strict=True):
             index = number
             if reverse:
                 left = self._new("Sub", length, number)

@@ -7,6 +7,7 @@ positions and lengths no target needs lists.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -30,12 +31,7 @@ def resolve_sequences(model: Model) -> int:
 
 
 class _Resolver:
-    """A walk over a graph and its subgraphs, in topological order.
-
-    Attributes:
-        elements: sequence -> its elements, where known.
-        contents: optional -> its tensor or sequence, or None, where known.
-    """
+    """A walk over a graph and its subgraphs in topological order, with the known content of sequences and optionals."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -71,7 +67,7 @@ class _Resolver:
 
 
 def insert_node(
-    before: ir.Node, op: str, operands: Sequence[ir.Value | None], outputs: int = 1, **attributes: int
+    before: ir.Node, op: str, operands: Sequence[ir.Value | None], outputs: int = 1, **attributes: Any
 ) -> Sequence[ir.Value]:
     """Insert a node in front of `before` and return its results."""
     node = ir.node(op, operands, attributes, num_outputs=outputs)
@@ -81,10 +77,7 @@ def insert_node(
 
 
 def insert_constant(before: ir.Node, array: np.ndarray | int) -> ir.Value:
-    node = ir.node("Constant", [], {"value": ir.tensor(np.asarray(array, np.int64))})
-    assert before.graph is not None
-    before.graph.insert_before(before, node)
-    return node.outputs[0]
+    return insert_node(before, "Constant", [], value=ir.tensor(np.asarray(array, np.int64)))[0]
 
 
 def _position(node: ir.Node, index: int) -> int | None:
@@ -231,10 +224,7 @@ def _has_element(resolver: _Resolver, node: ir.Node) -> None:
         has = source is not None
     else:
         return
-    truth = ir.node("Constant", [], {"value": ir.tensor(np.array(has))})
-    assert node.graph is not None
-    node.graph.insert_before(node, truth)
-    resolver.replace(node, truth.outputs[0])
+    resolver.replace(node, insert_node(node, "Constant", [], value=ir.tensor(np.array(has)))[0])
 
 
 def _get_element(resolver: _Resolver, node: ir.Node) -> None:

@@ -37,7 +37,10 @@ class Dimensions:
         operands = [None if value is None else _partial(value, self._partials) for value in node.inputs]
         if node.op_type not in ("Shape", "Size") and any(operand is None for operand in operands):
             return
-        result = _apply(node, operands)
+        try:
+            result = _RULES[node.op_type](node, operands)  # type: ignore[arg-type]
+        except (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError):
+            return  # a form of the op that no shape arithmetic uses
         if result is not None and result.size <= _MAX_ELEMENTS:
             self._partials[node.outputs[0]] = result
 
@@ -64,24 +67,17 @@ class Dimensions:
         if node.op_type == "ConstantOfShape" or source is None:
             return elements
         before = None if source.shape is None else list(dims_of(source))
-        return (
-            _reshape_dims(before, elements, node)
-            if node.op_type == "Reshape"
-            else _expand_dims(before, elements)
-        )
+        if node.op_type == "Reshape":
+            return _reshape_dims(before, elements, node)
+        if before is None:
+            return None
+        missing: list[Dim] = [1] * abs(len(before) - len(elements))
+        short, long = sorted((before, elements), key=len)
+        return list(map(_broadcast, missing + short, long))
 
 
 # Ops that take the dimensions of their result as an operand.
 TARGETED = frozenset("ConstantOfShape Expand Reshape".split())
-
-
-def _expand_dims(before: list[Dim] | None, target: list[Dim]) -> list[Dim] | None:
-    """Apply ONNX Expand's rule: both shapes are broadcast to one."""
-    if before is None:
-        return None
-    missing: list[Dim] = [1] * abs(len(before) - len(target))
-    own, wanted = (missing + before, target) if len(before) < len(target) else (before, missing + target)
-    return [_broadcast(a, b) for a, b in zip(own, wanted, strict=True)]
 
 
 def _broadcast(a: Dim, b: Dim) -> Dim:
@@ -132,13 +128,6 @@ def _partial(value: ir.Value, partials: dict[ir.Value, Partial]) -> Partial | No
     return tensor.numpy().astype(object)
 
 
-def _apply(node: ir.Node, operands: Sequence[Partial | None]) -> Partial | None:
-    try:
-        return _RULES[node.op_type](node, operands)  # type: ignore[arg-type]
-    except (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError):
-        return None  # a form of the op that no shape arithmetic uses
-
-
 def _shape(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
     source = node.inputs[0]
     if source is None or source.shape is None:
@@ -148,26 +137,22 @@ def _shape(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
     return np.array(dims[node.attributes.get_int("start", 0) : end], object)
 
 
+def _is_integral(partial: Partial) -> bool:
+    return all(isinstance(element, int) for element in partial.flat)
+
+
 def _size(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
     """Return the element count of a followed value, or of one whose dimensions are all numbers."""
     source = node.inputs[0]
     if operands[0] is not None:
         return np.array(operands[0].size, object)
-    if source is None or source.shape is None or not all(isinstance(dim, int) for dim in dims_of(source)):
-        return None
-    return np.array(prod(dim for dim in dims_of(source) if isinstance(dim, int)), object)
-
-
-def _range(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
-    bounds = [operand.item() for operand in operands]
-    if not all(isinstance(bound, int) for bound in bounds):
-        return None
-    return np.arange(*bounds).astype(object)
+    dims = np.array([None] if source is None or source.shape is None else dims_of(source), object)
+    return np.array(prod(dims.tolist()), object) if _is_integral(dims) else None
 
 
 def _constant_of_shape(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
     sizes = operands[0].tolist()
-    if not all(isinstance(size, int) for size in sizes) or prod(sizes) > _MAX_ELEMENTS:
+    if not _is_integral(operands[0]) or prod(sizes) > _MAX_ELEMENTS:
         return None
     value = node.attributes["value"].as_tensor().numpy() if "value" in node.attributes else np.zeros(1)
     return np.full(sizes, value.reshape(()).item(), object)
@@ -183,18 +168,6 @@ def _equal(a: Any, b: Any) -> bool | None:
     return a == b if not isinstance(a, str) and not isinstance(b, str) else (False if number < 0 else None)
 
 
-def _where(condition: bool | None, then: Any, otherwise: Any) -> Any:
-    if condition is None:
-        return then if then == otherwise else None
-    return then if condition else otherwise
-
-
-def _gather(node: ir.Node, operands: Sequence[Partial]) -> Partial:
-    return np.asarray(
-        np.take(operands[0], operands[1].astype(int), node.attributes.get_int("axis", 0)), object
-    )
-
-
 def _slice(node: ir.Node, operands: Sequence[Partial]) -> Partial:
     data, starts, ends, *rest = operands
     axes = rest[0].tolist() if rest else range(len(starts))
@@ -205,28 +178,12 @@ def _slice(node: ir.Node, operands: Sequence[Partial]) -> Partial:
     return data[tuple(index)]
 
 
-def _concat(node: ir.Node, operands: Sequence[Partial]) -> Partial:
-    return np.concatenate(operands, node.attributes.get_int("axis", 0))
-
-
-def _unsqueeze(node: ir.Node, operands: Sequence[Partial]) -> Partial:
-    return np.expand_dims(operands[0], _axes(node, operands) or ())
-
-
-def _squeeze(node: ir.Node, operands: Sequence[Partial]) -> Partial:
-    return np.asarray(np.squeeze(operands[0], _axes(node, operands)), object)
-
-
 def _axes(node: ir.Node, operands: Sequence[Partial]) -> tuple[int, ...] | None:
     """Return the axes: an input since opset 13, an attribute before."""
     if len(operands) > 1:
         return tuple(operands[1].reshape(-1).tolist())
     axes = node.attributes.get_ints("axes")
     return None if axes is None else tuple(axes)
-
-
-def _reshape(node: ir.Node, operands: Sequence[Partial]) -> Partial:
-    return operands[0].reshape(operands[1].tolist())
 
 
 def _cast(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
@@ -244,7 +201,7 @@ def _cast(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
 
 
 def _reduce_prod(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
-    if len(operands) > 1 or operands[0].ndim != 1 or not all(isinstance(e, int) for e in operands[0].flat):
+    if len(operands) > 1 or operands[0].ndim != 1 or not _is_integral(operands[0]):
         return None
     total = np.array(prod(operands[0].tolist()), object)
     return total.reshape(1) if node.attributes.get_int("keepdims", 1) else total
@@ -256,17 +213,10 @@ def _symbolic(function: Callable[..., Any]) -> Callable[[ir.Node, Sequence[Parti
 
 
 def _elementwise(function: Callable[..., Any]) -> Callable[[ir.Node, Sequence[Partial]], Partial]:
-    return lambda node, operands: _apply_elementwise(function, *operands)
-
-
-def _apply_elementwise(function: Callable[..., Any], *operands: Partial) -> Partial:
-    """Apply `function` to every element, broadcast; unknown where an operand is no number."""
-    apply = np.frompyfunc(
-        lambda *elements: function(*elements) if all(isinstance(e, int | float) for e in elements) else None,
-        len(operands),
-        1,
+    """Return an elementwise rule for numbers; unknown where an operand is none."""
+    return _symbolic(
+        lambda *elements: function(*elements) if all(isinstance(e, int | float) for e in elements) else None
     )
-    return np.asarray(apply(*operands), object)
 
 
 def _divide(a: float, b: float) -> float:
@@ -280,24 +230,30 @@ _RULES: dict[str, Callable[[ir.Node, Sequence[Partial]], Partial | None]] = {
     "Add": _elementwise(lambda a, b: a + b),
     "Cast": _cast,
     "Ceil": _elementwise(lambda a: float(ceil(a))),
-    "Concat": _concat,
+    "Concat": lambda node, operands: np.concatenate(operands, node.attributes.get_int("axis", 0)),
     "ConstantOfShape": _constant_of_shape,
     "Div": _elementwise(_divide),
     "Equal": _symbolic(_equal),
     "Floor": _elementwise(lambda a: float(floor(a))),
-    "Gather": _gather,
+    "Gather": lambda node, operands: np.asarray(
+        np.take(operands[0], operands[1].astype(int), node.attributes.get_int("axis", 0)), object
+    ),
     "Identity": lambda node, operands: operands[0],
     "Max": _elementwise(max),
     "Min": _elementwise(min),
     "Mul": _elementwise(lambda a, b: a * b),
-    "Range": _range,
+    "Range": lambda node, operands: (
+        np.arange(*(bound.item() for bound in operands)).astype(object)
+        if all(map(_is_integral, operands))
+        else None
+    ),
     "ReduceProd": _reduce_prod,
-    "Reshape": _reshape,
+    "Reshape": lambda node, operands: operands[0].reshape(operands[1].tolist()),
     "Shape": _shape,
     "Size": _size,
     "Slice": _slice,
-    "Squeeze": _squeeze,
+    "Squeeze": lambda node, operands: np.asarray(np.squeeze(operands[0], _axes(node, operands)), object),
     "Sub": _elementwise(lambda a, b: a - b),
-    "Unsqueeze": _unsqueeze,
-    "Where": _symbolic(_where),
+    "Unsqueeze": lambda node, operands: np.expand_dims(operands[0], _axes(node, operands) or ()),
+    "Where": _symbolic(lambda holds, a, b: (a if a == b else None) if holds is None else a if holds else b),
 }

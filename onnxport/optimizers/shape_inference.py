@@ -11,7 +11,6 @@ from collections.abc import Mapping
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.formats.artifact import Dim
 from onnxport.formats.input_shapes import GivenShape, apply_shapes
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.loop_shapes import LoopShapes
@@ -35,12 +34,8 @@ def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
     for value in model.graph.inputs:
         if value.name in wanted:
             # An open dimension without a name gets one, so that inference can follow it.
-            value.shape = ir.Shape(
-                [
-                    f"{value.name}.{axis}" if dim is None else dim
-                    for axis, dim in enumerate(wanted[value.name])
-                ]
-            )
+            dims = enumerate(wanted[value.name])
+            value.shape = ir.Shape(f"{value.name}.{axis}" if dim is None else dim for axis, dim in dims)
 
 
 # Domains whose operators shape inference knows.
@@ -95,17 +90,14 @@ def _copy_small_constants(model: Model) -> None:
         twins: dict[ir.Value, ir.Value] = {}
         for node in graph:
             for index, value in enumerate(node.inputs):
-                if value is None or value.const_value is None or value.name in graph.initializers:
+                tensor = None if value is None or value.name in graph.initializers else value.const_value
+                if value is None or tensor is None or tensor.size > _COPIED_ELEMENTS:
                     continue
-                if value.const_value.size <= _COPIED_ELEMENTS:
-                    if value not in twins:
-                        twins[value] = _twin(value, f"{value.name}.{inner.index(graph)}")
-                        graph.register_initializer(twins[value])
-                    node.replace_input_with(index, twins[value])
-
-
-def _twin(value: ir.Value, name: str) -> ir.Value:
-    return ir.Value(name=name, shape=value.shape, type=value.type, const_value=value.const_value)
+                if value not in twins:
+                    name = f"{value.name}.{inner.index(graph)}"
+                    twins[value] = ir.Value(name=name, shape=value.shape, type=value.type, const_value=tensor)
+                    graph.register_initializer(twins[value])
+                node.replace_input_with(index, twins[value])
 
 
 def _infer(model: Model) -> bool:
@@ -120,7 +112,6 @@ def _infer(model: Model) -> bool:
 
 
 def _known_shapes(model: Model) -> list[tuple[object, ...]]:
-    """Return all known types and dimensions of node results."""
     return [
         (value.shape is not None, value.dtype, *dims_of(value))
         for node in model.graph.all_nodes()
@@ -128,36 +119,28 @@ def _known_shapes(model: Model) -> list[tuple[object, ...]]:
     ]
 
 
-def _copy_operand_type(result: ir.Value, operand: ir.Value | None) -> bool:
-    """Copy an operand's type and shape to a result without; return whether that is new."""
-    if operand is None or operand.shape is None or operand.dtype is None or result.shape is not None:
-        return False
-    result.dtype, result.shape = operand.dtype, ir.Shape(dims_of(operand))
-    return True
-
-
 def _shapes_from_targets(graph: ir.Graph) -> bool:
     """Set dimensions of Reshape, Expand and ConstantOfShape results that ONNX's inference does not find."""
     known, changed = Dimensions(graph), False
     for node in graph:
-        if node.op_type in _LIKE_OPERAND and node.domain in ("", "ai.onnx"):
-            changed |= _copy_operand_type(node.outputs[0], node.inputs[0])
-        if node.op_type not in TARGETED or node.domain not in ("", "ai.onnx"):
+        result = node.outputs[0] if node.outputs else None
+        if node.domain not in ("", "ai.onnx") or result is None:
             continue
-        shape, value = known.result_shape(node), node.outputs[0]
-        if shape is None or value.dtype is None:  # ONNX writes no shape without a type
+        if node.op_type in _LIKE_OPERAND and result.shape is None:
+            operand = node.inputs[0]
+            if operand is not None and operand.shape is not None and operand.dtype is not None:
+                result.dtype, result.shape, changed = operand.dtype, ir.Shape(dims_of(operand)), True
+        derived = known.result_shape(node) if node.op_type in TARGETED else None
+        if derived is None or result.dtype is None:  # ONNX writes no shape without a type
             continue
-        merged = _merge_dims(None if value.shape is None else list(dims_of(value)), shape)
-        if merged is not None:
-            value.shape, changed = ir.Shape(merged), True
+        inferred = None if result.shape is None else list(dims_of(result))
+        if inferred is not None and len(inferred) == len(derived):
+            # The derived dimensions count where they are more precise.
+            pairs = zip(derived, inferred, strict=True)
+            derived = [ours if isinstance(ours, int) else theirs for ours, theirs in pairs]
+            if not any(
+                isinstance(a, int) != isinstance(b, int) for a, b in zip(derived, inferred, strict=True)
+            ):
+                continue
+        result.shape, changed = ir.Shape(derived), True
     return changed
-
-
-def _merge_dims(inferred: list[Dim] | None, derived: list[Dim]) -> list[Dim] | None:
-    """Return the derived dimensions where they are more precise than the inferred ones; None if nowhere."""
-    if inferred is None or len(inferred) != len(derived):
-        return derived
-    better = [
-        ours if isinstance(ours, int) else theirs for ours, theirs in zip(derived, inferred, strict=True)
-    ]
-    return better if [isinstance(d, int) for d in better] != [isinstance(d, int) for d in inferred] else None

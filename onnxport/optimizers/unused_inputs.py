@@ -23,8 +23,7 @@ def prune_inputs(model: Model) -> tuple[str, ...]:
 
 
 def _find_unread(model: Model) -> list[ir.Value]:
-    """Remove unused nodes and return the inputs without readers; initializers that IR 3 lists as inputs are
-    none."""
+    """Remove unused nodes and return the inputs without readers, except initializers that IR 3 lists as inputs."""
     common.RemoveUnusedNodesPass()(model.ir)
     return [
         value

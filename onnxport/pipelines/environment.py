@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from onnxport.core.errors import MissingDependencyError
 from onnxport.core.version import __version__
+from onnxport.formats.artifact import SUFFIXES
+from onnxport.runtimes.registry import FIRST
 
 if TYPE_CHECKING:
     from onnxport.validate.params import ValidateParams
@@ -66,7 +68,7 @@ class Library:
 
     @property
     def remedy(self) -> str:
-        """How to get it."""
+        """The sentence that says how to get it."""
         if self.before is not None and self.fits_this_platform and not self.fits_this_python:
             newest = f"{self.before[0]}.{self.before[1] - 1}"
             return f"{self.name} has wheels up to Python {newest} only: do this step with such a Python"
@@ -79,6 +81,8 @@ class Library:
 
 
 _SYSTEMS = {"Darwin": "macOS"}
+_LINUX, _LINUX_ARM = ("Linux", "x86_64"), ("Linux", "aarch64")
+_MAC, _WINDOWS = ("Darwin", "arm64"), ("Windows", "AMD64")
 
 # The distributions of pyproject.toml, in the order that doctor shows them.
 LIBRARIES: Mapping[str, Library] = {
@@ -102,25 +106,12 @@ LIBRARIES: Mapping[str, Library] = {
             "the reference every artefact is proven against",
             builds=tuple(f"onnxruntime-{build}" for build in "gpu openvino directml qnn cann".split()),
         ),
-        Library(
-            "litert-converter",
-            "the compiler to TFLite",
-            platforms=(("Linux", "x86_64"), ("Darwin", "arm64")),
-        ),
-        Library(
-            "ai-edge-litert",
-            "running TFLite files",
-            platforms=(
-                ("Linux", "x86_64"),
-                ("Linux", "aarch64"),
-                ("Darwin", "arm64"),
-                ("Windows", "AMD64"),
-            ),
-        ),
+        Library("litert-converter", "the compiler to TFLite", platforms=(_LINUX, _MAC)),
+        Library("ai-edge-litert", "running TFLite files", platforms=(_LINUX, _LINUX_ARM, _MAC, _WINDOWS)),
         Library(
             "coremltools",
             "building and reading Core ML packages",
-            platforms=(("Linux", "x86_64"), ("Darwin", "arm64"), ("Darwin", "x86_64")),
+            platforms=(_LINUX, _MAC, ("Darwin", "x86_64")),
             before=(3, 14),
         ),
         Library("torch", "export from PyTorch", extra="torch"),
@@ -145,7 +136,7 @@ LIBRARIES: Mapping[str, Library] = {
     )
 }
 
-# The libraries that each source and each target needs.
+# The libraries that each source needs; TARGETS below are those of each target.
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "onnx": ("onnx", "onnx-ir"),
     "pytorch": ("torch", "onnxscript"),
@@ -156,18 +147,18 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "lightgbm": ("lightgbm",),
     "catboost": ("catboost",),
 }
-TARGETS: Mapping[str, tuple[str, ...]] = {
-    "tflite": ("onnx", "onnx-ir", "litert-converter", "ai-edge-litert"),
-    "coreml": ("onnx", "onnx-ir", "coremltools"),
-    "ort": ("onnx", "onnx-ir", "onnxruntime"),
-}
 
 # The libraries that run a file of a format.
-RUNS_ON: Mapping[str, tuple[str, ...]] = {
+RUNS_ON: Mapping[str, tuple[str, ...]] = {format_: kind.distributions for format_, kind in FIRST.items()} | {
     "onnx": ("onnx", "onnx-ir", "onnxruntime"),
     "ort": ("onnxruntime",),
-    "tflite": ("ai-edge-litert",),
-    "coreml": ("coremltools",),
+}
+# The compiler of a target, where that is a library.
+_COMPILERS: Mapping[str, tuple[str, ...]] = {"tflite": ("litert-converter",)}
+TARGETS: Mapping[str, tuple[str, ...]] = {
+    name: ("onnx", "onnx-ir", *_COMPILERS.get(name, ()), *RUNS_ON[name])
+    for name in SUFFIXES
+    if name != "onnx"
 }
 
 
@@ -184,7 +175,7 @@ def runtime_libraries(params: ValidateParams) -> tuple[str, ...]:
 
 
 def is_core(library: Library) -> bool:
-    """Whether nothing works without it; libraries of some platforms only are needed for their targets."""
+    """Return whether nothing works without it; libraries of some platforms only are needed for their targets."""
     return not library.platforms and not library.extra
 
 
@@ -202,10 +193,8 @@ def require(names: Iterable[str], purpose: str) -> None:
     absent = missing(names)
     if absent:
         listed = ", ".join(each.name for each in absent)
-        raise MissingDependencyError(
-            f"{purpose} needs {listed}, which is not installed",
-            fix="; ".join(dict.fromkeys(each.remedy for each in absent)),
-        )
+        fix = "; ".join(dict.fromkeys(each.remedy for each in absent))
+        raise MissingDependencyError(f"{purpose} needs {listed}, which is not installed", fix=fix)
 
 
 def versions(names: Iterable[str]) -> dict[str, str]:

@@ -31,11 +31,8 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, OnnxportError):
         return Failure(kind, str(error), error.exit_code)
     if isinstance(error, MemoryError):
-        return Failure(
-            "MachineError",
-            "the machine ran out of memory; close other programs or use a larger one",
-            MACHINE_FAILED,
-        )
+        message = "the machine ran out of memory; close other programs or use a larger one"
+        return Failure("MachineError", message, MACHINE_FAILED)
     if isinstance(error, OSError) and error.errno in _MACHINE_AT_ITS_END:
         where = f"{error.filename}: " if error.filename else ""
         return Failure("MachineError", f"the machine failed: {where}{error.strerror}", MACHINE_FAILED)

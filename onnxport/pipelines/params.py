@@ -20,11 +20,7 @@ P = TypeVar("P", bound=BaseModel)
 def check_known(
     options: Mapping[str, Any], *models: type[BaseModel], purpose: str, further: Collection[str] = ()
 ) -> None:
-    """Refuse an option that is a field of none of `models`, with a suggestion (UsageError).
-
-    Args:
-        further: further known fields.
-    """
+    """Refuse an option that is no field of `models` and none of `further`, with a suggestion (UsageError)."""
     known = {*further, *(name for model in models for name in model.model_fields)}
     for name in options:
         if name not in known:
@@ -32,11 +28,7 @@ def check_known(
 
 
 def params_of(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:
-    """Fill the params model from `options`.
-
-    Raises:
-        UsageError: an unknown option, or a refused value.
-    """
+    """Fill the params model from `options`; UsageError for an unknown option or a refused value."""
     check_known(options, model, purpose=purpose)
     try:
         return model.model_validate(options)

@@ -19,34 +19,27 @@ from typing import TYPE_CHECKING, Any
 from onnxport.core import plugins
 from onnxport.core.errors import MachineError, OnnxportError
 from onnxport.core.plugins import GROUPS, Kind, Plugin, one_line, stdout_to_stderr, unusable
+from onnxport.pipelines.environment import TARGETS
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
     from onnxport.pipelines.stages import Product, Stage, Work, Worker
 
 # Names with a fixed meaning in pipelines and reports; onnx is the target without a stage, export is no stage.
-RESERVED = frozenset(("optimize", "quantize", "tflite", "coreml", "ort", "onnx", "export"))
+RESERVED = frozenset((*TARGETS, "optimize", "quantize", "onnx", "export"))
 # Errors of the machine, not of the plugin.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def find(kind: Kind, name: str) -> Stage | None:
-    """Return the plugin's stage of that name; None if there is none.
-
-    Raises:
-        MissingDependencyError: two plugins have the name, or the plugin cannot be used.
-    """
+    """Return the plugin's stage of that name or None; MissingDependencyError if two have it, or it cannot be used."""
     plugin = plugins.find(kind, name, RESERVED)
     return None if plugin is None else load(plugin)
 
 
 @functools.cache
 def load(plugin: Plugin) -> Stage:
-    """Import a plugin's stage and check it against the contract.
-
-    Raises:
-        MissingDependencyError: the import fails, or the object breaks the contract.
-    """
+    """Import a plugin's stage and check it against the contract; MissingDependencyError if either fails."""
     from onnxport.pipelines.stages import Provider
 
     stage = plugins.load(plugin)
@@ -68,6 +61,7 @@ def _fault(plugin: Plugin, stage: Any) -> str:
     from pydantic import BaseModel
 
     from onnxport.formats.artifact import SUFFIXES
+    from onnxport.pipelines.config.schema import StageSpec, TargetSpec, keys_of
     from onnxport.pipelines.stages import Stage
 
     what = plugin.place
@@ -83,7 +77,8 @@ def _fault(plugin: Plugin, stage: Any) -> str:
         return (
             f"the params of {what} cannot be imported by their name; define the class at a module's top level"
         )
-    if taken := _keys(plugin.kind) & stage.params.model_fields.keys():
+    section = StageSpec if plugin.kind == "stage" else TargetSpec
+    if taken := stage.params.model_fields.keys() & keys_of(section):
         return f"{what} has the option {min(taken)!r}, which is a key of every {plugin.kind} of a pipeline"
     if stage.takes != "onnx":
         return f"{what} takes {stage.takes!r}; a stage must take onnx"
@@ -100,20 +95,8 @@ def _fault(plugin: Plugin, stage: Any) -> str:
     return ""
 
 
-def _keys(kind: Kind) -> set[str]:
-    """Return the keys of every stage or target in a pipeline.yaml beside its options."""
-    from onnxport.pipelines.config.schema import StageSpec, TargetSpec
-
-    fields = (StageSpec if kind == "stage" else TargetSpec).model_fields
-    return {field.alias or name for name, field in fields.items()}
-
-
 def source_digest(modules: tuple[str, ...]) -> str:
-    """Return the SHA-256 of the packages of `modules`, or of single modules.
-
-    Raises:
-        ImportError: there is no such module.
-    """
+    """Return the SHA-256 of the packages of `modules`, or of single modules; ImportError if one is missing."""
     tree = hashlib.sha256()
     for name in sorted({_home(module) for module in modules}):
         spec = importlib.util.find_spec(name)
@@ -141,11 +124,7 @@ def _home(module: str) -> str:
 
 @contextlib.contextmanager
 def guard_worker(stage: Stage) -> Iterator[Worker]:
-    """Run a plugin's worker; attribute its failures to the plugin and check its product.
-
-    Raises:
-        MachineError: it raised a foreign error, or returned no product.
-    """
+    """Run a plugin's worker and check its product; MachineError, with the plugin's name, for any error but ours."""
     with contextlib.ExitStack() as stack:
         with _blame_plugin(stage):
             worker = stack.enter_context(stage.started())

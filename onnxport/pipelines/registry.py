@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from pydantic import BaseModel
 
-from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
+from onnxport.converters.params import PARAMS
 from onnxport.core.errors import UsageError
 from onnxport.core.plugins import Kind, installed
-from onnxport.formats.artifact import Format
+from onnxport.formats.artifact import SUFFIXES, Format
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines import plugins
 from onnxport.pipelines.environment import RUNS_ON, require
@@ -34,10 +34,11 @@ def _stage(
     return Stage(name, params, "onnx", gives, libraries, worker, rewrites)
 
 
+_REWRITING = ("tflite", "coreml")  # targets whose workers run optimizer passes
 TARGETS: Mapping[str, Stage] = {
-    "tflite": _stage("tflite", TfliteParams, TARGET_LIBRARIES["tflite"], "tflite", rewrites=True),
-    "coreml": _stage("coreml", CoremlParams, TARGET_LIBRARIES["coreml"], "coreml", rewrites=True),
-    "ort": _stage("ort", OrtParams, TARGET_LIBRARIES["ort"], "ort"),
+    name: _stage(name, PARAMS[name], TARGET_LIBRARIES[name], name, rewrites=name in _REWRITING)
+    for name in SUFFIXES
+    if name in PARAMS  # a format may have a runtime before it has a converter
 }
 QUANTIZE = replace(_stage("quantize", QuantizeParams, RUNS_ON["onnx"]), lowers=True)
 OPTIMIZE = replace(_stage("optimize", OptimizeParams, RUNS_ON["onnx"]), checks_passes=True)
@@ -50,8 +51,7 @@ def target(name: str) -> Stage:
     """Return the stage of the target `name`, ours or a plugin's.
 
     Raises:
-        UsageError: there is none.
-        MissingDependencyError: its plugin cannot be used.
+        UsageError, MissingDependencyError: there is none, or its plugin cannot be used.
     """
     return _find_stage(TARGETS, "target", name)
 
@@ -82,10 +82,6 @@ def _find_stage(ours: Mapping[str, Stage], kind: Kind, name: str) -> Stage:
 
 
 def open_worker(stage: Stage) -> AbstractContextManager[Worker]:
-    """Start the stage's worker.
-
-    Raises:
-        MissingDependencyError: a library is not installed.
-    """
+    """Start the stage's worker; MissingDependencyError if one of its libraries is not installed."""
     require(stage.libraries, f"the step {stage.name!r}")
     return stage.started() if stage.provider is None else plugins.guard_worker(stage)

@@ -93,8 +93,7 @@ class Provider:
 
     Attributes:
         modules: of the stage's object, params and worker.
-        sources: hexadecimal SHA-256 of their packages, a part of the cache key: code under development changes
-            between versions.
+        sources: hexadecimal SHA-256 of their packages, a part of the cache key: code under development changes.
     """
 
     distribution: str

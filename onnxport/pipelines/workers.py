@@ -6,8 +6,8 @@ the libraries of another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,58 +32,51 @@ _MEASURED = 8
 _FUNCTIONS_SINCE = 18  # iOS
 
 
-@contextmanager
-def ort() -> Iterator[Worker]:
+def _without_start(make: Worker) -> Callable[[], AbstractContextManager[Worker]]:
+    """Return the start of a worker that has nothing to start."""
+    return lambda: nullcontext(make)
+
+
+@_without_start
+def ort(model: Model, params: OrtParams, work: Work) -> Product:
     """ONNX to ONNX Runtime format."""
+    from onnxport.converters.ort import convert
 
-    def make(model: Model, params: OrtParams, work: Work) -> Product:
-        from onnxport.converters.ort import convert
-
-        samples = _samples(model, work) if params.precision == "fp16" else ()
-        with work.phases.phase("convert"):
-            return Product(*convert(model, work.output, params, work.manifest, samples))
-
-    yield make
+    samples = _samples(model, work) if params.precision == "fp16" else ()
+    with work.phases.phase("convert"):
+        return Product(*convert(model, work.output, params, work.manifest, samples))
 
 
-@contextmanager
-def optimize() -> Iterator[Worker]:
+@_without_start
+def optimize(model: Model, params: OptimizeParams, work: Work) -> Product:
     """ONNX to ONNX that computes the same: another opset, fewer nodes, float16."""
+    from onnxport.optimizers.optimization import optimize
+    from onnxport.quantize.eligibility import check_float
 
-    def make(model: Model, params: OptimizeParams, work: Work) -> Product:
-        from onnxport.optimizers.optimization import optimize
-        from onnxport.quantize.eligibility import check_float
-
-        if params.fp16:
-            check_float(model)
-        samples = _samples(model, work) if params.fp16 else ()
-        folder = work.output.parent / "scratch"
-        folder.mkdir()
-        done = optimize(model, params, folder, samples, equivalence=work.equivalence, phase=work.phases.phase)
-        with work.phases.phase("write"):
-            artifact = done.model.noted(work.manifest, model).save(work.output, model)
-        for each in (model, done.model):
-            each.release()
-        return Product(artifact, done.notes, done.facts)
-
-    yield make
+    if params.fp16:
+        check_float(model)
+    samples = _samples(model, work) if params.fp16 else ()
+    folder = work.output.parent / "scratch"
+    folder.mkdir()
+    done = optimize(model, params, folder, samples, equivalence=work.equivalence, phase=work.phases.phase)
+    with work.phases.phase("write"):
+        artifact = done.model.noted(work.manifest, model).save(work.output, model)
+    for each in (model, done.model):
+        each.release()
+    return Product(artifact, done.notes, done.facts)
 
 
-@contextmanager
-def quantize() -> Iterator[Worker]:
+@_without_start
+def quantize(model: Model, params: QuantizeParams, work: Work) -> Product:
     """ONNX to ONNX of lower precision."""
+    from onnxport.quantize.precisions import find_quantization
 
-    def make(model: Model, params: QuantizeParams, work: Work) -> Product:
-        from onnxport.quantize.precisions import find_quantization
-
-        setting = _setting(model, params, work)
-        notes, facts = _check_samples(model, params, setting)
-        quantized = find_quantization(params.precision)(model, params, setting)
-        with work.phases.phase("write"):
-            artifact = quantized.model.noted(work.manifest, model).save(work.output, model)
-        return Product(artifact, (*notes, *quantized.notes), facts | dict(quantized.facts))
-
-    yield make
+    setting = _setting(model, params, work)
+    notes, facts = _check_samples(model, params, setting)
+    quantized = find_quantization(params.precision)(model, params, setting)
+    with work.phases.phase("write"):
+        artifact = quantized.model.noted(work.manifest, model).save(work.output, model)
+    return Product(artifact, (*notes, *quantized.notes), facts | dict(quantized.facts))
 
 
 def _setting(model: Model, params: QuantizeParams, work: Work) -> QuantizationInputs:
@@ -110,10 +103,8 @@ def _setting(model: Model, params: QuantizeParams, work: Work) -> QuantizationIn
             and others in (None, params.calib)
             and not holds_images(parts.calibration + parts.held_back)
         ):
-            raise UsageError(
-                f"--preprocess is for images, and {params.calib} holds none",
-                fix="leave it out, and give preprocessed arrays",
-            )
+            what = f"--preprocess is for images, and {params.calib} holds none"
+            raise UsageError(what, fix="leave it out, and give preprocessed arrays")
     folder = work.output.parent / "scratch"
     folder.mkdir()
     return QuantizationInputs(parts.calibration, parts.held_back, folder, work.phases, work.validation)
@@ -131,11 +122,8 @@ def _check_samples(
     with setting.watch.phase("look at samples"):
         found = check_samples(without_functions(model), setting.calibration, setting.held_back)
     if params.strict and found.findings:
-        raise UsageError(
-            f"the samples in {params.calib} look wrong",
-            why="; ".join(found.findings),
-            fix="correct them, or leave --strict out",
-        )
+        what, fix = f"the samples in {params.calib} look wrong", "correct them, or leave --strict out"
+        raise UsageError(what, why="; ".join(found.findings), fix=fix)
     return tuple(f"samples: {finding}" for finding in found.findings), {"lint": found.facts}
 
 
@@ -148,7 +136,11 @@ def coreml() -> Iterator[Worker]:
 
         def make(model: Model, params: CoremlParams, work: Work) -> Product:
             models = functions.load_models(model, params.function)
-            _check_functions(params)
+            if params.function and int(params.minimum_target.removeprefix("iOS")) < _FUNCTIONS_SINCE:
+                raise UsageError(
+                    f"packages with several functions need iOS18, not {params.minimum_target}",
+                    fix="give --minimum-target iOS18, or convert each model to a package of its own",
+                )
             notes: list[str] = []
             for name in models:
                 found = _lower(converter, name, models, params, work)
@@ -161,19 +153,9 @@ def coreml() -> Iterator[Worker]:
         yield make
 
 
-def _check_functions(params: CoremlParams) -> None:
-    """Refuse several functions for a target system without them (UsageError)."""
-    if params.function and int(params.minimum_target.removeprefix("iOS")) < _FUNCTIONS_SINCE:
-        raise UsageError(
-            f"packages with several functions need iOS18, not {params.minimum_target}",
-            fix="give --minimum-target iOS18, or convert each model to a package of its own",
-        )
-
-
 def _lower(
     converter: CoremlConverter, name: str, models: Mapping[str, Model], params: CoremlParams, work: Work
 ) -> tuple[str, ...]:
-    """Prepare and lower the model of one function; return its notes."""
     from onnxport.optimizers.canonical_form import prepare
 
     is_main, model, params = name == MAIN, models[name], functions.options_for(params, name, models)
@@ -194,7 +176,6 @@ def _lower(
 
 
 def _samples(model: Model, work: Work) -> tuple[dict[str, Any], ...]:
-    """Return a few of the user's inputs, if there are any."""
     if work.inputs is None:
         return ()
     from onnxport.samples.preprocessing import preprocessing
@@ -274,11 +255,7 @@ def _own_route_option(params: TfliteParams) -> str:
 
 
 def _second_route(refusal: CannotConvertError, model: Model, params: TfliteParams, work: Work) -> Product:
-    """Convert a model that we refuse by onnx2tf.
-
-    Raises:
-        CannotConvertError: our refusal, if onnx2tf refuses it too or is missing; the message says so.
-    """
+    """Convert a model that we refuse by onnx2tf; our refusal, with the reason, if onnx2tf does not help."""
     from onnxport.converters.tflite.second_route.onnx2tf import HOW_TO_GET
 
     first = refusal.refusals[0] if refusal.refusals else None

@@ -19,8 +19,7 @@ def time_in_turns(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the seconds of each of `runs` runs of both, after `warmup` runs of both.
 
-    Args:
-        after: called after each timed run of `second`; not timed itself.
+    `after` is called after each timed run of `second`, outside its time.
     """
     warm = [time_run(run) for _ in range(warmup) for run in (first, second)]
     length = math.ceil(_TURN / max(statistics.median(warm), 1e-7)) if warm else 1

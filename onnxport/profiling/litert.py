@@ -6,13 +6,13 @@ the library's C interface, since nothing else reaches the profiler (litert_libra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from onnxport.bench.loaders import tflite
 from onnxport.bench.loaders.base import Chosen
 from onnxport.bench.ports import TflitePorts
-from onnxport.core.arrays import Array, Feeds
+from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.graph import OperatorGraph
 from onnxport.profiling.interleaving import time_in_turns, typical
@@ -51,15 +51,14 @@ class LitertProfiler:
         entering = self._ports.to_runtime(feeds)
         plain_run = self._model.feed(entering)
         answers = self._model.answers()
-        self._profiled.feed(_numbered(entering), _numbered(answers))
+        by_number = ({int(key): array for key, array in each.items()} for each in (entering, answers))
+        self._profiled.feed(*by_number)
         recorded: list[list[Event]] = []
-        plain, profiled = time_in_turns(
-            plain_run,
-            self._profiled.run,
-            runs,
-            warmup,
-            after=lambda: recorded.append(self._profiled.events()),
-        )
+
+        def collect() -> None:
+            recorded.append(self._profiled.events())
+
+        plain, profiled = time_in_turns(plain_run, self._profiled.run, runs, warmup, after=collect)
         sequences = [steps(events) for events in recorded]
         ran = match_steps(sequences[-1], self._operators)
         within = [each.elapsed for each in map(invocation, recorded) if each is not None]
@@ -70,18 +69,12 @@ class LitertProfiler:
             plain=plain,
             profiled=profiled,
             outside=max(0.0, outside),
-            runs=tuple(
-                _run(events, sequence, ran) for events, sequence in zip(recorded, sequences, strict=True)
-            ),
+            runs=tuple(_run(*each, ran) for each in zip(recorded, sequences, strict=True)),
             executed=OperatorGraph(list(ran.nodes), main.inputs, constants=main.constants),
             file=self._operators.noted_graph(),
             noted=self._operators.noted,
             notes=(_LOOPS,) if any(step.holder for step in sequences[-1]) else (),
         )
-
-
-def _numbered(arrays: Mapping[str, Array]) -> dict[int, Array]:
-    return {int(key): array for key, array in arrays.items()}
 
 
 def _run(events: Sequence[Event], sequence: Sequence[Step], executed: Executed) -> Run:

@@ -65,26 +65,17 @@ def _main_nodes(sequence: Sequence[Step], operators: TfliteOperators) -> dict[Ha
 def _step_numbers(
     main: Sequence[Step], kernels: Collection[Number], operators: TfliteOperators
 ) -> Mapping[Hashable, Number]:
-    """Return the operator of each step: by the event of a LiteRT kernel, by alignment for XNNPACK's operators.
-
-    Args:
-        kernels: the operators that LiteRT's own kernels ran.
-    """
+    """Return the operator of each step: by the event of a LiteRT kernel, by alignment for XNNPACK's operators."""
     delegated = [step for step in main if step.event.kind == DELEGATED]
-    candidates = _delegated_order(kernels, operators)
-    pairs = xnnpack.align(
-        [step.event.tag for step in delegated], [operators.ops[each] for each in candidates]
-    )
+    # The delegate runs partition after partition.
+    order = {node: number for number, node in operators.nodes.items() if number[0] == 0}
+    parts = divide(operators.main, {node for node, number in order.items() if number not in kernels})
+    candidates = [order[node] for part in parts if part.delegated for node in part.nodes]
+    ops = [operators.ops[each] for each in candidates]
+    pairs = xnnpack.align([step.event.tag for step in delegated], ops)
     found = {_key(step): _number(step) for step in main if step.event.kind != DELEGATED}
     aligned = zip(delegated, pairs, strict=True)
     return found | {_key(step): candidates[pair] for step, pair in aligned if pair is not None}
-
-
-def _delegated_order(kernels: Collection[Number], operators: TfliteOperators) -> list[Number]:
-    """Return the operators of the delegate in the order in which they run: partition after partition."""
-    numbers = {node: number for number, node in operators.nodes.items() if number[0] == 0}
-    taken = {node for node, number in numbers.items() if number not in kernels}
-    return [numbers[node] for each in divide(operators.main, taken) if each.delegated for node in each.nodes]
 
 
 def _outermost(step: Step) -> Step:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from onnxport.formats.graph import Node, OperatorGraph, Tensor
+from onnxport.formats.graph import Node, OperatorGraph
 
 # Runtimes insert these; they change a value's layout, type or place, not the value.
 _MOVES = frozenset(
@@ -33,8 +33,7 @@ Sources = tuple[Node, ...]
 def origins(executed: OperatorGraph, model: OperatorGraph) -> dict[Node, Sources]:
     """Return the nodes of `model` that each executed node computes, in their order; none if unknown.
 
-    Args:
-        executed: its values have the model's names wherever the runtime kept them.
+    Values of `executed` have the model's names wherever the runtime kept them.
     """
     found: dict[Node, Sources] = {}
     _Scope(executed, model).fill(found)
@@ -53,10 +52,9 @@ class _Scope:
             for name in filter(None, node.output_names):
                 self._makers.setdefault(name, node)
         self._places = {node: place for place, node in enumerate(model.walk())}
-        inputs, constants = _names(model.inputs), _names(model.constants)
+        ends = (model.inputs, model.constants, executed.inputs, executed.constants)
+        inputs, constants, self._given, self._constants = ({each.name for each in end} for end in ends)
         self._known = {*self._makers, *inputs, *constants}
-        self._given = _names(executed.inputs)
-        self._constants = _names(executed.constants)
         self._folded = constants | self._constants
         self._producers = {name: node for node in executed.nodes for name in node.output_names if name}
         self._consumers: dict[str, list[Node]] = {}
@@ -74,10 +72,16 @@ class _Scope:
             _share(region, own)
         for node in self._executed.nodes:
             if not own[node]:
-                own[node] = self._moved_for(node, own) or self._whole_of(node)
+                # Our TFLite converter put the name of the model's node before those of its parts.
+                whole = self._named.get(node.name.rpartition(_PART)[0])
+                own[node] = self._sources_of_move(node, own) or (() if whole is None else (whole,))
         found |= own
         for node in self._executed.nodes:
-            self._descend(node, own[node], found)
+            # Match bodies with those of the source that has the same ones.
+            sources = (each.bodies for each in own[node])
+            theirs = next((bodies for bodies in sources if bodies.keys() == node.bodies.keys()), {})
+            for name, original in theirs.items():
+                _Scope(node.bodies[name], original).fill(found)
 
     def _resolve_values(self) -> dict[str, str]:
         """Return the runtime's values with the model's values that they stand for."""
@@ -122,10 +126,10 @@ class _Scope:
                 continue
             within.add(maker)
             waiting += [name for name in _names_read(maker) if name not in self._there and name not in inputs]
-        nodes = self._ordered(within)
-        return self._dependent(nodes, inputs) if "" not in inputs else nodes
+        nodes = self._sort(within)
+        return self._keep_dependent(nodes, inputs) if "" not in inputs else nodes
 
-    def _dependent(self, nodes: Sources, inputs: Iterable[str]) -> Sources:
+    def _keep_dependent(self, nodes: Sources, inputs: Iterable[str]) -> Sources:
         """Return the `nodes` that depend on `inputs`; ONNX Runtime computed the others when it loaded the model."""
         seen = set(inputs) - self._folded
         kept = []
@@ -148,7 +152,7 @@ class _Scope:
                 region_of[node] = merged
         return list({id(region): region for region in region_of.values()}.values())
 
-    def _moved_for(self, node: Node, own: Mapping[Node, Sources]) -> Sources:
+    def _sources_of_move(self, node: Node, own: Mapping[Node, Sources]) -> Sources:
         """Return the sources of the node for which `node` moves or converts a value."""
         if not _is_move(node):
             return ()
@@ -159,18 +163,7 @@ class _Scope:
             return own[before]
         return own[after[0]] if after else ()
 
-    def _whole_of(self, node: Node) -> Sources:
-        """Return the node of the model whose name our TFLite converter put before those of its parts."""
-        source = self._named.get(node.name.rpartition(_PART)[0])
-        return () if source is None else (source,)
-
-    def _descend(self, node: Node, sources: Sources, found: dict[Node, Sources]) -> None:
-        """Match bodies with those of the source that has the same ones."""
-        theirs = next((each.bodies for each in sources if each.bodies.keys() == node.bodies.keys()), {})
-        for name, original in theirs.items():
-            _Scope(node.bodies[name], original).fill(found)
-
-    def _ordered(self, nodes: Iterable[Node]) -> Sources:
+    def _sort(self, nodes: Iterable[Node]) -> Sources:
         real = [node for node in nodes if node.op != "Constant"]
         return tuple(sorted(real, key=lambda node: self._places[node]))
 
@@ -188,12 +181,7 @@ def _names_read(node: Node) -> list[str]:
     return [each.name for each in node.reads() if each.name]
 
 
-def _names(tensors: Iterable[Tensor]) -> frozenset[str]:
-    return frozenset(each.name for each in tensors)
-
-
 def _unique_names(nodes: Iterable[Node]) -> dict[str, Node]:
-    """Nodes by their names, of names that only one has."""
     named: dict[str, Node | None] = {}
     for node in nodes:
         named[node.name] = None if node.name in named else node

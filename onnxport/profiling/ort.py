@@ -6,7 +6,7 @@ The profiler writes its events to a file when a session ends. A session with it 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, quantiles
@@ -37,10 +37,7 @@ class OrtProfiler:
     """The child's side; the parent calls `open`, then `record`."""
 
     def open(self, path: Path, options: RuntimeOptions, folder: Path) -> tuple[TensorSpec, ...]:
-        """Load the model and return its inputs.
-
-        Args:
-            folder: for files of the profiler and the session; the parent removes it.
+        """Load the model and return its inputs; the parent removes `folder`, which holds the profiler's files.
 
         Raises:
             InputError, MissingDependencyError: as OrtRuntime.
@@ -126,10 +123,9 @@ class OrtProfiler:
         without, _ = time_in_turns(lambda: many.run(None, feeds), lambda: watched.run(None, feeds), *rounds)
         short, _ = time_in_turns(lambda: few.run(None, feeds), lambda: few.run(None, feeds), *rounds)
         runs = trace_file.kernels_by_run(self._events(watched))[-_CHAIN_RUNS:]
-        measured = _lower_quartile(
-            [fmean(trace_file.midpoint(kernel["dur"]) for kernel in kernels) for _, kernels in runs]
-        )
-        whole = _lower_quartile([run["dur"] / len(kernels) for run, kernels in runs])
+        durations = ([trace_file.midpoint(kernel["dur"]) for kernel in kernels] for _, kernels in runs)
+        measured = _lower_quartile(map(fmean, durations))
+        whole = _lower_quartile(run["dur"] / len(kernels) for run, kernels in runs)
         least = 1e6 * _lower_quartile(short)
         node = (1e6 * _lower_quartile(without) - least) / (_CHAINS[1] - _CHAINS[0])
         return trace_file.Costs(
@@ -139,7 +135,7 @@ class OrtProfiler:
         )
 
 
-def _lower_quartile(times: Sequence[float]) -> float:
+def _lower_quartile(times: Iterable[float]) -> float:
     """Return the lower quartile: the same work takes longer only when disturbed."""
     return quantiles(times, n=4)[0]
 
@@ -150,16 +146,9 @@ def _chain(length: int) -> bytes:
 
     shape = [1, 1, 1, 1]
     names = ["x", *(f"v{place}" for place in range(1, length)), "y"]
-    nodes = [
-        helper.make_node("Add", [before, "one"], [after], name=after) for before, after in pairwise(names)
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "chain",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
-        [helper.make_tensor("one", TensorProto.FLOAT, shape, [1.0])],
-    )
+    nodes = [helper.make_node("Add", [old, "one"], [new], name=new) for old, new in pairwise(names)]
+    inputs, outputs = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name in "xy")
+    one = helper.make_tensor("one", TensorProto.FLOAT, shape, [1.0])
+    graph = helper.make_graph(nodes, "chain", inputs, outputs, [one])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    data: bytes = model.SerializeToString()
-    return data
+    return bytes(model.SerializeToString())

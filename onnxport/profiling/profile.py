@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from onnxport.bench.inputs import Inputs
 from onnxport.core.child_process import Child
@@ -14,11 +16,10 @@ from onnxport.formats.artifact import Artifact
 from onnxport.formats.graph import Node
 from onnxport.formats.graph.onnx import read_onnx
 from onnxport.formats.model import Model
-from onnxport.profiling.chrome import chrome_trace
 from onnxport.profiling.interleaving import typical
 from onnxport.profiling.origins import origins
 from onnxport.profiling.params import ProfileParams
-from onnxport.profiling.recording import Recording
+from onnxport.profiling.recording import Recording, Run, Span
 from onnxport.profiling.report import NodeTime, ProfileReport
 from onnxport.profiling.summary import by_op, by_source, node_times
 from onnxport.runtimes.options import RuntimeOptions
@@ -51,8 +52,29 @@ class Profile:
     sources: Mapping[Node, Sequence[Node]]
 
     def trace(self) -> str:
-        """Return all runs in the Trace Event Format."""
-        return chrome_trace(self.recording, self.sources, self.report.model)
+        """Return all runs in the Trace Event Format, which Perfetto and chrome://tracing load.
+
+        Complete events (`ph` X) have `ts` and `dur` in microseconds. Kernels run one after the other: all are on one
+        process and one thread, which metadata events (`ph` M) name.
+        """
+        place, nodes = {"pid": 1, "tid": 1}, list(self.recording.executed.walk())
+        names = {"process_name": self.report.model, "thread_name": self.recording.ran_on}
+        events: list[dict[str, Any]] = [
+            {"ph": "M", **place, "ts": 0, "name": kind, "args": {"name": name}}
+            for kind, name in names.items()
+        ]
+
+        def add(name: str, category: str, timed: Run | Span, details: dict[str, Any]) -> None:
+            head = {"ph": "X", "name": name, "cat": category, **place}
+            events.append({**head, "ts": timed.start, "dur": timed.duration, "args": details})
+
+        for number, run in enumerate(self.recording.runs, 1):
+            add(f"run {number}", "run", run, {})
+            for span in run.spans:
+                origin = self.sources.get(nodes[span.node], ()) if span.node >= 0 else ()
+                details = {"op": span.op, "provider": span.provider}
+                add(span.name, span.op, span, details | {"onnx nodes": [each.label for each in origin]})
+        return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, separators=(",", ":"))
 
 
 def profile_model(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
@@ -74,7 +96,7 @@ def profile_model(artifact: Artifact, params: ProfileParams, command: str) -> Pr
     ):
         child.ask("open", artifact.path, options, Path(folder))
         source = params.source or (artifact.path if artifact.format == "onnx" else None)
-        inputs = _inputs(params, source)
+        inputs = Inputs(params, [] if source is None else [Model.load(source)])  # it bounds their values
         specs = child.answer()
         inputs.resolve_sizes([(str(artifact.path), specs)])
         feeds = inputs.feeding(None)(specs)
@@ -117,29 +139,19 @@ def _options(artifact: Artifact, params: ProfileParams) -> RuntimeOptions:
         given["level"] = params.level
     elif params.level != "all":
         raise UsageError(
-            f"--level is for .onnx files, and {artifact.path} is none",
+            f"--level is for .onnx files, and {artifact.path} is not one",
             fix="leave it out: the file is already optimized",
         )
-    if params.provider:
-        name = params.provider.lower()
-        if artifact.format == "tflite":
-            if name not in ("cpu", "xnnpack"):
-                raise UsageError(
-                    f"--provider has the value {params.provider!r}",
-                    fix="give xnnpack or cpu for a .tflite file",
-                )
-            given["delegate"] = (
-                "none" if name == "cpu" else name
-            )  # the name that `bench` uses for built-in kernels
-        else:
-            given["provider"] = name
+    name = (params.provider or "").lower()
+    if name and artifact.format != "tflite":
+        given["provider"] = name
+    elif name in ("cpu", "xnnpack"):
+        given["delegate"] = "none" if name == "cpu" else name  # as `bench` names built-in kernels
+    elif name:
+        raise UsageError(
+            f"--provider {params.provider!r} does not exist for .tflite files", fix="give xnnpack or cpu"
+        )
     return runtime_options(artifact.format, given, "--provider")
-
-
-def _inputs(params: ProfileParams, source: Path | None) -> Inputs:
-    """Return the source of inputs, as for a bench; the ONNX model bounds their values."""
-    graphs = [] if source is None else [Model.load(source)]
-    return Inputs(params, graphs)
 
 
 def _sources(recording: Recording, source: Path | None) -> Mapping[Node, Sequence[Node]]:
@@ -170,21 +182,19 @@ def _notes(recording: Recording, nodes: Sequence[NodeTime], source: Path | None)
         )
     ratio = sum(node.ms for node in nodes) / (1000 * typical(recording.plain))
     if not _FAIR[0] <= ratio <= _FAIR[1]:
+        advice = (
+            "read them as shares" if ratio > _SHARES else "they mean little; run it again with more --runs"
+        )
         notes.append(
             f"the nodes' times add up to {ratio:.2g} times a run without the profiler, which is too short "
-            "to profile or was disturbed: "
-            + (
-                "read them as shares"
-                if ratio > _SHARES
-                else "they mean little; run it again with more --runs"
-            )
+            f"to profile or was disturbed: {advice}"
         )
     untraced = [node for node in nodes if not node.sources]
     if untraced:
         share = sum(node.share for node in untraced)
+        doubt = f"; was the file made from {source}?" if source is not None and share > _STRANGE else ""
         notes.append(
             f"{len(untraced)} of {len(nodes)} nodes cannot be traced to ONNX nodes "
-            f"({100 * share:.1f} % of the time)"
-            + (f"; was the file made from {source}?" if source is not None and share > _STRANGE else "")
+            f"({100 * share:.1f} % of the time){doubt}"
         )
     return notes

@@ -14,11 +14,7 @@ UNKNOWN = "(unknown)"
 
 
 def node_times(recording: Recording, sources: Mapping[Node, Sequence[Node]]) -> tuple[NodeTime, ...]:
-    """Return the time of every executed node, in the order of execution.
-
-    Args:
-        sources: executed node to the nodes of the model that it computes.
-    """
+    """Return the time of each executed node, in the order of execution; `sources` are what it computes of the model."""
     nodes = list(recording.executed.walk())
     # Means over the same runs add up to a run. Medians of nodes would not: a disturbance hits another node each time.
     runs = [recording.runs[place] for place in faster_half([run.duration for run in recording.runs])]
@@ -56,26 +52,21 @@ def by_op(nodes: Iterable[NodeTime]) -> tuple[Group, ...]:
 
 def by_source(nodes: Iterable[NodeTime]) -> tuple[Group, ...]:
     """Group nodes by the ONNX nodes that they compute."""
-    return _group((_join_names(node.sources), node) for node in nodes)
 
+    def name(sources: Sequence[str]) -> str:
+        if len(sources) > _LISTED:
+            return f"{sources[0]} + … + {sources[-1]} ({len(sources)} nodes)"
+        return " + ".join(sources) or UNKNOWN
 
-def _join_names(sources: Sequence[str]) -> str:
-    if len(sources) > _LISTED:
-        return f"{sources[0]} + … + {sources[-1]} ({len(sources)} nodes)"
-    return " + ".join(sources) or UNKNOWN
+    return _group((name(node.sources), node) for node in nodes)
 
 
 def _group(named: Iterable[tuple[str, NodeTime]]) -> tuple[Group, ...]:
     members: dict[str, list[NodeTime]] = {}
     for name, node in named:
         members.setdefault(name, []).append(node)
-    groups = [
-        Group(
-            name=name,
-            count=len(nodes),
-            ms=sum(node.ms for node in nodes),
-            share=sum(node.share for node in nodes),
-        )
-        for name, nodes in members.items()
-    ]
+    groups = []
+    for name, nodes in members.items():
+        ms, share = sum(node.ms for node in nodes), sum(node.share for node in nodes)
+        groups.append(Group(name=name, count=len(nodes), ms=ms, share=share))
     return tuple(sorted(groups, key=lambda group: -group.ms))

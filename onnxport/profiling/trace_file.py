@@ -56,8 +56,7 @@ def midpoint(duration: int) -> float:
 
 def read_events(file: Path) -> list[Event]:
     """Read all events; names are not escaped, so invalid UTF-8 and control characters are accepted."""
-    events: list[Event] = json.loads(file.read_bytes().decode(errors="replace"), strict=False)
-    return events
+    return list(json.loads(file.read_bytes().decode(errors="replace"), strict=False))
 
 
 def kernels_by_run(events: Sequence[Event]) -> list[tuple[Event, list[Event]]]:
@@ -80,13 +79,9 @@ def read_run(run: Event, kernels: Sequence[Event], graph: OperatorGraph, costs: 
     """Return one run with its nodes matched to `graph`, the graph that ONNX Runtime executes."""
     places = {node: place for place, node in enumerate(graph.walk())}
     spans: list[Span] = []
-    _add_spans(_nest(kernels, _holders(graph)), graph, places, costs, spans)
+    holders = frozenset((node.name, node.op) for node in places if node.bodies)
+    _add_spans(_nest(kernels, holders), graph, places, costs, spans)
     return Run(run["ts"], run["dur"], tuple(sorted(spans, key=lambda span: span.start)))
-
-
-def _holders(graph: OperatorGraph) -> frozenset[tuple[str, str]]:
-    """Return the names and operators of nodes with bodies."""
-    return frozenset((node.name, node.op) for node in graph.walk() if node.bodies)
 
 
 def _nest(kernels: Sequence[Event], holders: frozenset[tuple[str, str]]) -> list[_Execution]:

@@ -6,10 +6,9 @@
     x * HardSigmoid(x)                  HardSwish, where alpha is 1/6 and beta 1/2
     HardSigmoid behind a Conv           Clip(x + beta / alpha, 0, 1 / alpha) * alpha
 
-The last is no computation at all: the sum is part of the Conv's bias, saturation clips, and the factor is a change of
-scale. A HardSwish stays in float: in integers it takes 0.6 of the time, but a gate of 8 bits is rounded to one side
-near 0, which cost PP-OCR's recognizer 2 dB. As one operator it has one DequantizeLinear before it: ONNX Runtime gives
-each user of a tensor its own.
+The last costs nothing: the sum joins the Conv's bias, saturation clips, and the factor is a change of scale. A
+HardSwish stays in float: in integers it takes 0.6 of the time, but an 8-bit gate is rounded to one side near 0, which
+cost PP-OCR's recognizer 2 dB. As one operator it needs only one DequantizeLinear before it.
 """
 
 from __future__ import annotations
@@ -62,10 +61,8 @@ class _Replacement:
 
     def add(self, op: str, *operands: ir.Value | Array | None) -> ir.Value:
         """Add a node before this one; array operands become initializers."""
-        inputs = [
-            self._initializer(each) if isinstance(each, np.ndarray | np.generic) else each
-            for each in operands
-        ]
+        arrays = (np.ndarray, np.generic)
+        inputs = [self._initializer(each) if isinstance(each, arrays) else each for each in operands]
         result = ir.Value(name=self._name(), type=self.node.outputs[0].type, shape=self.node.outputs[0].shape)
         added = ir.node(op, inputs, outputs=[result], name=self._name(op))
         self._graph.insert_before(self.node, added)

@@ -1,7 +1,7 @@
 """Scales and shifts of channels, folded into the convolution before or behind them.
 
-ONNX Runtime's basic optimizations do this where the constant has a number for each channel of a Conv. What they leave,
-single numbers and whatever stands behind a ConvTranspose or before a Conv, would each be rounded to 8 bits once more.
+ONNX Runtime's basic optimizations leave single numbers, and what stands behind a ConvTranspose or before a Conv. Each
+would be rounded to 8 bits once more.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def _fold_backward(graph: ir.Graph, node: ir.Node) -> bool:
     """Fold Mul or Add of a constant, or BatchNormalization, into the weight and bias of the Conv before it."""
     data = _data(node)
     product = None if data is None else data.producer()
-    if data is None or product is None or not _is_foldable(product) or not _is_only_use(data):
+    if data is None or product is None or not _is_foldable(product):
+        return False
+    if len(data.uses()) != 1 or data.is_graph_output():
         return False
     affine = _affine(node, _channels(product))
     if affine is None:
@@ -126,10 +128,6 @@ def _is_unpadded(node: ir.Node) -> bool:
     if node.op_type != "Conv" or node.attributes.get_string("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         return False
     return not any(node.attributes.get_ints("pads", ()))
-
-
-def _is_only_use(value: ir.Value) -> bool:
-    return len(value.uses()) == 1 and not value.is_graph_output()
 
 
 def _channels(product: ir.Node) -> int:

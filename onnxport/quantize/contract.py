@@ -20,45 +20,33 @@ class Watch(Protocol):
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Show a step in the progress and the timings."""
-        ...
 
     def progress(self, done: int, total: int) -> None:
         """Show the progress of the running phase."""
-        ...
 
 
 @dataclass(frozen=True)
 class QuantizationInputs:
-    """The inputs of a quantization beside the model and the params.
+    """The inputs of a quantization beside the model and the params."""
 
-    Attributes:
-        calibration: the samples to calibrate on, in the folder's order; each is read when it is needed.
-        held_back: samples that calibration does not see: what choices are scored on. Empty where there are too few.
-        folder: a private folder for files of its own; it is gone after the run.
-        watch: see Watch.
-        validation: the user's budgets and metrics, for a search; None where no proof was asked for.
-    """
-
+    # The samples to calibrate on, in the folder's order; each is read when it is needed.
     calibration: Sequence[SampleFile]
+    # Samples that calibration does not see: what choices are scored on. Empty where there are too few.
     held_back: Sequence[SampleFile]
-    folder: Path
-    watch: Watch
+    folder: Path  # a private folder for files of its own; it is gone after the run
+    watch: Watch  # see Watch
+    # The user's budgets and metrics, for a search; None where no proof was asked for.
     validation: ValidateParams | None = None
 
 
 @dataclass(frozen=True)
 class Quantized:
-    """The result of a quantization.
+    """The result of a quantization."""
 
-    Attributes:
-        model: of lower precision, with the source's inputs and outputs; it shares no graph with the source.
-        notes: sentences for the user, the same from run to run.
-        facts: figures for the report.
-    """
-
+    # Of lower precision, with the source's inputs and outputs; it shares no graph with the source.
     model: Model
-    notes: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # sentences for the user, the same from run to run
+    facts: Mapping[str, Any] = field(default_factory=dict)  # figures for the report
 
 
 # A quantization; it leaves the model that it is given alone.

@@ -1,9 +1,9 @@
 """Weights whose sums saturate on no CPU: x86 without VNNI adds pairs of products in 16 bits.
 
-Weights of 7 bits never leave 16 bits (`reduce_range`), and lose 6 dB. What has to fit is less: 255 times the sum of two
-neighbours along the depth. So a channel's step is made larger only as far as its largest such sum asks, and only in the
-products that saturate on samples. u8 by u8, exact on every CPU as well, takes 1.4 times as long there and twice as long
-with VNNI (MobileNetV2 and EfficientNet-Lite0, one thread).
+Weights of 7 bits never leave 16 bits (`reduce_range`), and lose 6 dB. But only 255 times the sum of two neighbours
+along the depth has to fit. So a channel's step grows only as far as its largest such sum asks, and only in products
+that saturate on samples. u8 by u8, exact on every CPU as well, takes 1.4 times as long there and twice as long with
+VNNI.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Dynamic quantization: 8-bit weights, and activations whose scale is computed at run time.
 
-A product becomes DynamicQuantizeLinear, MatMulInteger, Cast and Mul, which ONNX Runtime fuses to one operator
-(DynamicQuantizeMatMul, or MatMulIntegerToFloat where several products share what they read). LSTM becomes its
-DynamicQuantizeLSTM, tables are looked up in 8 bits. Convolutions stay in float: ONNX Runtime's ConvInteger is slower
-than its float convolution (nudenet on a CPU with VNNI: 0.9 of its speed with unsigned weights, 0.2 with signed).
-
-Weights are signed: MatMulInteger with unsigned ones takes 1.6 times as long there. On x86 without VNNI, ONNX Runtime
-sums pairs of products u8 * s8 in 16 bits, where 255 * 127 * 2 does not fit; with 7 bits it does (`reduce_range`).
+A product becomes DynamicQuantizeLinear, MatMulInteger, Cast and Mul, which ONNX Runtime fuses to
+DynamicQuantizeMatMul or MatMulIntegerToFloat. LSTM becomes its DynamicQuantizeLSTM, tables are looked up in 8 bits.
+Convolutions stay in float: ConvInteger is slower than the float convolution (nudenet with VNNI: 0.9 of its speed with
+unsigned weights, 0.2 with signed). Weights are signed: MatMulInteger with unsigned ones takes 1.6 times as long. On
+x86 without VNNI, pairs of products u8 * s8 are summed in 16 bits, where 255 * 127 * 2 does not fit; with 7 bits it
+does (`reduce_range`).
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.contract import QuantizationInputs, Quantized
-from onnxport.quantize.eligibility import check_float
-from onnxport.quantize.exclusions import excluded_nodes
+from onnxport.quantize.eligibility import check_float, excluded_nodes
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.weights import recurrent, rtn
 from onnxport.quantize.weights.discovery import (
@@ -32,19 +30,16 @@ from onnxport.quantize.weights.discovery import (
     no_weight_error,
     prepare_copy,
 )
-from onnxport.quantize.weights.embedding_tables import store_table
 from onnxport.quantize.weights.encoding import Encoding, Grids
-from onnxport.quantize.weights.graph_edits import register, remove_unused, replace_node
-from onnxport.quantize.weights.shelf import Shelf
+from onnxport.quantize.weights.graph_edits import Shelf, register, remove_unused, replace_node
+from onnxport.quantize.weights.onnx_operators import store_table
 
 _OPSET = 11  # DynamicQuantizeLinear
 _BITS, _REDUCED = 8, 7
 
 
 def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> Quantized:
-    """Quantize the products, LSTM layers and tables of `model` dynamically.
-
-    What the file declares of values inside it is dropped, since it is often stale, and inferred anew.
+    """Quantize the products, LSTM layers and tables of `model` dynamically; inner shapes are inferred anew.
 
     Raises:
         CannotConvertError: the model is quantized already, nothing in it can be, or it cannot be lifted to opset 11.

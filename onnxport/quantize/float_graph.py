@@ -1,8 +1,7 @@
 """The float graph that is quantized: the model as ONNX Runtime simplifies it, in ONNX's operators.
 
 ONNX Runtime's basic level folds constants and removes nodes without effect. canonical_operators.py and
-channel_fusion.py then give the graph the operators in which integers are placed. Opening a session is the most
-expensive part: the file that it writes is the one that calibration loads.
+channel_fusion.py then rewrite it. Opening a session is expensive: calibration loads the file that it writes.
 """
 
 from __future__ import annotations
@@ -44,26 +43,20 @@ REFUSALS = (
 
 @dataclass(frozen=True)
 class FloatGraph:
-    """A simplified float graph.
+    """A simplified float graph."""
 
-    Attributes:
-        model: every node and value in it has a name, shapes are inferred anew; inputs and outputs are the source's.
-        path: a file of the same graph, with the same names of values; what calibration's sessions load.
-        notes: sentences for the user.
-    """
-
+    # Every node and value in it has a name, shapes are inferred anew; inputs and outputs are the source's.
     model: Model
-    path: Path
-    notes: tuple[str, ...] = ()
+    path: Path  # a file of the same graph, with the same names of values; what calibration's sessions load
+    notes: tuple[str, ...] = ()  # sentences for the user
 
 
 def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> FloatGraph:
-    """Simplify a copy of `model`.
+    """Simplify a copy of `model`, lifted to `opset` if it is older.
 
     Args:
         model: as it was loaded; its file is what ONNX Runtime reads.
-        folder: where files may be put; they have to live as long as the result.
-        opset: the oldest that will do; an older model is lifted.
+        folder: for files that have to live as long as the result.
 
     Raises:
         LiftError: nodes that have no form in `opset`.
@@ -71,7 +64,10 @@ def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST
     """
     source, notes = model, list[str]()
     if model.opset < opset:
-        source = _upgrade(model, max(opset, _LIFTED_TO))
+        source = model.clone()
+        if source.ir.functions:
+            common.InlinePass()(source.ir)
+        lift(source.ir, max(opset, _LIFTED_TO))
         notes.append(f"lifted from opset {model.opset} to {source.opset}: quantized operators need {opset}")
     if source.path is None or source is not model:
         source.hand_over(folder / "source.onnx")
@@ -86,14 +82,6 @@ def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST
     if fold_into_products(graph_model.graph) or changed:
         graph_model.save(path)
     return FloatGraph(graph_model, path, tuple(notes))
-
-
-def _upgrade(model: Model, opset: int) -> Model:
-    copy = model.clone()
-    if copy.ir.functions:
-        common.InlinePass()(copy.ir)
-    lift(copy.ir, opset)
-    return copy
 
 
 def _optimize(model: Model, path: Path) -> None:
@@ -130,9 +118,8 @@ def _write_error(path: Path, source: Path | None) -> OSError:
 def _restore_signature(settled_model: Model, source: Model) -> None:
     """Restore the declarations and domains that ONNX Runtime does not keep."""
     graph = settled_model.graph
-    for own, theirs in zip(
-        (*graph.inputs, *graph.outputs), (*_run_time(source), *source.graph.outputs), strict=True
-    ):
+    inputs = [value for value in source.graph.inputs if value.name not in source.graph.initializers]
+    for own, theirs in zip((*graph.inputs, *graph.outputs), (*inputs, *source.graph.outputs), strict=True):
         own.type, own.shape = theirs.type, theirs.shape
     used = {node.domain for node in graph.all_nodes()} | {""}
     for domain in [each for each in settled_model.ir.opset_imports if each not in used]:
@@ -141,10 +128,6 @@ def _restore_signature(settled_model: Model, source: Model) -> None:
     graph.name = source.graph.name
     for attribute in ("producer_name", "producer_version", "domain", "model_version", "doc_string"):
         setattr(settled_model.ir, attribute, getattr(source.ir, attribute))
-
-
-def _run_time(model: Model) -> list[ir.Value]:
-    return [value for value in model.graph.inputs if value.name not in model.graph.initializers]
 
 
 def _name_nodes(graph: ir.Graph) -> None:

@@ -18,9 +18,7 @@ _MEASURED = 16
 
 
 def to_float16(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> Quantized:
-    """Convert `model` to float16, except what exceeds float16 on the samples.
-
-    They are those to calibrate on, else those to judge on, else generated ones.
+    """Convert `model` to float16, except what exceeds it on the samples: calibration's, the proof's, or generated.
 
     Raises:
         CannotConvertError: nothing of the model can be float16, or it is quantized.
@@ -35,11 +33,7 @@ def to_float16(model: Model, params: QuantizeParams, setting: QuantizationInputs
 
 
 def to_bfloat16(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> Quantized:
-    """Store the weights of `model` in bfloat16; arithmetic stays float32.
-
-    Raises:
-        CannotConvertError: it has no weights to round, or is quantized.
-    """
+    """Store the weights of `model` in bfloat16 (CannotConvertError if it has none); arithmetic stays float32."""
     from onnxport.optimizers.bfloat16 import to_bfloat16
 
     check_float(model)

@@ -5,7 +5,7 @@ x = scale * (q - zero_point); 0 lies on every grid, since padding and Relu depen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -24,17 +24,11 @@ _NEXT_TO_NOTHING = np.float32(2.0**-20)
 
 @dataclass(frozen=True)
 class Grid:
-    """The grid of an activation.
+    """The grid of an activation."""
 
-    Attributes:
-        scale: float32, positive.
-        zero_point: the integer that stands for 0.
-        dtype: "uint8", "int8" or "int16".
-    """
-
-    scale: np.float32
-    zero_point: int
-    dtype: Dtype
+    scale: np.float32  # float32, positive
+    zero_point: int  # the integer that stands for 0
+    dtype: Dtype  # "uint8", "int8" or "int16"
 
     @property
     def low(self) -> float:
@@ -63,15 +57,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class WeightGrid:
-    """The grid of a weight: symmetric, integers -127 to 127.
+    """The grid of a weight: symmetric, integers -127 to 127."""
 
-    Attributes:
-        scales: float32, positive; shape (channels,), or () for one scale.
-        axis: along which the scales lie; None for one scale.
-    """
-
-    scales: Floats
-    axis: int | None
+    scales: Floats  # float32, positive; shape (channels,), or () for one scale
+    axis: int | None  # along which the scales lie; None for one scale
 
     def along(self, rank: int) -> Floats:
         """Return the scales in a shape that broadcasts with a weight of `rank` dimensions."""
@@ -108,9 +97,8 @@ def weight_grid(values: Floats, axis: int | None) -> WeightGrid:
 def symmetric_grid(limits: Floats, axis: int | None) -> WeightGrid:
     """Return the grid from -limits to limits.
 
-    A channel of zeros, or of next to nothing, has the largest of the scales: its bias is as precise as the others'
-    then, and no runtime has to multiply by less than its integers can say. What it loses is below what 8 bits of
-    the result could show.
+    A channel of zeros, or of next to nothing, gets the largest scale: its bias is then as precise as the others', and
+    no runtime multiplies by less than its integers can express. The loss is invisible in 8 bits of the result.
     """
     scales = np.asarray(limits, np.float32) / np.float32(WEIGHT_LIMIT)
     largest = scales.max(initial=0.0)
@@ -119,15 +107,10 @@ def symmetric_grid(limits: Floats, axis: int | None) -> WeightGrid:
 
 @dataclass(frozen=True)
 class QuantizedWeight:
-    """A weight in integers.
+    """A weight in integers."""
 
-    Attributes:
-        values: int8, of the weight's shape.
-        grid: what they stand for.
-    """
-
-    values: np.ndarray[Any, np.dtype[np.int8]]
-    grid: WeightGrid
+    values: np.ndarray[Any, np.dtype[np.int8]]  # int8, of the weight's shape
+    grid: WeightGrid  # what they stand for
 
     @property
     def floats(self) -> Floats:
@@ -139,3 +122,36 @@ def _scale(wanted: float) -> np.float32:
     """Return the scale as float32; 1 for the range [0, 0]."""
     scale = np.float32(wanted)
     return np.float32(1) if scale < _LEAST_SCALE else scale
+
+
+# Half of what int32 holds: the sum of the products needs the rest, and a correction may come.
+_LIMIT = np.float64(2.0**30)
+
+
+@dataclass(frozen=True)
+class QuantizedBias:
+    """A bias in integers."""
+
+    values: np.ndarray[Any, np.dtype[np.int32]]  # int32, shape (channels,)
+    scales: Floats  # float32, one for each channel or a single one
+
+
+def quantize_bias(bias: Floats, data: Grid, weight: WeightGrid) -> QuantizedBias:
+    """Quantize the bias of a product of data on the grid `data` and a weight on the grid `weight`."""
+    scales = (data.scale * weight.scales).astype(np.float32)
+    limits = np.iinfo(np.int32)
+    rounded = np.clip(np.rint(np.float64(bias) / scales), limits.min, limits.max)
+    return QuantizedBias(rounded.astype(np.int32), scales)
+
+
+def widen_for_bias(weight: WeightGrid, bias: Floats, data: Grid) -> WeightGrid:
+    """Return `weight` with larger scales where `bias` would not fit into int32.
+
+    This is so for channels whose weights are next to nothing: what they lose is far below a step of the result.
+    """
+    needed = np.abs(np.float64(bias)) / (float(data.scale) * _LIMIT)
+    if weight.axis is None:
+        needed = needed.max(initial=0.0)
+    if np.all(needed <= weight.scales):
+        return weight
+    return replace(weight, scales=np.maximum(weight.scales, needed).astype(np.float32))

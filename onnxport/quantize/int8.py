@@ -14,22 +14,26 @@ from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote, round_means
-from onnxport.quantize import biases, cpu_safe, qdq
+from onnxport.quantize import cpu_safe, qdq
 from onnxport.quantize.accuracy import bias_correction
-from onnxport.quantize.accuracy.method_selection import select_best
-from onnxport.quantize.candidate_score import Scorer
+from onnxport.quantize.candidate_score import Scorer, select_best
 from onnxport.quantize.contract import QuantizationInputs, Quantized, Watch
-from onnxport.quantize.eligibility import check_float
-from onnxport.quantize.exclusions import excluded_nodes
+from onnxport.quantize.eligibility import check_float, excluded_nodes
 from onnxport.quantize.float_graph import INT16_OPSET, OLDEST_OPSET, FloatGraph, simplify_for_quantization
-from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid, weight_grid
+from onnxport.quantize.grids import (
+    Floats,
+    Grid,
+    QuantizedWeight,
+    activation_grid,
+    weight_grid,
+    widen_for_bias,
+)
 from onnxport.quantize.measurement import Measurements, Ranges, measure
-from onnxport.quantize.mixed_precision import MixedPrecisionSpace
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement, Weight, place
 from onnxport.quantize.placement.channels import axis_of_results
 from onnxport.quantize.placement.operators import PRODUCTS
-from onnxport.quantize.search import restore_for_budgets
+from onnxport.quantize.search import MixedPrecisionSpace, restore_for_budgets
 from onnxport.samples.readers import SampleFile
 
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
@@ -97,11 +101,7 @@ def _choose(
 def _search_within_budgets(
     model: Model, placed: PlannedGraph, write: Callable[[Placement], Model], setting: QuantizationInputs
 ) -> Quantized:
-    """Return the model with the least higher precision that meets the budgets, or the best one reached.
-
-    Raises:
-        UsageError: a budget that cannot be meant.
-    """
+    """Return the model with the least higher precision that meets the budgets, or the best one reached."""
     space = MixedPrecisionSpace(placed.placement, write)
     with (
         setting.watch.phase("search"),
@@ -117,15 +117,10 @@ def _search_within_budgets(
 
 @dataclass(frozen=True)
 class WeightRule:
-    """How weights choose their steps beyond their largest magnitudes.
+    """How weights choose their steps beyond their largest magnitudes."""
 
-    Attributes:
-        reduced: whether to 7 bits.
-        safe: the products' nodes that must not saturate on any CPU.
-    """
-
-    reduced: bool = False
-    safe: frozenset[str] = frozenset()
+    reduced: bool = False  # whether to 7 bits
+    safe: frozenset[str] = frozenset()  # the products' nodes that must not saturate on any CPU
 
 
 _PLAIN = WeightRule()
@@ -160,7 +155,7 @@ def build_model(
     written = qdq.write(graph.model, placement, grids, rounded, corrections)
     note = QuantizationNote(
         {
-            name: _limited(seen.ranges[name], placement.bounds.get(name))
+            name: _within(seen.ranges[name], placement.bounds.get(name))
             for name in placement.activations
             if name in seen.ranges
         },
@@ -168,6 +163,10 @@ def build_model(
     )
     written.ir.metadata_props[NOTE_KEY] = note.to_json()
     return written
+
+
+def _within(ends: tuple[float, float], bounds: tuple[float, float] | None) -> tuple[float, float]:
+    return ends if bounds is None else (max(ends[0], bounds[0]), min(ends[1], bounds[1]))
 
 
 def plan_graph(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> PlannedGraph:
@@ -187,11 +186,7 @@ def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
     grids: dict[str, Grid] = {}
     for group in placement.groups:
         fixed = placement.fixed.get(group[0])
-        ends = (
-            [(fixed.low, fixed.high)]
-            if fixed
-            else [_range_in_group(name, placement, ranges) for name in group]
-        )
+        ends = [(fixed.low, fixed.high)] if fixed else [_range(name, placement, ranges) for name in group]
         # 0 of every one of them has to be on the grid.
         zeros = [-shift / factor for factor, shift in map(placement.affine.__getitem__, group)]
         low, high = min(*(low for low, _ in ends), *zeros), max(*(high for _, high in ends), *zeros)
@@ -200,10 +195,12 @@ def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
     return grids
 
 
-def _range_in_group(name: str, placement: Placement, ranges: Ranges) -> tuple[float, float]:
+def _range(name: str, placement: Placement, ranges: Ranges) -> tuple[float, float]:
     """Return an activation's range in units of the first of its group."""
     factor, shift = placement.affine[name]
-    low, high = _limited(ranges[name], placement.bounds.get(name))
+    (low, high), bounds = ranges[name], placement.bounds.get(name)
+    if bounds is not None:
+        low, high = max(low, bounds[0]), min(high, bounds[1])
     return (low - shift) / factor, (high - shift) / factor
 
 
@@ -220,7 +217,7 @@ def round_weights(
             grid = cpu_safe.widen_grid(grid, values, nodes[unit.node]) if unit.node in rule.safe else grid
             bias = qdq.read_bias(model.graph, unit)
             if bias is not None:
-                grid = biases.widen_for_bias(grid, bias, grids[unit.reads[0]])
+                grid = widen_for_bias(grid, bias, grids[unit.reads[0]])
         found[weight] = QuantizedWeight(grid.quantized(values), grid)
     return found
 
@@ -249,12 +246,6 @@ def weight_values(model: Model, weight: Weight) -> Floats:
     tensor = model.graph.initializers[weight.tensor].const_value
     assert tensor is not None
     return tensor.numpy()
-
-
-def _limited(span: tuple[float, float], bounds: tuple[float, float] | None) -> tuple[float, float]:
-    if bounds is None:
-        return span
-    return max(span[0], bounds[0]), min(span[1], bounds[1])
 
 
 # ---- what is said of it

@@ -1,9 +1,8 @@
 """Latency before and after quantization on this CPU, measured in rounds, with an interval.
 
-A round runs both models one right after the other, in turns which comes first, so that what slows the machine down
-slows both; its ratio is one observation. The ratio told is the median of the rounds', and its interval lies between two
-of them: which hold the true median with a probability that the binomial distribution tells, whatever the ratios are
-distributed like (David and Nagaraja, *Order Statistics*, 7.1).
+A round runs both models one right after the other, so that what slows the machine down slows both; its ratio is one
+observation. The reported ratio is the median of the rounds', its interval two order statistics that hold the true
+median with a binomial probability, whatever the distribution (David and Nagaraja, *Order Statistics*, 7.1).
 """
 
 from __future__ import annotations
@@ -34,28 +33,22 @@ OPTIMIZED = "optimized.onnx"
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds per run in every round, before and after.
-
-    Attributes:
-        load: programs that wanted a core, for each that there is, over the last minute; 0 where that is not known.
-    """
+    """Seconds per run in every round, before and after."""
 
     before: tuple[float, ...]
     after: tuple[float, ...]
     runtime: str
+    # Programs that wanted a core, for each that there is, over the last minute; 0 where that is not known.
     load: float = 0.0
 
 
 @dataclass(frozen=True)
 class Speedup:
-    """The speedup and its interval.
+    """The speedup and its interval."""
 
-    Attributes:
-        value: the median over the rounds.
-        low, high: the interval that holds the true median with probability `confidence`, which is 0 of one round.
-    """
-
-    value: float
+    value: float  # the median over the rounds
+    # low, high: the interval that holds the true median with probability `confidence`, which is 0 of one
+    # round.
     low: float
     high: float
     confidence: float
@@ -73,8 +66,8 @@ def measure_latency(before: Path, after: Path, feeds: Feeds, folder: Path | None
 
     Args:
         before, after: `.onnx`, `.ort` or `.tflite` files, each run by its own runtime.
-        feeds: by the source's names; what a model has no input for is left out.
-        folder: gets the graph that ONNX Runtime makes of an `.onnx` file after, as OPTIMIZED.
+        feeds: by the source's names; those that a model lacks are left out.
+        folder: gets ONNX Runtime's graph of an `.onnx` file after, as OPTIMIZED.
 
     Raises:
         MachineError: a process crashed or hung.
@@ -132,11 +125,8 @@ def _times(session: Session, seconds: Sequence[tuple[float, ...]]) -> Times:
         trial.ran_on + (f", {threads} threads" if (threads := trial.subject.settings.threads) else "")
         for trial in session.trials
     )
-    return Times(before, after, " and ".join(dict.fromkeys(names)), _load())
-
-
-def _load() -> float:
-    return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
+    load = os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
+    return Times(before, after, " and ".join(dict.fromkeys(names)), load)
 
 
 def milliseconds(times: Sequence[float]) -> float:

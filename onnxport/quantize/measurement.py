@@ -26,26 +26,18 @@ Ranges = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class Measurements:
-    """The measurements of the samples.
+    """The measurements of the samples."""
 
-    Attributes:
-        ranges: of every activation whose grid they have to tell.
-        means: activation to the mean of each of its channels, float64; of what products with a bias read. Empty where
-            biases are to stay what they are.
-    """
-
-    ranges: Ranges
+    ranges: Ranges  # of every activation whose grid they have to tell
+    # Activation to the mean of each of its channels, float64; of what products with a bias read. Empty
+    # where biases are to stay what they are.
     means: Mapping[str, Array] = field(default_factory=dict)
 
 
 def measure(
     graph: FloatGraph, placement: Placement, params: QuantizeParams, setting: QuantizationInputs
 ) -> Mapping[str, Measurements]:
-    """Calibrate and read the ranges of one method, or of each that `auto` tries.
-
-    Raises:
-        InputError, UsageError, MachineError: see calibrate.
-    """
+    """Calibrate and read the ranges of one method, or of each that `auto` tries; raises what `calibrate` raises."""
     taps = _taps(graph.model.graph, placement, params, len(setting.calibration))
     resources = Resources.of(params)
     seen = calibrate(graph.path, taps, setting.calibration, watch=setting.watch, resources=resources)
@@ -58,7 +50,8 @@ def measure(
     tried = _TRIED.get(params.method, (params.method,))
     found: dict[str, Ranges] = {method: _ranges(placement, seen, method) for method in tried}
     if params.method == "auto":
-        found[_BETWEEN] = _middle_ranges(found["mse"], found["plain mse"])
+        both = ((name, ends, found["plain mse"][name]) for name, ends in found["mse"].items())
+        found[_BETWEEN] = {name: ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for name, a, b in both}
     return {name: Measurements(ranges, means) for name, ranges in found.items()}
 
 
@@ -75,20 +68,10 @@ def _ranges(placement: Placement, seen: Observed, method: str) -> Ranges:
     }
 
 
-def _middle_ranges(one: Ranges, other: Ranges) -> Ranges:
-    """Return the ranges whose ends lie in the middle."""
-    return {
-        name: ((low + other[name][0]) / 2, (high + other[name][1]) / 2) for name, (low, high) in one.items()
-    }
-
-
 def _taps(
     graph: ir.Graph, placement: Placement, params: QuantizeParams, samples: int
 ) -> dict[str, Sequence[Observer]]:
-    """Return the observers of each activation.
-
-    16 bits have steps enough for the strongest places, too; what is left of an error there is what is cut off.
-    """
+    """Return the observers of each activation; 16-bit ones need no rows, since only clipping loses there."""
     by_rows = params.method in ("mse", "auto")
     axes, results = channel_axes(graph, placement), output_region(graph)
     taps: dict[str, list[Observer]] = {}

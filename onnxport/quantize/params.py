@@ -154,7 +154,7 @@ class QuantizeParams(Params):
         return self.weights_method
 
     @model_validator(mode="after")
-    def _has_weight_options_that_go_together(self) -> Self:
+    def _goes_together(self) -> Self:
         if self.rounding == "gptq" and self.calib is None:
             raise UsageError(
                 "--weights-method gptq needs samples of the model's inputs",
@@ -165,12 +165,8 @@ class QuantizeParams(Params):
                 f"MatMulNBits has no blocks of {self.block}",
                 fix=f"give --block {', '.join(map(str, _KERNELS[:-1]))} or {_KERNELS[-1]}",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _goes_together(self) -> Self:
         for name in (each for each in BELONGS if each in self.model_fields_set):
-            spelled = _spelled(name, getattr(self, name))
+            spelled = f"--{'no-' if getattr(self, name) is False else ''}{name.replace('_', '-')}"
             if self.precision not in BELONGS[name]:
                 others = " and ".join(f"--{each}" for each in PRECISIONS if each in BELONGS[name])
                 raise UsageError(
@@ -181,18 +177,10 @@ class QuantizeParams(Params):
                 raise UsageError(
                     f"{spelled} is about calibration samples", fix="give their folder: --calib DIR"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _has_one_kind_of_workers(self) -> Self:
         if self.scheduler is not None and self.jobs > 1:
             raise UsageError(
                 "--jobs and --scheduler exclude each other", fix="a cluster has its own number of workers"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _has_samples(self) -> Self:
         if self.precision in CALIBRATED and self.calib is None:
             raise UsageError(
                 f"--{self.precision} needs samples of the model's inputs",
@@ -210,8 +198,3 @@ def calibrated_fields() -> dict[str, FieldInfo]:
         for name, field in QuantizeParams.model_fields.items()
         if name not in others and CALIBRATED & BELONGS.get(name, CALIBRATED)
     }
-
-
-def _spelled(name: str, value: object) -> str:
-    """Return the command line option of a field."""
-    return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"

@@ -1,8 +1,7 @@
 """Write a plan with its grids into the graph as QuantizeLinear and DequantizeLinear.
 
-The form of ONNX Runtime's own quantizer, which every runtime knows: integers of weights and biases behind a
-DequantizeLinear, and a pair of the two behind every tensor that is to be integers. Inputs and outputs of the graph
-stay floats.
+The form of ONNX Runtime's own quantizer: integers of weights and biases behind a DequantizeLinear, and a pair of the
+two behind every tensor that is to be integers. Inputs and outputs of the graph stay floats.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
-from onnxport.quantize import biases
-from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid
+from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid, quantize_bias
 from onnxport.quantize.placement import Placement, Unit, Weight
 
 
@@ -30,10 +28,8 @@ def write(
     """Return the quantized model; `settled` is unchanged.
 
     Args:
-        settled: the graph that was placed.
-        grids: of every activation in the plan.
-        weights: of every weight in the plan.
-        corrected: name of a node to its float32 bias, shape (channels,), where it is not to have its own.
+        settled: the graph of the plan.
+        corrected: node name to its float32 bias, shape (channels,), in place of its own.
     """
     copy = settled.clone()
     writer = _Writer(copy.graph, placement, grids)
@@ -73,11 +69,9 @@ class _Writer:
 
     def saturate(self, unit: Unit) -> None:
         """Remove a Relu or Clip behind a unit where its output's grid ends within a rounding of the bounds."""
-        if (
-            not unit.folded
-            or unit.bounds is None
-            or not _fits_bounds(self._grids[unit.writes[0]], unit.bounds)
-        ):
+        if unit.bounds is None or not unit.folded:
+            return
+        if not _fits_bounds(self._grids[unit.writes[0]], unit.bounds):
             return
         raw, last = self._nodes[unit.node].outputs[0], self._nodes[unit.folded[-1]].outputs[0]
         name, last.name = last.name, None
@@ -105,11 +99,9 @@ class _Writer:
 
     def _weight(self, weight: Weight, stored: QuantizedWeight) -> ir.Value:
         if weight not in self._held:
-            grid = stored.grid
-            points = np.zeros(grid.scales.shape, np.int8)
-            self._held[weight] = self._dequantized(
-                weight.tensor, stored.values, grid.scales, points, grid.axis
-            )
+            scales, axis = stored.grid.scales, stored.grid.axis
+            points = np.zeros(scales.shape, np.int8)
+            self._held[weight] = self._dequantized(weight.tensor, stored.values, scales, points, axis)
         return self._held[weight]
 
     def _store_bias(
@@ -124,7 +116,7 @@ class _Writer:
             values = own + left * _channel_sums(weight, unit)
         if values is None:
             return
-        stored = biases.quantize_bias(values, self._grids[unit.reads[0]], weight.grid)
+        stored = quantize_bias(values, self._grids[unit.reads[0]], weight.grid)
         name = unit.bias.tensor or f"{unit.node}.bias"
         points = np.zeros(stored.scales.shape, np.int32)
         axis = None if stored.scales.ndim == 0 else 0
@@ -134,7 +126,7 @@ class _Writer:
     def _left_over(self, name: str) -> float:
         """Return how much an activation exceeds its grid because zero points are integers.
 
-        A product makes up for it in its bias, but for the borders that it pads.
+        A product makes up for it in its bias, except at the borders that it pads.
         """
         first = self._group_of.get(name)
         if first is None:
@@ -147,12 +139,9 @@ class _Writer:
             assert value.const_value is not None
             values = value.const_value.numpy()
             grid = activation_grid(values.min(), values.max(), self._placement.dtype)
+            integers, point = grid.quantized(values), np.asarray(grid.zero_point, grid.dtype)
             self._held[value] = self._dequantized(
-                value.name or "",
-                grid.quantized(values),
-                np.asarray(grid.scale),
-                np.asarray(grid.zero_point, grid.dtype),
-                None,
+                value.name or "", integers, np.asarray(grid.scale), point, None
             )
         return self._held[value]
 
@@ -200,7 +189,8 @@ class _Writer:
 
     def _quantize(self, value: ir.Value) -> ir.Node:
         name = value.name or ""
-        numbers = self._value(f"{name}.quantized", _ir_dtype(self._grids[name].dtype), value.shape)
+        dtype = ir.DataType.from_numpy(np.dtype(self._grids[name].dtype))
+        numbers = self._value(f"{name}.quantized", dtype, value.shape)
         return ir.node(
             "QuantizeLinear", [value, *self._grid(name)], outputs=[numbers], name=f"{name}.quantize"
         )
@@ -279,10 +269,6 @@ def _channel_sums(weight: QuantizedWeight, unit: Unit) -> Floats | float:
         return 0.0
     others = tuple(each for each in range(floats.ndim) if each != axis % floats.ndim)
     return np.asarray(floats.sum(axis=others), np.float32)
-
-
-def _ir_dtype(dtype: str) -> ir.DataType:
-    return ir.DataType.from_numpy(np.dtype(dtype))
 
 
 def read_bias(graph: ir.Graph, unit: Unit) -> Floats | None:

@@ -1,17 +1,15 @@
 """The budget search: keep as few tensors as possible in higher precision so that the budgets are met.
 
-1. The whole model in 8 bits is scored; where it keeps the budgets, nothing is restored.
-2. Every unit (an activation's grid, or a weight) is ranked by its measured harm: the noise at the outputs of a model
-   in which that unit alone is quantized.
-3. The shortest head of that ranking is restored that keeps the budgets, found by bisection; once to 16 bits, which
+1. The whole model in 8 bits is scored; where it meets the budgets, nothing is restored.
+2. Every unit is ranked by its measured harm: the output noise of a model in which that unit alone is quantized.
+3. The shortest head of that ranking that meets the budgets is restored, found by bisection; once to 16 bits, which
    leave the weights in 8, and once to float.
-4. Each unit of a head is quantized again, the least harmful first, and stays so where the budgets are still kept. Of
+4. Each unit of a head is quantized again, the least harmful first, and stays so where the budgets are still met. Of
    the two, the one with fewer units is taken.
-5. Where nothing keeps the budgets, the harmful half is restored, to either, and the nearest model that has at least
-   half its units in 8 bits is what was reached.
+5. Where nothing meets the budgets, the harmful half is restored, to either, and the nearest model that has at least
+   half its units in 8 bits is the result.
 
-The noise of several units adds up nearly, which is why ranking each alone works, but not exactly: every choice is
-scored on the model itself.
+The noise of several units adds up only nearly, so every choice is scored on the model itself.
 """
 
 from __future__ import annotations
@@ -21,7 +19,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from onnxport.formats.model import Model
+from onnxport.optimizers.opset import lift
 from onnxport.quantize.candidate_score import Score, Scorer
+from onnxport.quantize.float_graph import INT16_OPSET
+from onnxport.quantize.placement import Placement
 
 Level = Literal["16-bit", "float"]
 LEVELS: tuple[Level, ...] = ("16-bit", "float")
@@ -37,42 +38,30 @@ class Space(Protocol):
     @property
     def units(self) -> Sequence[str]:
         """Return the names of quantized units, in the order of the graph."""
-        ...
 
     def built(self, restored: Mapping[str, Level]) -> Model:
         """Build the quantized model with the units of `restored` in a higher precision."""
-        ...
 
 
 @dataclass(frozen=True)
 class Restored:
-    """A unit in higher precision.
-
-    Attributes:
-        harm: SQNR in dB that the outputs have when it alone is quantized; the lower the worse.
-    """
+    """A unit in higher precision."""
 
     unit: str
     level: Level
-    harm: float
+    harm: float  # SQNR in dB that the outputs have when it alone is quantized; the lower the worse
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The result of the search.
-
-    Attributes:
-        meets: whether the budgets are kept on the samples; otherwise it is the best that was reached.
-        before: the score with nothing restored.
-        scored: how many models were scored.
-    """
+    """The result of the search."""
 
     model: Model
     restored: tuple[Restored, ...]
     score: Score
-    before: Score
-    meets: bool
-    scored: int
+    before: Score  # the score with nothing restored
+    meets: bool  # whether the budgets are kept on the samples; otherwise it is the best that was reached
+    scored: int  # how many models were scored
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -167,13 +156,9 @@ class _Search:
 def restore_for_budgets(
     space: Space, scorer: Scorer, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> SearchResult:
-    """Restore the fewest units so that the model meets the scorer's budgets.
+    """Restore the fewest units so that the model meets the scorer's budgets, or the nearest model (`meets` False).
 
-    Args:
-        progress: is told how many units are ranked, of how many.
-
-    Returns:
-        The model; its `meets` is False where the budgets cannot be kept with anything left in 8 bits.
+    `progress` receives how many units are ranked, of how many.
     """
     run = _Search(space, scorer, progress)
     before = run.score({})
@@ -194,3 +179,30 @@ def restore_for_budgets(
 
 def _head(ranked: Iterable[str], count: int, level: Level) -> dict[str, Level]:
     return {unit: level for unit, _ in zip(ranked, range(count), strict=False)}
+
+
+WHY = "the budgets are not kept with it in 8 bits"
+
+
+class MixedPrecisionSpace:
+    """The models of one calibration, by their restored nodes; see search.Space. `write` makes the model of a plan."""
+
+    def __init__(self, placement: Placement, write: Callable[[Placement], Model]) -> None:
+        self._placement, self._write = placement, write
+        # What only follows its neighbours does no harm that restoring them would not mend.
+        self.units = tuple(unit.node for unit in placement.units if not unit.follows)
+
+    def plan(self, restored: Mapping[str, Level]) -> Placement:
+        """Return the plan with these nodes in float, or their activations in 16 bits."""
+        floats = [node for node, level in restored.items() if level == "float"]
+        plan = self._placement.without(floats, why=WHY)
+        wide = [unit for unit in plan.units if restored.get(unit.node) == "16-bit"]
+        return plan.widened([name for unit in wide for name in unit.tensors])
+
+    def built(self, restored: Mapping[str, Level]) -> Model:
+        """See search.Space.built."""
+        plan = self.plan(restored)
+        model = self._write(plan)
+        if plan.wide and model.opset < INT16_OPSET:
+            lift(model.ir, INT16_OPSET)
+        return model

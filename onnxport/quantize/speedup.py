@@ -1,7 +1,4 @@
-"""Whether a lower precision is faster on this CPU; if not, the reason and the setting that would help.
-
-The reasons are a table: what was found in the graph that ONNX Runtime makes of the result, the sentence, the setting.
-"""
+"""Whether a lower precision is faster on this CPU; if not, the reason and the setting that would help."""
 
 from __future__ import annotations
 
@@ -51,34 +48,24 @@ _FEW = 4  # operators in a sentence
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of a timed result.
+    """The facts of a timed result."""
 
-    Attributes:
-        words: the machine and those of its instruction sets that matter, by Linux's names (`aarch64 asimddp`).
-        nodes: of the graph that ONNX Runtime makes of it.
-        microseconds: that the model before took for each of these.
-        activations: the types that activations are quantized to.
-        left: QuantizeLinear and DequantizeLinear of computed values that ONNX Runtime fused with nothing.
-        around: the float operators that read what is de-quantized, and how often.
-        float_products, integer_products: convolutions and matrix products that compute in these.
-        dynamic: nodes that measure ranges at run time.
-        weights: constants that are de-quantized at run time, or read by products that do it themselves.
-        widened: whether weights of 16-bit floats became float32 ones.
-        casts: between types of floats.
-    """
-
+    # The machine and those of its instruction sets that matter, by Linux's names (`aarch64 asimddp`).
     words: frozenset[str]
-    nodes: int
-    microseconds: float
-    activations: frozenset[str] = frozenset()
+    nodes: int  # of the graph that ONNX Runtime makes of it
+    microseconds: float  # that the model before took for each of these
+    activations: frozenset[str] = frozenset()  # the types that activations are quantized to
+    # QuantizeLinear and DequantizeLinear of computed values that ONNX Runtime fused with nothing.
     left: int = 0
+    # The float operators that read what is de-quantized, and how often.
     around: Mapping[str, int] | None = None
+    # float_products, integer_products: convolutions and matrix products that compute in these.
     float_products: int = 0
     integer_products: int = 0
-    dynamic: int = 0
-    weights: int = 0
-    widened: bool = False
-    casts: int = 0
+    dynamic: int = 0  # nodes that measure ranges at run time
+    weights: int = 0  # constants that are de-quantized at run time, or read by products that do it themselves
+    widened: bool = False  # whether weights of 16-bit floats became float32 ones
+    casts: int = 0  # between types of floats
 
     @property
     def signed(self) -> bool:
@@ -189,27 +176,21 @@ UNKNOWN = Finding(
 
 @dataclass(frozen=True)
 class PrecisionEffect:
-    """The effect of a lower precision on this CPU.
-
-    Attributes:
-        findings: why it is hardly faster, or not; empty where it is.
-    """
+    """The effect of a lower precision on this CPU."""
 
     times: Times
     ratio: Speedup
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...]  # why it is hardly faster, or not; empty where it is
 
 
 def measure_effect(before: Path, after: Path, feeds: Feeds, folder: Path, words: str) -> PrecisionEffect:
     """Time two models; where the second is no faster, find reasons in ONNX Runtime's graph.
 
     Args:
-        before, after: see latency.measured.
-        folder: private, for what ONNX Runtime makes of the second.
+        folder: private, for ONNX Runtime's graph of the second.
         words: the machine and its instruction sets (Facts.words).
 
-    Raises:
-        OnnxportError, ChildBug: see latency.measured.
+    Raises what latency.measure_latency raises.
     """
     times = measure_latency(before, after, feeds, folder)
     found = speedup(times)
@@ -233,15 +214,15 @@ def find_reasons(facts: Facts) -> tuple[Finding, ...]:
 
 
 def read_facts(file: TypedGraph, graph: TypedGraph, before: float, words: str) -> Facts:
-    """Read facts from the graph that ONNX Runtime makes of a result.
+    """Read facts from `graph`, which ONNX Runtime makes of the result `file`; `before` is in milliseconds.
 
-    Args:
-        file: the graph as it was written: ONNX Runtime makes signed activations unsigned, and floats wider.
-        before: milliseconds that the model before takes.
+    `file` is needed since ONNX Runtime makes signed activations unsigned, and floats wider.
     """
     kinds = Counter(node.op for node in graph.nodes)
     computed = {name for node in graph.nodes for name in node.output_names}
     left = [each for each in graph.nodes if each.op in _QUANTIZES and each.input_names[0] in computed]
+    dequantizing = [each for each in graph.nodes if each.op == "DequantizeLinear"]
+    unpacked = [each for each in dequantizing if each.input_names[0] in graph.constants]
     return Facts(
         words=frozenset(words.split()),
         nodes=len(graph.nodes),
@@ -252,7 +233,7 @@ def read_facts(file: TypedGraph, graph: TypedGraph, before: float, words: str) -
         float_products=sum(kinds[kind] for kind in _FLOAT_PRODUCTS),
         integer_products=sum(kinds[kind] for kind in _INTEGER_PRODUCTS),
         dynamic=sum(kinds[kind] for kind in _DYNAMIC),
-        weights=kinds["MatMulNBits"] + sum(_unpacks(each, graph) for each in graph.nodes),
+        weights=kinds["MatMulNBits"] + len(unpacked),
         widened=_has_halves(file) and not _has_halves(graph),
         casts=kinds["Cast"],
     )
@@ -281,10 +262,6 @@ def _around(nodes: Iterable[Node], left: Iterable[Node]) -> Mapping[str, int]:
     widened = {name for each in left if each.op == "DequantizeLinear" for name in each.output_names}
     found = [each.op for each in nodes if widened.intersection(each.input_names)]
     return Counter(kind for kind in found if kind not in _QUANTIZES | _MOVES)
-
-
-def _unpacks(node: Node, graph: TypedGraph) -> bool:
-    return node.op == "DequantizeLinear" and node.input_names[0] in graph.constants
 
 
 def _has_halves(graph: TypedGraph) -> bool:

@@ -39,36 +39,36 @@ FORMS: Mapping[str, frozenset[str]] = {
 _OPTION = "--report"
 
 
+# The forms with `failure(error, command)`, for a run that failed.
+_TELL_OF_FAILURES = ("junit", "markdown")
+
+
 class View(Protocol):
-    """A form that becomes a file. JUnit and Markdown also have `failure(error, command)`, for a run that failed."""
+    """A form that becomes a file."""
 
     def view(self, report: Any) -> str: ...
 
 
 def form_module(subject: str, form: str) -> View:
     """Import the module of a form; JSON looks the same for every subject."""
-    name = "document" if form == "json" else f"{subject}.{form}"
-    module: View = import_module(f"{__name__}.{name}")
+    module: View = import_module(f"{__name__}.{'document' if form == 'json' else f'{subject}.{form}'}")
     return module
 
 
 @contextmanager
 def saving(paths: Sequence[Path], command: str = "", subject: str = "run") -> Iterator[Save]:
-    """Yield a function that stages a report; the files appear when the block ends without an error.
+    """Yield a function that stages a report of `subject`; the files appear when the block ends without an error.
 
     After an error in the block only JUnit XML and Markdown are written, which can tell of it, and none after a
-    UsageError, since nothing ran. Wrong paths are found on entry, before the work. A full disk is found when the report
-    is staged, which the runner does before an artefact takes its place.
-
-    Args:
-        subject: a key of FORMS.
+    UsageError, since nothing ran. Wrong paths are found on entry, before the work. A full disk is found when the
+    report is staged, which the runner does before an artefact takes its place.
 
     Raises:
         UsageError: the subject has no form of this suffix, a path is given twice, or the folder does not exist.
         MachineError: the folder cannot be written to.
     """
     with ExitStack() as stack:
-        saves = [stack.enter_context(_saving(path, _view(path, subject), command)) for path in paths]
+        saves = [stack.enter_context(_saving(path, _form(path, subject), subject, command)) for path in paths]
         if len({path.resolve() for path in paths}) < len(paths):
             raise UsageError(f"{_OPTION} names one file twice", fix="give each form a file of its own")
 
@@ -79,16 +79,17 @@ def saving(paths: Sequence[Path], command: str = "", subject: str = "run") -> It
         yield save
 
 
-def _view(path: Path, subject: str) -> View:
+def _form(path: Path, subject: str) -> str:
     form = FORMATS.get(path.suffix.lower())
     if form not in FORMS[subject] or form is None:
         known = ", ".join(suffix for suffix, each in FORMATS.items() if each in FORMS[subject])
         raise UsageError(f"no report can be written to {path}", fix=f"known suffixes are {known}")
-    return form_module(subject, form)
+    return form
 
 
 @contextmanager
-def _saving(path: Path, view: View, command: str) -> Iterator[Save]:
+def _saving(path: Path, form: str, subject: str, command: str) -> Iterator[Save]:
+    view = form_module(subject, form)
     with Staging(path, _OPTION) as staging:
         staged = staging.folder / path.name
 
@@ -100,10 +101,9 @@ def _saving(path: Path, view: View, command: str) -> Iterator[Save]:
         try:
             yield save
         except OnnxportError as error:
-            failure = getattr(view, "failure", None)
-            if failure is not None and error.exit_code != USAGE:
+            if form in _TELL_OF_FAILURES and error.exit_code != USAGE:
                 with suppress(OnnxportError):  # the user needs to see the first error
-                    _write(staged, path, failure(error, command))
+                    _write(staged, path, import_module(f"{__name__}.{form}").failure(error, command))
                     staging.commit({staged: path})
             raise
         if staged.exists():

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from onnxport.reports.phrases import human_size
+
 WIDTH, HEIGHT = 400, 280  # of a scatter chart
 LEFT, RIGHT, TOP, FLOOR = 54, 386, 26, 246  # its axes
 
@@ -42,11 +44,9 @@ class Bar:
 
 @dataclass(frozen=True)
 class Spot:
-    """A mark of a scatter chart.
+    """A mark of a scatter chart; its number stands inside, its name in the key, a mark without a name is a small dot.
 
     Attributes:
-        number: stands inside the mark.
-        name: stands beside the number in the key below the chart; a mark without a name is a small dot.
         title: shown when the reader points at the mark.
         ring: percentage of the ring that is closed; None draws a dotted ring.
         whisker: x of both ends of an interval.
@@ -88,6 +88,11 @@ def logarithmic_axis(
     low, high = min(positive), max(positive)
     scale = linear_axis([math.log(low), math.log(high)], start, end, lambda value: text(math.exp(value)))
     return Axis(lambda amount: scale.place(math.log(max(amount, low))), scale.ticks)
+
+
+def size_axis(sizes: Sequence[float], start: float, end: float) -> Axis:
+    """Return a logarithmic axis of bytes."""
+    return logarithmic_axis(sizes, start, end, lambda size: human_size(round(size)))
 
 
 def linear_axis(values: Sequence[float], start: float, end: float, text: Callable[[float], str]) -> Axis:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
 
 from onnxport.formats.artifact import TensorSpec
 from onnxport.inspection.report import Inspection, LibrarySize, PortRecord, ReducedBuild
-from onnxport.reports.wording import human_size
+from onnxport.reports.phrases import human_size
 
 
 def inspection_lines(found: Inspection) -> str:
     """Return a model file's description, a subject per line."""
     manifest = found.manifest
+    operators = ", ".join(f"{op} {count}" for op, count in found.operators.items())
     rows = {
         "size": f"{human_size(found.size)} in {', '.join(found.files)}",
         "producer": found.producer or "unknown",
@@ -21,7 +21,7 @@ def inspection_lines(found: Inspection) -> str:
         "parameters": f"{found.parameters:,}",
         "inputs": "\n".join(map(_port, found.inputs)),
         "outputs": "\n".join(map(_port, found.outputs)),
-        "operators": _wrap(f"{op} {count}" for op, count in found.operators.items()),
+        "operators": textwrap.fill(operators, width=88, break_long_words=False),
         "dynamic": "\n".join(found.dynamic) or "nothing",
         "unusual": "\n".join(found.unusual) or "nothing",
     }
@@ -67,7 +67,3 @@ def _library(size: LibrarySize) -> str:
 
 def _port(port: PortRecord) -> str:
     return str(TensorSpec(port.name, port.dtype, port.shape))
-
-
-def _wrap(items: Iterable[str]) -> str:
-    return textwrap.fill(", ".join(items), width=88, break_long_words=False)

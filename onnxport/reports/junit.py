@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree as xml
 
 from onnxport.core.errors import OnnxportError
-from onnxport.reports import wording
+from onnxport.reports import phrases
 
 
 def document(name: str, seconds: float, suites: Sequence[xml.Element]) -> str:
     """Return the document of `suites`, with their counts added up."""
-    root = xml.Element("testsuites", name=wording.text(name), time=f"{seconds:.3f}")
+    root = xml.Element("testsuites", name=phrases.text(name), time=f"{seconds:.3f}")
     root.extend(suites)
     for kind in ("tests", "failures", "errors"):
         root.set(kind, str(sum(int(suite.attrib[kind]) for suite in suites)))
@@ -29,11 +29,11 @@ def suite(
         kind: str(sum(case.find(tag) is not None for case in cases))
         for kind, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
     }
-    attributes = {"name": wording.text(name), "tests": str(len(cases)), **counts, "time": f"{seconds:.3f}"}
+    attributes = {"name": phrases.text(name), "tests": str(len(cases)), **counts, "time": f"{seconds:.3f}"}
     element = xml.Element("testsuite", attributes)
     listed = xml.SubElement(element, "properties")
     for key, value in properties:
-        xml.SubElement(listed, "property", name=wording.text(key), value=wording.text(value))
+        xml.SubElement(listed, "property", name=phrases.text(key), value=phrases.text(value))
     element.extend(cases)
     return element
 
@@ -45,8 +45,8 @@ def failure(error: OnnxportError, command: str) -> str:
     root = xml.Element("testsuites", {"name": name, **counts})
     suite = xml.SubElement(root, "testsuite", {"name": name, **counts, "skipped": "0"})
     case = xml.SubElement(suite, "testcase", classname=name.replace(" ", "."), name="run")
-    found = xml.SubElement(case, "error", type=type(error).__name__, message=wording.text(error.what))
-    found.text = "\n".join(wording.text(line) for line in f"{error}\nexit {error.exit_code}".splitlines())
+    found = xml.SubElement(case, "error", type=type(error).__name__, message=phrases.text(error.what))
+    found.text = "\n".join(phrases.text(line) for line in f"{error}\nexit {error.exit_code}".splitlines())
     return _serialize(root)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from onnxport.core.errors import OnnxportError
-from onnxport.reports import wording
+from onnxport.reports import phrases
 
 
 def escape(value: object) -> str:
@@ -16,7 +15,7 @@ def escape(value: object) -> str:
     CommonMark allows to escape any ASCII punctuation. These characters make Markdown, tables, bare links, emoji codes
     and formulas.
     """
-    return re.sub(r"([\\`*_\[\]<>|~!#&$:@(){}^]|(?<=www)\.)", r"\\\1", wording.text(value))
+    return re.sub(r"([\\`*_\[\]<>|~!#&$:@(){}^]|(?<=www)\.)", r"\\\1", phrases.text(value))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -31,7 +30,7 @@ def note_lines(notes: Sequence[str]) -> list[str]:
 
 def command_block(command: str) -> str:
     """Return the command line as an indented block, which no backticks in an argument can end."""
-    return f"To reproduce:\n\n    {wording.text(command)}"
+    return f"To reproduce:\n\n    {phrases.text(command)}"
 
 
 def ending(
@@ -39,13 +38,13 @@ def ending(
 ) -> Iterator[str]:
     """Yield the command, then the time and the versions."""
     if arguments:
-        yield command_block(shlex.join(("onnxport", command, *arguments)))
+        yield command_block(phrases.command_line(command, arguments))
     versions = ", ".join(f"{name} {version}" for name, version in environment.items())
     yield f"{seconds:.1f} s" + (f" on {escape(versions)}" if versions else "")
 
 
 def failure(error: OnnxportError, command: str) -> str:
     """Return the summary of a run that ended before there was a verdict."""
-    lines = "\n".join(f"    {wording.text(line)}" for line in str(error).splitlines())
+    lines = "\n".join(f"    {phrases.text(line)}" for line in str(error).splitlines())
     name = f"onnxport {command}".rstrip()
     return f"## ✗ {name} failed, exit {error.exit_code}\n\n{lines}\n"

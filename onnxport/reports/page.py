@@ -10,18 +10,14 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from onnxport.core.version import __version__
-from onnxport.reports import charts, wording
+from onnxport.reports import charts, phrases
 
 if TYPE_CHECKING:
     import jinja2
 
 
 def render(template: str, styles: Sequence[str], **values: Any) -> str:
-    """Fill in a template of this package; the page's policy forbids scripts and requests.
-
-    Args:
-        styles: files with the page's CSS, after page.css.
-    """
+    """Fill in a template of this package with page.css and `styles`; its policy forbids scripts and requests."""
     css = "".join(map(_read, ("page.css", *styles)))
     return (
         _templates()
@@ -48,12 +44,12 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_printable,
     )
-    environment.globals |= {"w": wording, "charts": charts}
+    environment.globals |= {"w": phrases, "charts": charts}
     return environment
 
 
 def _printable(value: Any) -> Any:
-    return wording.text(value) if type(value) is str and not value.isprintable() else value
+    return phrases.text(value) if type(value) is str and not value.isprintable() else value
 
 
 def _read(name: str) -> str:

@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal, Protocol
-
-from pydantic import BaseModel, ConfigDict
+from typing import Literal
 
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN, PipelineFailedError, worst
-from onnxport.reports.run_report import Latency, RunReport
+from onnxport.reports.run_report import Latency, Record, RunReport
 
 PIPELINE_SCHEMA_VERSION: Literal[1] = 1
 Status = Literal["made", "cached", "failed", "not run"]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-
-class _Line(Protocol):
-    """A line of a file."""
-
-    @property
-    def path(self) -> Path: ...
-
-    @property
-    def number(self) -> int: ...
-
-
-class PlaceRecord(_Record):
+class PlaceRecord(Record):
     """A line, from 1, of the pipeline's file or of one that it includes."""
 
     file: str
     line: int
 
-    @classmethod
-    def of(cls, line: _Line | None) -> PlaceRecord | None:
-        return None if line is None else cls(file=str(line.path), line=line.number)
-
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
 
 
-class FailureRecord(_Record):
+class FailureRecord(Record):
     """An error, as the command line shows it."""
 
     kind: str
@@ -50,7 +29,7 @@ class FailureRecord(_Record):
     exit_code: int
 
 
-class NodeRecord(_Record):
+class NodeRecord(Record):
     """One stage on one model.
 
     Attributes:
@@ -88,7 +67,7 @@ class NodeRecord(_Record):
         return f"{verdict}; {report.diagnosis.summary}" if report.diagnosis is not None else verdict
 
 
-class LimitRecord(_Record):
+class LimitRecord(Record):
     """A user's limit and its result.
 
     Attributes:
@@ -110,7 +89,7 @@ class LimitRecord(_Record):
         return self.value is not None and not self.kept
 
 
-class CellRecord(_Record):
+class CellRecord(Record):
     """One artefact of the matrix.
 
     Attributes:
@@ -139,7 +118,7 @@ class CellRecord(_Record):
     at: PlaceRecord | None = None
 
 
-class PipelineReport(_Record):
+class PipelineReport(Record):
     """One run of a pipeline."""
 
     schema_version: Literal[1] = PIPELINE_SCHEMA_VERSION

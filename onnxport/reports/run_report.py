@@ -13,19 +13,21 @@ from onnxport.validate.report import Report
 SCHEMA_VERSION: Literal[1] = 1
 
 
-class _Record(BaseModel):
+class Record(BaseModel):
+    """A part of a report."""
+
     # Non-finite numbers become strings: JSON has none, and null would not read back.
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
-class FileRecord(_Record):
+class FileRecord(Record):
     """A file and its size in bytes."""
 
     path: str
     size: int
 
 
-class SourceRecord(_Record):
+class SourceRecord(Record):
     """The model that a run started from; size and digest include its external data."""
 
     path: str
@@ -34,7 +36,7 @@ class SourceRecord(_Record):
     digest: str
 
 
-class Timing(_Record):
+class Timing(Record):
     """Seconds of one step; `parallel` if it ran beside the others and adds nothing to their sum."""
 
     step: str
@@ -42,7 +44,7 @@ class Timing(_Record):
     parallel: bool = False
 
 
-class Latency(_Record):
+class Latency(Record):
     """Times of a run of the source and the artefact, measured in turns on this CPU.
 
     Attributes:
@@ -62,14 +64,14 @@ class Latency(_Record):
     rounds: int
 
 
-class Finding(_Record):
+class Finding(Record):
     """Why an artefact of lower precision is hardly faster, and the setting that would help."""
 
     reason: str
     setting: str
 
 
-class Worth(_Record):
+class Worth(Record):
     """The speed of a lower precision on this CPU, and why it is not faster.
 
     Attributes:
@@ -83,7 +85,7 @@ class Worth(_Record):
     findings: tuple[Finding, ...] = ()
 
 
-class ArtifactRecord(_Record):
+class ArtifactRecord(Record):
     """One artefact, or a rejected candidate for one.
 
     Attributes:
@@ -119,7 +121,7 @@ class ArtifactRecord(_Record):
         return f"{path}, function {self.function}" if self.function else path
 
 
-class ConsultedRecord(_Record):
+class ConsultedRecord(Record):
     """User code that took part, and the files that it read; see onnxport.core.user_code."""
 
     modules: dict[str, str] = {}
@@ -127,7 +129,7 @@ class ConsultedRecord(_Record):
     libraries: dict[str, str] = {}
 
 
-class RunReport(_Record):
+class RunReport(Record):
     """One run of a command.
 
     Attributes:
@@ -147,18 +149,15 @@ class RunReport(_Record):
 
     @property
     def passed(self) -> bool:
-        """Whether every artefact passed, so that the command exits with 0."""
+        """Return whether every artefact passed, so that the command exits with 0."""
         return self.exit_code == PROVEN
 
     def check(self) -> None:
         """Raise NotProvenError, with this report, for the first artefact that did not pass."""
         for artifact in self.artifacts:
             if not artifact.report.passed:
-                raise self._refusal(artifact)
-
-    def _refusal(self, artifact: ArtifactRecord) -> NotProvenError:
-        report = artifact.report
-        return NotProvenError(rejection(report), why=report.reason, fix=_fix(artifact), report=self)
+                why = artifact.report.reason
+                raise NotProvenError(rejection(artifact.report), why=why, fix=_fix(artifact), report=self)
 
 
 def rejection(report: Report) -> str:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
 from onnxport.core.version import __version__
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.validate.report import NodeRef
 
 Json = dict[str, Any]
@@ -47,25 +46,17 @@ VERDICT_RULES: Rules = {
 
 
 def log(rules: Rules, results: Sequence[Json], exit_code: int, command: Sequence[str]) -> str:
-    """Return the document of `results`.
-
-    Args:
-        command: the command's name and its arguments; without arguments the document has no command line.
-    """
+    """Return the document of `results`; without arguments behind the command's name it has no command line."""
     invocation: Json = {"executionSuccessful": True, "exitCode": exit_code}
-    if len(command) > 1:
-        invocation["commandLine"] = shlex.join(("onnxport", *command))
+    if line := phrases.command_line(command[0], command[1:]):
+        invocation["commandLine"] = line
     driver = {
         "name": "onnxport",
         "version": __version__,
         "rules": [_rule(name, *columns) for name, *columns in rules.values()],
     }
-    run = {
-        "tool": {"driver": driver},
-        "invocations": [invocation],
-        "columnKind": "unicodeCodePoints",
-        "results": results,
-    }
+    run = {"tool": {"driver": driver}, "invocations": [invocation], "columnKind": "unicodeCodePoints"}
+    run["results"] = results
     document = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
@@ -90,7 +81,7 @@ def result(rules: Rules, kind: str, identity: Sequence[str], text: str) -> Json:
         "ruleId": name,
         "ruleIndex": list(rules).index(kind),
         "level": level,
-        "message": {"text": wording.text(text)},
+        "message": {"text": phrases.text(text)},
         "partialFingerprints": {"primaryLocationLineHash": f"{digest}:1"},
     }
 
@@ -106,12 +97,8 @@ def artifact_location(path: PurePath, base: PurePath) -> Json:
 def node_location(node: NodeRef) -> Json:
     """Return the logicalLocation of an ONNX node."""
     return {
-        "name": wording.text(node.name or node.value),
-        "fullyQualifiedName": wording.text(f"{node.op}/{node.name or node.value}"),
+        "name": phrases.text(node.name or node.value),
+        "fullyQualifiedName": phrases.text(f"{node.op}/{node.name or node.value}"),
         "kind": "node",
-        "properties": {
-            "op": wording.text(node.op),
-            "value": wording.text(node.value),
-            "stage": wording.text(node.stage),
-        },
+        "properties": {name: phrases.text(getattr(node, name)) for name in ("op", "value", "stage")},
     }

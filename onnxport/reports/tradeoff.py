@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from onnxport.reports import wording
-from onnxport.reports.charts import FLOOR, LEFT, RIGHT, TOP, Scatter, Spot, logarithmic_axis
+from onnxport.reports import phrases
+from onnxport.reports.charts import FLOOR, LEFT, RIGHT, TOP, Scatter, Spot, logarithmic_axis, size_axis
 
 # dB at which the ring is closed: beyond the loss of float16 rounding, accuracy decides nothing.
 FULL_RING_DB = 60.0
@@ -28,7 +28,6 @@ class Choice:
         artifact: equal for marks that are settings of one artefact.
         ms: time of a run; `low` and `high` are its interval, if known.
         sqnr: dB; infinite without error, None where it was not measured.
-        title: shown when the reader points at the mark.
         alarm: it may not be shipped.
     """
 
@@ -56,26 +55,26 @@ def draw(choices: Sequence[Choice], x_title: str) -> Scatter | None:
     if not choices:
         return None
     times = [ms for each in choices for ms in (each.low, each.ms, each.high) if ms is not None]
-    x_axis = logarithmic_axis(times, LEFT + 16, RIGHT - 16, wording.duration)
-    y_axis = logarithmic_axis(
-        [each.size for each in choices], FLOOR - 16, TOP + 10, lambda size: wording.human_size(round(size))
-    )
-    fastest = _fastest(choices)
+    x_axis = logarithmic_axis(times, LEFT + 16, RIGHT - 16, phrases.duration)
+    y_axis = size_axis([each.size for each in choices], FLOOR - 16, TOP + 10)
+    fastest: dict[str, Choice] = {}
+    for each in choices:
+        fastest[each.artifact] = min(fastest.get(each.artifact, each), each, key=lambda one: one.ms)
     spots = []
     for each in choices:
         is_fastest = fastest[each.artifact] is each
-        interval = (each.low, each.high) if each.low is not None and each.high is not None else None
+        whisker = None
+        if is_fastest and each.low is not None and each.high is not None:
+            whisker = x_axis.place(each.low), x_axis.place(each.high)
         spots.append(
             Spot(
                 x=x_axis.place(each.ms),
                 y=y_axis.place(each.size),
                 number=each.number,
                 name=each.name if is_fastest else "",
-                title=wording.text(each.title),
+                title=phrases.text(each.title),
                 ring=None if each.ring is None else round(each.ring, 1),
-                whisker=(x_axis.place(interval[0]), x_axis.place(interval[1]))
-                if is_fastest and interval
-                else None,
+                whisker=whisker,
                 faint=standing(each, choices) == "dominated",
                 alarm=each.alarm,
             )
@@ -88,7 +87,7 @@ def draw(choices: Sequence[Choice], x_title: str) -> Scatter | None:
         y_ticks=y_axis.ticks,
         x_title=x_title,
         y_title="size on disk",
-        title=f"Size against latency against accuracy: {wording.count(len(spots), 'mark')}; the table has the figures",
+        title=f"Size against latency against accuracy: {phrases.count(len(spots), 'mark')}; the table has the figures",
         line=" ".join(f"{x},{y}" for x, y in front) if len(front) > 1 else "",
     )
 
@@ -114,12 +113,3 @@ def _is_as_accurate(one: Choice, other: Choice) -> bool:
     if one.ring is None or other.ring is None:
         return one.ring is other.ring
     return one.ring >= other.ring
-
-
-def _fastest(choices: Sequence[Choice]) -> dict[str, Choice]:
-    """Return each artefact's fastest choice."""
-    found: dict[str, Choice] = {}
-    for each in choices:
-        if each.artifact not in found or each.ms < found[each.artifact].ms:
-            found[each.artifact] = each
-    return found

@@ -76,16 +76,11 @@ _STATUS = {"holds": "", "fails": "failed: ", "later": "", "unknown": "not checke
 
 def verification_lines(found: Verification, *, all_of_it: bool = False) -> str:
     """Return a subject per line; `all_of_it` adds the versions."""
-    lines = [f"{found.path}   {_verdict(found)}"]
+    verdict = "verified" if found.lock else "no contradiction found, but there is no lock"
+    lines = [f"{found.path}   {'fails verification' if found.exit_code else verdict}"]
     for name, text in _rows(found, all_of_it):
         lines.append(f"  {name:<12}{text}")
     return "\n".join(printable(line) for line in lines)
-
-
-def _verdict(found: Verification) -> str:
-    if found.exit_code:
-        return "fails verification"
-    return "verified" if found.lock else "no contradiction found, but there is no lock"
 
 
 def _rows(found: Verification, all_of_it: bool) -> Iterator[tuple[str, str]]:

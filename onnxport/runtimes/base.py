@@ -41,22 +41,18 @@ class Runtime(Protocol):
     @property
     def name(self) -> str:
         """The runtime and its version, for the report: "ONNX Runtime 1.31.1, CPU"."""
-        ...
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """The inputs, with the source model's names, order and dtypes."""
-        ...
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         """The outputs, with the source model's names, order and dtypes."""
-        ...
 
     @property
     def taps(self) -> frozenset[str]:
         """The names of intermediate values that `run` can return; empty where the format exposes none."""
-        ...
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
         """Run the model once and return the outputs and the taps by name.
@@ -71,7 +67,6 @@ class Runtime(Protocol):
             MemoryFullError: the machine has too little memory.
             MachineError: the runtime crashed or hung.
         """
-        ...
 
     def close(self) -> None: ...
 
@@ -88,12 +83,10 @@ class ReferenceRuntime(Runtime, Protocol):
     @property
     def domains(self) -> Mapping[str, Domain]:
         """The domains of those inputs of which it knows more than the graph shows."""
-        ...
 
     @property
     def features(self) -> tuple[str, ...] | None:
         """The column names of a tabular model, () where its columns have none; None for any other model."""
-        ...
 
     def other_kernels(self) -> Runtime | None:
         """Return the same model on other kernels, or None; closing one of the two closes both.
@@ -101,19 +94,15 @@ class ReferenceRuntime(Runtime, Protocol):
         Raises:
             InputError: it cannot be loaded so.
         """
-        ...
 
     def beside(self, options: RuntimeOptions, path: Path) -> Runtime | None:
         """Open another ONNX model in the same process; None where that process runs no ONNX models."""
-        ...
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
         """End runs in the block after `seconds` with SlowRunError, where the model reloads quickly."""
-        ...
 
     def again(self) -> ReferenceRuntime:
         """Return the same model in a new process, after the first has ended."""
-        ...
 
 
 def check_feeds(inputs: Sequence[TensorSpec], feeds: Feeds) -> None:

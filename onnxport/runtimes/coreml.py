@@ -22,14 +22,8 @@ from onnxport.formats.manifest import Port
 from onnxport.formats.mlpackage.program import Function
 from onnxport.formats.mlpackage.reader import read_package
 from onnxport.runtimes.base import RunError, check_feeds, check_taps, format_shapes
-from onnxport.runtimes.mlprogram.ports import (
-    from_program,
-    function_name,
-    input_types,
-    signature,
-    state_names,
-    to_program,
-)
+from onnxport.runtimes.mlprogram import ports as program_ports
+from onnxport.runtimes.mlprogram.ports import from_program, input_types, state_names, to_program
 from onnxport.runtimes.options import RuntimeOptions, Units
 
 _DEFAULT = RuntimeOptions()
@@ -49,11 +43,7 @@ _FRAMEWORKS = "torch torchvision torchaudio tensorflow sklearn xgboost libsvm tr
 
 
 class CoremlRuntime(Closing):
-    """A package compiled and run by Core ML.
-
-    Args:
-        path: the package's folder.
-        options: `units` and `function`.
+    """A package compiled and run by Core ML; reads the options `units` and `function`.
 
     Raises:
         MissingDependencyError: this is no Mac.
@@ -71,8 +61,8 @@ class CoremlRuntime(Closing):
             )
         package = read_package(path)
         self._path, self._units = path, options.units
-        name = function_name(package, path, options.function)
-        self._signature = signature(package, path, name)
+        name = program_ports.function_name(package, path, options.function)
+        self._signature = program_ports.signature(package, path, name)
         self.inputs = tuple(port.spec for port in self._signature.inputs)
         self.outputs = tuple(port.spec for port in self._signature.outputs)
         self._function = package.functions[name]
@@ -106,10 +96,7 @@ class CoremlRuntime(Closing):
         return partial(self._model.predict, inputs, **({} if state is None else {"state": state}))
 
     def _make_state(self, inputs: dict[str, Array]) -> Any:
-        """Move the states out of `inputs` into a state of Core ML; None for a program without states.
-
-        Core ML keeps a state from one prediction to the next, ONNX does not, so each run gets a new one.
-        """
+        """Move the states out of `inputs` into a new state of Core ML, since its states outlive a run; None without."""
         names = state_names(self._function)
         state: Any = self._model.make_state() if names else None
         for key in names & set(inputs):

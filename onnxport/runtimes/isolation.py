@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Role = Literal["reference", "candidate"]
 
 _DEFAULT = RuntimeOptions()
+_UNLIMITED = partial(MemoryLimit, None)
 _PATIENCE = "give it more time with --timeout SECONDS, or smaller inputs"
 
 
@@ -61,17 +62,8 @@ class Host:
         return self._loaded[path, options].run(feeds, taps=taps)
 
 
-def _no_limit() -> MemoryLimit:
-    return MemoryLimit(None)
-
-
 class _Process:
-    """The child behind one runtime or several; after it was ended, the next use starts another.
-
-    Attributes:
-        number: number of the child; a model opened in an earlier one must be opened again.
-        runs: runs that this child has begun.
-    """
+    """The child behind one or several runtimes, restarted at the next use after its end; `number` counts children."""
 
     def __init__(self, start: Callable[[], Child]) -> None:
         self._start = start
@@ -98,8 +90,7 @@ class IsolatedRuntime(Closing):
 
     Args:
         timeout: seconds that one call may take.
-        limit: returns the memory limit, called when the file exists. A run that exceeds it is ended, and the next one
-            gets a new process.
+        limit: returns the memory limit, called when the file exists. A run that exceeds it ends the process.
         role: for error messages.
     """
 
@@ -112,7 +103,7 @@ class IsolatedRuntime(Closing):
         options: RuntimeOptions = _DEFAULT,
         *,
         timeout: float = RUN_TIMEOUT,
-        limit: Callable[[], MemoryLimit] = _no_limit,
+        limit: Callable[[], MemoryLimit] = _UNLIMITED,
         role: Role | None = None,
     ) -> None:
         self.path, self.options, self._role = path, options, role
@@ -133,11 +124,7 @@ class IsolatedRuntime(Closing):
         self._deadline: float | None = None
 
     def beside(self, options: RuntimeOptions | None = None, path: Path | None = None) -> IsolatedRuntime:
-        """Open the model under other options, or another model, in the same process; closing one closes both.
-
-        Raises:
-            InputError: the runtime cannot load it under these options.
-        """
+        """Open the model under other options, or another model, in the same process; closing one closes both."""
         other = copy(self)
         other.options, other.path = options or self.options, path or self.path
         other._described, other._opened_in = None, -1
@@ -193,11 +180,7 @@ class IsolatedRuntime(Closing):
         return names
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
-        """See `Runtime.run`.
-
-        Raises:
-            SlowRunError: see `within`.
-        """
+        """See `Runtime.run`. Raises SlowRunError: see `within`."""
         try:
             return self._run(feeds, taps)
         except ChildTooLarge as large:

@@ -33,9 +33,8 @@ class TfliteRuntime(Closing):
     """A `.tflite` file in LiteRT's interpreter; inputs and outputs have the file's (permuted) shapes.
 
     Args:
-        path: the file.
         options: `delegate` and `threads`.
-        noted: take names and dtypes from our manifest in the file, which has the source's; else from the file itself.
+        noted: take the source's names and dtypes from our manifest in the file; else those of the file itself.
 
     Raises:
         InputError: no TFLite file, or one that the interpreter cannot load.
@@ -164,7 +163,7 @@ def _read(interpreter: Any, index: int) -> Array:
 def _quiet_stderr() -> Iterator[None]:
     """Redirect file descriptor 2 to os.devnull: LiteRT prints INFO lines there that no setting silences.
 
-    Errors arrive as exceptions. For start-up only, since other threads print to stderr too.
+    For start-up only, since other threads print to stderr too; errors arrive as exceptions.
     """
     try:
         stderr = os.dup(2)

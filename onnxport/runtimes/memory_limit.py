@@ -1,7 +1,7 @@
 """The memory limit of model runs, and the error where a run needs more.
 
-The limit is on all processes of a command together. This process and its libraries are subtracted; the rest is for the
-process that runs a model, one at a time. Weights that are mapped from files do not count.
+The limit is for all processes of a command together: this one with its libraries, and one that runs a model. Weights
+that are mapped from files do not count.
 """
 
 from __future__ import annotations
@@ -34,15 +34,10 @@ _OUTPUT_COPIES = 8
 
 @dataclass(frozen=True)
 class MemoryLimit:
-    """The memory that the processes of a command may take together.
+    """The memory that the processes of a command may take together."""
 
-    Attributes:
-        bytes: None for no limit.
-        given: the limit as the user wrote it; empty for the default.
-    """
-
-    bytes: int | None
-    given: str = ""
+    bytes: int | None  # None for no limit
+    given: str = ""  # the limit as the user wrote it; empty for the default
 
     @classmethod
     def of(cls, given: str | None, model: Referent) -> MemoryLimit:
@@ -74,12 +69,7 @@ class MemoryLimit:
         return self.bytes is not None and needed_bytes(estimate) > self.bytes // _LARGE_PART
 
     def exceeded(self, step: str, why: str, least: int) -> MemoryFullError:
-        """Return the error for a step that exceeds the limit.
-
-        Args:
-            why: the observation, for the message.
-            least: bytes that would suffice.
-        """
+        """Return the error for a step that exceeds the limit; `least` bytes would suffice."""
         machine = machine_memory()
         more = f"allow more: --memory-limit {format_size(_rounded_up(least))} or above"
         if machine is not None and least > machine:

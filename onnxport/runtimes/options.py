@@ -18,29 +18,20 @@ Integers = Literal["exact", "cpu"]
 
 @dataclass(frozen=True)
 class RuntimeOptions:
-    """The settings of one runtime; each runtime reads its own.
+    """The settings of one runtime; each runtime reads its own."""
 
-    Attributes:
-        threads: kernel threads.
-        level: ONNX Runtime's graph optimizations; those of an `.ort` file are in the file.
-        provider: ONNX Runtime's execution provider without the suffix: "CPU", "CUDA", "OpenVINO".
-        integers: ONNX Runtime's integer products: "exact", as ONNX defines them, or "cpu", by this CPU's kernels, which
-            saturate on x86 without VNNI (exact_integers.py).
-        delegate: LiteRT's delegate; "none" runs its built-in kernels.
-        runtime: name of the runtime in `registry.KINDS` or of a plugin; "auto" is the format's default.
-        units: Core ML's compute units.
-        function: function of a Core ML package; empty for the package's default.
-        own: names and values of settings that only the runtime knows, sorted by name.
-    """
-
-    threads: int = THREADS
-    level: OrtLevel = "all"
-    provider: str = "CPU"
+    threads: int = THREADS  # kernel threads
+    level: OrtLevel = "all"  # ONNX Runtime's graph optimizations; those of an `.ort` file are in the file
+    provider: str = "CPU"  # ONNX Runtime's execution provider without the suffix: "CPU", "CUDA", "OpenVINO"
+    # ONNX Runtime's integer products: "exact", as ONNX defines them, or "cpu", by this CPU's kernels, which
+    # saturate on x86 without VNNI (exact_integers.py).
     integers: Integers = "exact"
-    delegate: Delegate = "xnnpack"
+    delegate: Delegate = "xnnpack"  # LiteRT's delegate; "none" runs its built-in kernels
+    # Name of the runtime in `registry.KINDS` or of a plugin; "auto" is the format's default.
     runtime: str = AUTO
-    units: Units = "all"
-    function: str = ""
+    units: Units = "all"  # Core ML's compute units
+    function: str = ""  # function of a Core ML package; empty for the package's default
+    # Names and values of settings that only the runtime knows, sorted by name.
     own: tuple[tuple[str, str], ...] = ()
 
     def at_level(self, level: OrtLevel) -> RuntimeOptions:

@@ -1,7 +1,7 @@
 """The registry of runtimes: the table KINDS, and plugins.
 
-A plugin is an entry point of the group `onnxport.runtimes` that names a `Kind` (docs/guide/runtimes.md). This module
-imports the standard library only, so that a wrong name is refused before any runtime is imported.
+A plugin is an entry point of the group `onnxport.runtimes` that names a `Kind` (docs/guide/runtimes.md). Only the
+standard library is imported here, so that a wrong name is refused before any runtime is imported.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,34 +25,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """One runtime.
+    """One runtime."""
 
-    Attributes:
-        name: the value of `--candidate-runtime runtime=` and `bench --runtimes`.
-        title: the runtime's own name, for messages.
-        formats: the formats that it runs (`onnxport.formats.artifact.Format`).
-        factory: "module:callable"; takes the model's path and `RuntimeOptions`, returns a `Runtime`, or raises
-            InputError for a file that it cannot load.
-        distributions: the distributions that it needs, by their names in the package index.
-        settings: the names that `--candidate-runtime` accepts: fields of `RuntimeOptions`; any other name is passed in
-            `RuntimeOptions.own` as text.
-        extra: the extra of onnxport that installs the distributions; empty for none.
-        system: the `sys.platform` where it is the default; empty for all.
-    """
-
-    name: str
-    title: str
-    formats: tuple[str, ...]
+    name: str  # the value of `--candidate-runtime runtime=` and `bench --runtimes`
+    title: str  # the runtime's own name, for messages
+    formats: tuple[str, ...]  # the formats that it runs (`onnxport.formats.artifact.Format`)
+    # "module:callable"; takes the model's path and `RuntimeOptions`, returns a `Runtime`, or raises
+    # InputError for a file that it cannot load.
     factory: str
+    # The distributions that it needs, by their names in the package index.
     distributions: tuple[str, ...] = ()
+    # The names that `--candidate-runtime` accepts: fields of `RuntimeOptions`; any other name is passed in
+    # `RuntimeOptions.own` as text.
     settings: tuple[str, ...] = ()
-    extra: str = ""
-    system: str = ""
+    extra: str = ""  # the extra of onnxport that installs the distributions; empty for none
+    system: str = ""  # the `sys.platform` where it is the default; empty for all
 
     @property
     def lacking(self) -> tuple[str, ...]:
         """The distributions that are not installed; imports none."""
-        return tuple(name for name in self.distributions if not _is_installed(name))
+        return tuple(name for name in self.distributions if not is_installed(name))
 
     @property
     def module(self) -> str:
@@ -130,6 +122,8 @@ KINDS = (
     Kind("ncnn", "ncnn", ("onnx",), f"{_ENGINES}.ncnn:NcnnRuntime", ("ncnn", "pnnx"), ("threads",), "ncnn"),
     Kind("mnn", "MNN", ("onnx",), f"{_ENGINES}.mnn:MnnRuntime", ("MNN",), ("threads", "winograd"), "mnn"),
 )
+# Format -> the first of KINDS that runs it, on whatever system.
+FIRST: Mapping[str, Kind] = {format_: kind for kind in reversed(KINDS) for format_ in kind.formats}
 RESERVED = frozenset((AUTO, *(kind.name for kind in KINDS)))
 
 
@@ -140,10 +134,7 @@ def runtime_names(format_: Format) -> tuple[str, ...]:
 
 
 def find_runtime(format_: Format, name: str = AUTO, option: str = "runtime") -> Kind:
-    """Return the runtime of that name for files of a format.
-
-    Args:
-        option: the option that names it, for messages.
+    """Return the runtime of that name for files of a format; messages name `option`.
 
     Raises:
         UsageError: no runtime has the name, or it runs other formats.
@@ -162,11 +153,7 @@ def find_runtime(format_: Format, name: str = AUTO, option: str = "runtime") -> 
 
 
 def find(name: str) -> Kind | None:
-    """Return the runtime of that name, for any format; None where there is none.
-
-    Raises:
-        MissingDependencyError: two plugins have the name, or the plugin cannot be used.
-    """
+    """Return the runtime of that name, for any format, or None; MissingDependencyError for an unusable plugin."""
     plugin = plugins.find("runtime", name, RESERVED)
     if plugin is not None:
         return _load_plugin(plugin)
@@ -181,11 +168,7 @@ def distributions(name: str) -> tuple[str, ...]:
 
 @functools.cache
 def _load_plugin(plugin: Plugin) -> Kind:
-    """Import a plugin's kind and check it against the contract.
-
-    Raises:
-        MissingDependencyError: it fails to import, or breaks the contract.
-    """
+    """Import a plugin's kind and check it against the contract (MissingDependencyError)."""
     kind = plugins.load(plugin)
     if fault := _find_fault(plugin, kind):
         raise plugins.unusable(plugin, f"{plugin.place} {fault}")
@@ -210,7 +193,7 @@ def _find_fault(plugin: Plugin, kind: Any) -> str:
     return ""
 
 
-def _is_installed(distribution: str) -> bool:
+def is_installed(distribution: str) -> bool:
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -24,11 +24,7 @@ _TEXTS = _FIELDS - {"threads", "own"}
 
 
 def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> RuntimeOptions:
-    """Return the options of the runtime for `format_`.
-
-    Args:
-        given: names and values as the user wrote them.
-        option: the option's name, for messages.
+    """Return the options of the runtime for `format_` from the user's texts; messages name `option`.
 
     Raises:
         UsageError: the runtime does not know a name, or a value is not allowed.

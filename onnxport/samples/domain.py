@@ -8,21 +8,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
+from onnxport.core.arrays import Array
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.samples.columns import Column
+from onnxport.samples.demands.demand import Structure
 from onnxport.samples.ml_operators import is_tree_ensemble, known_texts, tree_columns
 from onnxport.samples.value_ranges import HIDDEN, Bounds, bounds, is_added_to_scores, is_mask, is_positive
 from onnxport.samples.value_uses import constant, made_by, uses
 
-Kind = Literal["real", "integer", "mask", "length", "choice", "position", "one-hot", "state", "table"]
+Kind = Literal[
+    "real",
+    "integer",
+    "boolean",
+    "mask",
+    "length",
+    "choice",
+    "position",
+    "one-hot",
+    "state",
+    "table",
+    "setting",
+]
 
 # (operator, input of the indices) -> the input that they index.
 _INDICES = {
@@ -52,9 +66,10 @@ class Domain:
     """The values that one input may have.
 
     Attributes:
-        kind: "real" floats, "integer" in [low, high], "mask" of two values (0 and 1 unless given), "length" in 1..size
-            of the sequence, "choice" among `values`, "position" 0, 1, 2, ... up to `high`, "one-hot" along the last
-            axis, "state" of a recurrent network in -1..1, "table" whose values are compared, unrounded.
+        kind: "real" floats, "integer" in [low, high], "boolean", "mask" of two values (0 and 1 unless given), "length"
+            in 1..size of the sequence, "choice" among `values`, "position" 0, 1, 2, ... up to `high`, "one-hot" along
+            the last axis, "state" of a recurrent network in -1..1, "table" whose values are compared, unrounded,
+            "setting" that was chosen for an operator's axes, sizes and the like.
         low, high: inclusive bounds.
         values: the choices; of a mask, the value that hides and the one that keeps.
         positive: whether floats go into a logarithm, a root, a power or a denominator.
@@ -62,6 +77,9 @@ class Domain:
         center, spread: mean and standard deviation of each feature on the last axis, from a Scaler.
         columns: of a table, its last axis.
         precision: of a table, the float dtype of its numbers: a model exported to float32 gets float32 values.
+        nonzero, structure, axis: see Demand.
+        limits: a higher bound, exclusive, per element of the last axis.
+        setting: the value of a setting.
         is_smooth: of a table, whether the model computes with its numbers instead of comparing them; then a rounding
             error of the input is noise.
     """
@@ -77,6 +95,11 @@ class Domain:
     columns: tuple[Column, ...] = ()
     precision: str = "float32"
     is_smooth: bool = False
+    nonzero: bool = False
+    structure: Structure = ""
+    axis: int = 0
+    limits: tuple[int, ...] = ()
+    setting: Array | None = field(default=None, compare=False)
 
 
 # Operators that pass a table on to trees, or look up its categories, without computing with its numbers.
@@ -116,6 +139,8 @@ def _domain(spec: TensorSpec, value: ir.Value) -> Domain:
     rows = [size for node, index in readers if (size := _rows(node, index)) is not None]
     if rows and spec.dtype != "bool":
         return Domain("position" if named.kind == "position" else "integer", 0, max(min(rows) - 1, 0))
+    if spec.dtype == "bool" and not _MASK_NAME.search(spec.name) and not is_mask(value):
+        return Domain("boolean")
     if named.kind != "integer":
         return named
     if any(
@@ -164,6 +189,8 @@ def _domain_by_name(spec: TensorSpec) -> Domain:
     if spec.dtype.startswith(("float", "bfloat")):
         if _ONE_HOT_NAME.search(spec.name):
             return Domain("one-hot")
+        if spec.dtype == "float8_e8m0fnu":  # powers of 2
+            return Domain("real", positive=True)
         return Domain("mask") if _MASK_NAME.search(spec.name) else Domain("real")
     if spec.dtype == "bool" or _MASK_NAME.search(spec.name):
         return Domain("mask")

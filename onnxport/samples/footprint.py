@@ -41,13 +41,11 @@ class Estimate:
     Attributes:
         inputs, outputs: one copy of each.
         graph: weights, and the peak of live values.
-        contradiction: shape inference's reason why the model cannot run at these sizes; empty for none.
     """
 
     inputs: int
     outputs: int = 0
     graph: int = 0
-    contradiction: str = ""
 
 
 class Footprint:
@@ -61,7 +59,6 @@ class Footprint:
     def __init__(self, model: Model | None, inputs: Sequence[TensorSpec], steps: int = 1) -> None:
         self._model, self._steps = model, steps
         self._dtypes = {spec.name: spec.dtype for spec in inputs}
-        self._is_doubted = False
         self._known: dict[tuple[tuple[str, tuple[int, ...]], ...], Estimate] = {}
 
     def at(self, shapes: Mapping[str, tuple[int, ...]]) -> Estimate:
@@ -76,12 +73,12 @@ class Footprint:
         if self._model is None or self._proto is None:
             return Estimate(inputs)
         _set_shapes(self._proto, shapes)
-        inferred, contradiction = self._infer()
+        inferred = _infer(self._proto)
         if inferred is None:
-            return Estimate(inputs, contradiction=contradiction)
+            return Estimate(inputs)
         graph = inferred.graph
         outputs = sum(_bytes(value) for value in graph.output) * self._steps
-        return Estimate(inputs, outputs, self._weights + self._schedule.peak(graph), contradiction)
+        return Estimate(inputs, outputs, self._weights + self._schedule.peak(graph))
 
     @cached_property
     def _weights(self) -> int:
@@ -103,30 +100,13 @@ class Footprint:
         assert self._proto is not None
         return _Schedule(self._proto.graph)
 
-    @cached_property
-    def _trusts_inference(self) -> bool:
-        """Whether shape inference accepts the model with open sizes; if not, its errors are not about sizes."""
-        assert self._model is not None
-        proto = ir.to_proto(without_weights(self._model.ir))
-        return _infer(proto, strict=True)[0] is not None
 
-    def _infer(self) -> tuple[ModelProto | None, str]:
-        """Return the graph with inferred shapes, or the contradiction that was found."""
-        assert self._proto is not None
-        if self._is_doubted:
-            return _infer(self._proto, strict=False)[0], ""
-        inferred, contradiction = _infer(self._proto, strict=True)
-        if inferred is None and not self._trusts_inference:
-            self._is_doubted = True
-            return self._infer()
-        return inferred, contradiction
-
-
-def _infer(proto: ModelProto, *, strict: bool) -> tuple[ModelProto | None, str]:
+def _infer(proto: ModelProto) -> ModelProto | None:
+    """Return the graph with the shapes that ONNX infers; None where it cannot."""
     try:
-        return onnx.shape_inference.infer_shapes(proto, strict_mode=strict, data_prop=True), ""
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
-        return None, " ".join(str(error).split())[:300]
+        return onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        return None
 
 
 def _set_shapes(proto: ModelProto, shapes: Mapping[str, Iterable[int]]) -> None:

@@ -16,22 +16,29 @@ import numpy as np
 from onnxport.core.arrays import Array
 from onnxport.formats.artifact import TensorSpec
 from onnxport.samples import columns
+from onnxport.samples.arrangements import arrange
 from onnxport.samples.domain import Domain
 
 # Distributions of floats. No single one suits every network: a detector saturates on noise, a network that was trained
 # on normalised values saturates on 0..255. The last four are adversarial companions: rare inputs that reveal faults.
-FloatKind = Literal["image", "normal", "uniform", "soft", "zeros", "sparse", "constant", "large"]
+FloatKind = Literal[
+    "image", "normal", "uniform", "soft", "few", "scaled", "zeros", "sparse", "constant", "large"
+]
 KINDS: tuple[FloatKind, ...] = ("image", "normal", "uniform")
-# For outputs that KINDS leave constant: first images normalised to -1..1, as detectors are trained on.
-FURTHER_KINDS: tuple[FloatKind, ...] = ("soft", *KINDS)
+# For outputs that KINDS leave constant: images normalised to -1..1, as detectors are trained on, few values, other
+# magnitudes.
+FURTHER_KINDS: tuple[FloatKind, ...] = ("soft", "scaled", "few", "scaled", *KINDS, "scaled", "few", "scaled")
 COMPANIONS: tuple[FloatKind, ...] = ("zeros", "sparse", "constant", "large")
 
 _CHANNELS = (1, 3, 4)
+_TEXTS = ("a", "onnx", "text", "two words", "a,b", "12")
 _COARSEST = 4  # grid points per axis of the first octave
 _SPIKE = 1e3  # magnitude of the few nonzero values of a sparse set: beyond every known clamp, within float16
 _SPIKES = 0.05  # share of these values
 _LARGE = 1e4  # standard deviation of the large set
 _SMALLEST = 2.0**-10  # the "zero" of positive values
+# Standard deviations of the "scaled" sets, in turn.
+_SCALES = (4.0, 64.0, 0.0625, 16.0, 0.25)
 _IDS = 8  # distinct values of a set with repetitions
 
 
@@ -59,7 +66,13 @@ def generate(
         if 0 in shape:
             feeds[name] = np.zeros(shape, _numpy_dtype(spec.dtype))
             continue
-        drawn = _draw(random, spec.dtype, shape, domains[name], kind, index, longest)
+        domain = domains[name]
+        if domain.setting is not None:
+            feeds[name] = domain.setting
+            continue
+        drawn = _draw(random, spec.dtype, shape, domain, kind, index, longest)
+        if domain.structure or domain.nonzero or domain.limits:
+            drawn = arrange(random, np.asarray(drawn), domain)
         # NumPy draws a scalar, which is no array, for the shape ().
         feeds[name] = np.asarray(drawn, _numpy_dtype(spec.dtype))
     return feeds
@@ -81,7 +94,7 @@ def _draw(
     if domain.kind == "table":
         return columns.draw(random, shape, domain.columns, kind, domain.precision)
     if dtype == "string":
-        return random.choice(np.array(["a", "onnx", "text"], dtype=object), shape)
+        return random.choice(np.array(_TEXTS, dtype=object), shape)
     if domain.kind == "state":
         # A stream starts with a state of zeros; later states are results of tanh.
         return (np.zeros(shape) if index == 0 or kind == "zeros" else random.uniform(-1, 1, shape)).astype(
@@ -100,18 +113,23 @@ def _draw(
     if kind in COMPANIONS:
         return _companion(random, shape, domain, kind, longest).astype(dtype)
     if domain.kind == "real":
-        return _real(random, shape, domain, kind).astype(dtype)
+        return _real(random, shape, domain, kind, index).astype(dtype)
+    if domain.kind == "boolean":
+        return random.random(shape) < (0.5, 0.1, 0.9)[index % 3]
     if domain.kind == "mask":
         hidden, kept = domain.values or (0, 1)
         return np.where(_mask(random, shape, index), kept, hidden).astype(dtype)
     if domain.kind == "length":
-        return random.integers(max(1, longest // 2), longest + 1, shape).astype(dtype)
+        most = _most_steps(domain, longest)
+        return random.integers(max(1, most // 2), most + 1, shape).astype(dtype)
     if _image_axes(shape) is not None and dtype == "uint8":
         return _image(random, shape).astype(dtype)
     return _integers(random, shape, domain, index).astype(dtype)
 
 
-def _real(random: np.random.Generator, shape: tuple[int, ...], domain: Domain, kind: FloatKind) -> Array:
+def _real(
+    random: np.random.Generator, shape: tuple[int, ...], domain: Domain, kind: FloatKind, index: int
+) -> Array:
     if domain.center:
         return np.asarray(domain.center) + np.asarray(domain.spread) * random.standard_normal(shape)
     if domain.positive:
@@ -119,6 +137,10 @@ def _real(random: np.random.Generator, shape: tuple[int, ...], domain: Domain, k
     if kind == "normal":
         drawn = random.standard_normal(shape)
         return drawn if domain.bounds is None else _between(domain.bounds, 0.5 + drawn / 6)
+    if kind == "few":
+        return _few(random, shape, domain)
+    if kind == "scaled" and domain.bounds is None:
+        return _SCALES[index % len(_SCALES)] * random.standard_normal(shape)
     if kind == "uniform":
         drawn = random.uniform(0.0, 1.0, shape)
         return drawn if domain.bounds is None else _between(domain.bounds, drawn)
@@ -129,6 +151,17 @@ def _real(random: np.random.Generator, shape: tuple[int, ...], domain: Domain, k
         return image / 127.5 - 1.0 if kind == "soft" else image
     signal = _signal(random, shape)
     return signal if domain.bounds is None else _between(domain.bounds, (signal + 1) / 2)
+
+
+def _few(random: np.random.Generator, shape: tuple[int, ...], domain: Domain) -> Array:
+    """Draw whole numbers of a few values, where the domain has them, and rows that repeat."""
+    low, high = domain.bounds or (-2.0, 3.0)
+    drawn = np.round(low + (high - low) * random.random(shape), 0 if high - low > 2 else 1)
+    if shape:
+        axis = int(random.integers(len(shape)))
+        rows = np.moveaxis(drawn, axis, 0)
+        rows[random.random(len(rows)) < 0.5] = rows[0].copy()
+    return np.clip(drawn, low, high)
 
 
 def _between(bounds: tuple[float, float], shares: Array) -> Array:
@@ -152,11 +185,16 @@ def _companion(
         return np.asarray(np.broadcast_to(low if kind == "zeros" else one, shape), np.float64)
     low_integer, high_integer = {
         "mask": domain.values or (0, 1),
-        "length": (1, longest),
+        "length": (1, _most_steps(domain, longest)),
     }.get(domain.kind, (domain.low, domain.high))
     if kind in ("zeros", "constant"):
         return np.full(shape, low_integer if kind == "zeros" else high_integer)
     return np.asarray(np.where(random.random(shape) < 0.5, low_integer, high_integer))
+
+
+def _most_steps(domain: Domain, longest: int) -> int:
+    """Return the longest length: what the graph demands (from 1), else the largest size of the inputs."""
+    return domain.high if domain.low else longest
 
 
 def _edges(domain: Domain) -> tuple[Any, Any, tuple[Any, Any]]:
@@ -190,8 +228,8 @@ def _integers(random: np.random.Generator, shape: tuple[int, ...], domain: Domai
 
 def _mask(random: np.random.Generator, shape: tuple[int, ...], index: int) -> Array:
     """Draw a padding mask: ones, at least half, then zeros; all ones in the first set."""
-    if not shape:
-        return np.ones((), np.int64)
+    if not shape:  # a switch
+        return np.asarray(index % 2 == 0)
     size = shape[-1]
     kept = (
         np.full((*shape[:-1], 1), size)

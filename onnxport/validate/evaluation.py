@@ -12,6 +12,7 @@ from onnxport.validate.criteria import Criteria, choose_criteria
 from onnxport.validate.custom_metrics import Averages
 from onnxport.validate.fidelity import Fidelity
 from onnxport.validate.params import ValidateParams
+from onnxport.validate.progress import Counter, Tell
 from onnxport.validate.quality import Quality
 from onnxport.validate.reference import AnsweredSet, Reference
 from onnxport.validate.report import Criterion, Judgement, Precision
@@ -28,6 +29,7 @@ def evaluate(
     budgets: Budgets,
     kept: Collection[str] = (),
     criterion: Criterion | None = None,
+    tell: Tell | None = None,
 ) -> tuple[tuple[Judgement, ...], tuple[str, ...]]:
     """Judge a candidate's answers; it runs once per set, and no criterion keeps its answers.
 
@@ -48,6 +50,7 @@ def evaluate(
         fidelity = Fidelity(reference, rounded or reference, params) if criteria.fidelity else None
         quality = Quality(reference, params) if criteria.quality else None
         averages = Averages(budgets.user)
+        progress = Counter(tell, "running the candidate, input set")
 
         def add(answered: AnsweredSet) -> None:
             feeds, answers = reference.answers(answered)
@@ -70,7 +73,8 @@ def evaluate(
         if failure:
             return (chosen[0].failed(failure),), notes
         try:
-            for answered in tuple(reference.sets):
+            for number, answered in enumerate(tuple(reference.sets)):
+                progress.count(number, len(reference.sets))
                 add(answered)
             if is_inconclusive():
                 _add_further(reference, add, is_inconclusive)

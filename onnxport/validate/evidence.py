@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from onnxport.core.arrays import Array
+from onnxport.samples.sizes import Shapes
 from onnxport.validate.tolerance import CONCLUSIVE_NOISE, Noise, Tolerance, root_mean_squares
 
 # How far an output must move between two sets of inputs, in multiples of both tolerances together. Beyond 1 no constant
@@ -44,7 +45,9 @@ class Evidence:
     Attributes:
         noise_share: the smallest noise relative to the scale in any set.
         moves: whether an element differs between two sets by more than _MOVE or _MOVE_LOW times both tolerances.
+        sets, filled: how many answers there were, and how many that have elements.
         conclusive: the largest conclusive noise_share.
+        sizes: the shape of the first answer to inputs of some shapes.
         quietest: the answer with the least noise, by shape.
         varied: whether the elements of one answer differ from each other, where no second answer has its shape.
         nan: whether every answer was NaN everywhere.
@@ -55,20 +58,36 @@ class Evidence:
     noise_share: float = np.inf
     moves: bool = False
     sets: int = 0
+    filled: int = 0
     conclusive: float = CONCLUSIVE_NOISE
+    sizes: dict[tuple[tuple[str, tuple[int, ...]], ...], tuple[int, ...]] = field(default_factory=dict)
     quietest: dict[tuple[int, ...], _Answer] = field(default_factory=dict)
     varied: bool = False
     nan: bool = True
     batched: bool = False
     rows_differ: bool = False
 
-    def add(self, name: str, answer: Array, noise: Noise, tolerance: Tolerance, batch: int = 1) -> None:
-        """Count the answer to one more set, of `batch` rows."""
+    def add(
+        self,
+        name: str,
+        answer: Array,
+        noise: Noise,
+        tolerance: Tolerance,
+        batch: int = 1,
+        shapes: Shapes | None = None,
+    ) -> None:
+        """Count the answer to one more set, of `batch` rows, to inputs of these shapes."""
         self.sets += 1
         self.conclusive = tolerance.rule.conclusive
         self.nan &= bool(answer.size and answer.dtype.kind == "f" and np.isnan(answer).all())
-        if noise.reshaped or not answer.size:
+        if noise.reshaped:
             return
+        if shapes is not None:
+            # Inputs of one size that give answers of two move the output.
+            self.moves |= self.sizes.setdefault(tuple(sorted(shapes.items())), answer.shape) != answer.shape
+        if not answer.size:
+            return
+        self.filled += 1
         answered = _with_tolerance(name, answer, noise, tolerance)
         self.noise_share = min(self.noise_share, answered.share)
         before = self.quietest.get(answer.shape)
@@ -102,7 +121,7 @@ class Evidence:
             return "it is empty, or its size changes with rounding"
         if self.noise_share > self.conclusive:
             return f"the reference's own noise is {self.noise_share:.1%} of the output's scale"
-        alone = len(self.quietest) == self.sets  # no two answers have a shape in common
+        alone = len(self.quietest) == self.filled  # no two answers have a shape in common
         if self.moves or (alone and self.varied):
             return ""
         if alone:
@@ -122,11 +141,16 @@ class Proof:
         self._evidence = {name: Evidence() for name in outputs if name not in constant}
 
     def add(
-        self, answers: Mapping[str, Array], noise: Mapping[str, Noise], tolerance: Tolerance, batch: int = 1
+        self,
+        answers: Mapping[str, Array],
+        noise: Mapping[str, Noise],
+        tolerance: Tolerance,
+        batch: int = 1,
+        shapes: Shapes | None = None,
     ) -> None:
-        """Count the answers to one more set, of `batch` rows."""
+        """Count the answers to one more set, of `batch` rows, to inputs of these shapes."""
         for name, evidence in self._evidence.items():
-            evidence.add(name, answers[name], noise[name], tolerance, batch)
+            evidence.add(name, answers[name], noise[name], tolerance, batch, shapes)
 
     @property
     def doubts(self) -> dict[str, str]:
@@ -180,6 +204,7 @@ def _change(before: Array, after: Array) -> Array:
 
 def _spread(answer: Array) -> float:
     if answer.dtype.kind not in "fiu":
-        return float(len(np.unique(answer.astype(str))) > 1)
+        values = answer.astype(str) if answer.dtype.kind in "OSU" else answer.astype(np.float32)
+        return float(len(np.unique(values)) > 1)
     finite = answer[np.isfinite(answer)].astype(np.float64)
     return float(np.ptp(finite)) if finite.size else 0.0

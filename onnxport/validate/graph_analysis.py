@@ -6,11 +6,14 @@ The models here have no model-local functions (samples.domain.without_functions)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import onnx_ir as ir
 
 from onnxport.formats.model import Model
+from onnxport.samples.shapes.analysis import Sizes, infer
+from onnxport.samples.shapes.fact import Fact, fixed, size
+from onnxport.samples.shapes.rules import RULES
 from onnxport.samples.value_uses import CARRIERS, constant, constant_tensor
 from onnxport.validate.report import NodeRef
 
@@ -20,11 +23,14 @@ UNKNOWN_LENGTH = 1152
 _CONVOLUTIONS = frozenset({"Conv", "FusedConv", "ConvTranspose", "DeformConv", "QLinearConv"})
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 # Operators that read only the sizes of a value.
-_SIZES = frozenset(("Shape", "Size"))
+_SIZES = frozenset({"Shape", "Size"})
 _NOTHING = frozenset[str]()
+# Operators whose results have the same elements for every input of a shape, or fill a shape with a constant.
+_SHAPES = _SIZES | {"ConstantOfShape", "EyeLike"}
 _REDUCTIONS = frozenset(
     "ReduceSum ReduceMean GlobalAveragePool ReduceL2 ReduceSumSquare ReduceLogSumExp".split()
 )
+_LOSSES = frozenset({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"})
 # ONNX Runtime computes these around their middle, so near 0 they are exact to eps absolutely, not relatively: MLAS
 # evaluates Sigmoid as 0.5 + a rational function of x, cut at +-18.
 _SATURATING = frozenset({"Sigmoid", "HardSigmoid"})
@@ -35,8 +41,9 @@ _KEEPERS = CARRIERS.union(
 
 
 def accumulation_length(model: Model) -> int:
-    """Return the length of the longest sum of products, by the shapes of the weights; at least 1."""
-    lengths = (node_length(node) for graph in _graphs(model) for node in graph)
+    """Return the length of the longest sum of products, by the shapes of weights and values; at least 1."""
+    sizes = _inferred_sizes(model)
+    lengths = (node_length(node, sizes) for graph in _graphs(model) for node in graph)
     return max((length for length in lengths if length is not None), default=1)
 
 
@@ -45,8 +52,24 @@ def _graphs(model: Model) -> Iterator[ir.Graph]:
     yield from model.graph.subgraphs()
 
 
-def node_length(node: ir.Node) -> int | None:
-    """Return the number of terms in one output element's sum; None for no sum or unknown sizes."""
+def _inferred_sizes(model: Model) -> dict[int, tuple[int, ...]]:
+    """Return the sizes of the values, by `id`, that follow from the declared sizes of the inputs."""
+    inputs = {
+        value.name or "": Fact(tuple(size(dim) if isinstance(dim, int) else None for dim in value.shape))
+        for value in model.graph.inputs
+        if value.shape is not None and value.name not in model.graph.initializers
+    }
+    facts = infer(model.graph, RULES, inputs, Sizes({}))
+    found = {key: [fixed(dim) for dim in fact.dims] for key, fact in facts.items() if fact.dims is not None}
+    return {key: tuple(dim or 0 for dim in dims) for key, dims in found.items() if None not in dims}
+
+
+def node_length(node: ir.Node, sizes: Mapping[int, tuple[int, ...]] | None = None) -> int | None:
+    """Return the number of terms in one output element's sum; None for no sum or unknown sizes.
+
+    Args:
+        sizes: of values of which the file declares none, by `id`.
+    """
     if node.op_type in _CONVOLUTIONS:
         weights = _dims(node.inputs[3 if node.op_type == "QLinearConv" else 1])
         return None if weights is None else math.prod(weights[1:])
@@ -56,7 +79,9 @@ def node_length(node: ir.Node) -> int | None:
         weights, recurrence = _dims(node.inputs[1]), _dims(node.inputs[2])
         return None if weights is None or recurrence is None else weights[-1] + recurrence[-1]
     if node.op_type in _REDUCTIONS:
-        return _reduced(node)
+        return _reduced(node, sizes or {})
+    if node.op_type in _LOSSES:
+        return _averaged(node, sizes or {})
     if node.op_type in ("TreeEnsembleRegressor", "TreeEnsembleClassifier"):
         return len(set(node.attributes["nodes_treeids"].as_ints()))
     return None
@@ -75,11 +100,19 @@ def _contracted(node: ir.Node) -> int | None:
     )
 
 
-def _reduced(node: ir.Node) -> int | None:
-    dims, result = _dims(node.inputs[0]), _dims(node.outputs[0])
+def _reduced(node: ir.Node, sizes: Mapping[int, tuple[int, ...]]) -> int | None:
+    dims, result = (_dims(value) or sizes.get(id(value)) for value in (node.inputs[0], node.outputs[0]))
     if dims is None or result is None:
         return None
     return math.prod(dims) // max(math.prod(result), 1)
+
+
+def _averaged(node: ir.Node, sizes: Mapping[int, tuple[int, ...]]) -> int | None:
+    """Return the number of losses that are summed or averaged."""
+    if "reduction" in node.attributes and node.attributes["reduction"].as_string() == "none":
+        return None
+    dims = _dims(node.inputs[1]) or sizes.get(id(node.inputs[1]))
+    return None if dims is None else math.prod(dims)
 
 
 def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
@@ -140,13 +173,22 @@ def _step(value: ir.Value, coarsest: int) -> float:
 
 
 def constant_outputs(model: Model) -> frozenset[str]:
-    """Return the graph outputs that depend on no input, or only on its shape."""
-    inputs = {id(given) for given in model.graph.inputs if given.name not in model.graph.initializers}
+    """Return the graph outputs that depend on no input, or only on shapes, or have no elements."""
+    inputs = {
+        id(given)
+        for given in model.graph.inputs
+        if given.name not in model.graph.initializers and not _is_empty(given)
+    }
     return frozenset(
         value.name
         for value in model.graph.outputs
-        if value.name and not any(id(source) in inputs for source in _sources(value, None))
+        if value.name
+        and (_is_empty(value) or not any(id(source) in inputs for source in _sources(value, None, _SHAPES)))
     )
+
+
+def _is_empty(value: ir.Value) -> bool:
+    return value.shape is not None and 0 in value.shape
 
 
 def unread_inputs(model: Model) -> frozenset[str]:
@@ -203,7 +245,7 @@ def _sources(
         current = pending.pop()
         yield current
         producer = current.producer()
-        if producer is None or producer.op_type in never:
+        if producer is None or producer.op_type in never or _is_constant(producer, current):
             continue
         inner = _inner_outputs(producer)
         needed: list[ir.Value | None] = list(inner)
@@ -212,6 +254,15 @@ def _sources(
         fresh = {id(other): other for other in needed if other is not None and id(other) not in seen}
         seen.update(fresh)
         pending.extend(fresh.values())
+
+
+def _is_constant(node: ir.Node, value: ir.Value) -> bool:
+    """Return whether a result is the same for all inputs: of empty data, or the mask of an idle Dropout."""
+    if node.inputs and node.inputs[0] is not None and _is_empty(node.inputs[0]):
+        return True
+    training = constant(node.inputs[2]) if len(node.inputs) > 2 else None
+    is_idle = training is None or not training.any()
+    return node.op_type == "Dropout" and value is not node.outputs[0] and is_idle
 
 
 def _inner_outputs(node: ir.Node) -> Iterator[ir.Value]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.runtimes.base import MemoryFullError, RunError
-from onnxport.samples.domain import Domain
 from onnxport.samples.generator import COMPANIONS, FURTHER_KINDS, KINDS, FloatKind, generate
+from onnxport.samples.input_domains import InputDomains
 from onnxport.samples.preprocessing import preprocessing
 from onnxport.samples.readers import Sample, SampleFile, find_samples, holds_images
 from onnxport.samples.sizes import OpenSizes, Shapes
@@ -27,10 +27,12 @@ Loader = Callable[[], Sample]
 # refuses the sizes, MemoryFullError when it takes too much memory.
 Try = Callable[[Loader, float | None], None]
 
+_ATTEMPTS = 6  # with other values of one size
+_APART = 1000  # between the numbers of these sets
 BATCH = 3  # of the sets that are not of batch 1
 ROWS = 256  # of a table: trees have many branches
 # The largest number of further sets, for outputs about which the planned ones prove nothing.
-_FURTHER = 6
+_FURTHER = len(FURTHER_KINDS)
 
 
 def feed_from_folder(
@@ -102,7 +104,7 @@ class GeneratedInputs:
 
     Args:
         inputs: the model's inputs.
-        domains: input name to the values that it may hold.
+        domains: the values that inputs may hold.
         seed: the user's seed.
         run: tries a set on the reference.
         sizes: the open dimensions.
@@ -112,7 +114,7 @@ class GeneratedInputs:
     def __init__(
         self,
         inputs: tuple[TensorSpec, ...],
-        domains: Mapping[str, Domain],
+        domains: InputDomains,
         seed: int,
         run: Try,
         sizes: OpenSizes,
@@ -120,7 +122,7 @@ class GeneratedInputs:
     ) -> None:
         self._inputs, self._domains, self._seed, self._run = inputs, domains, seed, run
         self._sizes, self._search = sizes, search
-        is_table = any(domain.kind == "table" for domain in domains.values())
+        is_table = domains.have("table")
         self._batch, self._other_batch = (ROWS, 1) if is_table else (1, BATCH)
         self._count, self._further = 0, 0
         self._accepted: Shapes | None = None
@@ -178,18 +180,22 @@ class GeneratedInputs:
     def _first_accepted(self, kind: FloatKind, proposals: Iterable[Shapes]) -> Shapes:
         """Run the next set at the first of the proposed sizes that the model accepts."""
         for shapes in self._search.proposals(proposals):
-            if self._search.accepts(
-                shapes, partial(self._run, partial(self._sample, self._count, kind, shapes))
-            ):
-                self._count += 1
-                return shapes
+            for attempt in range(_ATTEMPTS):
+                index = self._count + attempt * _APART
+                run = partial(self._run, partial(self._sample, index, kind, shapes))
+                if self._search.accepts(shapes, run):
+                    self._count += 1
+                    return shapes
+                # Other values help where the sizes are fixed, or where the refusal says which values.
+                if not self._domains.narrow(self._search.refusal) and self._sizes.is_open:
+                    break
         raise self._search.failed()
 
     def _sample(self, index: int, kind: FloatKind, shapes: Shapes) -> Sample:
         inputs = {spec.name: (spec, shapes[spec.name]) for spec in self._inputs}
-        feeds = generate(inputs, self._domains, kind=kind, seed=self._seed, index=index)
-        has_floats = any(domain.kind == "real" for domain in self._domains.values())
-        named = has_floats or kind in COMPANIONS
+        domains = self._domains.at(shapes, self._seed, index)
+        feeds = generate(inputs, domains, kind=kind, seed=self._seed, index=index)
+        named = self._domains.have("real") or kind in COMPANIONS
         label = f"set {index + 1} ({kind})" if named else f"set {index + 1}"
         return Sample(label, feeds, "generated", adversarial=kind in COMPANIONS)
 

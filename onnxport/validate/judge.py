@@ -20,13 +20,13 @@ from onnxport.validate.comparison import compare
 from onnxport.validate.evaluation import evaluate
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.precision import kept_float32, precision_of
+from onnxport.validate.progress import Tell
 from onnxport.validate.reference import AnsweredSet, Reference
 from onnxport.validate.report import Criterion, Judgement, Precision, Report, Side, overall
 from onnxport.validate.rollout import Run
 from onnxport.validate.saturation import measure_saturation
 from onnxport.validate.sessions import Oriented, isolated, source_dtypes
 from onnxport.validate.signature import check_signatures, split_map
-from onnxport.validate.size_search import Tell
 from onnxport.validate.table_rows import differing_rows
 from onnxport.validate.tensor_dump import Tensors, check_place
 
@@ -53,7 +53,7 @@ class Judge(Closing):
             reference's has answered and ended: a compiler needs the machine before, and both would lie in memory
             together. None to start it with the verdict.
         criterion: the only criterion to apply; None for those that the precisions call for (criteria.py).
-        tell: receives how many seconds of how many the search for sizes has taken.
+        tell: receives the progress of what takes more than a few seconds.
 
     Raises:
         UsageError: a metric that cannot be imported, or a budget that cannot apply.
@@ -119,7 +119,7 @@ class Judge(Closing):
             precision = precision_of(candidate, function=function)
             kept = kept_float32(candidate, function)
             judgements, notes = evaluate(
-                reference, model, precision, self._params, self._budgets, kept, self._criterion
+                reference, model, precision, self._params, self._budgets, kept, self._criterion, self._tell
             )
             notes += _notes(reference, oriented)
             if checks_nodes is None:

@@ -32,7 +32,7 @@ _MOST_WEIGHTS = 512 * 2**20
 _MIXED = 1e-3
 # Times the usual noise. On zeros Silero's state differed between LiteRT and ONNX Runtime by 10 times the usual noise of
 # the reference, on ordinary sets by 1.5: companions look for gross faults, a wide tolerance is enough.
-_MARGIN = 4.0
+MARGIN = 4.0
 # The largest number of runs that the rows of a batch are divided into.
 _PARTS = 16
 
@@ -216,8 +216,9 @@ MOVES: dict[Precision, Move] = {
 class UsualNoise:
     """The largest noise of each output over the ordinary sets, as a share of its group's scale.
 
-    An adversarial companion's answer gets at least this noise. A probe moves each input to its neighbours, and a zero
-    has none: on zeros a network seems to have no noise, and yet its biases are rounded in every layer.
+    Later answers get at least this noise, those to adversarial companions MARGIN times as much. A probe moves each
+    input to its neighbours, and a zero has none: on zeros a network seems to have no noise, and yet its biases are
+    rounded in every layer.
     """
 
     def __init__(self) -> None:
@@ -231,10 +232,10 @@ class UsualNoise:
         share = float(np.max(noise.groups[scales > 0] / scales[scales > 0], initial=0.0))
         self._share[name] = max(self._share.get(name, 0.0), min(share, CONCLUSIVE_NOISE))
 
-    def at_least(self, name: str, answer: Array, noise: Noise) -> Noise:
-        """Return the noise of the answer to a companion: the measured or the usual one, whichever is larger."""
+    def at_least(self, name: str, answer: Array, noise: Noise, margin: float = MARGIN) -> Noise:
+        """Return the noise of an answer: the measured or `margin` times the usual one, whichever is larger."""
         if answer.dtype.kind != "f" or noise.reshaped:
             return noise
-        usual = _MARGIN * self._share.get(name, 0.0) * group_scales(answer)
+        usual = margin * self._share.get(name, 0.0) * group_scales(answer)
         # A mean over differences that zeros cannot show proves nothing.
         return replace(noise, groups=np.maximum(noise.groups, usual), rms=None)

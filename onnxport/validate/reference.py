@@ -2,58 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import nullcontext
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.core.errors import InputError
+from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Referent, TensorSpec
 from onnxport.formats.input_shapes import apply_shapes, size_limits
 from onnxport.formats.model import Model
-from onnxport.runtimes.base import ReferenceRuntime, Runtime
+from onnxport.runtimes.base import MemoryFullError, ReferenceRuntime, RunError
 from onnxport.runtimes.memory_limit import MemoryLimit, format_size, needed_bytes
-from onnxport.runtimes.options import RuntimeOptions
 from onnxport.samples.columns import is_odd_nan
 from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
 from onnxport.samples.footprint import Footprint
+from onnxport.samples.generator import COMPANIONS
+from onnxport.samples.input_domains import InputDomains
+from onnxport.samples.neighbours import neighbour
 from onnxport.samples.readers import Sample
-from onnxport.samples.sizes import OpenSizes
+from onnxport.samples.sizes import OpenSizes, Shapes
+from onnxport.validate.dead_outputs import find_dead_node
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph_analysis import (
     UNKNOWN_LENGTH,
     accumulation_length,
     constant_outputs,
-    has_16_bit_activations,
     output_nodes,
     output_steps,
     saturating_outputs,
     unread_inputs,
 )
 from onnxport.validate.input_sets import GeneratedInputs, Loader, feed_from_folder
+from onnxport.validate.noise_meter import NoiseMeter
 from onnxport.validate.noise_runs import (
-    MOVES,
     Answers,
-    Probe,
-    UsualNoise,
-    other_batch,
-    perturb_inputs,
-    perturb_weights,
-    perturb_zeros,
 )
-from onnxport.validate.params import ValidateParams
+from onnxport.validate.params import GENERATED, READ, ValidateParams
 from onnxport.validate.precision import precision_of
-from onnxport.validate.report import InputSet, NodeRef, Precision
+from onnxport.validate.progress import Counter, Tell
+from onnxport.validate.report import InputSet, NodeRef
 from onnxport.validate.rollout import RolloutPlan, advance
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.signature import check_tensors
-from onnxport.validate.size_search import Search, Tell, patience
-from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
+from onnxport.validate.size_search import Search, patience
+from onnxport.validate.tolerance import Noise, Tolerance
 
 # Bytes of inputs and answers that are kept; beyond, they are computed again when needed.
 _KEPT = 256 * 2**20
@@ -62,6 +58,7 @@ _KEPT = 256 * 2**20
 _STEPPED = frozenset({"int8", "int16x8"})
 
 _FEW = 5  # names in a note
+_NEIGHBOURS = 9  # at most, of all samples together
 
 
 @dataclass
@@ -129,9 +126,11 @@ class Reference:
         rollout = RolloutPlan(model, self.graph, known, params)
         self.roll_out, self.steps, self._states = rollout.roll_out, rollout.steps, rollout.states
         self._domains = rollout.domains
-        self._exact = frozenset(
+        # Inputs that probes leave as they are.
+        self._exact = {
             name for name, domain in known.items() if domain.kind == "table" and not domain.is_smooth
-        )
+        }
+        self._input_domains = InputDomains(self.graph, self._domains)
         self._model = self.roll_out(model)
         self._footprint = Footprint(self.graph, self.inputs, self.steps)
         self.name = runtime.name
@@ -142,12 +141,20 @@ class Reference:
         self.notes: tuple[str, ...] = rollout.notes
         constant = constant_outputs(self.graph) if self.graph else frozenset[str]()
         self._proof = Proof((spec.name for spec in self.outputs), constant)
-        self._usual = UsualNoise()
         self._batch_axes = OpenSizes(self.inputs, self.shapes).batch_axes
         self._bytes = 0
-        self._probes: list[Probe] = []
-        self._closing: list[Runtime] = [self._model.runtime]
-        self._folders: list[TemporaryDirectory[str]] = []
+        self._fed: set[int] = set()
+        self._progress = Counter(tell, "")
+        self._noise = NoiseMeter(
+            self.inputs,
+            self.outputs,
+            self.graph if self._owns_graph else None,
+            self.precision,
+            self.tolerance,
+            self._exact,
+            self.roll_out,
+        )
+        self._is_open = True
         self._generated: GeneratedInputs | None = None
 
     @property
@@ -188,20 +195,29 @@ class Reference:
 
     def prepare(self) -> None:
         """Run the reference and its probes on every set of inputs."""
-        self._probes = list(self._make_probes())
+        self._noise.open(self._model, self._runtime)
+        self._progress = Counter(self._tell, "running the reference, input set")
         if self._params.inputs is not None:
             self.notes += feed_from_folder(
                 self.inputs, self.shapes, self._params, self._states, self._answer, self._runtime.features
             )
+            self._feed_neighbours()
         else:
-            sizes = OpenSizes(self.inputs, self.shapes, size_limits(self.inputs, self._params.shape))
+            limits = size_limits(self.inputs, self._params.shape)
+            sizes = OpenSizes(self.inputs, self.shapes, limits, self.graph)
             seconds = patience(self.artifact.size)
             search = Search(sizes, self._footprint, self._limit, seconds, self._tell)
             self._generated = generated = GeneratedInputs(
-                self.inputs, self._domains, self._params.seed, self._answer, sizes, search
+                self.inputs,
+                self._input_domains,
+                self._params.seed,
+                self._answer,
+                sizes,
+                search,
             )
             generated.feed(self._params.samples, lambda: bool(self.doubts), lambda: bool(self._proof.blind))
             self.notes += tuple(generated.notes)
+        self.notes += tuple(self._dead_outputs())
         if odd := [answered.label for answered in self.sets if answered.nan]:
             more = f" and {len(odd) - _FEW} more" if len(odd) > _FEW else ""
             self.notes += (f"inputs hold NaN in {', '.join(odd[:_FEW])}{more}: these answers prove nothing",)
@@ -210,12 +226,60 @@ class Reference:
             self.notes += (f"the rows of a batch never differed at {names}: swapped rows would not show",)
         self._close_if_kept()
 
+    def _feed_neighbours(self) -> None:
+        """Feed neighbours of the user's samples while these prove nothing of some output."""
+        given = list(self.sets)
+        fed = 0
+        for number in range(_NEIGHBOURS):
+            if not self.doubts:
+                break
+            sample = given[number % len(given)]
+            before = len(self.sets)
+            with suppress(RunError, MemoryFullError):
+                self._answer(partial(self._neighbour, sample, number), None)
+            fed += len(self.sets) - before
+        if fed:
+            self.notes += (f"{fed} neighbours of the samples were fed: the samples alone show too little",)
+
+    def _dead_outputs(self) -> Iterator[str]:
+        """Name the nodes at which the inputs' changes end, for outputs that none of them moves."""
+        if self.steps > 1 or self.graph is None or not self._owns_graph:
+            return
+        for output in list(self.doubts)[:_FEW]:
+            pair = self._sets_with_equal_answers(output)
+            if pair is None:
+                continue
+            with suppress(OnnxportError):  # a diagnosis must not end a run
+                if (node := find_dead_node(self.graph, output, self._tap, *pair)) is not None:
+                    named = f"{node.op} {node.name!r}" if node.name else f"{node.op} of {node.value!r}"
+                    yield f"{output!r} stays the same because {named} gives one result for all inputs that were fed"
+
+    def _tap(self, feeds: Feeds, names: Sequence[str]) -> Answers:
+        return self._model.runtime.run(feeds, taps=names)
+
+    def _sets_with_equal_answers(self, output: str) -> tuple[Feeds, Feeds] | None:
+        """Return the inputs of two sets of one size to which an output is the same; None if there are none."""
+        kept = [each.kept for each in self.sets if each.kept is not None and not each.adversarial]
+        for place, (feeds, answers) in enumerate(kept):
+            for others, given in kept[place + 1 :]:
+                sizes = [{name: array.shape for name, array in each.items()} for each in (feeds, others)]
+                if sizes[0] == sizes[1] and np.array_equal(answers[output], given[output]):
+                    return feeds, others
+        return None
+
+    def _neighbour(self, sample: AnsweredSet, number: int) -> Sample:
+        feeds = sample.load().feeds
+        shapes = {name: array.shape for name, array in feeds.items()}
+        domains = self._input_domains.at(shapes, self._params.seed, number)
+        moved = neighbour(feeds, domains, self._input_domains.settings, self._params.seed, number)
+        return Sample(f"neighbour {number + 1} of {sample.label}", moved, "generated")
+
     def further_sets(self) -> Generator[AnsweredSet, None, None]:
         """Generate more sets, while those so far prove too little; none where the user gave inputs."""
         if self._generated is None:
             return
         self._reopen()
-        self._probes = list(self._make_probes())
+        self._noise.open(self._model, self._runtime)
         try:
             while self._generated.feed_further():
                 yield self.sets[-1]
@@ -231,9 +295,8 @@ class Reference:
             self._close_if_kept()
 
     def _reopen(self) -> None:
-        if not self._closing:
-            self._runtime = self._runtime.again()
-            self._closing.append(self._runtime)
+        if not self._is_open:
+            self._runtime, self._is_open = self._runtime.again(), True
             self._model = self.roll_out(Oriented(self._runtime))
 
     def _close_if_kept(self) -> None:
@@ -246,6 +309,10 @@ class Reference:
             return answered.kept
         feeds = answered.load().feeds
         return feeds, self._model.run(feeds)
+
+    def input_domains(self, shapes: Shapes) -> dict[str, Domain]:
+        """Return what the inputs may hold at these sizes."""
+        return self._input_domains.at(shapes, self._params.seed, 0)
 
     def at_step(self, first: Feeds, answers: Answers, step: int) -> Feeds:
         """Return the feeds of a model at `step`, which gave `answers` at the step before."""
@@ -260,11 +327,10 @@ class Reference:
 
     def close(self) -> None:
         """Free the runtimes; kept answers stay."""
-        while self._closing:
-            self._closing.pop().close()
-        while self._folders:
-            self._folders.pop().cleanup()
-        self._probes = []
+        self._noise.close()
+        if self._is_open:
+            self._runtime.close()
+            self._is_open = False
 
     def _tolerance(self) -> Tolerance:
         length, saturating, steps = UNKNOWN_LENGTH, frozenset[str](), dict[str, float]()
@@ -275,79 +341,50 @@ class Reference:
             length, saturating, self._params.rtol, self._params.atol, precision=self.precision, steps=steps
         )
 
-    def _make_probes(self) -> Iterator[Probe]:
-        run = self._model.run
-        beside = other_batch(run, self.inputs)
-        if beside is not None:
-            yield beside
-        movable = {"float32", "float64"} | ({"float16"} if self.precision in MOVES else set())
-        if any(spec.dtype in movable and spec.name not in self._exact for spec in self.inputs):
-            yield from (perturb_inputs(run, seed, self._rounds_to, self._exact) for seed in (1, 2))
-        elif (
-            self.graph is not None
-            and self._owns_graph
-            and (moved := perturb_weights(self.graph, self.precision)) is not None
-        ):
-            yield from self._other_kernels(lambda: self._open_beside(moved))
-        yield from self._other_kernels(self._runtime.other_kernels)
-
-    @property
-    def _rounds_to(self) -> Precision:
-        """The precision by whose roundings the probes move the inputs: 16 bits if some activations have these."""
-        return "int16x8" if self.graph and has_16_bit_activations(self.graph) else self.precision
-
     @property
     def _owns_graph(self) -> bool:
         """Whether the graph is the reference's own; a framework's exported graph is the candidate, whose answers are no
         noise of the reference."""
         return self.artifact.format == "onnx"
 
-    def _open_beside(self, model: Model) -> Runtime | None:
-        """Open a model in memory in the reference's process, where the limits on its runs hold."""
-        folder = TemporaryDirectory(prefix="onnxport-")
-        self._folders.append(folder)
-        saved = model.save(Path(folder.name, "model.onnx"))
-        return self._runtime.beside(RuntimeOptions(), saved.path)
-
-    def _other_kernels(self, load: Callable[[], Runtime | None]) -> Iterator[Probe]:
-        try:
-            runtime = load()
-        except InputError:  # ONNX Runtime has some operators in their optimized form only
-            return
-        if runtime is None:
-            return
-        self._closing.append(runtime)
-        run = self.roll_out(Oriented(runtime)).run
-        yield lambda feeds, answers: run(feeds)
-
     def _answer(self, load: Loader, seconds: float | None) -> None:
         """Run the reference and its probes on one set; the first run may take `seconds`."""
+        self._progress.count(len(self.sets), self._planned)
         sample = load()
+        self._exact |= self._input_domains.settings
         if sample.source != "generated":
             self._check_memory(sample)
-        nan = any(_holds_nan(array, self._domains[name]) for name, array in sample.feeds.items())
+        nan = any(
+            _holds_nan(array, self._domains[name])
+            for name, array in sample.feeds.items()
+            if name not in self._input_domains.takes_nan
+        )
         with nullcontext() if seconds is None else self._runtime.within(seconds):
             answers = self._model.run(sample.feeds)
         if sample.adversarial and not all(map(_is_finite, answers.values())):
             return  # where the reference itself overflows or divides by 0, right artefacts differ
-        # Companions, which are full of zeros, get the last two: other inputs or weights, and other kernels.
-        companion = [*self._probes[-2:], perturb_zeros(self._model.run, self._exact)]
-        chosen = companion if sample.adversarial else self._probes
-        probes = [probe(sample.feeds, answers) for probe in chosen]
-        noise = {
-            name: measure_noise(answer, [probe[name] for probe in probes]) for name, answer in answers.items()
-        }
-        if sample.adversarial:
-            noise = {name: self._usual.at_least(name, answers[name], known) for name, known in noise.items()}
-        elif not nan:
-            self._proof.add(answers, noise, self.tolerance, self._rows(sample))
-            for name, answer in answers.items():
-                self._usual.add(name, answer, noise[name])
+        noise = self._noise.measure(sample, answers)
+        shapes = {name: array.shape for name, array in sample.feeds.items()}
+        if not sample.adversarial and not nan and not self._is_repeated(sample.feeds):
+            self._proof.add(answers, noise, self.tolerance, self._rows(sample), shapes)
+            self._noise.count(answers, noise)
         self._bytes += sum(array.nbytes for array in (*sample.feeds.values(), *answers.values()))
         kept = (sample.feeds, answers) if self._bytes <= _KEPT else None
-        shapes = {name: array.shape for name, array in sample.feeds.items()}
         about = sample.label, sample.source, shapes
         self.sets.append(AnsweredSet(load, *about, noise, kept, sample.adversarial, nan, sample.first_row))
+
+    def _is_repeated(self, feeds: Feeds) -> bool:
+        """Return whether the same inputs were fed before, which proves nothing more."""
+        digest = hash(tuple((name, array.shape, array.tobytes()) for name, array in sorted(feeds.items())))
+        is_known = digest in self._fed
+        self._fed.add(digest)
+        return is_known
+
+    @property
+    def _planned(self) -> int:
+        """About how many sets there will be."""
+        planned = self._params.samples or (READ if self._params.inputs is not None else GENERATED)
+        return planned if self._params.inputs is not None else planned + 1 + len(COMPANIONS)
 
     def _check_memory(self, sample: Sample) -> None:
         """Refuse the user's inputs on which a run takes too much memory."""

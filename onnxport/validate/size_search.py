@@ -10,16 +10,12 @@ from onnxport.runtimes.base import MemoryFullError, RunError, SlowRunError
 from onnxport.runtimes.memory_limit import MemoryLimit, format_size, needed_bytes
 from onnxport.samples.footprint import Estimate, Footprint
 from onnxport.samples.sizes import OpenSizes, Shapes
-
-# Receives how many seconds of how many a search has taken.
-Tell = Callable[[int, int], None]
+from onnxport.validate.progress import Tell
 
 SECONDS = 60.0  # for a model of up to _BYTES; larger ones get more in proportion
 _BYTES = 50_000_000
 _SHORTEST = 0.1
 _SILENT = 2.0  # seconds without a report of progress
-# Proposals to try although shape inference finds a contradiction there, when no other works.
-_DOUBTED = 3
 
 
 def patience(size: int) -> float:
@@ -58,24 +54,18 @@ class Search:
         self._refusal: RunError | None = None
 
     def proposals(self, proposals: Iterable[Shapes]) -> Iterator[Shapes]:
-        """Yield the proposals to try, as long as there is time.
-
-        Those that take a large part of the memory come after the others, and last a few at which shape inference finds
-        a contradiction: it may be wrong.
-        """
-        large, doubted = [], []
+        """Yield the proposals as long as there is time; those that take a large part of the memory come last."""
+        large = []
         for shapes in proposals:
             if shapes in self._accepted:
                 yield shapes
             elif self._is_over or (estimate := self._fitting(shapes)) is None:
                 continue
-            elif estimate.contradiction:
-                doubted.append(shapes)
             elif self._limit.fills(estimate):
                 large.append(shapes)
             else:
                 yield shapes
-        for shapes in (*large, *doubted[:_DOUBTED]):
+        for shapes in large:
             if not self._is_over:
                 yield shapes
 
@@ -106,13 +96,18 @@ class Search:
         """Return the error for a model that runs at none of the proposals."""
         if self._refusal is None and self._large:
             return self._full or self._too_large()
-        if self._refusal is None or self._sizes.is_open:
+        if self._refusal is None or self._sizes.is_open or self._sizes.is_contradictory:
             return self._sizes.refused(self._refusal, self._progress())
         return RunError(
             f"{self._refusal.what} (generated inputs)",
             why=self._refusal.why,
             fix="give inputs that it can run on: --inputs DIR",
         )
+
+    @property
+    def refusal(self) -> str:
+        """The last refusal in ONNX Runtime's words; empty for none."""
+        return self._refusal.why if self._refusal is not None else ""
 
     @property
     def _is_over(self) -> bool:
@@ -129,14 +124,14 @@ class Search:
             self._large.append((shapes, needed_bytes(estimate)))
             self._spend(began)
             return None
-        if estimate.contradiction:
-            self._spend(began)
         return estimate
 
     def _spend(self, began: float) -> None:
         self._spent += time.monotonic() - began
         if self._tell is not None and self._spent >= _SILENT:
-            self._tell(round(min(self._spent, self._seconds)), round(self._seconds))
+            self._tell(
+                "searching sizes, second", round(min(self._spent, self._seconds)), round(self._seconds)
+            )
 
     def _progress(self) -> str:
         """Describe how far the search came."""

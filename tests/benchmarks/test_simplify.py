@@ -37,7 +37,7 @@ def test_the_page_says_where_a_peer_has_fewer_nodes_or_is_wrong() -> None:
             "figures": [asdict(each) for each in rows],
         }
     )
-    assert "at most those of the better peer: 1 of 2 models" in text
+    assert "At most as many nodes as the better of the others: 1 of 2 models." in text
     assert "Not on b: 9 to 8; bytes to the source's: onnxport 1.00 times, onnxsim 4.00 times" in text
     assert "- onnxsim: 1 of 2 proven. Not proven: a (not equivalent)." in text
     assert "| a | 10 (2) | 6, 0.90 | 7 (1), 1.00, not equivalent |" in text

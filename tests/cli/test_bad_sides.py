@@ -95,12 +95,12 @@ def candidate_whose_path_is_no_text(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("validate", "model.onnx", f"{NOT_UTF8}.tflite")
 
 
-@case(2, "m\\udcff.ort cannot be written, its path is not UTF-8")
+@case(2, "m\\udcff.ort cannot be written: its path is not UTF-8")
 def output_whose_path_is_no_text(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", "--to", "ort", "-o", f"{NOT_UTF8}.ort")
 
 
-@case(4, "pipe.onnx is no regular file")
+@case(4, "pipe.onnx is not a regular file")
 def model_that_is_a_pipe(sandbox: Sandbox) -> tuple[str | Path, ...]:
     os.mkfifo(sandbox.folder / "pipe.onnx")
     return ("validate", "pipe.onnx", "model.onnx")

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from onnxport.formats.mlpackage.messages import messages
+from onnxport.formats.mlpackage.files import messages
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import Sandbox, unprivileged
 
@@ -307,13 +307,13 @@ def compiled_form(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("validate", "model.onnx", "model.mlmodelc")
 
 
-@case(4, "model.mlpackage is no Core ML package", "it is empty")
+@case(4, "model.mlpackage is not a Core ML package", "it is empty")
 def empty_package(sandbox: Sandbox) -> tuple[str | Path, ...]:
     (sandbox.folder / PACKAGE).mkdir()
     return ("validate", "model.onnx", PACKAGE)
 
 
-@case(4, "model.mlpackage is no Core ML package", "it has no Manifest.json")
+@case(4, "model.mlpackage is not a Core ML package", "it has no Manifest.json")
 def package_without_manifest(sandbox: Sandbox) -> tuple[str | Path, ...]:
     (package(sandbox) / "Manifest.json").unlink()
     return ("validate", "model.onnx", PACKAGE)
@@ -331,7 +331,7 @@ def package_with_a_list_for_a_manifest(sandbox: Sandbox) -> tuple[str | Path, ..
     return ("inspect", PACKAGE)
 
 
-@case(4, "model.mlpackage is no Core ML package", "it has no model.mlmodel")
+@case(4, "model.mlpackage is not a Core ML package", "it has no model.mlmodel")
 def package_without_a_model(sandbox: Sandbox) -> tuple[str | Path, ...]:
     next(package(sandbox).rglob("model.mlmodel")).unlink()
     return ("validate", "model.onnx", PACKAGE)

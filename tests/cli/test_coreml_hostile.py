@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.formats.manifest import KEY, MAIN, pixels_key
-from onnxport.formats.mlpackage.messages import messages
+from onnxport.formats.mlpackage.files import messages
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import Sandbox
 
@@ -70,7 +70,7 @@ def weighed(sandbox: Sandbox, name: str) -> tuple[str, ...]:
     return changed(sandbox, rename)
 
 
-@case(4, "model.mlpackage is damaged", "names '../../model.onnx', which is no file in it")
+@case(4, "model.mlpackage is damaged", "names '../../model.onnx', which is not a file in it")
 def model_above_the_package(sandbox: Sandbox) -> tuple[str, ...]:
     return rooted(sandbox, "../../model.onnx")
 
@@ -85,12 +85,12 @@ def model_without_an_end(sandbox: Sandbox) -> tuple[str, ...]:
     return rooted(sandbox, "/dev/zero")
 
 
-@case(4, "model.mlpackage is damaged", "com.apple.CoreML is no regular file")
+@case(4, "model.mlpackage is damaged", "com.apple.CoreML is not a regular file")
 def model_that_is_a_folder(sandbox: Sandbox) -> tuple[str, ...]:
     return rooted(sandbox, "com.apple.CoreML")
 
 
-@case(4, "model.mlpackage is damaged", "model.mlmodel is no regular file")
+@case(4, "model.mlpackage is damaged", "model.mlmodel is not a regular file")
 def model_that_is_a_link_to_a_device(sandbox: Sandbox) -> tuple[str, ...]:
     file = package(sandbox) / MODEL
     file.unlink()
@@ -109,7 +109,7 @@ def weights_at_an_absolute_path(sandbox: Sandbox) -> tuple[str, ...]:
     return weighed(sandbox, "@model_path//etc/passwd")
 
 
-@case(4, "model.mlpackage is damaged", "weight.bin is no regular file")
+@case(4, "model.mlpackage is damaged", "weight.bin is not a regular file")
 def weights_that_are_a_pipe(sandbox: Sandbox) -> tuple[str, ...]:
     file = package(sandbox) / WEIGHTS
     file.unlink()

@@ -78,7 +78,7 @@ def no_permission_to_read(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "secret.onnx", *TFLITE)
 
 
-@case(4, "model.pb", "known are .onnx, .ort, .tflite, .mlpackage")
+@case(4, "model.pb", "known are .onnx, .tflite, .mlpackage, .ort")
 def unknown_extension(sandbox: Sandbox) -> tuple[str | Path, ...]:
     shutil.copy(sandbox.model, sandbox.folder / "model.pb")
     return ("convert", "model.pb", *TFLITE)
@@ -212,12 +212,12 @@ def output_is_a_folder_without_suffix(sandbox: Sandbox) -> tuple[str | Path, ...
     return ("convert", "model.onnx", *ORT, "-o", ".")
 
 
-@case(2, "model.onnx/model.ort cannot be written, model.onnx is a file and no folder")
+@case(2, "model.onnx/model.ort cannot be written: model.onnx is a file, not a folder")
 def output_below_a_file(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *ORT, "-o", "model.onnx/model.ort")
 
 
-@case(2, "model.onnx/a/b/model.ort cannot be written, model.onnx is a file and no folder")
+@case(2, "model.onnx/a/b/model.ort cannot be written: model.onnx is a file, not a folder")
 def output_deep_below_a_file(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *ORT, "-o", "model.onnx/a/b/model.ort")
 
@@ -243,7 +243,7 @@ def shape_for_an_unknown_name_of_a_validation(sandbox: Sandbox) -> tuple[str | P
     return ("validate", "model.onnx", "model.onnx", "--shape", "picture=1,1,8,8")
 
 
-@case(2, "'1x3' in the shape 'image=1x3' is no dimension")
+@case(2, "'1x3' in the shape 'image=1x3' is not a dimension")
 def shape_that_cannot_be_read(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *TFLITE, "--shape", "image=1x3")
 

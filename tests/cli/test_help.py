@@ -13,7 +13,7 @@ import pytest
 import onnxport
 from onnxport.bench.params import BenchParams
 from onnxport.cli.commands import COMMANDS, cli
-from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
+from onnxport.converters.params import PARAMS as TARGET_PARAMS
 from onnxport.deployment.params import DeploymentParams
 from onnxport.exporters.params import ExportParams
 from onnxport.optimizers.params import OptimizeParams
@@ -54,7 +54,7 @@ OWN = {
 }
 SHARED = {"json", "quiet", "verbose"}
 PARAMS = {
-    "convert": (TfliteParams, CoremlParams, OrtParams, ValidateParams),
+    "convert": (*TARGET_PARAMS.values(), ValidateParams),
     "export": (ExportParams, ValidateParams),
     "optimize": (OptimizeParams, ValidateParams),
     "quantize": (QuantizeParams, ValidateParams),

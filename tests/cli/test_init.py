@@ -19,8 +19,7 @@ from onnxport.pipelines.config.json_schema import schema
 from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.init.files import Plan, pipeline_text, workflow_text
 from onnxport.pipelines.init.hosts import project_of
-from onnxport.pipelines.init.model_summary import ModelSummary, summarize
-from onnxport.pipelines.init.samples import Samples, find_samples_of
+from onnxport.pipelines.init.model_summary import ModelSummary, Samples, find_samples_of, summarize
 from onnxport.pipelines.registry import TARGETS
 
 ROOT = Path(__file__).parents[2]

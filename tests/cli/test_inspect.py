@@ -147,7 +147,7 @@ def parsed(graph: str, opset: int = 17) -> onnx.ModelProto:
         (old_opset, "opset 9 is old"),
         (float64, "values are float64"),
         (strings, "values are string"),
-        (weights_as_inputs, "4 weights are listed as inputs too"),
+        (weights_as_inputs, "4 weights are inputs too"),
         (stale_shape, "1 declared shapes contradict the graph, 'hidden' is the first"),
         (foreign_domain, "operators of the domain com.acme: Relu"),
         (control_flow, "control flow: 1 If"),
@@ -202,5 +202,5 @@ def test_what_a_model_does_not_need_is_unusual(tmp_path: Path) -> None:
     assert inspect_model(tmp_path / "m.onnx").unusual == (
         "no output depends on the input 'left' (optimize --prune-unused)",
         "nodes that no output needs: 1",
-        "weights that repeat others: 1, 4,096 bytes",
+        "duplicate weights: 1, 4,096 bytes",
     )

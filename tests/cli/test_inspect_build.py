@@ -74,7 +74,7 @@ def test_a_cut_list_is_reported(app: Sandbox) -> None:
 
 def test_refusals_of_the_command(app: Sandbox) -> None:
     outcome = app.run("inspect", "model.onnx", "--with", "model.ort")
-    assert (outcome.code, "model.onnx is no .ort file" in outcome.stderr) == (2, True)
+    assert (outcome.code, "model.onnx is not an .ort file" in outcome.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_refusals(
 def test_a_list_that_is_none_is_refused(files: Path, tmp_path: Path) -> None:
     shutil.copy(files / "model.ort", tmp_path)
     (tmp_path / "model.required_operators.config").write_text("hello")
-    with pytest.raises(InputError, match="is no list of operators"):
+    with pytest.raises(InputError, match="is not a list of operators"):
         reduced_build([tmp_path / "model.ort"])
 
 

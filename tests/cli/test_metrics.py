@@ -97,7 +97,7 @@ REFUSALS = {
     "no metric after the output": Refusal(("--budget", "logits=20"), ("'logits' names no known metric",)),
     "NaN limit": Refusal(("--budget", "sqnr=nan"), ("'sqnr' has the limit nan; give a number",)),
     "no number": Refusal(("--budget", "sqnr=high"), ("--budget['sqnr'] has the value high; give a number",)),
-    "no name": Refusal(("--budget", "20"), ("'20' gives no value a name; write NAME=VALUE",)),
+    "no name": Refusal(("--budget", "20"), ("'20' has no name before '='; write NAME=VALUE",)),
     "inapplicable": Refusal(("--budget", "mean_iou=0.9"), ("'mean_iou' applies to nothing here", "'logits'")),
     "no module": Refusal(("--metric", "mypkg.nothing:gap"), ("No module named 'mypkg.nothing'",)),
     "no function": Refusal(("--metric", "mypkg.metrics:nothing"), ("metrics.py has no 'nothing'",)),

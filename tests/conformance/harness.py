@@ -75,8 +75,8 @@ class Harness(ABC):
     def run(self, case: Path, *, bound: bool = False) -> Outcome:
         """Converts `case`/model.onnx and compares its answers with every stored data set."""
         try:
-            model = _loaded(case / "model.onnx")
-            sets = [_data_set(model, folder) for folder in sorted(case.glob("test_data_set_*"))]
+            model = load_case(case / "model.onnx")
+            sets = [data_set(model, folder) for folder in sorted(case.glob("test_data_set_*"))]
             if bound:
                 sets = [_bound(model, *sets[0])]
             answers = self.convert_and_run(model, [feeds for feeds, _ in sets])
@@ -148,7 +148,7 @@ def _place(traceback: str) -> str:
     return " ".join([*(frame.rpartition("onnxport/")[2] for frame in frames[-1:]), lines[-1]])
 
 
-def _loaded(path: Path) -> Model:
+def load_case(path: Path) -> Model:
     proto = onnx.load(path)
     if any(entry.domain == "" and entry.version == 6 for entry in proto.opset_import):
         # What the exporters of 2018 wrote, older than we take; ONNX knows the way to 7.
@@ -193,7 +193,7 @@ def _worst(expected: Array, actual: Array) -> str:
     return f"{actual[index]} at {place}, expected {expected[index]}"
 
 
-def _data_set(model: Model, folder: Path) -> tuple[dict[str, Array], dict[str, Array]]:
+def data_set(model: Model, folder: Path) -> tuple[dict[str, Array], dict[str, Array]]:
     """The inputs and the expected outputs, by name."""
     names = [spec.name for spec in model.inputs], [spec.name for spec in model.outputs]
     inputs, outputs = (

@@ -11,9 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from pydantic import ValidationError
 
-from onnxport.deployment.estimation import estimate
+from onnxport.deployment.estimation import estimate, group_nodes
 from onnxport.deployment.estimation.graph import estimation_graph
-from onnxport.deployment.estimation.partitions import group_nodes
 from onnxport.deployment.estimation.table import Table, has_table, load_table
 from onnxport.deployment.report import Placement
 from onnxport.deployment.runtimes import RUNTIMES

@@ -12,9 +12,9 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from onnxport.core.errors import InputError
 from onnxport.deployment.analysis import analyze_deployment
 from onnxport.deployment.litert.conversion import ConvertedModel, convert_once
-from onnxport.deployment.litert.gpu import estimate_gpu
 from onnxport.deployment.params import DeploymentParams
 from onnxport.deployment.probes import ProbeOptions, tflite_cpu, tflite_gpu
+from onnxport.deployment.probes.tflite_gpu import estimate_gpu
 from onnxport.deployment.report import Fallback, Placement
 from onnxport.formats.graph import Node, OperatorGraph, Tensor
 from onnxport.formats.graph.delegation import divide

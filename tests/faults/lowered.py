@@ -438,13 +438,13 @@ def page(outcomes: Sequence[Outcome], names: Sequence[str]) -> str:
     found = sum(each.found for each in faults)
     lines = [
         *("# Faults in models of lower precision", ""),
-        "Faults put into files that `onnxport quantize` made, one at a time, and judged against the float model by",
-        "`onnxport validate FLOAT FILE --inputs DIR` with its defaults in a process of its own. Faults that cost less",
-        "than 1 dB are left out. Written by the harness:",
+        "Faults in files of `onnxport quantize`, one at a time, compared with the float model by `onnxport validate",
+        "FLOAT FILE --inputs DIR` with its defaults, in a separate process. Faults that cost less than 1 dB are left",
+        "out. The harness writes this page:",
         *("", "    python -m tests.faults.lowered --root FOLDER -o docs/internals/faults-lowered.md", ""),
         f"Models: {', '.join(MODELS[name] or 'digits' for name in names)}.",
         "",
-        f"Found: {found} of {len(faults)}. Right files refused: {', '.join(refused) or 'none'}, of "
+        f"Found: {found} of {len(faults)}. Correct files refused: {', '.join(refused) or 'none'}, of "
         f"{sum(not each.fault for each in outcomes)}.",
         *("", f"| fault | {' | '.join(PRECISIONS)} |", "|---|" + "---|" * len(PRECISIONS)),
     ]

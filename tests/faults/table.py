@@ -44,26 +44,26 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-_HEAD = """# Faults, and who finds them
+_HEAD = """# Faults, and which are found
 
-Faults put into right models and artefacts, one at a time, and judged by `onnxport validate` with its default settings
-in a process of its own. This page is written by the harness and holds what it saw:
+Faults in correct models and artefacts, one at a time, checked by `onnxport validate` with its default settings in a
+separate process. The harness writes this page:
 
     python -m tests.faults --all --debug -o docs/internals/faults.md
 
-| level | what is judged |
+| level | compared |
 |---|---|
-| onnx | a faulty ONNX graph against the right one |
-| tflite, ort | the faulty graph converted with `--no-validate`, against the right ONNX model |
-| file | a right `.tflite` file with the fault put into its FlatBuffer, against the ONNX model |
-| int8 | a faulty QDQ graph against the right one, which ONNX Runtime's quantizer made |
-| made | small models for operators that few real ones have |
+| onnx | a faulty ONNX graph with the correct one |
+| tflite, ort | the faulty graph, converted with `--no-validate`, with the correct ONNX model |
+| file | a correct `.tflite` file with the fault in its FlatBuffer, with the ONNX model |
+| int8 | a faulty QDQ graph with the correct one of ONNX Runtime's quantizer |
+| made | small models for operators that few real models have |
 
-The node, and the size where there is one, are drawn by seed from all places that the fault can have in the model.
-*Effect, in noises* is the fault's largest effect on an output over the largest difference between ONNX Runtime's own
-answers there (its four optimization levels, one thread and two, inputs moved by 1e-7), measured by the bare runtimes on
-inputs that are not the judge's (`tests/faults/noise.py`). At most 1 means that noise hides the fault, 0 that these
-inputs do not show it at all. *Named* is the answer of `onnxport debug`, for faults that are found and sit in one node.
+Node and size are drawn by seed from all places where the fault is possible. *Effect, in noises* is the fault's largest
+effect on an output, divided by the largest difference between ONNX Runtime's own answers there (four optimization
+levels, one thread and two, inputs moved by 1e-7), measured on other inputs than those of `validate`
+(`tests/faults/noise.py`). At most 1: noise hides the fault. 0: these inputs do not show it. *Named* is the answer of
+`onnxport debug`, for faults that are found and lie in one node.
 """
 
 

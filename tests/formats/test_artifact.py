@@ -35,7 +35,7 @@ def test_the_digest_covers_companions(tmp_path: Path) -> None:
     [
         ("missing.onnx", None, "does not exist"),
         ("empty.onnx", b"", "is empty"),
-        ("model.bin", b"x", "no model format"),
+        ("model.bin", b"x", "no known extension of a model format"),
     ],
 )
 def test_what_is_no_artefact_is_refused(

@@ -81,5 +81,5 @@ def test_choices_of_one_input_belong_together() -> None:
 
 def test_a_mapping_may_hold_texts() -> None:
     assert parse_shapes({"x": "1..8, 3, ?"}) == parse_shapes(["x=1..8,3,?"])
-    with pytest.raises(UsageError, match=r"'a' in the shape 'x=a' is no dimension"):
+    with pytest.raises(UsageError, match=r"'a' in the shape 'x=a' is not a dimension"):
         parse_shapes({"x": "a"})

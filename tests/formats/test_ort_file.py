@@ -124,7 +124,7 @@ def test_damaged_file_is_refused(damage: str, tmp_path: Path) -> None:
         "no identifier": b"\0" * 64,
         "garbage": data[:8] + b"\xff" * 500,
     }
-    with pytest.raises(ValueError, match=r"truncated or damaged|no ONNX Runtime format"):
+    with pytest.raises(ValueError, match=r"truncated or damaged|not in the ONNX Runtime format"):
         ort_file.read(damaged[damage])
 
 

@@ -45,7 +45,8 @@ def model_of(
     graph = helper.make_graph(
         [node], "graph", inputs, results, [numpy_helper.from_array(x, name) for name, x in constants.items()]
     )
-    opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
+    versions = {node.domain: 1} | OPSETS
+    opsets = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
     return Model(onnx_ir.from_proto(helper.make_model(graph, opset_imports=opsets, ir_version=10)))
 
 

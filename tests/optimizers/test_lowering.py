@@ -16,8 +16,7 @@ import pytest
 from onnxport.formats.model import Model
 from onnxport.optimizers.opset import LiftError, convert_opset, lower
 from onnxport.optimizers.opset.downgrades.arithmetic import WIDER
-from onnxport.optimizers.opset.downgrades.registry import LOWERINGS
-from onnxport.optimizers.opset.upgrade_adapters import ADAPTERS
+from onnxport.optimizers.opset.node import ADAPTERS, LOWERINGS
 from onnxport.optimizers.params import LOWEST_OPSET, NEWEST_OPSET
 from onnxport.optimizers.rewrites.registry import rewritten_ops
 from tests.optimizers.graphs import assert_same, build, check, feeds, graphs, inside_if, operators, run

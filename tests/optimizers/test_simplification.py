@@ -18,7 +18,7 @@ from onnxport.formats.model import Model
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.passes import Rewritten
 from onnxport.optimizers.simplification import pass_lists, simplify
-from onnxport.optimizers.simplification.registry import PASSES
+from onnxport.optimizers.simplification.graph import PASSES
 
 # The header of a graph in ONNX's text form.
 _HEADER = '<ir_version: 8, opset_import: ["" : {opset}, "com.microsoft" : 1]>\n'

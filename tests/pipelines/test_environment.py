@@ -49,6 +49,20 @@ def test_every_target_and_source_needs_libraries_that_are_listed() -> None:
     assert set(STAGES) == set(TARGETS)
 
 
+def test_a_target_needs_what_makes_its_files_and_what_runs_them() -> None:
+    assert list(TARGETS.items()) == [
+        ("tflite", ("onnx", "onnx-ir", "litert-converter", "ai-edge-litert")),
+        ("coreml", ("onnx", "onnx-ir", "coremltools")),
+        ("ort", ("onnx", "onnx-ir", "onnxruntime")),
+    ]
+    assert environment.RUNS_ON == {
+        "onnx": ("onnx", "onnx-ir", "onnxruntime"),
+        "ort": ("onnxruntime",),
+        "tflite": ("ai-edge-litert",),
+        "coreml": ("coremltools",),
+    }
+
+
 def test_environment_names_what_took_part() -> None:
     assert set(describe(["onnx"])) == {"python", "platform", "cpu", "onnxport", "onnx"}
 

@@ -16,9 +16,8 @@ import yaml
 from onnxport.cli.commands import cli
 from onnxport.core.errors import UsageError
 from onnxport.pipelines.config.reader import read
-from onnxport.pipelines.lock.document import parse, schema, text_of
 from onnxport.pipelines.lock.entries import LockedArtefact, LockedFiles, LockedStage
-from onnxport.pipelines.lock.file import Lock, update
+from onnxport.pipelines.lock.file import Lock, parse, schema, text_of, update
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
@@ -93,7 +92,7 @@ def test_it_says_what_each_artefact_was_made_from(made: Path) -> None:
 
 def test_it_keeps_its_published_schema(made: Path) -> None:
     published = (ROOT / "docs" / "schema" / "pipeline-lock.schema.json").read_text(encoding="utf-8")
-    assert published == schema(), "write onnxport.pipelines.lock.document.schema() to docs/schema"
+    assert published == schema(), "write onnxport.pipelines.lock.file.schema() to docs/schema"
     jsonschema.Draft202012Validator(json.loads(published)).validate(lock(made))
 
 

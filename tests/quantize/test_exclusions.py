@@ -9,7 +9,7 @@ import pytest
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.model import Model
-from onnxport.quantize.exclusions import excluded_nodes
+from onnxport.quantize.eligibility import excluded_nodes
 from onnxport.quantize.float_graph import simplify_for_quantization
 
 _TEXT = """<ir_version: 8, opset_import: ["" : 17]>

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxport.quantize import biases
-from onnxport.quantize.grids import Grid, WeightGrid, activation_grid, weight_grid
+from onnxport.quantize.grids import (
+    Grid,
+    WeightGrid,
+    activation_grid,
+    quantize_bias,
+    weight_grid,
+    widen_for_bias,
+)
 
 _ends = st.floats(-1e6, 1e6, width=32)
 
@@ -56,10 +62,10 @@ def test_a_weight_of_zeros_has_a_grid(axis: int | None) -> None:
 def test_a_bias_that_int32_does_not_hold_widens_its_channel_alone() -> None:
     weight, data = WeightGrid(np.array([1e-12, 1e-2], np.float32), 0), Grid(np.float32(0.1), 0, "uint8")
     bias = np.array([5.0, 5.0], np.float32)
-    wider = biases.widen_for_bias(weight, bias, data)
+    wider = widen_for_bias(weight, bias, data)
     assert wider.scales[1] == weight.scales[1]
-    stored = biases.quantize_bias(bias, data, wider)
+    stored = quantize_bias(bias, data, wider)
     np.testing.assert_allclose(stored.values * np.float64(stored.scales), bias, rtol=1e-3)
     # Without, the first would have been cut off at 2^31 steps.
-    cut = biases.quantize_bias(bias, data, weight)
+    cut = quantize_bias(bias, data, weight)
     assert abs(cut.values[0] * np.float64(cut.scales[0])) < 1e-3

@@ -21,10 +21,9 @@ from onnxport.quantize.calibration.observers import Histogram
 from onnxport.quantize.candidate_score import Score, Scorer
 from onnxport.quantize.float_graph import simplify_for_quantization
 from onnxport.quantize.measurement import Measurements
-from onnxport.quantize.mixed_precision import MixedPrecisionSpace
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import place
-from onnxport.quantize.search import Level, restore_for_budgets
+from onnxport.quantize.search import Level, MixedPrecisionSpace, restore_for_budgets
 from onnxport.samples.readers import SampleFile, find_samples
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Figure

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import html.parser
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +13,7 @@ from onnxport.reports.run import html as view
 from onnxport.reports.run_report import RunReport
 from tests.reports import chromium
 from tests.reports.handmade import NASTY, RUNS, crowded, failing, inconclusive, lossy, nasty, waived
+from tests.reports.pages import Page
 
 PHONE = 360
 
@@ -34,23 +33,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, real: Path) -> Iterator[chrom
 PAGES = [*RUNS, "real-passing", "real-failing"]
 
 
-class Text(html.parser.HTMLParser):
-    """The text of a page, its elements counted."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.text, self.tags = "", []
-        self.feed(source)
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.tags.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def seen(run: RunReport) -> Text:
-    return Text(view.view(run))
+def seen(run: RunReport) -> Page:
+    return Page(view.view(run))
 
 
 @pytest.mark.parametrize("page", ["real-passing", "real-failing"])
@@ -105,7 +89,7 @@ def test_page_is_painted_in_light_and_dark(
 
 
 def test_failing_page_shows_verdict_figures_charts_and_node(site: chromium.Site) -> None:
-    page = Text(chromium.dom(f"{site.address}/failing.html").stdout)
+    page = Page(chromium.dom(f"{site.address}/failing.html").stdout)
     for text in (
         "✗ not equivalent",
         "out/model.tflite does not compute what model.onnx computes",
@@ -128,8 +112,8 @@ def test_failing_page_shows_verdict_figures_charts_and_node(site: chromium.Site)
 
 
 def test_real_pages_say_how_the_runs_ended(site: chromium.Site) -> None:
-    passing = Text(chromium.dom(f"{site.address}/real-passing.html").stdout)
-    failing = Text(chromium.dom(f"{site.address}/real-failing.html").stdout)
+    passing = Page(chromium.dom(f"{site.address}/real-passing.html").stdout)
+    failing = Page(chromium.dom(f"{site.address}/real-failing.html").stdout)
     assert "✓ proven" in passing.text
     assert "digits.tflite computes what digits.onnx computes" in passing.text
     assert "onnxport convert digits.onnx --to tflite" in passing.text

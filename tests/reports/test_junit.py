@@ -10,6 +10,7 @@ from lxml import etree
 
 from fixtures import models
 from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.reports.junit import failure
 from onnxport.reports.run import junit
 from onnxport.reports.run_report import RunReport
 from onnxport.validate.report import Verdict
@@ -134,7 +135,7 @@ def test_failed_run_is_an_error_with_its_reasons(jenkins: etree.XMLSchema) -> No
         Refusal("Loop", "x", "sequences"),
     )
     error = CannotConvertError("model.onnx cannot be converted to TFLite", refusals=refusals)
-    source = junit.failure(error, "convert")
+    source = failure(error, "convert")
     jenkins.assertValid(etree.fromstring(source.encode("utf-8")))
     ((case,),) = read(source)
     (result,) = case.result

@@ -8,6 +8,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.reports.markdown import failure
 from onnxport.reports.run import markdown
 from onnxport.reports.run_report import RunReport
 from tests.reports.handmade import NASTY, crowded, failing, lossy, nasty
@@ -88,7 +89,7 @@ def test_command_is_there_to_be_copied() -> None:
 
 def test_failed_run_is_a_heading_and_the_error_as_printed() -> None:
     refusals = (Refusal("Loop", "<b>`decode`|", "carries a sequence"),)
-    tokens = PARSER.parse(markdown.failure(CannotConvertError("m.onnx", refusals=refusals), "convert"))
+    tokens = PARSER.parse(failure(CannotConvertError("m.onnx", refusals=refusals), "convert"))
     assert tokens[1].content == "✗ onnxport convert failed, exit 3"
     (block,) = [token for token in tokens if token.type == "code_block"]
     assert block.content == "m.onnx:\n  Loop  '<b>`decode`|'  carries a sequence\n"

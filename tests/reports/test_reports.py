@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from onnxport.core.errors import InputError, NotProvenError, UsageError
-from onnxport.reports import FORMATS, saving, wording
+from onnxport.reports import FORMATS, phrases, saving
+from onnxport.reports.phrases import human_size
 from onnxport.reports.run.terminal import artifact_line
 from onnxport.reports.run_report import ArtifactRecord, RunReport, SourceRecord
-from onnxport.reports.wording import human_size
 from onnxport.validate.report import InputSet, Judgement, OutputReport, Report, Side
 
 
@@ -192,7 +192,7 @@ def test_a_loss_on_generated_inputs_is_said_to_be_on_these() -> None:
 def test_title_of_a_loss_does_not_claim_equality() -> None:
     report = run_report(output("y", 0.1, 1.0)).artifacts[0].report
     quality = report.judgements[0].model_copy(update={"question": "quality"})
-    title = wording.summary(report.model_copy(update={"judgements": (quality,)}))
+    title = phrases.summary(report.model_copy(update={"judgements": (quality,)}))
     assert "computes" not in title
     assert "no budget was given" in title
 
@@ -202,5 +202,5 @@ def test_title_of_both_questions_names_the_rounding() -> None:
     (fidelity,) = report.judgements
     half = report.candidate.model_copy(update={"precision": "float16"})
     both = (fidelity, fidelity.model_copy(update={"question": "quality"}))
-    title = wording.summary(report.model_copy(update={"judgements": both, "candidate": half}))
+    title = phrases.summary(report.model_copy(update={"judgements": both, "candidate": half}))
     assert title.startswith("model.tflite computes what model.onnx computes with float16 rounding")

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import html.parser
 from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
 from markdown_it import MarkdownIt
 
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.run import html as page
 from onnxport.reports.run import junit, markdown
 from onnxport.reports.run.terminal import notes, result_lines
 from onnxport.reports.run_report import Latency, RunReport
 from tests.reports.handmade import NASTY, faster, latency, passing, slower, untimed
-
-
-class _Text(html.parser.HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.text = ""
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+from tests.reports.pages import Page
 
 
 def in_html(run: RunReport) -> str:
-    reader = _Text()
-    reader.feed(page.view(run))
-    return reader.text
+    return Page(page.view(run)).text
 
 
 def in_markdown(run: RunReport) -> str:
@@ -55,7 +44,7 @@ VIEWS = [in_html, in_markdown, in_terminal]
     ],
 )
 def test_speed_is_a_ratio_with_its_interval(found: Latency, said: str) -> None:
-    assert wording.speed(found) == said
+    assert phrases.speed(found) == said
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -69,7 +58,7 @@ def test_what_does_not_pay_has_its_reason_and_the_setting(view: Callable[[RunRep
     shown = view(slower())
     assert "1.6x slower (1.2-2.0)" in shown
     assert "slower: activations are signed; what would help: --activations u8" in shown
-    assert wording.text(NASTY) in shown
+    assert phrases.text(NASTY) in shown
     assert "\x1b" not in shown
 
 

@@ -160,7 +160,7 @@ FAULTS = {
     "STAGE = 3": "is of type int, not a Kind",
     plugin().replace('Kind("acme"', 'Kind("other"'): "has the name 'other', its entry point 'acme'",
     plugin(formats="'onnx'"): "has formats that are no tuple",
-    plugin(formats=("gguf",)): "known are onnx, ort, tflite, coreml",
+    plugin(formats=("gguf",)): "known are onnx, tflite, coreml, ort",
     plugin().replace(':Acme"', '"'): "write module:callable",
 }
 
@@ -180,11 +180,9 @@ def test_a_name_that_two_bring_is_nobodys(site: Site) -> None:
     site.plugin("acme-runtime", "runtimes", "acme", plugin())
     site.plugin("other-runtime", "runtimes", "acme", plugin())
     site.plugin("third-runtime", "runtimes", "tract", plugin())
-    with pytest.raises(
-        MissingDependencyError, match=r"acme-runtime 3\.1 and other-runtime 3\.1 bring one of"
-    ):
+    with pytest.raises(MissingDependencyError, match=r"acme-runtime 3\.1 and other-runtime 3\.1 define it"):
         registry.find_runtime("onnx", "acme")
-    with pytest.raises(MissingDependencyError, match=r"third-runtime 3\.1 and onnxport bring one of"):
+    with pytest.raises(MissingDependencyError, match=r"third-runtime 3\.1 and onnxport define it"):
         registry.find_runtime("onnx", "tract")
     assert registry.find_runtime("onnx").name == "ort"
     assert "conflicts with that of onnxport" in CliRunner().invoke(cli, ["doctor"]).stdout

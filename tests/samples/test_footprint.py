@@ -61,23 +61,6 @@ def test_inputs_and_answers_are_told_apart_and_answers_count_every_step() -> Non
     assert (told.inputs, told.outputs) == (1000 * FLOAT, 4 * 1000 * FLOAT)
 
 
-def test_a_size_at_which_layers_contradict_each_other_is_found_without_a_run() -> None:
-    graph = (
-        "g (float[N, C] x) => (float[N, K] y) <float[8, 4] w = {"
-        + ", ".join(["1"] * 32)
-        + "}> { y = MatMul(x, w) }"
-    )
-    known = footprint(graph)
-    assert "MatMul" in known.at({"x": (1, 7)}).contradiction
-    assert known.at({"x": (1, 8)}).contradiction == ""
-
-
-def test_what_inference_refuses_at_any_size_is_no_size_s_fault() -> None:
-    """The declared rank of the output is wrong, which ONNX Runtime warns of and runs."""
-    graph = "g (float[N] x) => (float[3, 3] y) { y = Sin(x) }"
-    assert footprint(graph).at({"x": (5,)}).contradiction == ""
-
-
 def test_without_a_graph_the_inputs_count() -> None:
     inputs = (TensorSpec("x", "float64", ("N",)), TensorSpec("s", "string", ("N",)))
     assert Footprint(None, inputs).at({"x": (10,), "s": (10,)}) == Estimate(10 * 8 + 10 * 8)

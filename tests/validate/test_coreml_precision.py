@@ -135,7 +135,7 @@ def test_a_package_of_ours_that_lists_its_islands_is_float16(tmp_path: Path) -> 
 
 
 def _add_note(package: Path, note: Manifest) -> None:
-    from onnxport.formats.mlpackage.messages import messages
+    from onnxport.formats.mlpackage.files import messages
 
     file = next(package.rglob("model.mlmodel"))
     model = messages("Model").Model.FromString(file.read_bytes())

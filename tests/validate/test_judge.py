@@ -418,7 +418,9 @@ def test_the_reference_answers_once_in_the_background(mlp: Artifact) -> None:
 
 
 def test_an_error_of_the_reference_is_raised_by_every_question(tmp_path: Path) -> None:
-    stuck = save(parsed("g (int32[64] x) => (int32[64] y) { y = Div(x, x) }"), tmp_path / "m.onnx")
+    stuck = save(
+        parsed("g (int32[64] x) => (int32[64] y) { w = Sub(x, x) y = Div(x, w) }"), tmp_path / "m.onnx"
+    )
     with Judge(stuck, ValidateParams()) as judge:
         for _ in range(2):
             with pytest.raises(UsageError, match="Integer division by zero"):
@@ -483,7 +485,9 @@ def test_inputs_too_large_to_generate_are_refused_with_their_size(shape: str, tm
 
 
 def test_a_reference_that_fails_on_generated_inputs_asks_for_the_users(tmp_path: Path) -> None:
-    model = save(parsed("g (int32[64] x) => (int32[64] y) { y = Div(x, x) }"), tmp_path / "m.onnx")
+    model = save(
+        parsed("g (int32[64] x) => (int32[64] y) { w = Sub(x, x) y = Div(x, w) }"), tmp_path / "m.onnx"
+    )
     with pytest.raises(
         UsageError, match=r"\(generated inputs\): .*Integer division by zero; give .*--inputs DIR"
     ):

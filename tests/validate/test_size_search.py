@@ -33,19 +33,19 @@ def test_a_run_that_does_not_end_ends_the_search_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(size_search, "SECONDS", 4.0)
-    told: list[tuple[int, int]] = []
+    told: list[tuple[str, int, int]] = []
     model = saved(SLOW, tmp_path / "m.onnx")
     began = time.monotonic()
     with (
         pytest.raises(NoSizesError, match=r"which is the time for it .4 s") as caught,
-        Judge(model, ValidateParams(), tell=lambda done, total: told.append((done, total))) as judge,
+        Judge(model, ValidateParams(), tell=lambda *how_far: told.append(how_far)) as judge,
     ):
         _ = judge.reference
     assert time.monotonic() - began < 15
     assert "input 'x'" in caught.value.what
     assert "1 size was tried in 4 s" in caught.value.why
     assert "--shape x=1,SIZE" in caught.value.fix
-    assert told == [(4, 4)]
+    assert told == [("searching sizes, second", 4, 4)]
 
 
 def test_a_size_of_the_user_s_is_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,3 +72,15 @@ def test_how_many_sizes_were_tried_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("size", "seconds"), [(1_000_000, 60.0), (50_000_000, 60.0), (500_000_000, 600.0)])
 def test_a_large_model_has_more_time(size: int, seconds: float) -> None:
     assert size_search.patience(size) == seconds
+
+
+def test_a_long_proof_says_which_input_set_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnxport.validate.progress.SILENT", 0.0)
+    told: list[tuple[str, int, int]] = []
+    model = saved("g (float[N, 4] x) => (float[N, 4] y) { y = Sin (x) }", tmp_path / "m.onnx")
+    with Judge(model, ValidateParams(), tell=lambda *how_far: told.append(how_far)) as judge:
+        judge.verdict(model)
+    for who in ("reference", "candidate"):
+        counts = [(done, total) for what, done, total in told if what == f"running the {who}, input set"]
+        assert len(counts) == len(judge.reference.sets)
+        assert all(done <= total for done, total in counts)

@@ -23,28 +23,21 @@ class Chosen(TypedDict, total=False):
 
 
 class Loaded(Protocol):
-    """A model in memory.
+    """A model in memory."""
 
-    Attributes:
-        ran_on: name and version of the runtime for the report.
-        inputs, outputs: in the model's order.
-    """
-
-    ran_on: str
+    ran_on: str  # name and version of the runtime for the report
+    # inputs, outputs: in the model's order.
     inputs: Sequence[Port]
     outputs: Sequence[Port]
 
     def feed(self, feeds: Mapping[str, Any]) -> Run:
-        """Prepare the model for these arrays, by key; return a function that does one run, which is what is timed."""
-        ...
+        """Prepare the model for these arrays, by key; return a function that does one run, which is timed."""
 
     def answers(self) -> dict[str, Any]:
         """Run once more and return the outputs by key."""
-        ...
 
     def refusal(self, error: Exception) -> OnnxportError:
         """Return the error that the user sees for an exception of these methods."""
-        ...
 
 
 class Loader(Protocol):
@@ -52,7 +45,6 @@ class Loader(Protocol):
 
     def require(self) -> None:
         """Import the runtime (MissingDependencyError)."""
-        ...
 
     def load(self, path: str, settings: Chosen) -> Loaded:
         """Load the model at `path`.
@@ -61,4 +53,3 @@ class Loader(Protocol):
             MissingDependencyError: this build lacks what the settings ask for.
             InputError: the runtime refuses the model.
         """
-        ...

@@ -12,12 +12,6 @@ from onnxport.bench.loaders.base import Chosen, Run
 from onnxport.bench.providers import SUFFIX, install_provider
 from onnxport.core.errors import InputError, MissingDependencyError
 
-_LEVELS = {
-    "disable": "ORT_DISABLE_ALL",
-    "basic": "ORT_ENABLE_BASIC",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "all": "ORT_ENABLE_ALL",
-}
 _CPU = f"CPU{SUFFIX}"
 
 
@@ -34,7 +28,8 @@ class OrtModel:
         name = _full(wanted, onnxruntime.get_available_providers())
         options, threads = onnxruntime.SessionOptions(), settings.get("threads")
         if level := settings.get("level"):
-            options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[level])
+            kind = "ORT_DISABLE_ALL" if level == "disable" else f"ORT_ENABLE_{level.upper()}"
+            options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, kind)
         if threads:
             options.intra_op_num_threads = threads
         if optimized := settings.get("optimized"):

@@ -1,7 +1,6 @@
 """Any other runtime of `runtimes/registry.py`: other engines, and those of plugins.
 
-`Runtime.run` is timed, on NumPy arrays: the time includes passing them, and the memory includes what this package
-imports, such as the reader of ONNX files.
+`Runtime.run` is timed, with the passing of NumPy arrays; the memory includes this package's imports.
 """
 
 from __future__ import annotations

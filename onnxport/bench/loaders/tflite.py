@@ -1,7 +1,4 @@
-"""LiteRT: `Interpreter.invoke()` with the inputs set, with XNNPACK, which is the default, or the built-in kernels.
-
-Keys are the numbers of tensors.
-"""
+"""LiteRT: `Interpreter.invoke()` with XNNPACK or the built-in kernels. Keys are the numbers of tensors."""
 
 from __future__ import annotations
 

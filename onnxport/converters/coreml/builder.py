@@ -7,7 +7,8 @@ and gives `Value`s. Python floats, float arrays and float Values become the elem
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -16,10 +17,11 @@ from onnxport.converters.coreml.names import INNER
 from onnxport.converters.coreml.quantized import emit_dequantize
 from onnxport.converters.coreml.values import LARGEST_RANK, Value
 from onnxport.converters.driver import Scope
-from onnxport.converters.lowering import UnsupportedOp
+from onnxport.converters.lowering import NodeView, UnsupportedOp
 from onnxport.core.arrays import Array
 from onnxport.optimizers.float16.constants import to_half
 
+MilNode: TypeAlias = NodeView[Value]
 Compute = Literal["fp16", "fp32"]
 MilType = Literal["fp16", "fp32", "int32", "bool", "int8", "uint8", "int16", "uint16", "int4", "uint4"]
 
@@ -37,6 +39,7 @@ class MilBuilder:
 
     Attributes:
         target: coremltools' AvailableTarget, which decides the version of every operator.
+        ios: the target's number, 17 for iOS17.
         compute: the element type in which the current node computes its floats.
         scope: the graph being lowered.
     """
@@ -45,31 +48,30 @@ class MilBuilder:
 
     def __init__(self, target: Any, compute: Compute = "fp32") -> None:
         self.target, self.compute = target, compute
+        self.ios = int(target.name.removeprefix("iOS"))
         self._count = 0
 
     def at_least(self, target: str) -> bool:
         """Tell if the target is `target` ("iOS17") or newer."""
-        return int(self.target.name.removeprefix("iOS")) >= int(target.removeprefix("iOS"))
+        return self.ios >= int(target.removeprefix("iOS"))
 
-    def __getattr__(self, op: str) -> Callable[..., Any]:
+    def __getattr__(self, op: str) -> Callable[..., Value]:
         """Return the MIL operator `op`, which takes its parameters by MIL's own names.
-
-        Returns:
-            A Value; a list of Values for operators with several results (split, topk, lstm ...).
 
         Raises:
             NoMil: MIL has no such form.
         """
         if op.startswith("_"):
             raise AttributeError(op)
+        return partial(self.emit, op)
 
-        def emit(**parameters: Any) -> Any:
-            return self.emit(op, **parameters)
-
-        return emit
-
-    def emit(self, op: str, **parameters: Any) -> Any:
+    def emit(self, op: str, **parameters: Any) -> Value:
         """Emit `mil.<op>(...)`; see __getattr__."""
+        (value,) = self.emit_all(op, **parameters)
+        return value
+
+    def emit_all(self, op: str, **parameters: Any) -> list[Value]:
+        """Emit an operator that may have several results (split, topk, lstm ...)."""
         if not hasattr(mb, op):
             raise NoMil(f"needs {op!r}, which MIL does not have")
         given = {name: self.argument(each) for name, each in parameters.items() if each is not None}
@@ -77,18 +79,15 @@ class MilBuilder:
             result = getattr(mb, op)(name=self.inner_name(op), **given)
         except (NoMil, UnsupportedOp):
             raise  # of a nested block
-        except (
-            Exception
-        ) as error:  # the builder raises whatever its checks do: ValueError, TypeError, KeyError ...
-            raise NoMil(_error_message(op, error)) from error
-        settled = [
-            _as_typed_constant(var) for var in (result if isinstance(result, list | tuple) else [result])
-        ]
-        values = [wrap(var) for var in settled]
+        except Exception as error:  # the builder's checks raise ValueError, TypeError, KeyError ...
+            message = " ".join(str(error).split())[:300] or type(error).__name__
+            raise NoMil(f"MIL's {op} refuses it: {message}") from error
+        results = result if isinstance(result, list | tuple) else [result]
+        values = [wrap(_as_typed_constant(var)) for var in results]
         highest = max(value.rank for value in values)
         if highest > LARGEST_RANK:
             raise NoMil(f"makes a tensor of {highest} dimensions, and Core ML's have {LARGEST_RANK} at most")
-        return values if isinstance(result, list | tuple) else values[0]
+        return values
 
     def select(self, cond: Any, a: Any, b: Any) -> Value:
         """Return `a` where `cond` holds, `b` elsewhere, the three broadcast.
@@ -96,34 +95,25 @@ class MilBuilder:
         MIL documents that, but coremltools declares a result of the shape of a and b alone: where the condition has
         more elements, something of its shape that changes nothing is added to b.
         """
-        if not covers([self._shape_of(each) for each in (a, b)], self._shape_of(cond)):
+        *choices, shape = (
+            tuple(self.var(each).shape) if isinstance(each, Value) else np.shape(each)
+            for each in (a, b, cond)
+        )
+        if not _covers(choices, shape):
             b = self._broadcast_like(b, cond)
-        made: Value = self.emit("select", cond=cond, a=a, b=b)
-        return made
+        return self.emit("select", cond=cond, a=a, b=b)
 
     def _broadcast_like(self, given: Any, like: Value) -> Value:
         """Broadcast `given` with the condition `like`."""
-        flags = self.emit("cast", x=like, dtype="int32")
+        flags = self.cast(x=like, dtype="int32")
         if isinstance(given, Value) and given.dtype.kind == "b":
-            nothing = self.emit("less", x=flags, y=0)
-            made: Value = self.emit("logical_or", x=given, y=nothing)
-            return made
+            return self.logical_or(x=given, y=self.less(x=flags, y=0))
         if isinstance(given, float) or (isinstance(given, Value) and given.is_float):
-            nothing = self.emit(
-                "mul", x=self._real(flags), y=-0.0
-            )  # which leaves even the other zero as it is
+            # Adding -0.0 keeps the sign of a zero.
+            zeros = self.mul(x=self.cast(x=flags, dtype=self.compute), y=-0.0)
         else:
-            nothing = self.emit("mul", x=flags, y=0)
-        spread: Value = self.emit("add", x=nothing, y=given)
-        return spread
-
-    def _real(self, value: Value) -> Value:
-        made: Value = self.emit("cast", x=value, dtype=self.compute)
-        return made
-
-    def _shape_of(self, given: Any) -> tuple[Any, ...]:
-        """Return sizes and symbols."""
-        return tuple(self.var(given).shape) if isinstance(given, Value) else np.shape(given)
+            zeros = self.mul(x=flags, y=0)
+        return self.add(x=zeros, y=given)
 
     def inner_name(self, op: str) -> str:
         self._count += 1
@@ -141,15 +131,18 @@ class MilBuilder:
             return self._round(np.asarray(given, np.float32))[()]
         if isinstance(given, int):
             return np.int32(given)
-        if isinstance(given, np.ndarray):
-            return self._array(given)
         if isinstance(given, list | tuple):
             if any(isinstance(each, Value | Var) for each in given):
                 return [self.argument(each) for each in given]
             kinds = {type(each) for each in given}
-            dtype = np.bool_ if kinds == {bool} else np.float32 if float in kinds else np.int32
-            return self._array(np.asarray(given, dtype))
-        raise TypeError(f"no MIL parameter: {given!r}")
+            given = np.asarray(
+                given, np.bool_ if kinds == {bool} else np.float32 if float in kinds else np.int32
+            )
+        if not isinstance(given, np.ndarray):
+            raise TypeError(f"no MIL parameter: {given!r}")
+        if given.dtype.kind == "f":
+            return self._round(given.astype(np.float32))
+        return _integers(given) if given.dtype.kind in "iu" else given
 
     def var(self, value: Value, type_: MilType | None = None) -> Var:
         """Return the MIL variable of `value`, cast if it is held in another type.
@@ -168,10 +161,9 @@ class MilBuilder:
         if 0 in value.shape:
             raise NoMil("reads a tensor without elements, which Core ML does not hold")
         if value.constant is not None:
-            made = self._weights(value, type_)
+            made = self._constant(value, type_)
         else:
-            source = next(iter(value.copies.values()))
-            made = mb.cast(x=source, dtype=type_, name=self.inner_name("cast"))
+            made = mb.cast(x=value.var, dtype=type_, name=self.inner_name("cast"))
         value.copies[type_] = made
         return made
 
@@ -191,35 +183,25 @@ class MilBuilder:
         """Return a constant of the element type that it has."""
         return mb.const(val=array if array.ndim else array[()], name=self.inner_name("const"))
 
-    def _weights(self, value: Value, type_: MilType) -> Var:
+    def _constant(self, value: Value, type_: MilType) -> Var:
         """Return a constant; one that the model has quantized stays so in the file where MIL can."""
         assert value.constant is not None
         if value.quantized is not None and type_ in ("fp16", "fp32"):
-            ios = int(self.target.name.removeprefix("iOS"))
-            made = emit_dequantize(value.quantized, type_, ios, self.inner_name("dequantized"))
+            made = emit_dequantize(value.quantized, type_, self.ios, self.inner_name("dequantized"))
             if made is not None:
                 return made
-        return self._constant(value.constant, type_)
-
-    def _constant(self, array: Array, type_: MilType) -> Var:
         if type_ == "fp16":
-            held = to_half(array.astype(np.float32, copy=False))
-        elif type_ in ("fp32", "bool"):
-            held = array.astype({"fp32": np.float32, "bool": np.bool_}[type_])
-        else:
-            held = _integers(array).astype(type_) if type_ != "int32" else _integers(array)
-        return mb.const(val=held if held.ndim else held[()], name=self.inner_name("const"))
-
-    def _array(self, array: Array) -> Array:
-        if array.dtype.kind == "f":
-            return self._round(array.astype(np.float32))
-        return _integers(array) if array.dtype.kind in "iu" else array
+            return self.raw(to_half(value.constant.astype(np.float32, copy=False)))
+        if type_ in ("fp32", "bool"):
+            return self.raw(value.constant.astype(np.float32 if type_ == "fp32" else np.bool_))
+        integers = _integers(value.constant)
+        return self.raw(integers if type_ == "int32" else integers.astype(type_))
 
     def _round(self, array: Array) -> Array:
         return to_half(array) if self.compute == "fp16" else array
 
 
-def covers(shapes: Sequence[tuple[Any, ...]], other: tuple[Any, ...]) -> bool:
+def _covers(shapes: Sequence[tuple[Any, ...]], other: tuple[Any, ...]) -> bool:
     """Tell if `shapes`, broadcast together, surely have all the axes and sizes that `other` would bring."""
     rank = max(map(len, shapes))
     aligned = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
@@ -234,20 +216,24 @@ def _as_typed_constant(var: Var) -> Var:
 
     coremltools' const_elimination makes float32 of it, and the program invalid.
     """
-    if types.is_list(var.sym_type) or types.is_state(var.sym_type) or var.dtype != types.fp16:
+    if _is_list_or_state(var) or var.dtype != types.fp16:
         return var
     if var.rank or var.op is None or var.op.op_type == "const" or var.val is None:
         return var
     return mb.const(val=np.float16(var.val), name=f"{var.name}_known")
 
 
-def wrap(var: Var) -> Value:
-    """Return a Value of what an operator gave; binding it to an ONNX value sets its ONNX type."""
-    if types.is_list(var.sym_type) or types.is_state(var.sym_type):
+def _is_list_or_state(var: Var) -> bool:
+    return bool(types.is_list(var.sym_type) or types.is_state(var.sym_type))
+
+
+def wrap(var: Var, dtype: np.dtype[Any] | None = None) -> Value:
+    """Return a Value of an operator's result, of ONNX's `dtype` if given; binding it to an ONNX value sets its own."""
+    if _is_list_or_state(var):
         return Value((), np.dtype(object), copies={"list": var})
     name = types.builtin_to_string(var.dtype)
     shape = tuple(int(dim) if isinstance(dim, int | np.integer) else None for dim in var.shape)
-    return Value(shape, np.dtype(_FAMILY.get(name, np.int32)), copies={name: var})
+    return Value(shape, dtype or np.dtype(_FAMILY.get(name, np.int32)), copies={name: var})
 
 
 def _integers(array: Array) -> Array:
@@ -256,8 +242,3 @@ def _integers(array: Array) -> Array:
         beyond = array.min() if array.min() < _INT32.min else array.max()
         raise NoMil(f"has the constant {beyond}, and Core ML's integers are of 32 bits")
     return np.asarray(array.astype(np.int32))
-
-
-def _error_message(op: str, error: Exception) -> str:
-    text = " ".join(str(error).split())[:300]
-    return f"MIL's {op} refuses it: {text or type(error).__name__}"

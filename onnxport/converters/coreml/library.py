@@ -51,26 +51,8 @@ with hidden(_FRAMEWORKS), warnings.catch_warnings():
     )
 
 __all__ = [
-    "PASS_REGISTRY",
-    "Function",
-    "MILProtoExporter",
-    "OpLinearQuantizerConfig",
-    "OpMagnitudePrunerConfig",
-    "OpPalettizerConfig",
-    "OptimizationConfig",
-    "Placeholder",
-    "Program",
-    "StateTensorPlaceholder",
-    "Var",
-    "any_symbolic",
-    "get_new_symbol",
-    "kmeans1d",
-    "linear_quantize_weights",
-    "mb",
-    "mil_list",
-    "palettize_weights",
-    "proto",
-    "prune_weights",
-    "targets",
-    "types",
-]
+    "PASS_REGISTRY", "Function", "MILProtoExporter", "OpLinearQuantizerConfig", "OpMagnitudePrunerConfig",
+    "OpPalettizerConfig", "OptimizationConfig", "Placeholder", "Program", "StateTensorPlaceholder", "Var",
+    "any_symbolic", "get_new_symbol", "kmeans1d", "linear_quantize_weights", "mb", "mil_list", "palettize_weights",
+    "proto", "prune_weights", "targets", "types",
+]  # fmt: skip

@@ -10,8 +10,8 @@ import onnx_ir as onnx
 
 from onnxport.converters.app_metadata import ImageInput
 from onnxport.converters.coreml import ops
-from onnxport.converters.coreml.builder import Compute, MilBuilder, NoMil
-from onnxport.converters.coreml.library import Function, Program, Var, targets
+from onnxport.converters.coreml.builder import Compute, MilBuilder, MilNode, NoMil
+from onnxport.converters.coreml.library import Function, Program, targets
 from onnxport.converters.coreml.names import INNER, PREDICTED, PROBABILITIES, Keys
 from onnxport.converters.coreml.numbers.integer_widths import is_natural
 from onnxport.converters.coreml.package.images import check_images
@@ -20,7 +20,7 @@ from onnxport.converters.coreml.ports import Ports
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.shapes import high_rank
 from onnxport.converters.coreml.states import parse_states
-from onnxport.converters.coreml.values import Value, nothing
+from onnxport.converters.coreml.values import Value, empty
 from onnxport.converters.driver import Driver, check_rank, import_lowerings
 from onnxport.converters.lowering import NodeView, known_shape, qualified_op
 from onnxport.converters.params import QUANTIZED, CoremlParams
@@ -138,23 +138,21 @@ class _Lowering(Driver[Value, MilBuilder]):
     def lower_node(self, node: onnx.Node, operands: Sequence[Value | None]) -> None:
         self.mil.compute = self._compute(node)
         rows = high_rank.flatten_operands(self.mil, qualified_op(node), operands)
-        view: NodeView[Value] = NodeView(node, rows or operands)
+        view: MilNode = NodeView(node, rows or operands)
         REGISTRY.run(view, self.mil)
         for index, result in view.results.items():
             self._bind(view, index, high_rank.restore_shape(self.mil, result, operands) if rows else result)
 
     def is_bound(self, node: onnx.Node) -> bool:
         """See Driver: tensors without elements are known."""
-        shapes = [
-            known_shape(value) if value.shape is not None else () for value in node.outputs if value.name
-        ]
-        if not shapes or any(0 not in shape for shape in shapes):
+        named = [value for value in node.outputs if value.name]
+        if not named or any(v.dtype is None or v.shape is None or v.is_graph_output() for v in named):
             return False
-        if any(value.is_graph_output() or value.dtype is None for value in node.outputs if value.name):
+        if any(0 not in known_shape(value) for value in named):
             return False
-        for value in node.outputs:
-            if value.name and value.dtype is not None:
-                self.values[value] = nothing(known_shape(value), np.dtype(value.dtype.numpy()))
+        for value in named:
+            assert value.dtype is not None
+            self.values[value] = empty(known_shape(value), np.dtype(value.dtype.numpy()))
         return True
 
     def _compute(self, node: onnx.Node) -> Compute:
@@ -168,7 +166,7 @@ class _Lowering(Driver[Value, MilBuilder]):
         halves = onnx.DataType.FLOAT16 in floats and onnx.DataType.FLOAT not in floats
         return "fp16" if halves else "fp32"
 
-    def _bind(self, view: NodeView[Value], index: int, result: Value) -> None:
+    def _bind(self, view: MilNode, index: int, result: Value) -> None:
         """Give a result its ONNX type and name, so that the artefact has a tap for it."""
         value = view.node.outputs[index]
         check_rank(view, index, result.rank)
@@ -177,19 +175,14 @@ class _Lowering(Driver[Value, MilBuilder]):
         dtype = result.dtype if value.dtype is None else np.dtype(value.dtype.numpy())
         if 0 in shape and (result.constant is None or value.is_graph_output()):
             view.unsupported("gives a tensor without elements, which Core ML does not hold")
-        bound = Value(
-            shape,
-            dtype,
-            result.constant,
-            dict(result.copies),
-            result.is_natural or (view.op in _MOVES and is_natural(view.x)),
-            result.quantized,
-            result.row,
-        )
+        natural = result.is_natural or (view.op in _MOVES and is_natural(view.x))
+        bound = replace(result, shape=shape, dtype=dtype, copies=dict(result.copies), is_natural=natural)
         self.values[value] = bound
-        var = next(iter(bound.copies.values()), None)
-        if not value.name or self.depth or value.is_graph_output() or var is None or not _can_be_named(var):
+        if not value.name or self.depth or value.is_graph_output() or not bound.copies:
             return  # an output is named when it is returned
+        var = bound.var
+        if var.op is None or var.op.op_type == "const" or INNER not in var.name:
+            return  # an input, a constant, or a variable named after another value
         key = self.keys.key(value.name)
         var.name = key
         if len(var.op.outputs) == 1:
@@ -198,8 +191,3 @@ class _Lowering(Driver[Value, MilBuilder]):
 
     def stand_in(self, value: onnx.Value) -> Value | None:
         return Ports.stand_in(value, self.mil, f"stand_in_{len(self.refusals)}_{value.index()}")
-
-
-def _can_be_named(var: Var) -> bool:
-    """Tell if a variable is a node's own: no input, no constant, not named after another value."""
-    return var.op is not None and var.op.op_type != "const" and INNER in var.name

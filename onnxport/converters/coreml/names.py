@@ -28,9 +28,6 @@ class Keys:
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._used: set[str] = set(taken)
 
-    def keys(self, names: Iterable[str]) -> list[str]:
-        return [self.key(name) for name in names]
-
     def key(self, name: str) -> str:
         """Return an identifier for `name`: the name itself if it is a free identifier."""
         base = re.sub(r"[^A-Za-z0-9_]", "_", name) or "value"

@@ -21,7 +21,8 @@ from onnxport.converters.coreml.library import (
 )
 from onnxport.converters.coreml.names import INNER, Keys
 from onnxport.converters.coreml.package.images import convert_pixels
-from onnxport.converters.coreml.values import Value
+from onnxport.converters.coreml.values import LARGEST_RANK, Value
+from onnxport.converters.lowering import known_shape
 from onnxport.core.errors import Refusal
 from onnxport.formats.manifest import Port
 from onnxport.formats.model import dims_of, dtype_name
@@ -34,7 +35,6 @@ _PORTS = {
     "float16": types.fp16,
 }
 _MIL: dict[Any, MilType] = {types.int32: "int32", types.fp32: "fp32", types.fp16: "fp16", types.bool: "bool"}
-_LARGEST_RANK = 5
 
 
 class Ports:
@@ -55,25 +55,31 @@ class Ports:
         graph: onnx.Graph,
         mil: MilBuilder,
         keys: Keys,
-        states: Mapping[str, str] = {},
-        images: Mapping[str, ImageInput] = {},
+        states: Mapping[str, str],
+        images: Mapping[str, ImageInput],
     ) -> None:
         self._graph, self._mil, self._states, self._images = graph, mil, states, images
         self._held: dict[str, Var] = {}  # output name to the state that stores it
-        self.refusals: list[Refusal] = []
         inputs = [value for value in graph.inputs if value.name not in graph.initializers]
-        self._check("input", inputs)
-        self._check("output", graph.outputs)
+        self.refusals = [
+            Refusal(kind, value.name or "", why)
+            for kind, values in (("input", inputs), ("output", graph.outputs))
+            for value in values
+            if (why := _refusal(value, mil))
+        ]
         self._inputs = [value for value in inputs if _mil_type(value, mil) is not None]
-        self._names = keys.keys(value.name or "" for value in self._inputs)
-        self._out_names = keys.keys(value.name or "" for value in graph.outputs)
+        self._names = [keys.key(value.name or "") for value in self._inputs]
+        self._out_names = [keys.key(value.name or "") for value in graph.outputs]
         self._symbols: dict[object, Any] = {}
         self.placeholders = {
             key: self._placeholder(value, key)
             for key, value in zip(self._names, self._inputs, strict=True)
-            if len(dims_of(value)) <= _LARGEST_RANK
+            if len(dims_of(value)) <= LARGEST_RANK
         }
-        self.described = tuple(_port(v, k) for v, k in zip(self._inputs, self._names, strict=True))
+        self.described = tuple(
+            Port(value.name or "", key, dtype_name(value.dtype), known_shape(value))
+            for value, key in zip(self._inputs, self._names, strict=True)
+        )
 
     def inputs(self, function: Function) -> dict[onnx.Value, Value]:
         """Return each input's value in the open function, cast and reshaped to ONNX's type."""
@@ -91,9 +97,12 @@ class Ports:
     def outputs(self, results: Sequence[Value | None]) -> tuple[list[Var], tuple[Port, ...]]:
         """Return the function's results, each a variable of its own in a type that Core ML returns."""
         made: list[Var] = []
+        ports = []
         for value, result, key in zip(self._graph.outputs, results, self._out_names, strict=True):
             assert result is not None, "refused nodes are reported before"
             state = self._held.get(value.name or "")
+            place = key if state is None else str(state.name)
+            ports.append(Port(value.name or "", place, dtype_name(value.dtype), result.shape))
             try:
                 var = self._mil.var(result, _MIL[_mil_type(value, self._mil)] if state is None else "fp16")
             except NoMil as error:  # a constant that the type does not hold
@@ -110,12 +119,6 @@ class Ports:
                 var = mb.identity(x=var, name=key)
             var.name = var.op.name = key
             made.append(var)
-        ports = []
-        for value, result, key in zip(self._graph.outputs, results, self._out_names, strict=True):
-            state = self._held.get(value.name or "")
-            shape = () if result is None else result.shape
-            place = key if state is None else str(state.name)
-            ports.append(Port(value.name or "", place, dtype_name(value.dtype), shape))
         return made, tuple(ports)
 
     def _convert_input(self, value: onnx.Value, var: Var) -> Value:
@@ -128,9 +131,7 @@ class Ports:
             var = mb.cast(x=var, dtype="bool", name=self._mil.inner_name("cast"))
         if (image := self._images.get(value.name or "")) is not None:
             var = convert_pixels(var, image, var.name, self._mil.compute == "fp16")
-        entered = wrap(var)
-        entered.dtype = dtype
-        return entered
+        return wrap(var, dtype)
 
     def _placeholder(self, value: onnx.Value, key: str) -> Placeholder:
         shape = tuple(dim if isinstance(dim, int) else self._symbol(dim) for dim in dims_of(value))
@@ -142,32 +143,22 @@ class Ports:
 
     def _symbol(self, dim: object) -> Any:
         """Return one symbol per name: open dimensions of one name have one size."""
-        if dim is None:
-            return get_new_symbol()
-        return self._symbols.setdefault(dim, get_new_symbol())
-
-    def _check(self, kind: str, values: Sequence[onnx.Value]) -> None:
-        for value in values:
-            if why := _refusal(value, self._mil):
-                self.refusals.append(Refusal(kind, value.name or "", why))
+        return get_new_symbol() if dim is None else self._symbols.setdefault(dim, get_new_symbol())
 
     @staticmethod
     def stand_in(value: onnx.Value, mil: MilBuilder, name: str) -> Value | None:
         """Make a value of the type and shape of `value`, for a program that is discarded in the end."""
         type_ = _mil_type(value, mil)
         dims = dims_of(value)
-        if type_ is None or len(dims) > _LARGEST_RANK or 0 in dims:
+        if type_ is None or len(dims) > LARGEST_RANK or 0 in dims:
             return None
         assert value.dtype is not None
         shape = tuple(dim if isinstance(dim, int) else get_new_symbol() for dim in dims)
         var = Placeholder(sym_shape=shape, dtype=type_, name=name, allow_rank0_input=True).outputs[0]
-        made = wrap(var)
-        made.dtype = np.dtype(value.dtype.numpy())
-        if made.dtype.kind == "b":
-            made.copies = {
-                "bool": Placeholder(sym_shape=shape, dtype=types.bool, allow_rank0_input=True).outputs[0]
-            }
-        return made
+        dtype = np.dtype(value.dtype.numpy())
+        if dtype.kind != "b":
+            return wrap(var, dtype)
+        return wrap(Placeholder(sym_shape=shape, dtype=types.bool, allow_rank0_input=True).outputs[0], dtype)
 
 
 def _mil_type(value: onnx.Value, mil: MilBuilder) -> Any:
@@ -187,11 +178,6 @@ def _refusal(value: onnx.Value, mil: MilBuilder) -> str:
     dims = () if value.shape is None else dims_of(value)
     if 0 in dims:
         return "has a dimension of size 0, which Core ML does not hold"
-    if len(dims) > _LARGEST_RANK:
-        return f"has {len(dims)} dimensions, and Core ML's arrays have {_LARGEST_RANK} at most"
+    if len(dims) > LARGEST_RANK:
+        return f"has {len(dims)} dimensions, and Core ML's arrays have {LARGEST_RANK} at most"
     return ""
-
-
-def _port(value: onnx.Value, key: str) -> Port:
-    shape = tuple(dim if isinstance(dim, int) else None for dim in dims_of(value))
-    return Port(value.name or "", key, dtype_name(value.dtype), shape)

@@ -34,7 +34,7 @@ class Grid:
     scale: Array
     zero_point: Array | None
 
-    def transposed(self, order: tuple[int, ...]) -> Grid:
+    def transpose(self, order: tuple[int, ...]) -> Grid:
         points = None if self.zero_point is None else self.zero_point.transpose(order)
         numbers, scale = self.numbers.transpose(order), self.scale.transpose(order)
         return replace(self, numbers=numbers, scale=scale, zero_point=points)

@@ -9,9 +9,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.control.blocks import block_input, block_result, declare_open, emit_variable
-from onnxport.converters.coreml.control.loop_outputs import Rows, make_rows
+from onnxport.converters.coreml.builder import MilBuilder, wrap
+from onnxport.converters.coreml.control import (
+    RowList,
+    Slots,
+    block_result,
+    declare_open,
+    emit_variable,
+    make_rows,
+)
 from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.values import Value
@@ -29,7 +35,7 @@ class Cell(cells.Cell[Term, Value]):
 
     def gates(self, total: Term, count: int) -> list[Term]:
         mil = total.mil
-        return [Term(mil, each) for each in mil.split(x=total.value, num_splits=count, axis=1)]
+        return [Term(mil, each) for each in mil.emit_all("split", x=total.value, num_splits=count, axis=1)]
 
     def weights(self, beside: Term, value: Value, place: int | None = None) -> Term:
         mil = beside.mil
@@ -46,14 +52,9 @@ def part(mil: MilBuilder, value: Value, start: int, size: int) -> Value:
         return value
     if value.constant is not None:
         return mil.constant(np.ascontiguousarray(value.constant[start : start + size]))
-    rest = [True] * (value.rank - 1)
-    return mil.slice_by_index(  # type: ignore[no-any-return]
-        x=value,
-        begin=[start, *(0 for _ in rest)],
-        end=[start + size, *(0 for _ in rest)],
-        begin_mask=[False, *rest],
-        end_mask=[False, *rest],
-    )
+    zeros, masks = [0] * (value.rank - 1), [False, *[True] * (value.rank - 1)]
+    begin, end = [start, *zeros], [start + size, *zeros]
+    return mil.slice_by_index(x=value, begin=begin, end=end, begin_mask=masks, end_mask=masks)
 
 
 # See recurrence/activations.py.
@@ -67,56 +68,57 @@ ACTIVATIONS: dict[str, Callable[..., Term]] = {
 _FLOAT = np.dtype(np.float32)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Steps:
-    """The steps of one recurrent node.
+    """The steps of one direction.
 
     Attributes:
         batch: how many sequences there are, None if that is open.
         lengths: float [batch, 1], how many steps each sequence has; None if all.
-        collects: whether the results of all steps are asked for.
+        collects: whether the node gives the results of all steps.
     """
 
     mil: MilBuilder
     step: Step
+    direction: Direction
     batch: int | None
     lengths: Term | None
     collects: bool
 
-    def unroll(self, direction: Direction, count: int) -> Outcome:
-        mil = self.mil
-        parts = (
-            mil.split(x=direction.projected, num_splits=count, axis=0) if count > 1 else [direction.projected]
-        )
+    def unroll(self, count: int) -> Outcome:
+        mil, parts = self.mil, [self.direction.projected]
+        if count > 1:
+            parts = mil.emit_all("split", x=parts[0], num_splits=count, axis=0)
 
         def row(time: int) -> Term:
             return Term(mil, mil.squeeze(x=parts[time], axes=[0]))
 
-        state, outputs = unroll(self.step, direction, count, row, self.lengths)
+        state, outputs = unroll(self.step, self.direction, count, row, self.lengths)
         if not self.collects:
             return Outcome(None, state)
         return Outcome(mil.stack(values=[each.value for each in outputs], axis=0), state)
 
-    def loop(self, direction: Direction) -> Outcome:
-        return _Loop(self, direction).run()
-
-
-class _Loop:
-    """One direction as a loop: it carries a counter, the state, and the rows collected."""
-
-    def __init__(self, steps: Steps, direction: Direction) -> None:
-        self.steps, self.direction, self.mil = steps, direction, steps.mil
+    def loop(self) -> Outcome:
+        """Emit a loop; it carries a counter, the state, and the rows collected."""
+        mil, direction = self.mil, self.direction
         cell = direction.cell
         # Variables made of them inside a block would not be visible outside it, nor in the next block.
         for value in (cell.recurrence, cell.candidate_bias, cell.peepholes, direction.projected):
             if value is not None:
-                self.mil.var(value)
-        if steps.lengths is not None:
-            self.mil.var(steps.lengths.value)
-        self.shape = (steps.batch, cell.size)
+                mil.var(value)
+        if self.lengths is not None:
+            mil.var(self.lengths.value)
+        variables = [block_result(mil, mil.constant(np.array(0, np.int32)))]
+        variables += [block_result(mil, each.value) for each in direction.initial.parts]
+        variables += [self._rows.start()] if self.collects else []
+        results = mil.emit_all("while_loop", _cond=self._continues, _body=self._body, loop_vars=variables)
+        counter, *left = [value.var for value in results]
+        final = self._state(iter(left))
+        sequence = self._rows.finish(left[-1], counter, may_stop=False) if self.collects else None
+        return Outcome(sequence, final)
 
     @cached_property
-    def count(self) -> Var | int:
+    def _count(self) -> Var | int:
         known = self.direction.projected.shape[0]
         if known is not None:
             return known
@@ -124,49 +126,32 @@ class _Loop:
         return emit_variable(self.mil, "gather", x=sizes, indices=np.int32(0), axis=0)
 
     @cached_property
-    def rows(self) -> Rows:
-        return make_rows(self.mil, self.shape, _FLOAT, self.count)
-
-    def run(self) -> Outcome:
-        mil, initial = self.mil, self.direction.initial
-        variables = [block_result(mil, mil.constant(np.array(0, np.int32)))]
-        variables += [block_result(mil, each.value) for each in initial.parts]
-        variables += self.rows.start() if self.steps.collects else []
-        results = mil.while_loop(_cond=self._continues, _body=self._step, loop_vars=variables)
-        counter, *left = [next(iter(value.copies.values())) for value in results]
-        final = self._state(iter(left))
-        sequence = self.rows.finish(left[-1], counter, may_stop=False) if self.steps.collects else None
-        return Outcome(sequence, final)
+    def _rows(self) -> Slots | RowList:
+        return make_rows(self.mil, (self.batch, self.direction.cell.size), _FLOAT, self._count)
 
     def _continues(self, counter: Var, *_: Var) -> Var:
-        return emit_variable(self.mil, "less", x=counter, y=self.count)
+        return emit_variable(self.mil, "less", x=counter, y=self._count)
 
-    def _step(self, counter: Var, *carried: Var) -> list[Var]:
+    def _body(self, counter: Var, *carried: Var) -> list[Var]:
         mil, direction = self.mil, self.direction
         for var in (counter, *carried):
             declare_open(var, ())
         now: Var = counter
         if direction.is_backwards:
-            last = (
-                emit_variable(mil, "sub", x=self.count, y=1)
-                if not isinstance(self.count, int)
-                else self.count - 1
-            )
+            known = isinstance(self._count, int)
+            last = self._count - 1 if known else emit_variable(mil, "sub", x=self._count, y=1)
             now = emit_variable(mil, "sub", x=last, y=counter)
         row = Term(mil, mil.gather(x=direction.projected, indices=now, axis=0))
-        lengths = self.steps.lengths
         left = None
-        if lengths is not None:
-            left = lengths - Term(mil, block_input(emit_variable(mil, "cast", x=now, dtype="fp32"), _FLOAT))
-        after, given = advance(self.steps.step, direction.cell, row, self._state(iter(carried)), left)
+        if self.lengths is not None:
+            left = self.lengths - Term(mil, wrap(emit_variable(mil, "cast", x=now, dtype="fp32"), _FLOAT))
+        after, given = advance(self.step, direction.cell, row, self._state(iter(carried)), left)
         following = [emit_variable(mil, "add", x=counter, y=1)]
         following += [block_result(mil, each.value) for each in after.parts]
-        if self.steps.collects:
-            following.append(self.rows.add(carried[-1], given.value, now))
+        if self.collects:
+            following.append(self._rows.add(carried[-1], given.value, now))
         return following
 
     def _state(self, variables: Iterator[Var]) -> State:
         """Return the next variables as a state of the direction's parts."""
-        return State(
-            *(Term(self.mil, block_input(next(variables), _FLOAT)) for _ in self.direction.initial.parts)
-        )
+        return State(*(Term(self.mil, wrap(next(variables), _FLOAT)) for _ in self.direction.initial.parts))

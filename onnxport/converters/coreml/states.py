@@ -29,32 +29,27 @@ def parse_states(model: Model, params: CoremlParams) -> Mapping[str, str]:
     for spec in model.inputs:
         if spec.name not in states:
             continue
-        _check(spec.name, spec.dtype, spec.shape, params)
-        after = shapes[states[spec.name]]
-        if after != spec.shape:
+        name, shape, after = spec.name, spec.shape, shapes[states[spec.name]]
+        is_float, is_half = spec.dtype.startswith("float"), params.precision in ("fp16", "mixed")
+        if not is_float or (spec.dtype != "float16" and not is_half):
+            rounding = "give --precision fp16 or mixed, which rounds it at every step"
             raise UsageError(
-                f"--state {spec.name}={states[spec.name]}: the output does not fit the input",
-                why=f"it has the shape {list(after)}, the state has {list(spec.shape)}",
+                f"--state {name!r} is of {spec.dtype}, and Core ML's states hold float16",
+                fix=rounding if is_float else "leave it an input",
+            )
+        if not all(isinstance(dim, int) for dim in shape):
+            sizes = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in shape)
+            raise UsageError(
+                f"--state {name!r} has open sizes, and Core ML's states have none",
+                fix=f"fix them with --shape {name}={sizes}",
+            )
+        if after != shape:
+            raise UsageError(
+                f"--state {name}={states[name]}: the output does not fit the input",
+                why=f"it has the shape {list(after)}, the state has {list(shape)}",
             )
     if len(states) == len(model.outputs):
         raise UsageError(
             "--state makes every output a state", fix="leave at least one output: Core ML's models need one"
         )
     return states
-
-
-def _check(name: str, dtype: str, shape: tuple[object, ...], params: CoremlParams) -> None:
-    if not dtype.startswith("float"):
-        raise UsageError(
-            f"--state {name!r} is of {dtype}, and Core ML's states hold float16", fix="leave it an input"
-        )
-    if dtype != "float16" and params.precision not in ("fp16", "mixed"):
-        raise UsageError(
-            f"--state {name!r} is of {dtype}, and Core ML's states hold float16",
-            fix="give --precision fp16 or mixed, which rounds it at every step",
-        )
-    if not all(isinstance(dim, int) for dim in shape):
-        raise UsageError(
-            f"--state {name!r} has open sizes, and Core ML's states have none",
-            fix=f"fix them with --shape {name}={','.join(str(d) if isinstance(d, int) else '1' for d in shape)}",
-        )

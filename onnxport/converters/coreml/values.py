@@ -65,17 +65,18 @@ class Value:
         return self.dtype.kind in "iu"
 
     @property
-    def is_static(self) -> bool:
-        return None not in self.shape
+    def var(self) -> Var:
+        """The variable that was there first."""
+        return next(iter(self.copies.values()))
 
-    def turned(self) -> Value:
+    def swap_axes(self) -> Value:
         """Return a constant matrix with its axes exchanged, stored as this one is."""
         assert self.constant is not None
-        kept = None if self.quantized is None else self.quantized.transposed((1, 0))
+        kept = None if self.quantized is None else self.quantized.transpose((1, 0))
         matrix = np.ascontiguousarray(self.constant.T)
         return Value(matrix.shape, self.dtype, constant=matrix, quantized=kept)
 
 
-def nothing(shape: tuple[int | None, ...], dtype: np.dtype[Any]) -> Value:
+def empty(shape: tuple[int | None, ...], dtype: np.dtype[Any]) -> Value:
     """Return a tensor without elements: Core ML holds none, but Concat, for one, ignores it."""
     return Value(shape, dtype, constant=np.zeros([dim or 0 for dim in shape], dtype))

@@ -56,7 +56,13 @@ class Worker:
         # Libraries' temporary files are removed with the run's own folder, however the run ends.
         tempfile.tempdir = str(model.parent)
         check_weights(params.weights, params.minimum_target)
-        _check_metadata(params.metadata)
+        for key in params.metadata:
+            if key.partition(".")[0] == KEY or key.startswith(_RESERVED):
+                raise UsageError(
+                    f"--metadata cannot set {key!r}",
+                    why="onnxport and coremltools use that key themselves",
+                    fix="give it another name",
+                )
         lowered = optimize(lower_model(Model.received(model), params, islands))
         compress(lowered.program, params.weights)
         lowered = add_classifier(lowered, params.labels)
@@ -87,17 +93,6 @@ class Worker:
             found = (*lowered.notes, *_renaming_notes((*lowered.inputs, *lowered.outputs)))
             notes += [each if name == MAIN else f"function {name}: {each}" for each in found]
         return Compiled(dict(operators.most_common()), tuple(notes))
-
-
-def _check_metadata(entries: Mapping[str, str]) -> None:
-    """Refuse keys that onnxport and coremltools use themselves."""
-    for key in entries:
-        if key.partition(".")[0] == KEY or key.startswith(_RESERVED):
-            raise UsageError(
-                f"--metadata cannot set {key!r}",
-                why="onnxport and coremltools use that key themselves",
-                fix="give it another name",
-            )
 
 
 def _metadata(functions: Mapping[str, tuple[Lowered, Manifest]], params: CoremlParams) -> Metadata:

@@ -42,10 +42,7 @@ _FORMULAS: dict[str, Callable[..., Any]] = {
 
 
 def activations(
-    names: Sequence[str],
-    alphas: Sequence[float],
-    betas: Sequence[float],
-    own: Mapping[str, Callable[..., F]],
+    names: Sequence[str], alphas: Sequence[float], betas: Sequence[float], own: Mapping[str, Callable[..., F]]
 ) -> list[Callable[[F], F]]:
     """Return the functions of these names, which take their parameters from the lists in turn.
 

@@ -46,7 +46,7 @@ class Cell(ABC, Generic[F, V]):
     clip: float | None
     couples_gates: bool = False
 
-    def activated(self, index: int, total: F) -> F:
+    def activate(self, index: int, total: F) -> F:
         """Clip a gate's sum and apply activation `index`."""
         if self.clip is not None:
             total = total.maximum(-self.clip).minimum(self.clip)
@@ -71,7 +71,7 @@ class Step(Protocol):
 
 def rnn_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
     """Return h = f(x W + h R + b) (ONNX RNN-22)."""
-    return State(cell.activated(0, _plus(projected, _past(cell, state.hidden, 0, 1))))
+    return State(cell.activate(0, _plus(projected, _past(cell, state.hidden, 0, 1))))
 
 
 def gru_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
@@ -80,14 +80,14 @@ def gru_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
     update, reset, candidate = cell.gates(projected, 3)
     past = _past(cell, hidden, 0, 2)
     past_update, past_reset = (None, None) if past is None else cell.gates(past, 2)
-    z = cell.activated(0, _plus(update, past_update))
-    r = cell.activated(0, _plus(reset, past_reset))
+    z = cell.activate(0, _plus(update, past_update))
+    r = cell.activate(0, _plus(reset, past_reset))
     if cell.candidate_bias is not None:  # linear_before_reset
         bias = cell.weights(candidate, cell.candidate_bias)
         n = candidate + r * _plus(bias, _past(cell, hidden, 2, 1))
     else:
         n = _plus(candidate, None if hidden is None else cell.recurrent(r * hidden, 2, 1))
-    n = cell.activated(1, n)
+    n = cell.activate(1, n)
     return State(n - z * n if hidden is None else n - z * n + z * hidden)
 
 
@@ -97,14 +97,14 @@ def lstm_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
     peepholes = [] if cell.peepholes is None else [cell.weights(i, cell.peepholes, k) for k in range(3)]
     if peepholes and state.cell is not None:
         i, f = i + peepholes[0] * state.cell, f + peepholes[2] * state.cell
-    i = cell.activated(0, i)
-    memory = i * cell.activated(1, g)
+    i = cell.activate(0, i)
+    memory = i * cell.activate(1, g)
     if state.cell is not None:
-        kept = -i + 1.0 if cell.couples_gates else cell.activated(0, f)
+        kept = -i + 1.0 if cell.couples_gates else cell.activate(0, f)
         memory = kept * state.cell + memory
     if peepholes:
         o = o + peepholes[1] * memory
-    return State(cell.activated(0, o) * cell.activations[2](memory), memory)
+    return State(cell.activate(0, o) * cell.activations[2](memory), memory)
 
 
 def _past(cell: Cell[F, Any], hidden: F | None, first: int, count: int) -> F | None:

@@ -66,19 +66,10 @@ class Recurrent:
     names: Sequence[str]
     parameters: tuple[Sequence[float], Sequence[float]]
 
-    @property
-    def states(self) -> tuple[int, ...]:
-        """The indices of the operands with the state before the first step."""
-        return (5, 6) if self.kind.has_cell else (5,)
-
     def by_direction(self, each: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Split a list with an entry for each of `names` by direction."""
         count = len(self.kind.activations)
         return [tuple(each[i * count : (i + 1) * count]) for i in range(len(self.backwards))]
-
-    def functions(self, own: Mapping[str, Callable[..., F]]) -> list[tuple[Callable[[F], F], ...]]:
-        """Return each direction's activations; see `activations`."""
-        return self.by_direction(activations(self.names, *self.parameters, own))
 
     def outer_biases(self, size: int) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Return 1 for each recurrent bias that the projected input takes, 0 for a cell's candidate_bias."""
@@ -153,28 +144,25 @@ class RecurrentLowering(ABC, Generic[V, C, F, T]):
     # ---- of every target
 
     def directions(self) -> Iterator[Direction[C, F, T]]:
+        attributes, size = self.attributes, self.size
         try:
-            functions = self.attributes.functions(type(self).functions)
+            functions = activations(attributes.names, *attributes.parameters, type(self).functions)
         except KeyError as error:
             self.node.unsupported(f"has the activation {error}, which ONNX does not define")
-        for number, is_backwards in enumerate(self.attributes.backwards):
-            yield self._direction(number, is_backwards, functions[number])
-
-    def _direction(
-        self, number: int, is_backwards: bool, functions: tuple[Callable[[F], F], ...]
-    ) -> Direction[C, F, T]:
-        attributes, size = self.attributes, self.size
-        recurrence, bias = self.operand(2, number), self.operand(3, number)
-        candidate_bias = None
-        if attributes.linear_before_reset:
-            zeros = np.zeros(size, np.float32)
-            candidate_bias = self.constant(zeros) if bias is None else self.part(bias, 5 * size, size)
-        peepholes = self.operand(7, number) if attributes.kind.has_cell else None
-        cell = self.cell_class(
-            size, recurrence, candidate_bias, peepholes, functions, self.clip, attributes.couples_gates
-        )
-        state = State(*(self.initial(index, number) for index in attributes.states))
-        return Direction(cell, is_backwards, self.project(number, bias), state)
+        own = attributes.by_direction(functions)
+        for number, is_backwards in enumerate(attributes.backwards):
+            recurrence, bias = self.operand(2, number), self.operand(3, number)
+            candidate_bias = None
+            if attributes.linear_before_reset:
+                zeros = np.zeros(size, np.float32)
+                candidate_bias = self.constant(zeros) if bias is None else self.part(bias, 5 * size, size)
+            peepholes = self.operand(7, number) if attributes.kind.has_cell else None
+            cell = self.cell_class(
+                size, recurrence, candidate_bias, peepholes, own[number], self.clip, attributes.couples_gates
+            )
+            states = (5, 6) if attributes.kind.has_cell else (5,)
+            state = State(*(self.initial(index, number) for index in states))
+            yield Direction(cell, is_backwards, self.project(number, bias), state)
 
     def emit(self, outcomes: Sequence[Outcome[F, T]]) -> None:
         """Emit the node's results."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -61,14 +62,6 @@ def is_by_ratio(sampling: Sampling, axes: Collection[OpenAxis[Any, Any]]) -> boo
     """Tell if the ratio of the sizes decides where samples lie, whatever the scale."""
     whole = all(each.is_whole for each in axes)
     return whole or all(each.scale is None for each in axes) or sampling.coordinates == "align_corners"
-
-
-def common_scale(policy: str, ratios: Sequence[F]) -> F:
-    """Return the smallest (not_larger) or largest (not_smaller) of the ratios of wanted to present sizes."""
-    common = ratios[0]
-    for ratio in ratios[1:]:
-        common = common.minimum(ratio) if policy == "not_larger" else common.maximum(ratio)
-    return common
 
 
 # ---- the weights of sampling.weight_matrix
@@ -156,17 +149,22 @@ class OpenResize(ABC, Generic[V, S, F]):
             node.optional(3)
             given = self._numbers(scales, len(targets))
             factors = dict(zip(targets, given, strict=True))
-            after = {axis: self.scaled(before[axis], each) for axis, each in zip(targets, given, strict=True)}
+            after = {
+                axis: self.scale_size(before[axis], each) for axis, each in zip(targets, given, strict=True)
+            }
             changing = [axis for axis in targets if factors[axis] != 1 or axis in self.paired]
         else:
             after = dict(zip(targets, self.sizes(node.input(3)), strict=True))
             changing = [axis for axis in targets if axis in self.paired or not keeps_size(node, axis)]
             if policy != "stretch":
-                common = common_scale(
-                    policy, [self.number(after[axis]) / self.number(before[axis]) for axis in targets]
-                )
+                ratios = [self.number(after[axis]) / self.number(before[axis]) for axis in targets]
+                smaller = policy == "not_larger"
+                common = reduce(lambda a, b: a.minimum(b) if smaller else a.maximum(b), ratios)
                 factors = dict.fromkeys(targets, common)
-                after = {axis: self._rounded(before[axis], common) for axis in targets}
+                after = {
+                    axis: self.as_size((self.number(before[axis]) * common + 0.5).call("floor"))
+                    for axis in targets
+                }
                 changing = targets
         if regions:
             changing = targets
@@ -180,14 +178,11 @@ class OpenResize(ABC, Generic[V, S, F]):
         found = weights(self.sampling, (rows - columns).call("abs") * stretch)
         return found * is_inside(rows, self.number(axis.before)) if self.sampling.exclude_outside else found
 
-    def scaled(self, size: S, factor: float | F) -> S:
+    def scale_size(self, size: S, factor: float | F) -> S:
         """Return floor(size * factor)."""
         if isinstance(factor, float) and factor == int(factor):
             return self.multiple(size, int(factor))
         return self.as_size((self.number(size) * factor).call("floor"))
-
-    def _rounded(self, size: S, factor: F) -> S:
-        return self.as_size((self.number(size) * factor + 0.5).call("floor"))
 
     def _numbers(self, value: V, count: int) -> Sequence[float | F]:
         if value.constant is None:

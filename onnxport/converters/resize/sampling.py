@@ -87,21 +87,15 @@ def nearest_indices(sampling: Sampling, axis: Axis) -> Array:
     return np.asarray(np.clip(rounded.astype(np.int64), 0, axis.before - 1))
 
 
-def is_outside(sampling: Sampling, axis: Axis) -> Array:
-    """Return the output elements outside the input, which take the extrapolation value."""
-    x = source_positions(sampling, axis)
-    if sampling.coordinates != "tf_crop_and_resize":
-        return np.zeros(x.shape, bool)
-    return (x < 0) | (x > axis.before - 1)
-
-
 def outside_mask(sampling: Sampling, axes: Mapping[int, Axis], rank: int) -> Array:
-    """Return the elements of the result outside along any axis, to be broadcast."""
+    """Return the elements outside the input along any axis, which take the extrapolation value; they broadcast."""
     found = np.zeros((1,) * rank, bool)
+    if sampling.coordinates != "tf_crop_and_resize":
+        return found
     for axis, description in axes.items():
-        found = found | is_outside(sampling, description).reshape(
-            [-1 if a == axis else 1 for a in range(rank)]
-        )
+        x = source_positions(sampling, description)
+        is_outside = (x < 0) | (x > description.before - 1)
+        found = found | is_outside.reshape([-1 if a == axis else 1 for a in range(rank)])
     return found
 
 
@@ -120,7 +114,9 @@ def weight_matrix(sampling: Sampling, axis: Axis) -> Array:
     radius = int(np.ceil(REACH[sampling.mode] / stretch)) + 1
     neighbours = np.floor(x)[:, None] + np.arange(-radius, radius + 1)
     distances = np.abs(neighbours - x[:, None]) * stretch
-    weights = _linear(distances) if sampling.mode == "linear" else _cubic(distances, sampling.cubic_a)
+    weights = (
+        np.clip(1 - distances, 0, 1) if sampling.mode == "linear" else _cubic(distances, sampling.cubic_a)
+    )
     if sampling.exclude_outside:
         weights = np.where((neighbours < 0) | (neighbours >= axis.before), 0.0, weights)
     weights /= weights.sum(axis=1, keepdims=True)
@@ -128,10 +124,6 @@ def weight_matrix(sampling: Sampling, axis: Axis) -> Array:
     columns = np.clip(neighbours, 0, axis.before - 1).astype(np.int64)  # the edge elements repeat
     np.add.at(matrix, (np.arange(axis.after)[:, None], columns), weights)
     return matrix
-
-
-def _linear(distances: Array) -> Array:
-    return np.asarray(np.clip(1 - distances, 0, 1))
 
 
 def _cubic(x: Array, a: float) -> Array:
@@ -175,9 +167,8 @@ def read_axes(node: NodeView[Any], sampling: Sampling) -> dict[int, Axis]:
     """Return the axes that change, by number; all shapes are known."""
     x, shape = node.x, node.output_shape()
     targets = [axis % x.rank for axis in node.attribute("axes", range(x.rank))]
-    roi = (
-        _constant(node, 1, "the region of interest") if sampling.coordinates == "tf_crop_and_resize" else None
-    )
+    crops = sampling.coordinates == "tf_crop_and_resize"
+    roi = _constant(node, 1, "the region of interest") if crops else None
     node.optional(1)
     scales = _constant(node, 2, "the scales")
     node.optional(3)  # shape inference has turned them into the result's shape
@@ -194,12 +185,12 @@ def read_axes(node: NodeView[Any], sampling: Sampling) -> dict[int, Axis]:
         ]
         common = min(each) if policy == "not_larger" else max(each)
         ratios = dict.fromkeys(targets, common)
-    if sampling.coordinates != "tf_crop_and_resize" and x.shape == shape:
+    if not crops and x.shape == shape:
         return {}  # ONNX Runtime copies an input of the same sizes, whatever the scales
     axes = {}
     for place, axis in enumerate(targets):
         region = (0.0, 1.0)
-        if sampling.coordinates == "tf_crop_and_resize":
+        if crops:
             if roi is None or not roi.size:
                 node.unsupported("tf_crop_and_resize without a region of interest")
             if ratios[axis] != 1:  # ONNX Runtime copies an axis that keeps its size, whatever the region

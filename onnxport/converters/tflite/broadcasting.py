@@ -1,57 +1,20 @@
-"""Ops on operands that broadcast to one shape, in any axis order and at any rank."""
+"""Broadcasts over more axes than a kernel walks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.kernels import BROADCAST_RANK, NoKernel
-from onnxport.converters.tflite.layout import Shape, permute
-from onnxport.converters.tflite.tensors import Tensor
-from onnxport.converters.tflite.values import Value
-
-COMPARISONS = frozenset("equal greater greater_equal less less_equal not_equal".split())
+from onnxport.converters.tflite.layout import Shape, product
+from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 
 
-def broadcast(tfl: TflBuilder, name: str, *values: Value) -> Value:
-    """Emit `tfl.<name>` on operands that broadcast as NumPy's do.
-
-    Raises:
-        NoKernel: on the operands' type, or on a broadcast over more axes than the kernel walks.
-    """
-    shape = broadcast_shape(*(value.shape for value in values))
-    rank = len(shape)
-    order = tfl.common_order(*values) if max(value.rank for value in values) == rank else tuple(range(rank))
-    ranked = any(v.rank == rank and (v.constant is None or v.constant.size > 1) for v in values)
-    operands = [tfl.aligned(value, order, shrinks=ranked) for value in values]
-    result = permute(shape, order)
-    dtype = np.dtype(bool) if name in COMPARISONS else values[-1].dtype
-    if rank > BROADCAST_RANK[name] and any(tfl.shape_of(operand) != result for operand in operands):
-        return tfl.computed(_on_fewer_axes(tfl, name, operands, result, dtype), order)
-    return tfl.computed(tfl.op(name, operands, result, dtype), order)
-
-
-def broadcast_shape(*shapes: Shape) -> Shape:
-    """Broadcast shapes as NumPy does; None is open, and stays so against 1."""
-    rank = max(len(shape) for shape in shapes)
-    columns = zip(*[(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes], strict=True)
-    return tuple(_broadcast_dim(set(column)) for column in columns)
-
-
-def _broadcast_dim(sizes: set[int | None]) -> int | None:
-    known = [size for size in sizes if size not in (1, None)]
-    if known:
-        return known[0]
-    return None if None in sizes else 1
-
-
-def _on_fewer_axes(
-    tfl: TflBuilder, name: str, operands: Sequence[Tensor], result: Shape, dtype: np.dtype[np.generic]
+def broadcast_merged(
+    tfl: TensorBuilder, name: str, operands: Sequence[Tensor], result: Shape, dtype: np.dtype[np.generic]
 ) -> Tensor:
-    """Return the op with neighbouring axes merged that every operand either has in full or lacks."""
+    """Emit `tfl.<name>` with neighbouring axes merged that all operands have in full or lack (NoKernel: too many)."""
     rank = len(result)
     shapes = [(1,) * (rank - len(s)) + tuple(s) for s in map(tfl.shape_of, operands)]
     groups = _merge_groups(shapes, result)
@@ -63,19 +26,18 @@ def _on_fewer_axes(
     ):
         raise NoKernel(f"TFLite's {name.upper()} broadcasts over at most {BROADCAST_RANK[name]} axes")
 
-    def merged(shape: Sequence[int | None]) -> list[int | None]:
-        sizes = [[shape[axis] for axis in group] for group in groups]
-        return [None if None in each else prod(size or 0 for size in each) for each in sizes]
+    def merge(shape: Sequence[int | None]) -> list[int | None]:
+        return [product([shape[axis] for axis in group]) for group in groups]
 
-    if any(merged(shape).count(None) > 1 for shape in shapes):
+    if any(merge(shape).count(None) > 1 for shape in shapes):
         raise NoKernel(
             f"TFLite's {name.upper()} broadcasts over at most {BROADCAST_RANK[name]} axes, open ones apart"
         )
-    reshaped = [tfl.reshape(operand, merged(shape)) for operand, shape in zip(operands, shapes, strict=True)]
-    outcome = tfl.op(name, reshaped, merged(result), dtype)
+    reshaped = [tfl.reshape(operand, merge(shape)) for operand, shape in zip(operands, shapes, strict=True)]
+    outcome = tfl.op(name, reshaped, merge(result), dtype)
     if result.count(None) < 2:
         return tfl.reshape(outcome, result)
-    return tfl.op("reshape", [outcome, tfl.op("shape", [whole], [rank], np.int32)], result)
+    return tfl.op("reshape", [outcome, tfl.sizes(whole)], result)
 
 
 def _is_plain(shapes: Sequence[Shape], result: Shape) -> bool:

@@ -33,8 +33,6 @@ class TfliteConverter(CompilerProcess):
     ) -> Compiled:
         """Write the prepared `model` to `output`; `source` is the model before preparation.
 
-        The prepared model goes to the child as a file beside `output`, in the run's own staging folder.
-
         Raises:
             CannotConvertError: nodes without an equivalent in TFLite, all of them listed.
             UsageError, InputError: a precision, labels or a normalization that do not fit, or unreadable files.
@@ -49,11 +47,11 @@ class TfliteConverter(CompilerProcess):
         check_normalization(model.inputs, params.normalization)
         labels = read_label_files(model.outputs, params.labels)
         stored = find_stored_weights(model if source is None else source, model)
-        handed_over = output.with_name("prepared.onnx")
-        model.hand_over(handed_over)  # the child maps the weights instead of parsing them
+        prepared = output.with_name("prepared.onnx")  # in the run's own staging folder
+        model.hand_over(prepared)  # the child maps the weights instead of parsing them
         try:
             compiled: Compiled = self._child.call(
-                "compile", handed_over, output, params, manifest, stored, labels
+                "compile", prepared, output, params, manifest, stored, labels
             )
         except CannotConvertError as error:
             raise explain_refusals(error, model, "TFLite") from error

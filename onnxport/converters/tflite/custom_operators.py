@@ -28,6 +28,7 @@ def lower_custom(node: TflNode, tfl: TflBuilder) -> None:
         node.unsupported("its results' types cannot be inferred; declare them in the model's value_info")
     operands = [tfl.tensor(operand) for operand in node.rest()]
     options = {name: _option(node, name) for name in sorted(node.node.attributes)}
+    stored = bytes(flexbuffers.Dumps(options)) if options else b""
     count = node.output_count
     types = [tfl.tensor_type(node.output_shape(i), node.output_dtype(i)) for i in range(count)]
     operation = ir.Operation.create(
@@ -36,13 +37,11 @@ def lower_custom(node: TflNode, tfl: TflBuilder) -> None:
         operands=operands,
         attributes={
             "custom_code": ir.StringAttr.get(node.node.op_type),
-            "custom_option": ir.Attribute.parse(
-                f'#tfl<const_bytes : "0x{_flexbuffer(options).hex().upper()}">'
-            ),
+            "custom_option": ir.Attribute.parse(f'#tfl<const_bytes : "0x{stored.hex().upper()}">'),
         },
     )
     for index in range(count):
-        node.emit(tfl.computed(operation.results[index]), index)
+        node.emit(tfl.value(operation.results[index]), index)
 
 
 def _option(node: TflNode, name: str) -> Any:
@@ -55,7 +54,3 @@ def _option(node: TflNode, name: str) -> Any:
     if not isinstance(value, int | float | str):
         node.unsupported(f"its attribute {name!r} is a graph or another value that TFLite cannot hold")
     return value
-
-
-def _flexbuffer(options: dict[str, Any]) -> bytes:
-    return bytes(flexbuffers.Dumps(options)) if options else b""

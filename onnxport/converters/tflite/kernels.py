@@ -59,15 +59,10 @@ _EVERY = f"{_NARROW} bfloat16 float64 uint64"
 
 @dataclass(frozen=True)
 class Kernel:
-    """The operand types of a tfl op.
+    """The operand types of a tfl op."""
 
-    Attributes:
-        dtypes: the element types of its data operands that it computes right.
-        data: the positions of its data operands, None for all; the others are indices, axes or conditions.
-    """
-
-    dtypes: frozenset[str]
-    data: tuple[int, ...] | None = None
+    dtypes: frozenset[str]  # of its data operands that it computes right
+    data: tuple[int, ...] | None = None  # their positions, None for all; others are indices, axes, conditions
 
     def data_operands(self, count: int) -> tuple[int, ...]:
         return tuple(range(count)) if self.data is None else self.data
@@ -129,7 +124,6 @@ KERNELS: dict[str, Kernel] = {
     op: Kernel(frozenset(dtypes.split()), data) for ops, data, dtypes in _TABLE for op in ops.split()
 }
 
-
 # The most axes over which a kernel broadcasts. Without broadcasting, any rank works.
 BROADCAST_RANK = {
     **dict.fromkeys("equal greater greater_equal less less_equal not_equal".split(), 4),
@@ -140,20 +134,19 @@ BROADCAST_RANK = {
 }
 
 
+COMPARISONS = frozenset("equal greater greater_equal less less_equal not_equal".split())
+
+
 class NoKernel(Exception):
     """A TFLite op has no kernel for a type that could hold its operands."""
 
 
 @dataclass(frozen=True)
 class Carrier:
-    """The type that carries data through a kernel without their own.
-
-    Attributes:
-        dtype: that type.
-        how: what it keeps of the data: "value", "bits", or "order" (that of unsigned integers, as bits).
-    """
+    """The type that carries data through a kernel without their own."""
 
     dtype: str
+    # It keeps the data's values, their bits, or the order of unsigned integers, as bits.
     how: Literal["value", "bits", "order"] = "value"
 
 

@@ -7,7 +7,7 @@ transpose is emitted only where an op insists on another order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import prod
 
 Permutation = tuple[int, ...]
@@ -25,6 +25,12 @@ def channels_last(rank: int) -> Permutation:
 
 def axis_last(rank: int, axis: int) -> Permutation:
     return (*(a for a in range(rank) if a != axis), axis)
+
+
+def without_axes(order: Permutation, gone: Collection[int]) -> Permutation:
+    """Return the axis order of a tensor that loses some of its logical axes."""
+    left = sorted(axis for axis in order if axis not in gone)
+    return tuple(left.index(axis) for axis in order if axis not in gone)
 
 
 def permute(shape: Sequence[int | None], perm: Permutation) -> Shape:
@@ -46,6 +52,21 @@ def moves_no_data(shape: Sequence[int | None], transpose: Sequence[int]) -> bool
     """Tell if a transpose of a tensor of `shape` moves axes of size 1 only: a reshape does the same."""
     moved = [axis for axis in transpose if shape[axis] != 1]
     return moved == sorted(moved)
+
+
+def broadcast_shape(*shapes: Shape) -> Shape:
+    """Broadcast shapes as NumPy does; None is open, and stays so against 1."""
+    rank = max(len(shape) for shape in shapes)
+    columns = zip(*[(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes], strict=True)
+    return tuple(
+        next((size for size in column if size not in (1, None)), None if None in column else 1)
+        for column in columns
+    )
+
+
+def product(sizes: Sequence[int | None]) -> int | None:
+    """Return the product of sizes, None if one is open."""
+    return None if None in sizes else prod(size or 0 for size in sizes)
 
 
 def normalize_axis(axis: int, rank: int) -> int:

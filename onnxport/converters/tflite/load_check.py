@@ -14,11 +14,7 @@ from onnxport.formats.graph.tflite import TfliteModel, read_tflite
 
 
 def count_operators(model: Path | TfliteModel) -> dict[str, int]:
-    """Return how often each operator of a file occurs, by TFLite's names, most frequent first.
-
-    Raises:
-        ValueError: no TFLite file, or a damaged one.
-    """
+    """Return how often each operator of a file occurs, most frequent first; ValueError for a damaged file."""
     try:
         found = read_tflite(model) if isinstance(model, Path) else model
     except InputError as error:
@@ -33,8 +29,7 @@ def check_runs(path: Path, *, ends: bool = True) -> None:
     The compiler writes some modules that no runtime takes, which only an interpreter finds out. A failure on made-up
     inputs proves little: a size may be too small for a window, and a number no valid shape or divisor.
 
-    Args:
-        ends: False for a model that may loop forever on made-up inputs; it is only allocated.
+    A model that may loop forever on made-up inputs (not `ends`) is only allocated.
 
     Raises:
         CannotConvertError: the interpreter refuses the file; names the node if the interpreter does.
@@ -48,17 +43,20 @@ def check_runs(path: Path, *, ends: bool = True) -> None:
                 _allocate(interpreter, size)
                 allocates = True
                 if ends:
-                    _invoke(interpreter, filling)
+                    for detail in interpreter.get_input_details():
+                        numbers = np.full(detail["shape"], filling, detail["dtype"])
+                        interpreter.set_tensor(detail["index"], numbers)
+                    interpreter.invoke()
             except (RuntimeError, ValueError) as error:
                 failures.append(error)
             else:
                 return
-        if not (allocates and _takes_integers(interpreter)):
+        details = interpreter.get_input_details()
+        if not (allocates and any(np.dtype(detail["dtype"]).kind in "iu" for detail in details)):
             raise failures[0]
     except (RuntimeError, ValueError) as error:
-        raise CannotConvertError(
-            "the LiteRT interpreter refuses the converted model", refusals=[_refusal(path, error)]
-        ) from error
+        what = "the LiteRT interpreter refuses the converted model"
+        raise CannotConvertError(what, refusals=[_refusal(path, error)]) from error
 
 
 # (size of open dimensions, number that fills the inputs), the likeliest to succeed first.
@@ -71,16 +69,6 @@ def _allocate(interpreter: Interpreter, size: int) -> None:
         if -1 in signature:
             interpreter.resize_tensor_input(detail["index"], [size if dim < 0 else dim for dim in signature])
     interpreter.allocate_tensors()
-
-
-def _invoke(interpreter: Interpreter, filling: int) -> None:
-    for detail in interpreter.get_input_details():
-        interpreter.set_tensor(detail["index"], np.full(detail["shape"], filling, detail["dtype"]))
-    interpreter.invoke()
-
-
-def _takes_integers(interpreter: Interpreter) -> bool:
-    return any(np.dtype(detail["dtype"]).kind in "iu" for detail in interpreter.get_input_details())
 
 
 def _refusal(path: Path, error: Exception) -> Refusal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from litert_converter.mlir import ir
 from litert_converter.mlir.dialects import func
 
 from onnxport.converters.driver import Driver, check_rank, import_lowerings
-from onnxport.converters.lowering import NodeView, known_shape, node_name, qualified_op
+from onnxport.converters.lowering import NodeView, known_shape
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite import ops
 from onnxport.converters.tflite.builder import TflBuilder
@@ -24,12 +24,13 @@ from onnxport.converters.tflite.layout import Permutation, Shape, channels_last,
 from onnxport.converters.tflite.ops.casts import KEEPS_FLOAT64
 from onnxport.converters.tflite.quantized.integer_ports import IntegerPorts
 from onnxport.converters.tflite.registry import REGISTRY
-from onnxport.converters.tflite.values import Value
+from onnxport.converters.tflite.values import Value, constant
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.manifest import Port, Tap
 from onnxport.formats.model import Model, dtype_name
 from onnxport.formats.tflite.tensor_names import INNER, TensorNames
+from onnxport.optimizers.rewrites.registry import REASON
 
 import_lowerings(ops)
 
@@ -75,24 +76,17 @@ _FLOAT64 = "float64 is computed in float32, in TFLite the widest type of arithme
 
 @dataclass
 class Lowered:
-    """A verified module, and what the compiled file's manifest holds.
-
-    Attributes:
-        types: types of the taps' tensors, by key.
-        sequence: every name's position in the order of computation.
-        notes: sentences for the report.
-        custom: it has custom operators.
-    """
+    """A verified module, and what the compiled file's manifest holds."""
 
     builder: TflBuilder
     module: ir.Module
-    inputs: tuple[Port, ...] = ()
-    outputs: tuple[Port, ...] = ()
-    taps: dict[str, Tap] = field(default_factory=dict)
-    types: dict[str, ir.Type] = field(default_factory=dict)
-    sequence: dict[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    custom: bool = False
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    taps: dict[str, Tap]
+    types: dict[str, ir.Type]  # of the taps' tensors, by key
+    sequence: dict[str, int]  # every name's position in the order of computation
+    notes: tuple[str, ...]  # sentences for the report
+    custom: bool  # it has custom operators
 
 
 def lower_model(model: Model, params: TfliteParams) -> Lowered:
@@ -126,7 +120,8 @@ class _Lowering(Driver[Value, TflBuilder]):
         self.tfl.functions = module.body
         self._refuse_ports()
         inputs = [value for value in self.inputs if _fits_a_port(value)]
-        orders = [self._input_order(value) for value in inputs]
+        images = {value for value in inputs if self.layout == "nhwc" and _feeds_images(value)}
+        orders = [channels_last(4) if v in images else identity(len(known_shape(v))) for v in inputs]
         keys = self.keys.keys(value.name or "" for value in inputs)
         types = [
             self.ports.input_type(value, permute(known_shape(value), order), _dtype(value))
@@ -137,18 +132,16 @@ class _Lowering(Driver[Value, TflBuilder]):
             block = function.add_entry_block([ir.Location.name(key) for key in keys])
         with self.tfl.emitting_into(block):
             for value, order, argument in zip(inputs, orders, block.arguments, strict=True):
-                self.values[value] = Value(
-                    known_shape(value), _dtype(value), copies={order: self.ports.input(value, argument)}
-                )
+                copies = {order: self.ports.input(value, argument)}
+                self.values[value] = Value(known_shape(value), _dtype(value), copies=copies)
             self.lower_nodes()
             if not self.refusals:
                 results = [self._result(value) for value in self.graph.outputs]
             self.refusals += self.ports.refusals
             self.check_refusals()
             ir.Operation.create("func.return", operands=[tensor for tensor, _, _ in results])
-        function.attributes["function_type"] = ir.TypeAttr.get(
-            ir.FunctionType.get(types, [tensor.type for tensor, _, _ in results])
-        )
+        signature = ir.FunctionType.get(types, [tensor.type for tensor, _, _ in results])
+        function.attributes["function_type"] = ir.TypeAttr.get(signature)
         _verify(module)
         out_keys = TensorNames().keys(value.name or "" for value in self.graph.outputs)
         converter_api_ext.set_signature(module.operation, SIGNATURE, keys, out_keys)
@@ -167,27 +160,34 @@ class _Lowering(Driver[Value, TflBuilder]):
             {key: tensor.type for tensor, key in self.tensor_keys.items()},
             self.sequence,
             (_FLOAT64,) if any(map(_computes_float64, self.graph.all_nodes())) else (),
-            custom=self.custom_ops and any(map(is_custom, self.graph.all_nodes())),
+            self.custom_ops and any(map(is_custom, self.graph.all_nodes())),
         )
 
     # ---- nodes
 
     @staticmethod
     def constant(array: Array) -> Value:
-        return Value(array.shape, array.dtype, constant=array)
+        return constant(array)
 
     def nested_values(self, visible: Mapping[onnx.Value, Value]) -> dict[onnx.Value, Value]:
         return dict(visible)  # initializers apart: every block makes its own constants of them
 
     def lower_node(self, node: onnx.Node, operands: Sequence[Value | None]) -> None:
         view: NodeView[Value] = NodeView(node, operands)
-        with ir.Location.name(self._inner_name(node)):
+        # Tensors inside the lowering have the node's name, unless another has it.
+        names = (TensorNames.clean(name) + INNER for name in (view.name, node.outputs[0].name or ""))
+        name = next((name for name in names if name not in self.sequence), INNER)
+        self.sequence[name] = len(self.sequence)
+        with ir.Location.name(name):
             self._lower_view(view)
-        is_size = qualified_op(node) in _KEEPS_SIZES and all(o is None or o.is_size for o in operands)
-        is_natural = _is_natural(qualified_op(node), operands)
+        is_size = view.op in _KEEPS_SIZES and all(o is None or o.is_size for o in operands)
+        is_natural = view.op in _GIVES_NATURAL
+        if view.op in _KEEPS_NATURAL:
+            is_natural = all(o is None or o.is_natural for o in operands[_KEEPS_NATURAL[view.op]])
         for index, result in view.results.items():
-            result.is_size = result.is_size or is_size
-            result.is_natural = result.is_natural or (is_natural and result.dtype.kind in "iu")
+            if result.constant is None:
+                result.is_size = result.is_size or is_size
+                result.is_natural = result.is_natural or (is_natural and result.dtype.kind in "iu")
             self._bind(node.outputs[index], result)
 
     def reason(self, error: Exception) -> str:
@@ -196,30 +196,22 @@ class _Lowering(Driver[Value, TflBuilder]):
         return _verifier_message(error) if isinstance(error, ir.MLIRError) else str(error)
 
     def _lower_view(self, view: NodeView[Value]) -> None:
-        if not is_custom(view.node):
+        node = view.node
+        if not is_custom(node):
             REGISTRY.run(view, self.tfl)
         elif self.custom_ops:
             lower_custom(view, self.tfl)
         else:
-            view.unsupported(UNKNOWN_DOMAIN)
+            view.unsupported(node.metadata_props.get(REASON, UNKNOWN_DOMAIN))
         for index, result in view.results.items():
             check_rank(view, index, result.rank)
-
-    def _inner_name(self, node: onnx.Node) -> str:
-        """Name the tensors inside the node's lowering: after the node, unless another has its name."""
-        names = (TensorNames.clean(name) + INNER for name in (node_name(node), node.outputs[0].name or ""))
-        name = next((name for name in names if name not in self.sequence), INNER)
-        self.sequence[name] = len(self.sequence)
-        return name
 
     def _bind(self, value: onnx.Value, result: Value) -> None:
         """Name the tensors of a result after its ONNX value, so that the artefact has a tap for it."""
         self.values[value] = result
         if value.shape is not None:
-            known = known_shape(value)
-            result.shape = tuple(
-                ours if ours is not None else theirs for ours, theirs in zip(result.shape, known, strict=True)
-            )
+            dims = zip(result.shape, known_shape(value), strict=True)
+            result.shape = tuple(theirs if ours is None else ours for ours, theirs in dims)
         if not value.name or value.name in self.taps or self.depth:
             return
         for order, copy in result.copies.items():
@@ -243,39 +235,32 @@ class _Lowering(Driver[Value, TflBuilder]):
         try:
             type_ = self.tfl.tensor_type(shape, _dtype(value))
         except NoKernel:
-            return None  # of a type that no tensor has
+            return None
         cast = ir.Operation.create("builtin.unrealized_conversion_cast", results=[type_], operands=[])
         return Value(shape, _dtype(value), copies={identity(len(shape)): cast.results[0]})
 
     # ---- inputs and outputs
 
     def _refuse_ports(self) -> None:
-        for kind, values in (("input", self.inputs), ("output", self.graph.outputs)):
-            for value in values:
-                if isinstance(value.type, onnx.SequenceType | onnx.OptionalType):
-                    why = "is a sequence or an optional value, and TFLite has tensors only"
-                    self.refusals.append(Refusal(kind, value.name or "", why))
-                    continue
-                # An output of no known type is one of a node that is refused itself, or known once it is lowered.
-                if not _fits_a_port(value) and (value.dtype is not None or kind == "input"):
-                    why = f"is of type {dtype_name(value.dtype)}, which TFLite's kernels do not carry"
-                    self.refusals.append(Refusal(kind, value.name or "", why))
-                elif any((dim or 0) > _LARGEST for dim in known_shape(value)):
-                    self.refusals.append(Refusal(kind, value.name or "", _TOO_LARGE))
-
-    def _input_order(self, value: onnx.Value) -> Permutation:
-        rank = len(known_shape(value))
-        if self.layout == "nhwc" and rank == 4 and _feeds_images(value):
-            return channels_last(rank)
-        return identity(rank)
+        ports = [("input", value) for value in self.inputs]
+        for kind, value in ports + [("output", value) for value in self.graph.outputs]:
+            if isinstance(value.type, onnx.SequenceType | onnx.OptionalType):
+                why = "is a sequence or an optional value, and TFLite has tensors only"
+            # An output of no known type is one of a node that is refused itself, or known once it is lowered.
+            elif not _fits_a_port(value) and (value.dtype is not None or kind == "input"):
+                why = f"is of type {dtype_name(value.dtype)}, which TFLite's kernels do not carry"
+            elif any((dim or 0) > _LARGEST for dim in known_shape(value)):
+                why = _TOO_LARGE
+            else:
+                continue
+            self.refusals.append(Refusal(kind, value.name or "", why))
 
     def _result(self, value: onnx.Value) -> tuple[ir.Value, Permutation, Shape]:
         """Return an output's tensor, its axis order and its logical shape."""
         result = self.find(value)
         assert result is not None, "an output whose node was refused is reported before"
-        last = channels_last(result.rank) if result.rank == 4 else None
-        order = last if self.layout == "nhwc" and last in result.copies else identity(result.rank)
-        assert order is not None
+        is_image = self.layout == "nhwc" and result.rank == 4 and channels_last(4) in result.copies
+        order = channels_last(4) if is_image else identity(result.rank)
         return self.ports.output(value, self.tfl.tensor(result, order)), order, result.shape
 
     def _port(
@@ -283,15 +268,8 @@ class _Lowering(Driver[Value, TflBuilder]):
     ) -> Port:
         permutation = () if order == identity(len(order)) else order
         quantized = self.ports.parameters(value, is_output=is_output)
-        return Port(
-            value.name or "", key, dtype_name(value.dtype), permute(shape, order), permutation, **quantized
-        )
-
-
-def _is_natural(op: str, operands: Sequence[Value | None]) -> bool:
-    if op in _KEEPS_NATURAL:
-        return all(operand is None or operand.is_natural for operand in operands[_KEEPS_NATURAL[op]])
-    return op in _GIVES_NATURAL
+        name, dtype = value.name or "", dtype_name(value.dtype)
+        return Port(name, key, dtype, permute(shape, order), permutation, **quantized)
 
 
 def _fits_a_port(value: onnx.Value) -> bool:
@@ -300,14 +278,14 @@ def _fits_a_port(value: onnx.Value) -> bool:
 
 
 def _computes_float64(node: onnx.Node) -> bool:
-    values = [value for value in (*node.inputs, *node.outputs) if value is not None]
-    return node.op_type not in KEEPS_FLOAT64 and any(value.dtype == onnx.DataType.DOUBLE for value in values)
+    dtypes = {value.dtype for value in (*node.inputs, *node.outputs) if value is not None}
+    return node.op_type not in KEEPS_FLOAT64 and onnx.DataType.DOUBLE in dtypes
 
 
 def _feeds_images(value: onnx.Value) -> bool:
-    """Tell if an input reaches an op on channels-last images before any op that fixes its axes."""
+    """Tell if an input of four axes reaches an op on channels-last images before any op that fixes its axes."""
     seen: set[onnx.Value] = set()
-    waiting = [value]
+    waiting = [value] if len(known_shape(value)) == 4 else []
     while waiting:
         current = waiting.pop()
         for node, index in current.uses():
@@ -320,20 +298,15 @@ def _feeds_images(value: onnx.Value) -> bool:
 
 
 def _verify(module: ir.Module) -> None:
-    """Verify the finished module.
-
-    Raises:
-        CannotConvertError: a combination of operators that is invalid; it names the tensor.
-    """
+    """Raise CannotConvertError, which names the tensor, if a combination of operators is invalid."""
     try:
         module.operation.verify()
     except ir.MLIRError as error:
         named = re.search(r'error: "([^"]*)"', str(error))
-        refusal = Refusal(
-            "model", named.group(1).removesuffix(INNER) if named else "", _verifier_message(error)
-        )
+        name = named.group(1).removesuffix(INNER) if named else ""
+        refusals = [Refusal("model", name, _verifier_message(error))]
         raise CannotConvertError(
-            "a combination of operators is invalid in TFLite", refusals=[refusal]
+            "a combination of operators is invalid in TFLite", refusals=refusals
         ) from error
 
 

@@ -12,11 +12,16 @@ from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.kernels import HOLDERS, KERNELS, Carrier, NoKernel, carrier
 from onnxport.converters.tflite.layout import Permutation, Shape, identity, moves_no_data, permute
-from onnxport.converters.tflite.numbers.conversions import Conversions
+from onnxport.converters.tflite.numbers import conversions
 from onnxport.converters.tflite.quantized.quantization import QuantizedTensors
 from onnxport.core.arrays import Array
 
 Tensor: TypeAlias = ir.Value  # a physical tensor in the module
+DtypeLike: TypeAlias = np.dtype[Any] | type
+# The shape and the element type of each result of an op.
+Results: TypeAlias = Sequence[tuple[Sequence[int | None], np.dtype[Any]]]
+# Start, end and step along an axis as NumPy counts them; None runs through the last element.
+Bounds: TypeAlias = tuple[int, int | None, int]
 
 # Constants of fewer elements are written once however often they are used.
 _SHARED_CONSTANT_ELEMENTS = 64
@@ -29,17 +34,24 @@ _FUSES = frozenset("add sub mul div concatenation conv_2d conv_3d depthwise_conv
 _FLOAT_TYPES = {"float16": ir.F16Type, "bfloat16": ir.BF16Type, "float32": ir.F32Type, "float64": ir.F64Type}
 
 
-class TensorBuilder(Conversions):
-    """The module under construction; every method emits at the end of the open block."""
+class TensorBuilder:
+    """The module under construction; every method emits at the end of the open block.
+
+    Attributes:
+        functions: the module's body, to which control flow adds functions.
+        twins: float64 tensors -> the float32 tensors with the same values.
+        doubles: float64 constants.
+    """
 
     def __init__(self) -> None:
         self.context = ir.Context()
         converter_api_ext.prepare_mlir_context(self.context)
-        self.functions: ir.Block | None = None  # the module's body, to which control flow adds functions
+        self.functions: ir.Block | None = None
         self._block: ir.Block | None = None
         self._shared: dict[tuple[bytes, tuple[int, ...], str], Tensor] = {}
         self._zeros: set[Tensor] = set()
-        self.twins, self.doubles = {}, {}
+        self.twins: dict[Tensor, Tensor] = {}
+        self.doubles: dict[Tensor, Array] = {}
         self.quantized = QuantizedTensors()
 
     @contextlib.contextmanager
@@ -86,7 +98,7 @@ class TensorBuilder(Conversions):
         dynamic = ir.ShapedType.get_dynamic_size()
         return tuple(None if dim == dynamic else dim for dim in ir.RankedTensorType(tensor.type).shape)
 
-    def type_attribute(self, dtype: np.dtype[Any] | type) -> ir.Attribute:
+    def type_attribute(self, dtype: DtypeLike) -> ir.Attribute:
         return ir.TypeAttr.get(self.element_type(np.dtype(dtype)))
 
     # ---- ops on physical tensors
@@ -96,7 +108,7 @@ class TensorBuilder(Conversions):
         name: str,
         operands: Sequence[Tensor],
         shape: Sequence[int | None],
-        dtype: np.dtype[Any] | type | None = None,
+        dtype: DtypeLike | None = None,
         /,
         **attributes: object,
     ) -> Tensor:
@@ -106,18 +118,15 @@ class TensorBuilder(Conversions):
         return self.ops(name, operands, [(shape, np.dtype(dtype))], **attributes)[0]
 
     def ops(
-        self,
-        name: str,
-        operands: Sequence[Tensor],
-        results: Sequence[tuple[Sequence[int | None], np.dtype[Any]]],
-        **attributes: object,
+        self, name: str, operands: Sequence[Tensor], results: Results, **attributes: object
     ) -> list[Tensor]:
         """Emit `tfl.<name>`, with its data carried in a wider type where the kernel has none for theirs.
 
         Raises:
             NoKernel: no type that the kernel computes on holds the data.
         """
-        present = [i for i in KERNELS[name].data_operands(len(operands)) if self._is_there(operands[i])]
+        places = KERNELS[name].data_operands(len(operands))
+        present = [i for i in places if isinstance(operands[i].type, ir.RankedTensorType)]
         dtypes = [self.dtype_of(operands[i]) for i in present]
         if name != "bitcast" and self._has_twins([operands[i] for i in present]):
             wider: Carrier | None = Carrier("float32")
@@ -125,22 +134,14 @@ class TensorBuilder(Conversions):
             wider = carrier(name, dtypes)
         if wider is None:
             return self._emit(name, operands, results, attributes)
-        carried = [
-            self._carry(operand, wider) if i in present else operand for i, operand in enumerate(operands)
-        ]
+        carried = [self._carry(each, wider) if i in present else each for i, each in enumerate(operands)]
         own = [dtype == dtypes[0] for _, dtype in results]
         wide = [
             (shape, np.dtype(wider.dtype) if o else dtype)
             for o, (shape, dtype) in zip(own, results, strict=True)
         ]
-        outcome = self._emit(name, carried, wide, attributes)
-        return [
-            self._restore(tensor, wider, dtypes[0]) if o else tensor
-            for o, tensor in zip(own, outcome, strict=True)
-        ]
-
-    def _is_there(self, operand: Tensor) -> bool:
-        return isinstance(operand.type, ir.RankedTensorType)
+        outcome = zip(own, self._emit(name, carried, wide, attributes), strict=True)
+        return [self._restore(tensor, wider, dtypes[0]) if o else tensor for o, tensor in outcome]
 
     def _has_twins(self, operands: Sequence[Tensor]) -> bool:
         """Tell if float64 operands have float32 twins, constants aside."""
@@ -166,24 +167,21 @@ class TensorBuilder(Conversions):
         return self.op("add", [bits, lowest], self.shape_of(bits))
 
     def _emit(
-        self,
-        name: str,
-        operands: Sequence[Tensor],
-        results: Sequence[tuple[Sequence[int | None], np.dtype[Any]]],
-        attributes: Mapping[str, object],
+        self, name: str, operands: Sequence[Tensor], results: Results, attributes: Mapping[str, object]
     ) -> list[Tensor]:
         zeros = next((operand for operand in operands if operand in self._zeros), None)
         if name == "mul" and zeros is not None and None in results[0][0]:
             # The compiler folds this into a constant of the result's shape, and takes open dimensions for 0.
+            # x - x + 0 instead: zeros, NaN where the other operand is infinite.
             (other,) = [operand for operand in operands if operand is not zeros] or [zeros]
-            return [self._times_zero(other, zeros, *results[0])]
+            nothing = self.op("sub", [other, other], self.shape_of(other), results[0][1])
+            return [self.op("add", [nothing, zeros], *results[0])]
         if name in _FUSES:
             attributes = {"fused_activation_function": "NONE", **attributes}
         places = KERNELS[name].data_operands(len(operands))
         if self.quantized.present:
-            given = dict(
-                zip(places, self.quantized.operands(name, [operands[i] for i in places]), strict=True)
-            )
+            data = self.quantized.operands(name, [operands[i] for i in places])
+            given = dict(zip(places, data, strict=True))
             operands = [given.get(i, operand) for i, operand in enumerate(operands)]
         operation = ir.Operation.create(
             f"tfl.{name}",
@@ -192,24 +190,23 @@ class TensorBuilder(Conversions):
             attributes={key: _attribute(value) for key, value in attributes.items()},
         )
         data = [operands[i] for i in places]
-        return self.quantized.moved(name, data, list(operation.results))
+        return self.quantized.propagate_grid(name, data, list(operation.results))
 
-    def _times_zero(
-        self, tensor: Tensor, zeros: Tensor, shape: Sequence[int | None], dtype: np.dtype[Any]
-    ) -> Tensor:
-        """Return zeros in the broadcast shape of both, NaN where the tensor is infinite: x - x + 0."""
-        nothing = self.op("sub", [tensor, tensor], self.shape_of(tensor), dtype)
-        return self.op("add", [nothing, zeros], shape, dtype)
-
-    def cast(self, tensor: Tensor, dtype: np.dtype[Any] | type) -> Tensor:
-        """See Conversions; remembers which tensors are all zeros."""
-        result = super().cast(tensor, dtype)
+    def cast(self, tensor: Tensor, dtype: DtypeLike) -> Tensor:
+        """See conversions.cast; remembers which tensors are all zeros."""
+        result = conversions.cast(self, tensor, np.dtype(dtype))
         if tensor in self._zeros:
             self._zeros.add(result)
         return result
 
+    def bitcast(self, tensor: Tensor, dtype: DtypeLike) -> Tensor:
+        """Read a tensor's elements as another type of the same width."""
+        if self.dtype_of(tensor) == np.dtype(dtype):
+            return tensor
+        return self.op("bitcast", [tensor], self.shape_of(tensor), dtype)
+
     def constant(
-        self, array: Array | np.generic | float | Sequence[int], dtype: np.dtype[Any] | type | None = None
+        self, array: Array | np.generic | float | Sequence[int], dtype: DtypeLike | None = None
     ) -> Tensor:
         """Return a constant tensor; small ones are shared. Keeps rank 0, as np.ascontiguousarray would not."""
         data = np.asarray(array, dtype).copy(order="C")
@@ -258,17 +255,17 @@ class TensorBuilder(Conversions):
         """Insert an axis of size 1 before physical axis `axis`."""
         shape = self.shape_of(tensor)
         result = (*shape[:axis], 1, *shape[axis:])
-        if result.count(None) <= 1:
-            return self.reshape(tensor, result)
-        return self.op("expand_dims", [tensor, self.int32(axis)], result)
+        if result.count(None) > 1:
+            return self.op("expand_dims", [tensor, self.int32(axis)], result)
+        return self.reshape(tensor, result)
 
     def without_unit_axis(self, tensor: Tensor, axis: int) -> Tensor:
         """Remove physical axis `axis`, which must be of size 1."""
         shape = self.shape_of(tensor)
         result = (*shape[:axis], *shape[axis + 1 :])
-        if result.count(None) <= 1:
-            return self.reshape(tensor, result)
-        return self.op("squeeze", [tensor], result, squeeze_dims=(axis,))
+        if result.count(None) > 1:
+            return self.op("squeeze", [tensor], result, squeeze_dims=(axis,))
+        return self.reshape(tensor, result)
 
     def transpose(self, tensor: Tensor, perm: Permutation) -> Tensor:
         """Transpose; reshape where only axes of size 1 move."""
@@ -281,11 +278,7 @@ class TensorBuilder(Conversions):
         return self.op("transpose", [tensor, self.int32(perm)], result)
 
     def pad(
-        self,
-        tensor: Tensor,
-        before: Sequence[int],
-        after: Sequence[int],
-        fill: float | Tensor | None = None,
+        self, tensor: Tensor, before: Sequence[int], after: Sequence[int], fill: float | Tensor | None = None
     ) -> Tensor:
         """Pad every physical axis with `fill`, 0 if None."""
         if not any(before) and not any(after):
@@ -308,38 +301,53 @@ class TensorBuilder(Conversions):
 
     def size(self, tensor: Tensor, axis: int) -> Tensor:
         """Return the size of a physical axis at run time, as int32 [1]."""
-        return self.slice(self.op("shape", [tensor], [len(self.shape_of(tensor))], np.int32), [axis], [1])
+        return self.slice(self.sizes(tensor), [axis], [1])
+
+    def sizes(self, tensor: Tensor) -> Tensor:
+        """Return the physical sizes at run time, as int32 [rank]."""
+        return self.op("shape", [tensor], [len(self.shape_of(tensor))], np.int32)
+
+    def gather(
+        self, tensor: Tensor, indices: Tensor, axis: int = 0, shape: Sequence[int | None] | None = None
+    ) -> Tensor:
+        """Return the elements at `indices` along a physical axis; `shape` is known from both by default."""
+        if shape is None:
+            own = self.shape_of(tensor)
+            shape = (*own[:axis], *self.shape_of(indices), *own[axis + 1 :])
+        return self.op("gather", [tensor, indices], shape, axis=axis, batch_dims=0)
+
+    def concatenate(self, parts: Sequence[Tensor], axis: int = 0) -> Tensor:
+        """Join tensors along a physical axis; one alone is the result."""
+        if len(parts) == 1:
+            return parts[0]
+        sizes = [self.shape_of(part)[axis] for part in parts]
+        shape = list(self.shape_of(parts[0]))
+        shape[axis] = None if None in sizes else sum(size or 0 for size in sizes)
+        return self.op("concatenation", parts, shape, axis=axis)
 
     def strided_slice(
-        self,
-        tensor: Tensor,
-        *,
-        begin: Sequence[int],
-        end: Sequence[int | None],
-        strides: Sequence[int],
-        shape: Sequence[int | None],
-        run_time_end: Tensor | None = None,
+        self, tensor: Tensor, bounds: Sequence[Bounds], shape: Shape, run_time_ends: Tensor | None = None
     ) -> Tensor:
-        """Return every `strides`-th element from `begin` up to `end`, as NumPy counts; None runs through the last one.
+        """Slice each axis by its bounds; `run_time_ends` replaces the ends that are not None."""
+        mask = sum(1 << axis for axis, (_, end, _) in enumerate(bounds) if end is None)
+        begin, fixed, steps = ([bound[i] or 0 for bound in bounds] for i in range(3))
+        ends = self.int32(fixed) if run_time_ends is None else run_time_ends
+        operands = [tensor, self.int32(begin), ends, self.int32(steps)]
+        return self.slice_by_tensors(operands, shape, 0, mask)
 
-        `run_time_end` replaces the ends that are not None.
-        """
-        mask = sum(1 << axis for axis, last in enumerate(end) if last is None)
-        ends = self.int32([last or 0 for last in end]) if run_time_end is None else run_time_end
-        operands = [tensor, self.int32(begin), ends, self.int32(strides)]
-        return self.strided_slice_at_run_time(operands, shape, end_mask=mask)
-
-    def strided_slice_at_run_time(
-        self,
-        operands: Sequence[Tensor],
-        shape: Sequence[int | None],
-        *,
-        begin_mask: int = 0,
-        end_mask: int = 0,
+    def slice_by_tensors(
+        self, operands: Sequence[Tensor], shape: Sequence[int | None], begin_mask: int, end_mask: int
     ) -> Tensor:
-        """Slice by tensors; axes in a mask begin at their first or end at their last element."""
+        """Slice by tensors of starts, ends and steps; axes in a mask begin or end at their limits."""
         masks = {"ellipsis_mask": 0, "new_axis_mask": 0, "shrink_axis_mask": 0, "offset": False}
         return self.op("strided_slice", operands, shape, begin_mask=begin_mask, end_mask=end_mask, **masks)
+
+    def crop(
+        self, tensor: Tensor, before: Sequence[int], after: Sequence[int], shape: Sequence[int | None]
+    ) -> Tensor:
+        """Drop the first `before` and the last `after` elements of each axis; `shape` is what remains."""
+        bounds = [(first, -last or None, 1) for first, last in zip(before, after, strict=True)]
+        return self.strided_slice(tensor, bounds, tuple(shape))
 
 
 def _attribute(value: object) -> ir.Attribute:

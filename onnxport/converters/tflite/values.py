@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,66 +17,34 @@ from onnxport.core.arrays import Array
 _INT32_MAX = np.iinfo(np.int32).max
 
 
+@dataclass(eq=False)
 class Value:
-    """An ONNX value during lowering.
+    """An ONNX value during lowering; one that is neither constant, made nor dequantized has a copy."""
 
-    Attributes:
-        shape: logical (ONNX) dimensions, None where open.
-        dtype: element type.
-        constant: the array in logical order if the value is known at conversion.
-        copies: the physical tensors made so far, by axis order; for a value that is not constant at least
-            one, unless `make` is given.
-        make: makes the tensor in logical order when it is first used.
-        scrambled: see Scrambled.
-        dequantized: for a value that goes to DequantizeLinear only, what that makes of it; it has no tensors.
-        quantized: for a constant that the model stores quantized, how.
-        is_size: its elements are sizes of tensors or follow from such, which TFLite keeps in int32.
-        is_natural: its elements are integers, and none is negative.
-    """
+    shape: Shape  # logical (ONNX) dimensions, None where open
+    dtype: np.dtype[Any]
+    _: KW_ONLY
+    constant: Array | None = None  # in logical order, if the value is known at conversion
+    copies: dict[Permutation, Tensor] = field(default_factory=dict)  # physical tensors so far, by axis order
+    make: Callable[[], Tensor] | None = None  # makes the tensor in logical order when it is first used
+    scrambled: Scrambled | None = None
+    # For a value that goes to DequantizeLinear only, what that makes of it; it has no tensors.
+    dequantized: Value | None = None
+    quantized: QuantizedConstant | None = None  # for a constant that the model stores quantized, how
 
-    def __init__(
-        self,
-        shape: Sequence[int | None],
-        dtype: np.dtype[Any] | type,
-        *,
-        constant: Array | None = None,
-        copies: dict[Permutation, Tensor] | None = None,
-        make: Callable[[], Tensor] | None = None,
-        scrambled: Scrambled | None = None,
-        quantized: QuantizedConstant | None = None,
-        dequantized: Value | None = None,
-    ) -> None:
-        self.shape: Shape = tuple(shape)
-        self.dtype = np.dtype(dtype)
-        self.constant = constant
-        self.copies = copies if copies is not None else {}
-        self.make = make
-        self.scrambled = scrambled
-        self.quantized = quantized
-        self.dequantized = dequantized
-        self._is_size = self._is_natural = False
-
-    @property
+    @cached_property
     def is_size(self) -> bool:
-        if self.constant is not None:
-            if self.dtype.kind not in "iu":
-                return False
-            return bool(((self.constant >= -_INT32_MAX) & (self.constant <= _INT32_MAX)).all())
-        return self._is_size
+        """Its elements are sizes of tensors or follow from such, which TFLite keeps in int32."""
+        if self.constant is None or self.dtype.kind not in "iu":
+            return False
+        return bool(((self.constant >= -_INT32_MAX) & (self.constant <= _INT32_MAX)).all())
 
-    @is_size.setter
-    def is_size(self, value: bool) -> None:
-        self._is_size = value
-
-    @property
+    @cached_property
     def is_natural(self) -> bool:
+        """Its elements are integers, and none is negative."""
         if self.constant is not None and self.dtype.kind in "iu":
             return bool((self.constant >= 0).all())
-        return self.dtype.kind in "bu" or self._is_natural
-
-    @is_natural.setter
-    def is_natural(self, value: bool) -> None:
-        self._is_natural = value
+        return self.dtype.kind in "bu"
 
     @property
     def rank(self) -> int:
@@ -86,19 +56,22 @@ class Value:
         return next(iter(self.copies), identity(self.rank))
 
 
+def constant(array: Array, quantized: QuantizedConstant | None = None) -> Value:
+    return Value(array.shape, array.dtype, constant=array, quantized=quantized)
+
+
 def scalar(number: float, dtype: np.dtype[Any] | type) -> Value:
-    """Return a constant of rank 0."""
-    return Value((), dtype, constant=np.array(number, dtype))
+    return constant(np.array(number, dtype))
 
 
 def with_unit_axis(value: Value, axis: int) -> Value:
     """Insert an axis of size 1 before `axis` of a constant."""
     assert value.constant is not None
-    wide = np.expand_dims(value.constant, axis)
     quantized = None if value.quantized is None else value.quantized.with_unit_axis(axis)
-    return Value(wide.shape, wide.dtype, constant=wide, quantized=quantized)
+    return constant(np.expand_dims(value.constant, axis), quantized)
 
 
+@dataclass(frozen=True, eq=False)
 class Scrambled:
     """A [N, K] tensor with its columns permuted: column j holds the wanted column `index[j]`.
 
@@ -106,5 +79,5 @@ class Scrambled:
     at conversion is free, transposing the features at run time is not.
     """
 
-    def __init__(self, tensor: Tensor, index: Array) -> None:
-        self.tensor, self.index = tensor, index
+    tensor: Tensor
+    index: Array

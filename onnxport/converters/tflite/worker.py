@@ -16,14 +16,13 @@ from litert_converter.mlir import ir, passmanager
 
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.result import Compiled, custom_names
-from onnxport.converters.tflite.control.repairs import repair_branches, separate_results
 from onnxport.converters.tflite.load_check import check_runs, count_operators
 from onnxport.converters.tflite.lower import Lowered, lower_model
 from onnxport.converters.tflite.metadata.labels import LabelFile
 from onnxport.converters.tflite.metadata.writer import NAME, pack_labels, write_metadata
 from onnxport.converters.tflite.quantized.integer_kernels import describe_products
-from onnxport.converters.tflite.quantized.wide_biases import widen_biases
 from onnxport.converters.tflite.registry import REGISTRY
+from onnxport.converters.tflite.repairs import repair_branches, separate_results, widen_biases
 from onnxport.converters.tflite.storage.source_weights import Stored
 from onnxport.converters.tflite.storage.weights import store_weights
 from onnxport.core.errors import CannotConvertError, Refusal
@@ -59,8 +58,7 @@ class Worker:
             labels: files to pack into the artefact.
 
         Raises:
-            CannotConvertError: nodes without an equivalent, or a combination that the compiler or the
-                interpreter refuses, in their words.
+            CannotConvertError: a node without an equivalent, or a refusal of the compiler or the interpreter.
             MachineError: the file could not be written.
         """
         notes, ends = _compile(Model.received(model), output, params, manifest, stored, labels)
@@ -82,24 +80,23 @@ def _compile(
     labels: Collection[LabelFile],
 ) -> tuple[tuple[str, ...], bool]:
     """Compile `source` into `output`; return notes, and whether the model surely terminates."""
-    size = source.weight_bytes
+    size = source.weight_bytes  # lowering frees the weights
     lowered = lower_model(source, params)
     with lowered.builder.context, ir.Location.unknown():
         _run_passes(lowered)
         separate_results(lowered.builder, lowered.module)
-        complete = replace(
-            manifest, inputs=lowered.inputs, outputs=lowered.outputs, taps=_name_tensors(lowered)
-        )
+        ports = lowered.inputs, lowered.outputs
+        complete = replace(manifest, inputs=ports[0], outputs=ports[1], taps=_name_tensors(lowered))
         if lowered.custom:  # LiteRT cannot run it
             complete = replace(complete, validation="skipped")
         notes = lowered.notes + store_weights(lowered.module, params.precision, stored)
         if lowered.builder.quantized.present:
             notes += describe_products(_operations(lowered.module))
-        app_metadata = None
+        entries = {KEY: ir.StringAttr.get(complete.to_json())}
         if labels or params.normalization:
-            ports = (complete.inputs, complete.outputs)
-            app_metadata = write_metadata(output.stem, *ports, params.normalization, labels)
-        _embed(lowered.module, complete, app_metadata)
+            metadata = write_metadata(output.stem, *ports, params.normalization, labels)
+            entries[NAME] = ir.StringAttr.get(metadata)
+        lowered.module.operation.attributes["tfl.metadata"] = ir.DictAttr.get(entries)
         _export(lowered.module, output, size)
         repair_branches(lowered.module, output)
         if "int16" in lowered.builder.quantized.storage:
@@ -133,9 +130,8 @@ _ILLEGAL = re.compile(
 
 def _refusal(found: re.Match[str]) -> Refusal:
     named = re.search(r'"([^"]*)"', found["place"] or "")
-    node = named.group(1).removesuffix(INNER) if named else ""
-    types = found["types"].replace("tensor", "")
-    return Refusal(found["op"].upper(), node, f"TFLite's kernel does not take {types}")
+    why = f"TFLite's kernel does not take {found['types'].replace('tensor', '')}"
+    return Refusal(found["op"].upper(), named[1].removesuffix(INNER) if named else "", why)
 
 
 def _name_tensors(lowered: Lowered) -> dict[str, Tap]:
@@ -175,13 +171,6 @@ def _names(location: ir.Location) -> Iterator[str]:
             yield from _names(part)
     elif hasattr(location, "name_str"):
         yield location.name_str
-
-
-def _embed(module: ir.Module, manifest: Manifest, app_metadata: bytes | None) -> None:
-    entries = {KEY: ir.StringAttr.get(manifest.to_json())}
-    if app_metadata is not None:
-        entries[NAME] = ir.StringAttr.get(app_metadata)
-    module.operation.attributes["tfl.metadata"] = ir.DictAttr.get(entries)
 
 
 def _export(module: ir.Module, output: Path, weight_bytes: int) -> None:

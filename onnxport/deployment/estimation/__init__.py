@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from onnxport.deployment.estimation.graph import is_folded
-from onnxport.deployment.estimation.partitions import group_nodes
 from onnxport.deployment.estimation.support import Reason, find_refusal
 from onnxport.deployment.estimation.table import Table
 from onnxport.deployment.report import Extent, Fallback, Placement
@@ -28,9 +28,10 @@ def estimate(graph: OperatorGraph, table: Table) -> Estimate:
     if graph.opset not in table.opset:
         return _refuse_opset(graph, table)
     refused: dict[Node, Reason] = {}
-    for in_body, node in _located_nodes(graph):
-        if reason := _find_refusal(in_body, node, table, refused):
-            refused[node] = reason
+    for each in graph.graphs():
+        for node in each.nodes:
+            if reason := _find_refusal(each is not graph, node, table, refused):
+                refused[node] = reason
     found = [
         group for each in graph.graphs() for group in group_nodes(each, set(each.nodes) - refused.keys())
     ]
@@ -53,11 +54,6 @@ def estimate(graph: OperatorGraph, table: Table) -> Estimate:
         }
     )
     return Estimate(placement, _by_frequency(refused.values()))
-
-
-def _located_nodes(graph: OperatorGraph) -> Iterable[tuple[bool, Node]]:
-    """Yield every node, with True if it is in the body of another."""
-    return ((each is not graph, node) for each in graph.graphs() for node in each.nodes)
 
 
 def _find_refusal(in_body: bool, node: Node, table: Table, refused: dict[Node, Reason]) -> Reason | None:
@@ -88,3 +84,31 @@ def _by_frequency(reasons: Iterable[Reason]) -> tuple[str, ...]:
         for remedy in reason.remedies:
             counts[remedy] = counts.get(remedy, 0) + 1
     return tuple(sorted(counts, key=lambda remedy: -counts[remedy]))
+
+
+def group_nodes(graph: OperatorGraph, taken: Collection[Node]) -> list[list[Node]]:
+    """Return the groups of `taken` nodes of one graph, each in the order of the graph."""
+    waits = {node: len(node.producers) for node in graph.nodes}
+    ready = deque(node for node in graph.nodes if not waits[node])
+    postponed: deque[Node] = deque()
+    found: list[list[Node]] = []
+    group: list[Node] = []
+    border: set[Node] = set()  # nodes that read from the group
+    while ready or postponed:
+        if not ready:
+            found.append(group)
+            ready, postponed, group, border = postponed, deque(), [], set()
+            continue
+        node = ready.popleft()
+        if node in taken:
+            group.append(node)
+            border.update(node.consumers)
+        elif node in border:
+            postponed.append(node)
+            continue
+        for consumer in node.consumers:
+            waits[consumer] -= 1
+            if not waits[consumer]:
+                ready.append(consumer)
+    found.append(group)
+    return [each for each in found if each]

@@ -20,10 +20,9 @@ def _behind(node: Node, operators: Any, refused: Collection[Node]) -> str:
     if len(node.producers) == 1 and node.producers[0].op in operators:
         if node.producers[0] in refused:
             return f"{node.producers[0].label!r} before it is not taken"
-        shared = len(node.producers[0].consumers) > 1
-        return (
-            f"{node.producers[0].label!r} has other readers, with which it cannot be fused" if shared else ""
-        )
+        if len(node.producers[0].consumers) > 1:
+            return f"{node.producers[0].label!r} has other readers, with which it cannot be fused"
+        return ""
     return f"it is taken only directly behind {' or '.join(operators)}"
 
 
@@ -77,8 +76,7 @@ def _absent(node: Node, keys: Any, _: Collection[Node]) -> str:
 
 def _not_given(node: Node, names: Any, _: Collection[Node]) -> str:
     """Check that attributes are absent."""
-    given = [name for name in names if name in node.attributes]
-    return f"it takes no {given[0]}" if given else ""
+    return next((f"it takes no {name}" for name in names if name in node.attributes), "")
 
 
 def _follows_from_sizes(node: Node, keys: Any, _: Collection[Node]) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
+from itertools import chain, repeat
 from typing import Any
 
 import onnx
@@ -18,12 +18,9 @@ _SIZES = ("Shape", "Size")
 
 
 def estimation_graph(model: Model) -> OperatorGraph:
-    """Return the linked graph of `model` with functions inlined, shapes inferred anew and default attributes filled in.
+    """Return the linked graph of `model` with inlined functions, inferred shapes and default attributes.
 
-    It has no Constant nodes: what they hold is constant to the nodes that read it.
-
-    Raises:
-        CannotConvertError: functions that cannot be inlined.
+    Constant nodes are dropped: what they hold is constant to its readers. CannotConvertError if functions stay.
     """
     copy = model.clone()
     if copy.ir.functions:
@@ -70,17 +67,14 @@ def _parameters(node: Node) -> list[tuple[Tensor, tuple[str, str]]]:
     schema = operator_schema(node.op, node.version, node.domain)
     if schema is None:
         return []
-    return [
-        (tensor, (formal.name, formal.type_str))
-        for formals, tensors in ((schema.inputs, node.inputs), (schema.outputs, node.outputs))
-        for formal, tensor in _paired(formals, tensors)
-    ]
-
-
-def _paired(formals: Sequence[Any], tensors: Sequence[Tensor | None]) -> list[tuple[Any, Tensor]]:
-    """Return each tensor with its formal parameter, of which the last may stand for several."""
-    last = len(formals) - 1
-    return [(formals[min(i, last)], each) for i, each in enumerate(tensors) if each is not None and formals]
+    found = []
+    for formals, tensors in ((schema.inputs, node.inputs), (schema.outputs, node.outputs)):
+        # The last formal parameter may stand for several tensors.
+        paired = zip(tensors, chain(formals, repeat(formals[-1] if formals else None)), strict=False)
+        found += [
+            (each, (formal.name, formal.type_str)) for each, formal in paired if each is not None and formal
+        ]
+    return found
 
 
 def is_derived(tensor: Tensor, reader: Node) -> bool:

@@ -20,26 +20,17 @@ _STEPS = ("version", "types", "ranks", "other")
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a node is not taken.
+    """Why a node is not taken."""
 
-    Attributes:
-        why: "rank 5 of 'x', at most 4".
-        step: how far the check got.
-        remedies: changes that may help: "shape" (fixed sizes), "opset N" (another opset), "float16" (another type),
-            "optimize" (fewer or other operators), "declared" (without the shapes that the file declares).
-    """
-
-    why: str
-    step: str = "other"
+    why: str  # "rank 5 of 'x', at most 4"
+    step: str = "other"  # how far the check got
+    # Changes that may help: "shape" (fixed sizes), "opset N" (another opset), "float16" (another type),
+    # "optimize" (fewer or other operators), "declared" (without the shapes that the file declares).
     remedies: tuple[str, ...] = ()
 
 
 def find_refusal(node: Node, table: Table, refused: Collection[Node]) -> Reason | None:
-    """Return why the runtime does not take `node`, by its data file; None if it does.
-
-    Args:
-        refused: the nodes before it that are not taken.
-    """
+    """Return why the runtime does not take `node`, given the `refused` nodes before it; None if it does."""
     rules = table.operators.get(node.qualified)
     if rules is None:
         return Reason(f"it has no {node.qualified}", "version", _older_forms(node))
@@ -77,21 +68,17 @@ def _check_rule(node: Node, rule: Rule, table: Table, refused: Collection[Node])
         types = table.types(words)
         for tensor in find_tensors(node, key):
             if tensor.dtype not in types and tensor.dtype != "unknown":
-                yield Reason(
-                    f"{tensor.name!r} is {tensor.dtype}, it takes {_format_types(types)}",
-                    "types",
-                    _type_remedies(types),
-                )
+                remedies = ("float16",) if "float16" in types and "float32" not in types else ()
+                takes = ", ".join(sorted(types)) or "none"
+                yield Reason(f"{tensor.name!r} is {tensor.dtype}, it takes {takes}", "types", remedies)
     for key, ranks in rule.ranks.items():
         for tensor in find_tensors(node, key):
             if tensor.shape is not None and len(tensor.shape) not in ranks:
                 yield Reason(f"rank {len(tensor.shape)} of {tensor.name!r}, {ranks}", "ranks")
     yield from _check_shapes(node, rule)
     yield from _check_attributes(node, rule)
-    for side, tensors, allowed in (
-        ("inputs", node.inputs, rule.inputs),
-        ("outputs", node.outputs, rule.outputs),
-    ):
+    sides = (("inputs", node.inputs, rule.inputs), ("outputs", node.outputs, rule.outputs))
+    for side, tensors, allowed in sides:
         count = sum(tensor is not None for tensor in tensors)
         if count not in allowed:
             yield Reason(f"{count} {side}, {allowed}")
@@ -113,16 +100,13 @@ def _check_shapes(node: Node, rule: Rule) -> Iterator[Reason]:
     for key in rule.constant:
         for tensor in find_tensors(node, key):
             if not tensor.is_constant:
-                yield Reason(
-                    f"{tensor.name!r} is computed at run time, it has to be constant",
-                    remedies=("shape", "optimize"),
-                )
+                why = f"{tensor.name!r} is computed at run time, it has to be constant"
+                yield Reason(why, remedies=("shape", "optimize"))
     for key in rule.static:
         for tensor in find_tensors(node, key):
             if not tensor.is_constant and not tensor.is_static:
-                yield Reason(
-                    f"the shape of {tensor.name!r} is open: {format_shape(tensor.shape)}", remedies=("shape",)
-                )
+                why = f"the shape of {tensor.name!r} is open: {format_shape(tensor.shape)}"
+                yield Reason(why, remedies=("shape",))
 
 
 def _check_attributes(node: Node, rule: Rule) -> Iterator[Reason]:
@@ -130,21 +114,10 @@ def _check_attributes(node: Node, rule: Rule) -> Iterator[Reason]:
         given = node.attributes.get(name)
         for value in given if isinstance(given, tuple) else (given,):
             if given is not None and value not in allowed:
-                shown = (
-                    f"{allowed}"
-                    if isinstance(allowed, Range)
-                    else f"it takes {' or '.join(map(_format_value, allowed))}"
-                )
+                is_range = isinstance(allowed, Range)
+                shown = str(allowed) if is_range else f"it takes {' or '.join(map(_format_value, allowed))}"
                 yield Reason(f"{name} is {_format_value(given)}, {shown}")
                 break
-
-
-def _type_remedies(types: frozenset[str]) -> tuple[str, ...]:
-    return ("float16",) if "float16" in types and "float32" not in types else ()
-
-
-def _format_types(types: frozenset[str]) -> str:
-    return ", ".join(sorted(types)) or "none"
 
 
 def _format_value(value: Any) -> str:

@@ -78,28 +78,21 @@ class Rule(_Record):
 
     Tensors are named by the operator's schema, as parameters ("X") or types ("T"), by position ("0" is the first input,
     "out 0" the first output), or as "inputs", "outputs" and "all".
-
-    Attributes:
-        version: of the operator: the opset that introduced the node's form.
-        types: element types that a tensor may have, by NumPy's names or the name of one of the file's `sets`.
-        ranks: the numbers of dimensions that a tensor may have.
-        constant: tensors that have to be initializers.
-        static: tensors whose dimensions all have to be known.
-        attributes: allowed values; for a list, of every element. The schema's default counts for an absent attribute;
-            one without a default may be absent.
-        inputs, outputs: how many there may be.
-        conditions: predicates of `conditions.py`, by name, each with its argument.
     """
 
-    version: AnyRange = Range()
+    version: AnyRange = Range()  # of the operator: the opset that introduced the node's form
+    # Element types that a tensor may have, by NumPy's names or the name of one of the file's `sets`.
     types: Mapping[str, Words] = {}
-    ranks: Mapping[str, AnyRange] = {}
-    constant: Words = ()
-    static: Words = ()
+    ranks: Mapping[str, AnyRange] = {}  # the numbers of dimensions that a tensor may have
+    constant: Words = ()  # tensors that have to be initializers
+    static: Words = ()  # tensors whose dimensions all have to be known
+    # Allowed values; for a list, of every element. The schema's default counts for an absent attribute; one
+    # without a default may be absent.
     attributes: Mapping[str, Allowed] = {}
+    # inputs, outputs: how many there may be.
     inputs: AnyRange = Range()
     outputs: AnyRange = Range()
-    conditions: Mapping[str, Any] = {}
+    conditions: Mapping[str, Any] = {}  # predicates of `conditions.py`, by name, each with its argument
 
 
 def _parse_rules(given: object) -> object:
@@ -110,42 +103,27 @@ def _parse_rules(given: object) -> object:
 
 
 class Table(_Record):
-    """A data file.
+    """A data file."""
 
-    Attributes:
-        runtime: its word in `--runs-on`, which is the file's name.
-        title: the runtime's own name.
-        version: of the runtime that the file describes.
-        sources: addresses of documents or source files, with the commit if there is one.
-        dated: the day of the source, not the day on which it was read.
-        view: the graph that the runtime gets; "loaded" for providers unless given.
-        fallback: the runtime that computes the rest; empty for one that takes all or nothing.
-        smallest: the number of nodes that a group needs to be taken.
-        bodies: whether nodes inside If, Loop and Scan are taken.
-        folds: whether the runtime computes all that follows from constants and the inputs' sizes beforehand.
-        opset: the opsets of ONNX's own domain that a model may have.
-        every: the requirements of all nodes.
-        sets: names for lists of element types.
-        operators: "Conv" of ONNX's own domain, "com.microsoft::FusedConv" of another.
-        notes: shown with the answer.
-    """
-
-    runtime: str
-    title: str
+    runtime: str  # its word in `--runs-on`, which is the file's name
+    title: str  # the runtime's own name
     kind: Kind
-    version: str
+    version: str  # of the runtime that the file describes
+    # Addresses of documents or source files, with the commit if there is one.
     sources: tuple[str, ...] = Field(min_length=1)
-    dated: datetime.date
-    view: View | None = None
-    fallback: str = ""
-    smallest: int = 1
-    bodies: bool = True
+    dated: datetime.date  # the day of the source, not the day on which it was read
+    view: View | None = None  # the graph that the runtime gets; "loaded" for providers unless given
+    fallback: str = ""  # the runtime that computes the rest; empty for one that takes all or nothing
+    smallest: int = 1  # the number of nodes that a group needs to be taken
+    bodies: bool = True  # whether nodes inside If, Loop and Scan are taken
+    # Whether the runtime computes all that follows from constants and the inputs' sizes beforehand.
     folds: bool = False
-    opset: AnyRange = Range()
-    every: Rule = Rule()
-    sets: Mapping[str, tuple[str, ...]] = {}
+    opset: AnyRange = Range()  # the opsets of ONNX's own domain that a model may have
+    every: Rule = Rule()  # the requirements of all nodes
+    sets: Mapping[str, tuple[str, ...]] = {}  # names for lists of element types
+    # "Conv" of ONNX's own domain, "com.microsoft::FusedConv" of another.
     operators: Mapping[str, Annotated[tuple[Rule, ...], BeforeValidator(_parse_rules)]]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # shown with the answer
 
     @model_validator(mode="after")
     def _conditions_are_known(self) -> Self:
@@ -186,15 +164,12 @@ def has_table(runtime: str) -> bool:
 @cache
 def load_table(runtime: str) -> Table:
     """Load the data file of a runtime that has one."""
-    table = Table.model_validate(_parse(_file(runtime).read_text(encoding="utf-8")))
+    # libyaml is ten times as fast.
+    text, loader = _file(runtime).read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    table = Table.model_validate(yaml.load(text, Loader=loader))
     assert table.runtime == runtime, f"{runtime}.yaml is about {table.runtime}"
     return table
 
 
 def _file(runtime: str) -> Any:
     return resources.files(_PACKAGE).joinpath(f"{runtime}.yaml")
-
-
-def _parse(text: str) -> Any:
-    """Parse YAML, with libyaml if PyYAML has it: ten times as fast."""
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

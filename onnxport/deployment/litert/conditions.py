@@ -21,7 +21,8 @@ def _form(node: Node, versions: Any, _: Collection[Node]) -> str:
 
 def _computed(node: Node, counts: Any, _: Collection[Node]) -> str:
     """Check the number of computed inputs."""
-    found, allowed = len(_inputs(node, constant=False)), _as_list(counts)
+    allowed: Sequence[int] = counts if isinstance(counts, (list, tuple)) else (counts,)
+    found = len(_inputs(node, constant=False))
     if found in allowed:
         return ""
     return f"{found} of its inputs are computed, it takes {' or '.join(map(str, allowed))}"
@@ -93,14 +94,9 @@ def _keeps_dims(node: Node, _argument: Any, _: Collection[Node]) -> str:
     first, result = _sizes(node.inputs[0]), _sizes(node.outputs[0])
     if node.inputs[0] is not None and node.inputs[0].is_constant:
         return "its first input is constant"
-    if (
-        node.attributes.get("keepNumDims")
-        and first is not None
-        and result is not None
-        and len(first) != len(result)
-    ):
-        return f"it keeps dimensions and goes from rank {len(first)} to {len(result)}"
-    return ""
+    if not node.attributes.get("keepNumDims") or first is None or result is None or len(first) == len(result):
+        return ""
+    return f"it keeps dimensions and goes from rank {len(first)} to {len(result)}"
 
 
 def _padded_dimensions(node: Node, counts: Any, _: Collection[Node]) -> str:
@@ -137,10 +133,6 @@ def _sizes(tensor: Tensor | None) -> tuple[int, ...] | None:
     if tensor is None or tensor.shape is None:
         return None
     return tuple(size if isinstance(size, int) else 1 for size in tensor.shape)
-
-
-def _as_list(given: Any) -> Sequence[int]:
-    return given if isinstance(given, (list, tuple)) else (given,)
 
 
 CONDITIONS: Mapping[str, Callable[[Node, Any, Collection[Node]], str]] = {

@@ -18,14 +18,10 @@ from onnxport.formats.model import Model
 
 @dataclass(frozen=True)
 class ConvertedModel:
-    """A `.tflite` file, and the ONNX nodes that it was made from.
+    """A `.tflite` file, and the ONNX nodes that it was made from."""
 
-    Attributes:
-        file: its graphs are linked.
-        sources: an ONNX node by its name and by those of its outputs; empty where the user named the file itself.
-    """
-
-    file: TfliteModel
+    file: TfliteModel  # its graphs are linked
+    # An ONNX node by its name and by those of its outputs; empty where the user named the file itself.
     sources: Mapping[str, ir.Node]
 
     @property
@@ -46,11 +42,7 @@ class ConvertedModel:
 
 
 def convert_once(path: Path, folder: Path) -> ConvertedModel:
-    """Return the file at `path`; an `.onnx` file is converted into `folder`, once for all processes.
-
-    Raises:
-        CannotConvertError: nodes that the converter refuses.
-    """
+    """Return the file at `path`; an `.onnx` file is converted into `folder`, once for all processes."""
     if path.suffix == ".tflite":
         return ConvertedModel(_read(path), {})
     model = Model.load(path)

@@ -21,11 +21,7 @@ _ENTRY = struct.Struct("<I")
 
 
 class NotLoadedError(Exception):
-    """LiteRT does not load a file; the message gives the reason.
-
-    Attributes:
-        extent: "unknown" if the sizes tried for open dimensions may be the reason.
-    """
+    """LiteRT does not load a file; `extent` is "unknown" if the sizes tried for open dimensions may be the reason."""
 
     def __init__(self, why: str, extent: Extent) -> None:
         super().__init__(f"LiteRT does not load it: {why}")

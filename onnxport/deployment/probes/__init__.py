@@ -5,8 +5,8 @@ A module of this package is named in `runtimes.RUNTIMES` and has
     def probe(path: Path, options: ProbeOptions) -> Placement
 
 which runs in a child: it may import its library, print, crash or hang. It raises `NotAvailable` if the installed
-library lacks the runtime after all, and an OnnxportError to explain a model that the runtime does not take. A refusal
-that it expects is a Placement with the extent "none".
+library lacks the runtime, and an OnnxportError for a model that the runtime does not take. A refusal that it expects
+is a Placement with the extent "none".
 """
 
 from __future__ import annotations
@@ -28,24 +28,15 @@ class NotAvailable(OnnxportError):
 
 @dataclass(frozen=True)
 class ProbeOptions:
-    """Settings of a probe; the model has the user's sizes in it already.
+    """Settings of a probe; the model has the user's sizes in it already."""
 
-    Attributes:
-        runtime: its word in `--runs-on`; a module may answer for several.
-        title: its name in the report.
-        provider: ONNX Runtime's name for it, if it is an execution provider.
-        folder: for intermediate files; it is removed afterwards.
-        shared: for files that other probes of the same model can use, maybe at the same time.
-        threads: kernel threads, if anything runs.
-        shapes: the user's sizes of inputs, for a probe of the file as it is stored.
-    """
-
-    runtime: str
-    title: str
-    folder: Path
-    shared: Path
-    provider: str = ""
-    threads: int = 1
+    runtime: str  # its word in `--runs-on`; a module may answer for several
+    title: str  # its name in the report
+    folder: Path  # for intermediate files; it is removed afterwards
+    shared: Path  # for files that other probes of the same model can use, maybe at the same time
+    provider: str = ""  # ONNX Runtime's name for it, if it is an execution provider
+    threads: int = 1  # kernel threads, if anything runs
+    # The user's sizes of inputs, for a probe of the file as it is stored.
     shapes: Mapping[str, GivenShape] = field(default_factory=dict)
 
     def placement(self, version: str, extent: Extent = "none") -> Placement:

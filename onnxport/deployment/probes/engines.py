@@ -1,7 +1,6 @@
-"""Engines that take a model whole or not at all, probed by loading it and running it once.
+"""Engines that take a model whole or not at all, probed by loading it and running it once, as `validate` does.
 
-They are the engines that `validate` runs (`runtimes/engines`), so "takes it" means the same in both. Their messages
-say what they refuse (`refusals`).
+Their messages say what they refuse (`refusals`).
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import contextlib
 import importlib.metadata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,18 @@ import numpy as np
 from onnxport.core.errors import MachineError, OnnxportError
 from onnxport.deployment.estimation.graph import estimation_graph
 from onnxport.deployment.probes import ProbeOptions
+from onnxport.deployment.probes.ort import REFUSALS
 from onnxport.deployment.probes.refusals import READERS
-from onnxport.deployment.probes.runnable_inputs import runnable_inputs
 from onnxport.deployment.report import Placement
+from onnxport.formats.input_shapes import GivenShape, apply_shapes, size_limits
 from onnxport.formats.model import Model
 from onnxport.runtimes import registry
 from onnxport.runtimes.base import Runtime
 from onnxport.runtimes.options import RuntimeOptions
+from onnxport.runtimes.ort.inference_session import open_session
+from onnxport.samples.domain import domains
+from onnxport.samples.generator import KINDS, generate
+from onnxport.samples.sizes import OpenSizes
 
 # An engine's own program crashed or hung, which says nothing of the model.
 _BROKEN = ("crashed (", "did not end within")
@@ -84,3 +89,35 @@ class _Trial:
         except OnnxportError as error:
             return str(error.__cause__ or error.why or error)
         return ""
+
+
+_MOST_TRIES = 40
+
+
+def runnable_inputs(
+    path: Path, model: Model, shapes: Mapping[str, GivenShape]
+) -> Mapping[str, np.ndarray[Any, np.dtype[Any]]]:
+    """Return the first inputs that ONNX Runtime runs at the user's `shapes`, or the first that was tried."""
+    inputs, known = model.inputs, domains(model)
+    sizes = OpenSizes(inputs, apply_shapes(inputs, shapes), size_limits(inputs, shapes))
+    proposed = [
+        generate(
+            {spec.name: (spec, chosen[spec.name]) for spec in inputs}, known, kind=KINDS[0], seed=0, index=0
+        )
+        for chosen in islice(sizes.proposals(1), _MOST_TRIES if sizes.is_open else 1)
+    ]
+    if len(proposed) == 1:
+        return proposed[0]
+    try:
+        session = open_session(path, threads=1)
+    except REFUSALS:
+        return proposed[0]
+    return next((feeds for feeds in proposed if _runs(session, feeds)), proposed[0])
+
+
+def _runs(session: Any, feeds: Mapping[str, Any]) -> bool:
+    try:
+        session.run(None, dict(feeds))
+    except REFUSALS:
+        return False
+    return True

@@ -1,7 +1,7 @@
 """ONNX Runtime: to which execution provider it assigns each node, with default settings.
 
-It assigns nodes after its basic optimizations (constants folded, Identity removed, BatchNormalization folded into
-weights) and before those that fuse operators for one provider. Nodes that remain have their names of the file.
+It assigns nodes after its basic optimizations and before those that fuse operators for one provider. Nodes that remain
+have their names of the file.
 """
 
 from __future__ import annotations
@@ -39,21 +39,17 @@ def probe(path: Path, options: ProbeOptions) -> Placement:
         )
     answer = options.placement(onnxruntime.__version__)
     try:
-        assigned = _assign(path, options)
+        session = open_session(
+            path,
+            threads=options.threads,
+            provider=options.provider,
+            prepacking=False,
+            config={"session.record_ep_graph_assignment_info": "1"},
+        )
+        assigned = session.get_provider_graph_assignment_info()
     except REFUSALS as error:
         return answer.model_copy(update={"why": " ".join(str(error).split())[:300]})
     return _summarize(answer, assigned, options.provider)
-
-
-def _assign(path: Path, options: ProbeOptions) -> list[Any]:
-    session = open_session(
-        path,
-        threads=options.threads,
-        provider=options.provider,
-        prepacking=False,
-        config={"session.record_ep_graph_assignment_info": "1"},
-    )
-    return list(session.get_provider_graph_assignment_info())
 
 
 def _summarize(answer: Placement, assigned: Iterable[Any], provider: str) -> Placement:

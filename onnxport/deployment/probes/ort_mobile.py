@@ -1,7 +1,6 @@
 """ONNX Runtime's mobile usability checker, part of its wheel: what NNAPI and Core ML would take, by operators.
 
-The checker knows operators by name, open shapes and, for Core ML, ranks; all else in its tables is prose. It reads the
-graph after basic optimizations, as the providers do.
+The checker knows operators by name, open shapes and, for Core ML, ranks, after basic optimizations.
 """
 
 from __future__ import annotations
@@ -31,7 +30,10 @@ def probe(path: Path, options: ProbeOptions) -> Placement:
     """Check the model for each provider; the answer is for the one that takes most, with a note for each."""
     answer = options.placement(onnxruntime.__version__)
     try:
-        graph = _graph(path, options.folder)
+        optimized = options.folder / "optimized.onnx"
+        onnx_model_utils.optimize_model(path, optimized, use_external_initializers=True)
+        model: onnx.ModelProto = onnx.load(optimized, load_external_data=False)
+        graph = onnx.shape_inference.infer_shapes(model).graph  # the checker needs shapes
     except REFUSALS as error:
         return answer.model_copy(update={"why": " ".join(str(error).split())[:300]})
     found = [(name, _check(graph, table, rank)) for name, table, rank in _PROVIDERS]
@@ -47,14 +49,6 @@ def probe(path: Path, options: ProbeOptions) -> Placement:
             "notes": tuple(_note(name, info) for name, info in found),
         }
     )
-
-
-def _graph(path: Path, folder: Path) -> onnx.GraphProto:
-    """Return the optimized graph with inferred shapes, which the checker needs."""
-    optimized = folder / "optimized.onnx"
-    onnx_model_utils.optimize_model(path, optimized, use_external_initializers=True)
-    model: onnx.ModelProto = onnx.load(optimized, load_external_data=False)
-    return onnx.shape_inference.infer_shapes(model).graph
 
 
 def _check(graph: onnx.GraphProto, table: str, rank: int) -> Any:

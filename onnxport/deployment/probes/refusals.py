@@ -23,15 +23,10 @@ _LONGEST = 300  # characters
 
 @dataclass(frozen=True)
 class Refused:
-    """A parsed message.
+    """A parsed message."""
 
-    Attributes:
-        fallbacks: the nodes that the engine refuses.
-        why: the message, if it names no node.
-    """
-
-    fallbacks: tuple[Fallback, ...] = ()
-    why: str = ""
+    fallbacks: tuple[Fallback, ...] = ()  # the nodes that the engine refuses
+    why: str = ""  # the message, if it names no node
 
 
 Reader = Callable[[str, OperatorGraph, Model, Sizes], Refused]
@@ -88,8 +83,7 @@ def _find_contradictions(graph: OperatorGraph, model: Model, sizes: Sizes) -> It
             was, is_now = declared.get(name), followed.get(name)
             if was is not None and is_now is not None and was != is_now:
                 yield _refuse_node(
-                    node,
-                    f"the file declares {name!r} as {format_shape(was)}, {format_shape(is_now)} follows",
+                    node, f"the file declares {name!r} as {format_shape(was)}, {format_shape(is_now)} follows"
                 )
 
 

@@ -42,9 +42,8 @@ def probe(path: Path, options: ProbeOptions) -> Placement:
     fallbacks = () if is_written else tuple(_fallbacks(done.stderr, graph))
     count = sum(1 for _ in graph.all_nodes())
     extent: Extent = "all" if is_written else "none" if done.returncode >= 0 else "unknown"
-    last = next(
-        (line for line in reversed(done.stderr.strip().splitlines()) if line.strip()), "it gives no reason"
-    )
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    last = lines[-1] if lines else "it gives no reason"
     return Placement(
         runtime=options.runtime,
         title=options.title,

@@ -1,5 +1,4 @@
-"""What a fitted estimator takes: one tensor of all columns, or a tensor per column where a ColumnTransformer takes
-columns of several types by name."""
+"""The columns that a fitted estimator takes: one tensor of all, or a tensor each where their types differ."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ _ONE = "X"
 def find_columns(model: Any, given: Mapping[str, TensorSpec], *, float64: bool, source: str) -> Columns:
     """Return the columns of `model`: from --input where given, else from what it was fitted on.
 
-    Raises:
-        UsageError: --input contradicts the estimator, or is needed and missing.
+    Raises UsageError if --input contradicts the estimator, or is needed and missing.
     """
     number = "float64" if float64 else "float32"
     names = tuple(str(name) for name in getattr(model, "feature_names_in_", ()))
@@ -34,8 +32,7 @@ def find_columns(model: Any, given: Mapping[str, TensorSpec], *, float64: bool, 
         return Columns.each(dtypes)
     if not count:
         raise UsageError(
-            f"{source} does not tell how many columns it takes",
-            fix="give --input X=1,COLUMNS:float32",
+            f"{source} does not tell how many columns it takes", fix="give --input X=1,COLUMNS:float32"
         )
     return Columns.one_tensor(_ONE, next(iter(dtypes.values()), number), count, names)
 

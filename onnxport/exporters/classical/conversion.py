@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,9 +12,10 @@ from typing import Any
 import numpy as np
 import onnx
 import skl2onnx
+from skl2onnx._supported_operators import sklearn_operator_name_map
 from skl2onnx.common import _container, data_types, exceptions, tree_ensemble
 from skl2onnx.common._registration import get_converter
-from sklearn.base import BaseEstimator, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier, is_regressor
 
 from onnxport.core.errors import CannotConvertError
 from onnxport.exporters.classical.boosters import is_booster
@@ -37,11 +39,7 @@ _TYPES = {
 
 
 def convert(model: Any, columns: Columns, opset: int | None, source: str) -> onnx.ModelProto:
-    """Convert the estimator to ONNX, with probabilities as a tensor.
-
-    Raises:
-        CannotConvertError: an estimator or a setting of one that skl2onnx does not convert.
-    """
+    """Convert the estimator to ONNX, with probabilities as a tensor; CannotConvertError for what skl2onnx refuses."""
     model = _prepare(model, source)
     for part in fitted_parts(model):
         register(part)
@@ -75,18 +73,8 @@ def convert(model: Any, columns: Columns, opset: int | None, source: str) -> onn
     return proto
 
 
-# What converters raise beside skl2onnx's own exceptions.
-_REFUSALS = (
-    exceptions.MissingShapeCalculator,
-    RuntimeError,  # NotImplementedError among them
-    ValueError,
-    TypeError,
-    AttributeError,
-    KeyError,
-    IndexError,
-    NameError,
-    AssertionError,
-)
+# What converters raise beside skl2onnx's own exceptions; NotImplementedError is a RuntimeError.
+_REFUSALS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError, NameError, AssertionError)
 
 
 def _type_of(dtype: str, width: Any) -> Any:
@@ -103,21 +91,13 @@ def _options(model: Any) -> dict[int, dict[str, Any]]:
     if not is_classifier(last):
         return {}
     try:
-        allowed = get_converter(_alias(last)).get_allowed_options()
+        allowed = get_converter(sklearn_operator_name_map[type(last)]).get_allowed_options()
     except (KeyError, ValueError):
         return {}
     wanted: dict[str, Any] = {"zipmap": False}
-    if not hasattr(model, "predict_proba"):
-        wanted["raw_scores"] = True
+    wanted |= {} if hasattr(model, "predict_proba") else {"raw_scores": True}
     chosen = {name: value for name, value in wanted.items() if name in (allowed or ())}
     return {id(last): chosen} if chosen else {}
-
-
-def _alias(estimator: Any) -> str:
-    from skl2onnx._supported_operators import sklearn_operator_name_map
-
-    alias: str = sklearn_operator_name_map[type(estimator)]
-    return alias
 
 
 def final_estimator(model: Any) -> Any:
@@ -128,8 +108,7 @@ def final_estimator(model: Any) -> Any:
 
 
 def _prepare(model: Any, source: str) -> Any:
-    """The model, or a copy whose imputers of texts take MISSING for missing, as the ONNX model is fed; refused where
-    skl2onnx would take categories for numbers."""
+    """Return a copy whose text imputers take MISSING for missing; refuse categories that skl2onnx takes for numbers."""
     if not any(_imputes_texts(each) or hasattr(each, "_predictors") for each in fitted_parts(model)):
         return model
     twin = copy.deepcopy(model)
@@ -172,20 +151,11 @@ def fitted_parts(model: Any) -> Iterator[Any]:
         return
     if hasattr(model, "transformers_"):
         inner = [step for _, step, _ in model.transformers_]
-    elif hasattr(model, "steps"):
-        inner = [step for _, step in model.steps]
-    elif hasattr(model, "transformer_list"):
-        inner = [step for _, step in model.transformer_list]
+    elif hasattr(model, "steps") or hasattr(model, "transformer_list"):
+        inner = [step for _, step in getattr(model, "steps", None) or model.transformer_list]
     else:
-        inner = []
-        for name in (
-            "estimator_",
-            "estimators_",
-            "final_estimator_",
-            "calibrated_classifiers_",
-            "transformer_",
-        ):
-            inner += _nested_parts(getattr(model, name, None))
+        names = "estimator_ estimators_ final_estimator_ calibrated_classifiers_ transformer_".split()
+        inner = [part for name in names for part in _nested_parts(getattr(model, name, None))]
     for step in inner:
         if isinstance(step, BaseEstimator) or is_booster(type(step)):  # CatBoost's have no base
             yield from fitted_parts(step)
@@ -199,21 +169,17 @@ def _nested_parts(found: Any) -> list[Any]:
 
 def _unsupported_classes(model: Any) -> list[type]:
     """Return the classes in `model` without a converter in skl2onnx."""
-    from skl2onnx._supported_operators import sklearn_operator_name_map
+    found = dict.fromkeys(type(each) for each in fitted_parts(model))
+    return [
+        kind for kind in found if kind not in sklearn_operator_name_map and kind.__name__ not in _WRAPPERS
+    ]
 
-    known = set(sklearn_operator_name_map)
-    found = [type(each) for each in fitted_parts(model) if type(each) not in known and not _is_wrapper(each)]
-    return list(dict.fromkeys(found))
 
-
-def _is_wrapper(step: Any) -> bool:
-    """Return whether skl2onnx unwraps it before it looks for a converter."""
-    return type(step).__name__ in ("Pipeline", "ColumnTransformer", "FeatureUnion", "_CalibratedClassifier")
+# Estimators that skl2onnx unwraps before it looks for a converter.
+_WRAPPERS = ("Pipeline", "ColumnTransformer", "FeatureUnion", "_CalibratedClassifier")
 
 
 def _without_converter(model: Any, source: str) -> CannotConvertError:
-    from skl2onnx._supported_operators import sklearn_operator_name_map
-
     missing = _unsupported_classes(model) or [type(final_estimator(model))]
     alike = _family(final_estimator(model))
     known = sorted({each.__name__ for each in sklearn_operator_name_map if _family_of_class(each) == alike})
@@ -225,32 +191,22 @@ def _without_converter(model: Any, source: str) -> CannotConvertError:
     )
 
 
+_OTHERS = "transformers and others"
+
+
 def _family(estimator: Any) -> str:
-    return (
-        "classifiers"
-        if is_classifier(estimator)
-        else "regressors"
-        if is_regressor(estimator)
-        else "transformers and others"
-    )
+    return "classifiers" if is_classifier(estimator) else "regressors" if is_regressor(estimator) else _OTHERS
 
 
 def _family_of_class(kind: type) -> str:
-    from sklearn.base import ClassifierMixin, RegressorMixin
-
-    return (
-        "classifiers"
-        if issubclass(kind, ClassifierMixin)
-        else "regressors"
-        if issubclass(kind, RegressorMixin)
-        else "transformers and others"
-    )
+    if issubclass(kind, ClassifierMixin):
+        return "classifiers"
+    return "regressors" if issubclass(kind, RegressorMixin) else _OTHERS
 
 
 @contextmanager
 def _patched_library() -> Iterator[None]:
-    """skl2onnx 1.20 without what we cannot use: booleans for integers, which onnx 1.23 refuses (histogram gradient
-    boosting), and thresholds for float64 inputs, which it then rounds (doubles.py)."""
+    """Patch skl2onnx 1.20: integers for booleans, which onnx 1.23 refuses, and thresholds not rounded for float64."""
     made, threshold = _container.make_node, tree_ensemble.sklearn_threshold
 
     def make_node(*args: Any, **attributes: Any) -> Any:
@@ -284,11 +240,5 @@ def _merge_opsets(proto: onnx.ModelProto) -> None:
 
 
 def _message(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    for boilerplate in (
-        " You may raise an issue at",
-        " You may raise an isue at",
-        " Please fill an issue at",
-    ):
-        text = text.partition(boilerplate)[0]
+    text = re.split(r" (?:You may raise|Please fill) an iss?ue at", " ".join(str(error).split()))[0]
     return text[:300].rstrip(".") or type(error).__name__

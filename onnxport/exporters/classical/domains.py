@@ -61,24 +61,17 @@ def _column(reader: tuple[Any, int] | None, levels: Sequence[float]) -> Column:
     if reader is None:
         return Column(levels=tuple(levels), missing=False)
     step, place = reader
-    missing = any(_takes_missing(each) for each in fitted_parts(step))
-    first = first_step(step)
-    categories = next(
-        (
-            part.categories_[place]
-            for part in fitted_parts(step)
-            if _fitted_attribute(part, "categories_", place)
-        ),
-        None,
+    # HistGradientBoosting has _predictors; other trees take NaN only where they were fitted with it.
+    missing = any(
+        type(part).__name__ in ("SimpleImputer", "KNNImputer") or hasattr(part, "_predictors")
+        for part in fitted_parts(step)
     )
+    first = first_step(step)
+    learned = (getattr(part, "categories_", None) for part in fitted_parts(step))
+    categories = next((each[place] for each in learned if each is not None and len(each) > place), None)
     if categories is not None:
         return Column(codes=_codes(first, categories, missing), missing=missing and _is_number(categories))
     return Column(levels=tuple(levels) or _numbers_around(step, place), missing=missing)
-
-
-def _fitted_attribute(part: Any, name: str, place: int) -> bool:
-    found = getattr(part, name, None)
-    return found is not None and len(found) > place
 
 
 def _is_number(categories: Any) -> bool:
@@ -91,13 +84,6 @@ def _codes(first: Any, categories: Any, missing: bool) -> tuple[Any, ...]:
         return tuple(float(each) for each in known)
     unseen = [_UNSEEN] if getattr(first, "handle_unknown", "error") != "error" else []
     return (*known, *unseen, *([MISSING] if missing or len(known) < len(categories) else []))
-
-
-def _takes_missing(part: Any) -> bool:
-    """Return whether the step accepts NaN."""
-    if type(part).__name__ in ("SimpleImputer", "KNNImputer"):
-        return True
-    return hasattr(part, "_predictors")  # HistGradientBoosting; other trees only where they were fitted so
 
 
 def _numbers_around(step: Any, place: int) -> tuple[float, ...]:

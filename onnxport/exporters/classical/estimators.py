@@ -88,8 +88,10 @@ def _has_ties(model: Any, names: list[str]) -> bool:
 
 
 def _flip_ties(model: Any, columns: Columns, names: list[str], feeds: Feeds) -> Mapping[str, Any]:
-    """The answers, but of two classes as probable as each other up to rounding the label that is not the answer's: half
-    of a forest's trees on either side is common, and sums in another order decide otherwise."""
+    """Return the answers, with the other label where two classes are equally probable up to rounding.
+
+    Half of a forest's trees on either side is common; sums in another order decide otherwise.
+    """
     answers = dict(_answers(model, columns, names, feeds))
     labels, probabilities = np.array(answers["label"]), np.asarray(answers["probabilities"])
     close = probabilities >= probabilities.max(axis=1, keepdims=True) - _TIE
@@ -136,11 +138,8 @@ def _probabilities(model: Any, table: Any) -> Any:
 
 def _scores(model: Any, table: Any) -> Any:
     """Return scores: below 0 for outliers; the distance to each cluster."""
-    return (
-        model.decision_function(table)
-        if is_outlier_detector(final_estimator(model))
-        else model.transform(table)
-    )
+    is_outlier = is_outlier_detector(final_estimator(model))
+    return model.decision_function(table) if is_outlier else model.transform(table)
 
 
 def _values(model: Any, table: Any) -> Any:

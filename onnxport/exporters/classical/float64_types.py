@@ -1,11 +1,8 @@
 """Repair float64 types in skl2onnx's files that ONNX Runtime refuses.
 
-Several operators of ai.onnx.ml give float32 whatever they are given, or have no kernel for float64; skl2onnx goes on
-as if they had. Casts are put where types meet, and Imputer becomes operators that have a kernel.
-
-scikit-learn's trees compare a number rounded to float32: such are given float32, whatever came before, and their
-thresholds are the float32 below. Histogram gradient boosting compares float64: its thresholds are put back, which
-skl2onnx writes in float32. What leaves add up to is float32 in ONNX.
+Several operators of ai.onnx.ml return float32 or have no float64 kernel. Casts are put where types meet, and Imputer
+becomes operators that have a kernel. Trees compare numbers rounded to float32; histogram gradient boosting compares
+float64, so its thresholds are restored, which skl2onnx writes in float32. Leaves add up in float32 in ONNX.
 """
 
 from __future__ import annotations
@@ -19,18 +16,11 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxport.core.arrays import Array
 
 _FLOAT, _DOUBLE = TensorProto.FLOAT, TensorProto.DOUBLE
-# Of ai.onnx.ml: operator to the places of its outputs that are float32 whatever its input is.
+# Of ai.onnx.ml: operator to the place of its output that is float32 whatever its input is.
 _GIVES_FLOAT = {
-    "TreeEnsembleClassifier": (1,),
-    "TreeEnsembleRegressor": (0,),
-    "LinearClassifier": (1,),
-    "LinearRegressor": (0,),
-    "SVMClassifier": (1,),
-    "SVMRegressor": (0,),
-    "Normalizer": (0,),
-    "Scaler": (0,),
-    "OneHotEncoder": (0,),
-    "FeatureVectorizer": (0,),
+    **dict.fromkeys(("TreeEnsembleClassifier", "LinearClassifier", "SVMClassifier"), 1),
+    **dict.fromkeys(("TreeEnsembleRegressor", "LinearRegressor", "SVMRegressor"), 0),
+    **dict.fromkeys(("Normalizer", "Scaler", "OneHotEncoder", "FeatureVectorizer"), 0),
 }
 # Those without a kernel for float64.
 _TAKES_FLOAT = frozenset({"SVMRegressor"})
@@ -51,11 +41,11 @@ _KEEPS = frozenset(
 
 
 def repair_types(model: onnx.ModelProto, imputed: Sequence[Array], thresholds: Sequence[Array]) -> None:
-    """Change `model`, which was converted for float64 inputs, so that ONNX Runtime runs it.
+    """Change `model`, converted for float64 inputs, so that ONNX Runtime runs it.
 
     Args:
-        imputed: what the imputers in it put in place of missing values, per column; ONNX has it in float32.
-        thresholds: of every histogram gradient boosting in it those of all nodes, float64; ONNX has them in float32.
+        imputed: the imputers' replacements per column, of which ONNX has float32.
+        thresholds: float64 thresholds of all nodes of each histogram gradient boosting, of which ONNX has float32.
     """
     mending = _Repair(model.graph, imputed, thresholds)
     mending.run()
@@ -123,9 +113,8 @@ class _Repair:
         """Record the result types of a node as far as they are float32 or float64."""
         first = self._types.get(node.input[0]) if node.input else None
         if node.op_type in _GIVES_FLOAT:
-            for place in _GIVES_FLOAT[node.op_type]:
-                if place < len(node.output):
-                    self._types[node.output[place]] = _FLOAT
+            if (place := _GIVES_FLOAT[node.op_type]) < len(node.output):
+                self._types[node.output[place]] = _FLOAT
         elif node.op_type == "Cast":
             self._types[node.output[0]] = next(each.i for each in node.attribute if each.name == "to")
         elif node.op_type == "Constant":

@@ -1,9 +1,8 @@
-"""TabularModel: an estimator or booster as a Framework; what the modules here have in common.
+"""TabularModel: an estimator or booster as a Framework.
 
-A model of a table takes either one tensor [N, C] of all columns, or a tensor [N, 1] per column, where columns are of
-several types. It reads float64, whatever its ONNX form takes: `inputs` says float64 then, where the ONNX file says
-float32, and the judge hands each side its own (validate/sessions.py). So it shows where float32 falls on
-the other side of a threshold.
+It takes one tensor [N, C] of all columns, or a tensor [N, 1] per column where their types differ. It reads float64,
+even where the ONNX file says float32, and the judge hands each side its own (validate/sessions.py). So the proof
+shows where float32 falls on the other side of a threshold.
 """
 
 from __future__ import annotations
@@ -33,15 +32,10 @@ Answer = Callable[[Feeds], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Columns:
-    """The inputs of the ONNX file.
+    """The inputs of the ONNX file."""
 
-    Attributes:
-        specs: one tensor [ROWS, C], or one [ROWS, 1] per column.
-        names: the features in their order; empty where nobody named them.
-    """
-
-    specs: tuple[TensorSpec, ...]
-    names: tuple[str, ...] = ()
+    specs: tuple[TensorSpec, ...]  # one tensor [ROWS, C], or one [ROWS, 1] per column
+    names: tuple[str, ...] = ()  # the features in their order; empty where nobody named them
 
     @classmethod
     def one_tensor(cls, name: str, dtype: str, count: int, names: Sequence[str] = ()) -> Columns:
@@ -63,24 +57,22 @@ def widen(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
 
 
 class TabularModel:
-    """A Framework (framework.py) of two functions: one converts, the other answers.
+    """A Framework of two functions: `convert` and `answer`.
 
     Args:
         kind: a key of sources.KINDS.
-        name: who answers: "scikit-learn 1.9.1".
-        exporter: who converts: "skl2onnx 1.20.0".
-        inputs: what `answer` takes, in its own types (`widened`).
-        other_answer: answers with the ties broken otherwise, and the like; None for nothing.
-        features: the names of the columns, in their order; empty where nobody named them.
-        domains: input name to what it may hold.
+        name: what answers: "scikit-learn 1.9.1".
+        exporter: what converts: "skl2onnx 1.20.0".
+        inputs: what `answer` takes, in its own types (`widen`).
+        other_answer: answers with ties broken otherwise.
         classes: of a classifier, in the order of its probabilities.
-        notes: sentences for the user about what was loaded.
 
     Raises:
-        CannotConvertError: what `convert` raises; it is tried at once, since the outputs are known from what it makes.
+        CannotConvertError: `convert` raises it; the outputs are known from a first conversion.
     """
 
     has_other_kernels: bool = False
+    notes: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -95,11 +87,10 @@ class TabularModel:
         features: Sequence[str] = (),
         domains: Mapping[str, Domain] | None = None,
         classes: Sequence[int | str] = (),
-        notes: Sequence[str] = (),
     ) -> None:
         self._classes = list(classes)
         self.features, self.domains = tuple(features), domains or {}
-        self.kind, self.name, self._exporter, self.notes = kind, name, exporter, tuple(notes)
+        self.kind, self.name, self._exporter = kind, name, exporter
         self.inputs = tuple(inputs)
         self._convert, self._answer, self._other_answer = convert, answer, other_answer
         if other_answer is not None:
@@ -118,7 +109,7 @@ class TabularModel:
         try:
             answers = answer(feeds)
         except (ValueError, TypeError, IndexError, KeyError) as error:
-            raise RunError(f"{self.name} refuses these inputs", why=_first_line(error)) from error
+            raise RunError(f"{self.name} refuses these inputs", why=first_line(error)) from error
         return self.shaped(answers)
 
     def shaped(self, answers: Mapping[str, Any]) -> dict[str, Array]:
@@ -148,6 +139,7 @@ def _spec(value: onnx.ValueInfoProto) -> TensorSpec:
     return TensorSpec(value.name, dtype, dims)
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
+def first_line(error: BaseException) -> str:
+    """Return the first line of a library's message."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

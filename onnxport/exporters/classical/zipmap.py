@@ -1,7 +1,6 @@
 """ZipMap: probabilities as a list of dictionaries, skl2onnx's default.
 
-It is put behind the tensor that was proven, when that is done: dictionaries have nothing to compare, and no target but
-ONNX Runtime takes them.
+It is added after the proof: dictionaries cannot be compared, and only ONNX Runtime takes them.
 """
 
 from __future__ import annotations

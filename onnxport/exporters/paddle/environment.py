@@ -1,7 +1,6 @@
 """The environment with paddle2onnx and PaddlePaddle: one converts there, the other answers.
 
-paddle2onnx pins an old onnx. So both run out of process, without our Python's settings, on a copy of the model in a
-fresh folder, which they litter.
+paddle2onnx pins an old onnx, and both litter the model's folder. So they run out of process on a copy.
 """
 
 from __future__ import annotations
@@ -55,11 +54,7 @@ class Environment:
 
     @classmethod
     def find(cls, given: Path | None) -> Self:
-        """Return the environment that the user names, else the one on PATH.
-
-        Raises:
-            MissingDependencyError: there is none.
-        """
+        """Return the environment that the user names, else the one on PATH; MissingDependencyError if there is none."""
         found = shutil.which(os.fspath(given or "paddle2onnx"))
         if found is None:
             what = f"{given} is no command that can be run" if given else "paddle2onnx is not on PATH"
@@ -109,11 +104,7 @@ class Environment:
 
 
 class Worker:
-    """worker.py in the environment's Python; it ends when this process closes its pipe.
-
-    Args:
-        folder: what it removes then.
-    """
+    """worker.py in the environment's Python; it ends when this process closes its pipe, and removes `folder` then."""
 
     def __init__(self, environment: Environment, program: Program, folder: Path) -> None:
         self._said: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - lives as long as the process
@@ -194,8 +185,7 @@ class Worker:
         text = self._said.read().decode(errors="replace")
         if "ModuleNotFoundError" in text:
             return MissingDependencyError(  # type: ignore[return-value]
-                f"paddle2onnx's environment lacks a library: {environments.error_line(text)}",
-                fix=HOW_TO_GET,
+                f"paddle2onnx's environment lacks a library: {environments.error_line(text)}", fix=HOW_TO_GET
             )
         cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return MachineError(f"PaddlePaddle crashed ({cause})", why=environments.error_line(text))

@@ -1,8 +1,7 @@
-"""Run a PaddlePaddle model; a script for the Python of PaddlePaddle's environment.
+"""Run a PaddlePaddle model; a script for the Python of PaddlePaddle's environment, which lacks our libraries.
 
-It imports nothing of ours, whose libraries that environment lacks. Requests come on stdin, answers go to what stdout
-was: a frame of JSON and one of arrays (NumPy's .npz, "0", "1", ... in the model's order), each behind its length. When
-stdin ends, so does it, and takes the folder with it that the model lies in: who started it may have been killed.
+Requests come on stdin, answers go to what stdout was: a frame of JSON and one of arrays (NumPy's .npz, "0", "1", ...
+in the model's order), each behind its length. When stdin ends, it ends and removes the model's folder.
 
     python worker.py inference.json inference.pdiparams FOLDER
 """
@@ -25,12 +24,7 @@ _DTYPES = {"FP32": "float32", "FP64": "float64", "FP16": "float16", "BF16": "bfl
 
 
 class Model:
-    """A program with its weights in the inference library.
-
-    Args:
-        program: inference.json, or inference.pdmodel of the older form.
-        weights: inference.pdiparams.
-    """
+    """A program (inference.json or inference.pdmodel) with its weights in the inference library."""
 
     def __init__(self, program: str, weights: str) -> None:
         from paddle import inference
@@ -103,19 +97,6 @@ def _read(stream: BinaryIO) -> bytes:
     return stream.read(length)
 
 
-def _write(stream: BinaryIO, *frames: bytes) -> None:
-    for frame in frames:
-        stream.write(_HEADER.pack(len(frame)) + frame)
-    stream.flush()
-
-
-def _pack(arrays: list[Any]) -> bytes:
-    held = io.BytesIO()
-    named: dict[str, Any] = {str(number): array for number, array in enumerate(arrays)}
-    np.savez(held, **named)
-    return held.getvalue()
-
-
 def _unpack(frame: bytes) -> list[Any]:
     with np.load(io.BytesIO(frame)) as archive:
         return [archive[str(number)] for number in range(len(archive.files))]
@@ -140,7 +121,11 @@ def _serve(program: str, weights: str) -> None:
         except Exception as error:
             traceback.print_exc()
             said = {"error": f"{type(error).__name__}: {error}"}
-        _write(answers, json.dumps(said).encode(), _pack(results))
+        held = io.BytesIO()
+        np.savez(held, **{str(number): array for number, array in enumerate(results)})
+        for frame in (json.dumps(said).encode(), held.getvalue()):
+            answers.write(_HEADER.pack(len(frame)) + frame)
+        answers.flush()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Fully masked attention: torch returns zeros, a softmax over -inf alone returns NaN.
 
-torch.onnx guards masks of booleans against that, not those of floats, into which nn.TransformerEncoder turns others.
+torch.onnx guards boolean masks against that, but not the float masks of nn.TransformerEncoder.
 """
 
 from __future__ import annotations

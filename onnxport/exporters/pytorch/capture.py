@@ -24,13 +24,9 @@ _SETTLED = re.compile(r"set_replacement (\w+) = ")
 def capture(
     module: torch.nn.Module, call: Call, tensors: Mapping[str, torch.Tensor], dynamic: Dims, name: str
 ) -> torch.export.ExportedProgram:
-    """Export a module that runs on `tensors` with torch.export.
+    """Export a module that runs on `tensors` with torch.export; `dynamic` names each input's open dimensions.
 
-    Args:
-        dynamic: the names of each input's open dimensions.
-
-    Raises:
-        CannotConvertError: why it cannot, and where in the user's source; or that an open dimension has one size only.
+    Raises CannotConvertError with the place in the user's source, also if an open dimension has one size.
     """
     program = _export_program(module, call, tensors, dynamic, name)
     fixed = _fixed_dimensions(program, call, dynamic)
@@ -59,14 +55,14 @@ def _export_program(
         raise capture_error(error, module, name) from error
 
 
-def symbolic_inputs(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
-    """Return the user's inputs as torch.export sees them, without values and without constants."""
+def symbolic_inputs(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
+    """Return the user's inputs by name as torch.export sees them, without values and without constants."""
     wanted = set(program.graph_signature.user_inputs)
-    return [
-        node.meta["val"]
+    return {
+        node.name: node.meta["val"]
         for node in program.graph.nodes
         if node.op == "placeholder" and node.name in wanted and isinstance(node.meta.get("val"), torch.Tensor)
-    ]
+    }
 
 
 def is_fixed(size: int | torch.SymInt) -> bool:
@@ -80,7 +76,7 @@ def _fixed_dimensions(
     """Return input and axis of dimensions that should be open and have one size."""
     return [
         (name, axis)
-        for name, seen in zip(call.names, symbolic_inputs(program), strict=True)
+        for name, seen in zip(call.names, symbolic_inputs(program).values(), strict=True)
         for axis, dim in enumerate(dynamic.get(name, ()))
         if dim is not None and is_fixed(seen.shape[axis])
     ]

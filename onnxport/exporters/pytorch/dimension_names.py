@@ -17,22 +17,14 @@ _LARGEST = 2**31  # an upper bound beyond says nothing
 
 @dataclass
 class DimensionNames:
-    """The names of a program's open dimensions.
+    """The names of a program's open dimensions."""
 
-    Attributes:
-        names: symbol to name.
-        notes: what the program demands of them.
-    """
-
-    names: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)  # symbol to name
+    notes: list[str] = field(default_factory=list)  # what the program demands of them
 
     @classmethod
     def of(
-        cls,
-        program: torch.export.ExportedProgram,
-        inputs: Mapping[str, torch.Tensor],
-        dynamic: Dims,
+        cls, program: torch.export.ExportedProgram, inputs: Mapping[str, torch.Tensor], dynamic: Dims
     ) -> DimensionNames:
         """Read the user's names for the dimensions of `inputs`; the default is <input>_dim_<axis>."""
         made = cls()
@@ -46,13 +38,10 @@ class DimensionNames:
                     made.notes.append(
                         f"{given!r} of {name!r} is always as large as {known!r}, and is called so"
                     )
-        made._tell_bounds(program)
-        return made
-
-    def _tell_bounds(self, program: torch.export.ExportedProgram) -> None:
         for symbol, bounds in program.range_constraints.items():
-            if str(symbol) in self.names and bounds.upper.is_Integer and int(bounds.upper) < _LARGEST:
-                self.notes.append(f"{self.names[str(symbol)]!r} is at most {bounds.upper}")
+            if str(symbol) in made.names and bounds.upper.is_Integer and int(bounds.upper) < _LARGEST:
+                made.notes.append(f"{made.names[str(symbol)]!r} is at most {bounds.upper}")
+        return made
 
     def dim(self, size: int | torch.SymInt) -> Dim:
         return int(size) if is_fixed(size) else self.renamed(str(size))

@@ -100,12 +100,9 @@ def _format_place(fqn: str, line: tuple[str, int] | None) -> str:
         return module
     file, number = line
     source = linecache.getline(file, number).strip()
-    at = f"at {os.path.relpath(file) if _is_below_here(file) else Path(file).name}:{number}"
+    is_below_here = Path(file).is_relative_to(Path.cwd())
+    at = f"at {os.path.relpath(file) if is_below_here else Path(file).name}:{number}"
     return " ".join(part for part in (module, at, f"({source})" if source else "") if part)
-
-
-def _is_below_here(file: str) -> bool:
-    return Path(file).is_relative_to(Path.cwd())
 
 
 def at_place(place: str) -> str:

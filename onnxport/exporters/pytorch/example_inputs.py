@@ -5,16 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 import torch
 
-from onnxport.core.arrays import Array
 from onnxport.core.errors import UsageError
 from onnxport.exporters.pytorch.outputs import to_tensor
 from onnxport.formats.artifact import TensorSpec
-from onnxport.samples.domain import Domain, declared_domains
+from onnxport.samples.domain import declared_domains
 from onnxport.samples.generator import generate
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -24,17 +24,11 @@ _LEAST_OPEN = 2
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of a call of forward.
+    """The arguments of a call of forward."""
 
-    Attributes:
-        positional: the inputs' names, in forward's order.
-        keywords: parameter to input's name, in forward's order.
-        signature: forward's.
-    """
-
-    positional: tuple[str, ...]
-    keywords: Mapping[str, str]
-    signature: inspect.Signature
+    positional: tuple[str, ...]  # the inputs' names, in forward's order
+    keywords: Mapping[str, str]  # parameter to input's name, in forward's order
+    signature: inspect.Signature  # forward's
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -57,13 +51,9 @@ class Call:
 def bind_inputs(
     module: torch.nn.Module, specs: Mapping[str, TensorSpec], name: str
 ) -> tuple[Call, list[str]]:
-    """Bind each input to a parameter: the one of its name, else the next free one.
+    """Bind each input to a parameter, that of its name or the next free one; return the call and notes.
 
-    Returns:
-        The call, and what is to be said of it.
-
-    Raises:
-        UsageError: no inputs, too many, or too few; with forward's signature and what to type.
+    Raises UsageError for no inputs, too many or too few, with forward's signature and what to type.
     """
     signature = _signature(module)
     parameters = signature.parameters
@@ -106,7 +96,7 @@ def bind_inputs(
             and each.default is each.empty
         ):
             raise _refusal(signature, name, f"{name} lacks an input", f"forward needs {key!r}")
-    leading = _required_parameters(places, inputs)
+    leading = list(takewhile(inputs.__contains__, places))  # before the first that keeps its default
     if beyond and len(leading) < len(places):
         raise _refusal(
             signature, name, f"{name} lacks an input", f"*args come behind {places[len(leading)]!r}"
@@ -129,12 +119,6 @@ def _signature(module: torch.nn.Module) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-def _required_parameters(places: Sequence[str], inputs: Mapping[str, str]) -> list[str]:
-    """Return the parameters before the first that keeps its default."""
-    left_out = next((number for number, key in enumerate(places) if key not in inputs), len(places))
-    return list(places[:left_out])
-
-
 def _refusal(signature: inspect.Signature, name: str, what: str, why: str) -> UsageError:
     wanted = [
         key
@@ -153,27 +137,20 @@ def make_example(
     specs: Sequence[TensorSpec], sizes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, torch.Tensor]:
     """Return a valid value of each input: ids and classes are 0 or 1, lengths within the sizes."""
-    known = {name: _few_values(domain) for name, domain in declared_domains(specs).items()}
-    shaped = {spec.name: (_drawn_dtype(spec), sizes[spec.name]) for spec in specs}
-    made = generate(shaped, known, kind="normal", seed=0, index=0)
-    return {spec.name: _tensor(made[spec.name], spec.dtype) for spec in specs}
-
-
-def _few_values(domain: Domain) -> Domain:
-    """Return values for which every table has a row."""
-    if domain.kind in ("integer", "choice") and not domain.values:
-        return replace(domain, low=0, high=1)
-    return domain
-
-
-def _drawn_dtype(spec: TensorSpec) -> TensorSpec:
-    """Return the dtype to draw in: float32 for bfloat16, which NumPy lacks."""
-    return replace(spec, dtype="float32") if spec.dtype == "bfloat16" else spec
-
-
-def _tensor(array: Array, dtype: str) -> torch.Tensor:
-    tensor = to_tensor(np.asarray(array))
-    return tensor.to(torch.bfloat16) if dtype == "bfloat16" else tensor
+    known = declared_domains(specs)
+    for name, domain in known.items():
+        if domain.kind in ("integer", "choice") and not domain.values:
+            known[name] = replace(domain, low=0, high=1)  # for which every table has a row
+    # NumPy lacks bfloat16.
+    drawn = [replace(spec, dtype="float32") if spec.dtype == "bfloat16" else spec for spec in specs]
+    made = generate(
+        {each.name: (each, sizes[each.name]) for each in drawn}, known, kind="normal", seed=0, index=0
+    )
+    tensors = {spec.name: to_tensor(np.asarray(made[spec.name])) for spec in specs}
+    return {
+        spec.name: tensors[spec.name].to(torch.bfloat16) if spec.dtype == "bfloat16" else tensors[spec.name]
+        for spec in specs
+    }
 
 
 def open_sizes(
@@ -181,8 +158,7 @@ def open_sizes(
 ) -> dict[str, tuple[int, ...]]:
     """Return the sizes of torch.export's example: as given, 2 instead of 1 for an open dimension.
 
-    Raises:
-        UsageError: --dynamic for an input that there is not, with other ranks, or one name for different sizes.
+    Raises UsageError if --dynamic names no input, another rank, or different sizes by one name.
     """
     for name, names in dynamic.items():
         if name not in specs:

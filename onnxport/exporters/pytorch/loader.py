@@ -61,11 +61,7 @@ def _check_scripted(params: ExportParams, name: str) -> None:
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> TorchModel:
-    """Return the Framework of a factory's result.
-
-    Raises:
-        UsageError: no module and no exported program.
-    """
+    """Return the Framework of a factory's result; UsageError for neither a module nor an exported program."""
     name = source.name
     if isinstance(model, torch.export.ExportedProgram):
         weights.refuse_weights(params.weights, name)

@@ -19,7 +19,6 @@ from onnxport.exporters.pytorch.errors import at_place, first_line, place_of_err
 from onnxport.exporters.pytorch.example_inputs import Call, bind_inputs, make_example, open_sizes
 from onnxport.exporters.pytorch.onnx_writer import write
 from onnxport.exporters.pytorch.outputs import (
-    Output,
     leaves,
     name_outputs,
     pick_outputs,
@@ -43,10 +42,9 @@ class TorchModel:
     """The common part of all PyTorch models: eager answers.
 
     Args:
-        forward: takes the inputs by name and gives what the model gives.
-        inputs, outputs: their specs; `picks` says which leaves of an answer, of `count`, the outputs are.
-        states: what forward changes from call to call, which is put back behind each.
-        notes: what is to be said of it.
+        forward: from the inputs by name to the model's answer.
+        picks: output name to its index among the `count` leaves of an answer.
+        states: the buffers that forward changes, restored after each call.
     """
 
     kind = "pytorch"
@@ -56,7 +54,7 @@ class TorchModel:
         forward: Callable[[Tensors], Any],
         inputs: Sequence[TensorSpec],
         outputs: Sequence[TensorSpec],
-        picks: Sequence[Output],
+        picks: Mapping[str, int],
         count: int,
         states: BufferStates,
         notes: Sequence[str],
@@ -124,7 +122,7 @@ def of_module(
     """Return the Framework of a module.
 
     Raises:
-        UsageError: inputs that do not fit forward, with its signature.
+        UsageError: inputs that do not fit forward.
         InputError: forward raises on the example.
         CannotConvertError: torch.export cannot capture it.
     """
@@ -146,7 +144,7 @@ def of_module(
     if params.exporter == "torchscript":
         return _trace(module, call, tensors, params, name, forward, answer, states, said_so)
     program = capture(module, call, tensors, params.dynamic, name)
-    fakes = dict(zip(call.names, symbolic_inputs(program), strict=True))
+    fakes = dict(zip(call.names, symbolic_inputs(program).values(), strict=True))
     return of_program(program, fakes, params, name, forward, answer, states, said_so)
 
 
@@ -164,7 +162,7 @@ def of_program(
 
     Args:
         fakes: its inputs by name, as torch.export sees them.
-        answer: what forward gives for an example.
+        answer: forward's result for an example.
     """
     dims = DimensionNames.of(program, fakes, params.dynamic)
     found = list(leaves(answer))
@@ -188,7 +186,7 @@ def of_program(
         forward=forward,
         inputs=[_spec(key, fake, dims) for key, fake in fakes.items()],
         outputs=specs,
-        picks=[Output(key, number) for key, number in zip(names, kept, strict=True)],
+        picks=dict(zip(names, kept, strict=True)),
         count=len(found),
         states=states,
         notes=[*notes, *states.notes, *dims.notes, *lost],
@@ -208,14 +206,10 @@ def _symbolic_outputs(program: torch.export.ExportedProgram) -> list[Any]:
 
 def _spec(name: str, value: Any, dims: DimensionNames) -> TensorSpec:
     if not isinstance(value, torch.Tensor):  # a size that forward gives back
-        kind = (
-            "int64"
-            if isinstance(value, torch.SymInt)
-            else "bool"
-            if isinstance(value, torch.SymBool)
-            else "float32"
+        kinds = ((torch.SymInt, "int64"), (torch.SymBool, "bool"))
+        return TensorSpec(
+            name, next((dtype for kind, dtype in kinds if isinstance(value, kind)), "float32"), ()
         )
-        return TensorSpec(name, kind, ())
     refuse_complex(value.dtype, name)
     return TensorSpec(name, str(value.dtype).removeprefix("torch."), dims.shape(value.shape))
 
@@ -241,19 +235,10 @@ def _trace(
         refuse_complex(tensor.dtype, key)
         shape = (None,) * tensor.ndim if is_open else tuple(tensor.shape)
         outputs.append(TensorSpec(key, str(tensor.dtype).removeprefix("torch."), shape))
-    inputs = [
-        TensorSpec(
-            key,
-            params.input[key].dtype,
-            tuple(
-                dim or size
-                for dim, size in zip(
-                    params.dynamic.get(key, (None,) * tensor.ndim), tensor.shape, strict=True
-                )
-            ),
-        )
-        for key, tensor in tensors.items()
-    ]
+    inputs = []
+    for key, tensor in tensors.items():
+        dims = zip(params.dynamic.get(key, (None,) * tensor.ndim), tensor.shape, strict=True)
+        inputs.append(TensorSpec(key, params.input[key].dtype, tuple(dim or size for dim, size in dims)))
     return TracedModel(
         module,
         call,
@@ -263,7 +248,7 @@ def _trace(
         forward=forward,
         inputs=inputs,
         outputs=outputs,
-        picks=[Output(key, number) for key, number in zip(names, kept, strict=True)],
+        picks=dict(zip(names, kept, strict=True)),
         count=len(found),
         states=states,
         notes=[*notes, *states.notes],
@@ -294,16 +279,12 @@ def _prepare_module(module: torch.nn.Module) -> list[str]:
 
 
 def _try_forward(module: Any, call: Call, tensors: Tensors, name: str) -> Any:
-    """Run forward on the example.
-
-    Raises:
-        InputError: it raises.
-    """
     try:
         with torch.no_grad():
             return _forward(module, call)(tensors)
     except Exception as error:  # forward is the user's code
-        given = ", ".join(f"{key}={list(tensor.shape)}:{_dtype(tensor)}" for key, tensor in tensors.items())
+        dtypes = {key: str(tensor.dtype).removeprefix("torch.") for key, tensor in tensors.items()}
+        given = ", ".join(f"{key}={list(tensor.shape)}:{dtypes[key]}" for key, tensor in tensors.items())
         raise InputError(
             f"forward of {name} raises on the example {given}{at_place(place_of_error(error.__traceback__, module))}",
             why=first_line(error),
@@ -323,7 +304,3 @@ def _try_open_sizes(
             why=f"{error.what}: {error.why}",
             fix="name that dimension in --dynamic for every input that has it, or leave it out",
         ) from error
-
-
-def _dtype(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,7 @@ def write(
 ) -> None:
     """Write `program` to `output`; large weights go beside it, to <output>.data.
 
-    Raises:
-        CannotConvertError: operators without an ONNX equivalent, with their places in the user's source.
+    Raises CannotConvertError for operators without an ONNX equivalent, with their places in the user's source.
     """
     model = Model(_translate(program, opset, name))
     graph = model.graph
@@ -73,8 +72,7 @@ def _translate(program: torch.export.ExportedProgram, opset: int | None, name: s
 
 
 def _nms() -> dict[Any, Any]:
-    """torch.onnx's own translation of torchvision's nms, which it leaves out where it finds no package torchvision,
-    though the operator may come from elsewhere."""
+    """Return torch.onnx's translation of torchvision's nms, which it leaves out if torchvision is not installed."""
     operator = getattr(torch.ops.torchvision, "nms", None)
     if operator is None:
         return {}
@@ -96,16 +94,13 @@ def _drop_constants(program: torch.export.ExportedProgram) -> None:
 
 def _name_nodes(graph: ir.Graph) -> None:
     """Name nodes by their module: "encoder.layers.0.linear1/MatMul"."""
-    nodes = list(graph.all_nodes())
-    wanted = [_node_name(node) for node in nodes]
+    nodes, wanted = list(graph.all_nodes()), []
+    for node in nodes:
+        scopes = ast.literal_eval(node.metadata_props.get(_SCOPES, "[]"))
+        module = scopes[-2] if len(scopes) > 1 else ""
+        wanted.append(f"{module}/{node.op_type}" if module else node.op_type)
     for node, name in zip(nodes, unused_name(wanted, set()), strict=True):
         node.name = name
-
-
-def _node_name(node: ir.Node) -> str:
-    scopes = ast.literal_eval(node.metadata_props.get(_SCOPES, "[]"))
-    module = scopes[-2] if len(scopes) > 1 else ""
-    return f"{module}/{node.op_type}" if module else node.op_type
 
 
 def _name_ports(graph: ir.Graph, inputs: Sequence[str], outputs: Sequence[str]) -> None:
@@ -164,13 +159,7 @@ def _name_dims(model: Model, dims: DimensionNames) -> None:
 
 def strip_metadata(model: Model) -> None:
     """Drop an exporter's notes: stack traces with this machine's paths, its own node names."""
-    for holder in _holders(model):
+    holders: list[ir.Model | ir.Graph | ir.Node | ir.Value] = [model.ir, *model.graph.all_nodes()]
+    for holder in (*holders, *model.ir.graphs(), *_values(model.graph)):
         holder.metadata_props.clear()
         holder.doc_string = None
-
-
-def _holders(model: Model) -> Iterable[ir.Model | ir.Graph | ir.Node | ir.Value]:
-    yield model.ir
-    yield from model.ir.graphs()
-    yield from model.graph.all_nodes()
-    yield from _values(model.graph)

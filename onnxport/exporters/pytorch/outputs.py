@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -16,14 +15,6 @@ from onnxport.core.errors import CannotConvertError, UsageError
 from onnxport.runtimes.base import RunError
 
 Path = tuple[str | int, ...]
-
-
-@dataclass(frozen=True)
-class Output:
-    """One output: its name, and its index among the leaves."""
-
-    name: str
-    leaf: int
 
 
 def leaves(answer: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -62,11 +53,7 @@ def register_dataclasses(answer: Any) -> None:
 
 
 def name_outputs(paths: Sequence[Path], given: Sequence[str], inputs: Sequence[str]) -> list[str]:
-    """Return a name for each output: the user's, else its keys, else its index.
-
-    Raises:
-        UsageError: more or fewer names than outputs, or one twice.
-    """
+    """Return a name for each output: the user's (UsageError: too many, too few, or doubled), else its keys or index."""
     names = list(given) or [_name(path) for path in paths]
     if len(names) != len(paths):
         found = ", ".join(map(_name, paths))
@@ -109,16 +96,12 @@ def to_tensor(array: Array) -> torch.Tensor:
     return torch.from_numpy(array.copy())
 
 
-def pick_outputs(answer: Any, outputs: Sequence[Output], count: int) -> dict[str, Array]:
-    """Return the outputs among the leaves of `answer`.
-
-    Raises:
-        RunError: it has another number of leaves than the example's had.
-    """
+def pick_outputs(answer: Any, places: Mapping[str, int], count: int) -> dict[str, Array]:
+    """Return the outputs among the leaves of `answer`; RunError if there are not `count` leaves."""
     found = [leaf for _, leaf in leaves(answer)]
     if len(found) != count:
         raise RunError(f"forward gives {len(found)} values", why=f"on the example it gave {count}")
-    return {output.name: to_array(found[output.leaf]) for output in outputs}
+    return {name: to_array(found[place]) for name, place in places.items()}
 
 
 def refuse_complex(dtype: torch.dtype, name: str) -> None:

@@ -1,7 +1,6 @@
 """Exported programs (.pt2): a graph with example inputs and open dimensions, read without running its code.
 
-torch.export.load falls back to full pickles, loads shared libraries and evaluates expressions; a file that would have
-it do so is refused unless --trust is given.
+torch.export.load falls back to pickles, loads shared libraries and evaluates expressions; such files need --trust.
 """
 
 from __future__ import annotations
@@ -36,11 +35,7 @@ _ATTRIBUTE = re.compile(r"__|[A-Za-z_)]\s*\.|\.\s*[A-Za-z_]")
 
 
 def load(path: Path, *, trust: bool) -> torch.export.ExportedProgram:
-    """Read a `.pt2` file.
-
-    Raises:
-        InputError: none, of another version, or with code in it and no trust.
-    """
+    """Read a `.pt2` file. Raises InputError: none, of another version, or with code in it and no trust."""
     if not zipfile.is_zipfile(path):
         raise InputError(
             f"{path} is no exported program", why="it is no archive", fix="write one with torch.export.save"
@@ -127,7 +122,7 @@ def of_exported(program: torch.export.ExportedProgram, params: ExportParams, nam
         raise UsageError(
             f"{name} is an exported program, which cannot be traced", fix="leave --exporter torchscript out"
         )
-    fakes = dict(zip(_names(program), symbolic_inputs(program), strict=True))
+    fakes = symbolic_inputs(program)
     _check_dynamic(params, fakes, name)
     module = program.module()
     args, kwargs = _example(program, name)
@@ -147,15 +142,6 @@ def of_exported(program: torch.export.ExportedProgram, params: ExportParams, nam
         return module(*given, **named)
 
     return of_program(program, fakes, params, name, forward, answer, states, ())
-
-
-def _names(program: torch.export.ExportedProgram) -> list[str]:
-    wanted = set(program.graph_signature.user_inputs)
-    return [
-        node.name
-        for node in program.graph.nodes
-        if node.op == "placeholder" and node.name in wanted and isinstance(node.meta.get("val"), torch.Tensor)
-    ]
 
 
 def _check_dynamic(params: ExportParams, fakes: Mapping[str, torch.Tensor], name: str) -> None:

@@ -1,7 +1,6 @@
 """Keep LSTM, GRU and RNN layers whole: torch.export would unroll them over the example's steps.
 
-While a module is captured, its calls of torch's recurrent kernels become operators of our own with the same arguments,
-and these become ONNX's LSTM, GRU and RNN.
+During capture, torch's recurrent kernels become operators of our own, and these become ONNX's LSTM, GRU and RNN.
 """
 
 from __future__ import annotations
@@ -26,21 +25,13 @@ class NotOneOperator(Exception):
 
 @dataclass(frozen=True)
 class Cell:
-    """One kind of recurrent layer.
+    """One kind of recurrent layer."""
 
-    Attributes:
-        onnx: ONNX's operator.
-        gates: ONNX's order of the gates, by their number in torch's.
-        states: how many it carries: LSTM has a cell beside the hidden state.
-        attributes: of ONNX's operator.
-        activation: of a plain RNN.
-    """
-
-    onnx: str
-    gates: tuple[int, ...]
-    states: int = 1
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    activation: str = ""
+    onnx: str  # ONNX's operator
+    gates: tuple[int, ...]  # ONNX's order of the gates, by their number in torch's
+    states: int = 1  # how many it carries: LSTM has a cell beside the hidden state
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # of ONNX's operator
+    activation: str = ""  # of a plain RNN
 
 
 # torch's name of the kernel to the cell. Torch has an LSTM's gates as i, f, g, o and a GRU's as r, z, n; ONNX as
@@ -114,8 +105,11 @@ class KeepWhole(TorchFunctionMode):
             )
         if cell is None or func != getattr(torch, name) or kwargs or len(args) != _ARGUMENTS:
             return func(*args, **(kwargs or {}))
-        _check(cell, args)
         input, hx, params, has_biases, num_layers, _, _, bidirectional, batch_first = args
+        if cell.states > 1 and hx[0].shape[2] != hx[1].shape[2]:
+            raise NotOneOperator(
+                "ONNX's LSTM has no projections (proj_size)", "multiply behind a layer without them"
+            )
         states = list(hx) if cell.states > 1 else [hx]
         return tuple(
             _OPERATORS[name](input, states, list(params), has_biases, num_layers, bidirectional, batch_first)
@@ -124,13 +118,6 @@ class KeepWhole(TorchFunctionMode):
 
 _PACKING = "_pack_padded_sequence"
 _ARGUMENTS = 9
-
-
-def _check(cell: Cell, args: tuple[Any, ...]) -> None:
-    if cell.states > 1 and args[1][0].shape[2] != args[1][1].shape[2]:
-        raise NotOneOperator(
-            "ONNX's LSTM has no projections (proj_size)", "multiply behind a layer without them"
-        )
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:

@@ -6,10 +6,7 @@ import torch
 
 
 class BufferStates:
-    """The buffers of a module before any run.
-
-    `learn` comes behind the first call and keeps those that it changed.
-    """
+    """The buffers of a module before any run; `learn` comes behind the first call and keeps those that it changed."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module

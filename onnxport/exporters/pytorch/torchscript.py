@@ -34,11 +34,7 @@ def write(
     outputs: Sequence[str],
     name: str,
 ) -> None:
-    """Write a trace of `module` on `tensors`.
-
-    Raises:
-        CannotConvertError: the exporter refuses it.
-    """
+    """Write a trace of `module` on `tensors`. Raises CannotConvertError: the exporter refuses it."""
     args, kwargs = call.arguments(tensors)
     axes = {
         key: {axis: dim for axis, dim in enumerate(dims) if dim is not None} for key, dims in dynamic.items()

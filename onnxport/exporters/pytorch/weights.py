@@ -23,11 +23,7 @@ _LISTED = 6  # keys of a kind in a message
 
 
 def load_weights(module: torch.nn.Module, path: Path) -> list[str]:
-    """Load the tensors of `path` into `module`; return notes for the user.
-
-    Raises:
-        InputError: the file is missing, unreadable, no state dict, or does not fit the module.
-    """
+    """Load the tensors of `path` into `module`, and return notes; InputError if they cannot be read or do not fit."""
     notes: list[str] = []
     state = _strip_prefix(_find_state_dict(read_tensors(path), path, notes), module, notes)
     own = module.state_dict(keep_vars=True)
@@ -47,11 +43,7 @@ def load_weights(module: torch.nn.Module, path: Path) -> list[str]:
 
 
 def read_tensors(path: Path) -> Mapping[str, Any]:
-    """Return the content of a `.pt`, `.pth` or `.safetensors` file, mapped from disk where possible.
-
-    Raises:
-        InputError: missing, unreadable, or holding more than tensors.
-    """
+    """Return the content of a `.pt`, `.pth` or `.safetensors` file, mapped from disk where possible (InputError)."""
     if not path.is_file():
         raise InputError(f"{path} does not exist" if not path.exists() else f"{path} is no file")
     if path.suffix.lower() == ".safetensors":

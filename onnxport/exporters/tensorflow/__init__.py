@@ -41,9 +41,5 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Framework:
     """Load a Keras model or layer, tf.Module or tf.function."""
     from onnxport.exporters.tensorflow import functions, keras_models
 
-    is_keras = keras_models.is_keras(model)
-    return (
-        keras_models.from_model(model, source, params)
-        if is_keras
-        else functions.of_object(model, source, params)
-    )
+    load_object = keras_models.from_model if keras_models.is_keras(model) else functions.of_object
+    return load_object(model, source, params)

@@ -15,8 +15,7 @@ _COUNTER = re.compile(r"__\d+")
 def hash_by_number() -> None:
     """Make sets of tf2onnx's nodes keep one order: hash a node by its creation, not by its address.
 
-    Its optimizers go through such sets, and which of two equal nodes stays is told by their order. Sets of names keep
-    theirs because the process has a fixed PYTHONHASHSEED (core/child_process.py).
+    The order decides which of two equal nodes stays. Sets of names keep theirs by a fixed PYTHONHASHSEED.
     """
     from tf2onnx.graph import Node
 
@@ -34,8 +33,8 @@ def hash_by_number() -> None:
 def canonicalize(graph: onnx.GraphProto) -> None:
     """Order nodes as the outputs reach them; name constants and numbered names by position.
 
-    Names of TensorFlow's own scopes stay; those that tf2onnx counted (Transpose__123) are counted again, and a constant
-    is called after its first reader: of equal constants tf2onnx keeps any, under its own name.
+    Names of TensorFlow's scopes stay. Names that tf2onnx counted (Transpose__123) are counted again. A constant is
+    named for its first reader, since tf2onnx keeps any of equal constants.
     """
     _order(graph)
     names = {port.name: port.name for port in (*graph.input, *graph.output)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,18 +24,13 @@ NEWEST_OPSET = 18  # that tf2onnx writes (tf2onnx.constants.OPSET_TO_IR_VERSION)
 
 @dataclass(frozen=True)
 class TracedFunction:
-    """A concrete function from the inputs to the outputs, each in order.
-
-    Attributes:
-        owner: what holds its variables and tables.
-        source: its name, for messages.
-    """
+    """A concrete function from the inputs to the outputs, each in order."""
 
     function: Any
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    owner: Any
-    source: str
+    owner: Any  # what holds its variables and tables
+    source: str  # its name, for messages
 
 
 def write(traced: TracedFunction, output: Path, opset: int | None, notes: Sequence[str] = ()) -> Exported:
@@ -118,15 +114,7 @@ def collect_refusals(source: str) -> Iterator[None]:
     logger.propagate = False
     try:
         yield
-    except (
-        ValueError,
-        KeyError,
-        AttributeError,
-        TypeError,
-        AssertionError,
-        IndexError,
-        NotImplementedError,
-    ) as error:
+    except (ValueError, LookupError, AttributeError, TypeError, AssertionError, NotImplementedError) as error:
         if not errors.refusals:
             raise CannotConvertError(
                 f"{source} cannot be exported", why=f"tf2onnx fails: {_line(error)}"
@@ -158,15 +146,9 @@ class _Errors(logging.Handler):
         elif str(record.msg).startswith("Failed to convert node"):
             error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
             name = str(arguments[0])
-            self.refusals[name] = Refusal(
-                _op_of(arguments), name, _line(error) if error else "tf2onnx fails on it"
-            )
-
-
-def _op_of(arguments: Sequence[Any]) -> str:
-    """Return the operator in a node's summary, from its line OP=Name."""
-    lines = str(arguments[-1]).replace("\\n", "\n").splitlines()
-    return next((line.partition("=")[2].strip() for line in lines if line.strip().startswith("OP=")), "?")
+            summary = re.search(r"^\s*OP=(.*)$", str(arguments[-1]).replace("\\n", "\n"), re.MULTILINE)
+            op = summary[1].strip() if summary else "?"
+            self.refusals[name] = Refusal(op, name, _line(error) if error else "tf2onnx fails on it")
 
 
 def _line(error: BaseException) -> str:
@@ -175,14 +157,13 @@ def _line(error: BaseException) -> str:
 
 
 def set_ports(model: onnx.ModelProto, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-    """Give the graph the declared inputs and outputs, and remove traces of this run.
-
-    tf2onnx counts its unknown dimensions (unk__12) and leaves out inputs that nothing reads.
-    """
+    """Set the declared inputs and outputs; tf2onnx numbers unknown dimensions (unk__12) and drops unread inputs."""
     graph = model.graph
     for field, specs in ((graph.input, inputs), (graph.output, outputs)):
         del field[:]
-        field.extend(_value_info(spec) for spec in specs)
+        for spec in specs:
+            element = onnx.TensorProto.DataType.Value(_ELEMENTS.get(spec.dtype, spec.dtype.upper()))
+            field.append(onnx.helper.make_tensor_value_info(spec.name, element, list(spec.shape)))
     del graph.value_info[:]
     canonicalize(graph)
     graph.doc_string = ""
@@ -197,11 +178,6 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
                 yield from _nodes(attribute.g)
-
-
-def _value_info(spec: TensorSpec) -> onnx.ValueInfoProto:
-    element = onnx.TensorProto.DataType.Value(_ELEMENTS.get(spec.dtype, spec.dtype.upper()))
-    return onnx.helper.make_tensor_value_info(spec.name, element, list(spec.shape))
 
 
 # Where NumPy and ONNX name an element type differently.

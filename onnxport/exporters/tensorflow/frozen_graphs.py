@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from google.protobuf.message import DecodeError
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf
+from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, shape_of, tf
 from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, first_line
 from onnxport.exporters.tensorflow.signatures import DeclaredInput
 
@@ -25,7 +26,7 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
 
     Raises:
         InputError: no GraphDef, or one that is not frozen.
-        UsageError: a tensor that the graph has not, or several ends of which none is chosen.
+        UsageError: an unknown tensor, or several ends of which none is chosen.
     """
     path = Path(source.name)
     graph = _graph(path)
@@ -45,7 +46,7 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
     pruned = wrapped.prune(list(inputs.values()), [_tensor(wrapped.graph, name, path) for name in names])
     callee = Callee(
         lambda tensors: pruned(*(tensors[name] for name in inputs)),
-        tuple(_declared(name, tensor) for name, tensor in inputs.items()),
+        tuple(DeclaredInput(name, dtype_name(each.dtype), shape_of(each)) for name, each in inputs.items()),
         tuple(name.removesuffix(":0") for name in names),
         engine=f"{TENSORFLOW}, frozen graph",
         notes=() if params.output_names else (f"{ends[0]!r}, which nothing reads, was taken as the output",),
@@ -101,16 +102,6 @@ def _tensor(graph: Any, name: str, path: Path) -> Any:
     try:
         return graph.get_tensor_by_name(name if ":" in name else f"{name}:0")
     except (KeyError, ValueError) as error:
-        nodes = _near(name, [node.name for node in graph.get_operations()])
+        known = [node.name for node in graph.get_operations()]
+        nodes = difflib.get_close_matches(name, known, n=5, cutoff=0.0)
         raise UsageError(f"{path} has no tensor {name!r}", fix=f"near it are {', '.join(nodes)}") from error
-
-
-def _near(name: str, names: Sequence[str]) -> Sequence[str]:
-    import difflib
-
-    return difflib.get_close_matches(name, names, n=5, cutoff=0.0)
-
-
-def _declared(name: str, tensor: Any) -> DeclaredInput:
-    shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
-    return DeclaredInput(name, dtype_name(tensor.dtype), shape)

@@ -7,18 +7,13 @@ from typing import Any
 from onnxport.core.errors import UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.exporters.tensorflow.calls import call_by_name
-from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf
+from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, shape_of, tf
 from onnxport.exporters.tensorflow.model import Callee, TensorflowModel
-from onnxport.exporters.tensorflow.signatures import DeclaredInput, inputs_from_params
+from onnxport.exporters.tensorflow.signatures import DeclaredInput, call_by_name, inputs_from_params
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> TensorflowModel:
-    """Load anything that can be called with tensors.
-
-    Raises:
-        UsageError: it cannot be called, or does not say what it takes and --input does not either.
-    """
+    """Load anything that can be called with tensors; UsageError if it cannot, or if its inputs are unknown."""
     if params.weights is not None:
         raise UsageError(
             f"{source.name} takes no --weights",
@@ -51,9 +46,7 @@ def _declared(function: Any) -> tuple[DeclaredInput, ...]:
     names = names[1:] if names[:1] == ["self"] and len(names) > len(signature) else names
     return tuple(
         DeclaredInput(
-            spec.name or names[n] if n < len(names) else f"input_{n}",
-            dtype_name(spec.dtype),
-            None if spec.shape.rank is None else tuple(spec.shape.as_list()),
+            spec.name or names[n] if n < len(names) else f"input_{n}", dtype_name(spec.dtype), shape_of(spec)
         )
         for n, spec in enumerate(tf.nest.flatten(signature))
     )

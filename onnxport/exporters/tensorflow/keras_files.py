@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
+import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,6 @@ from typing import Any
 from onnxport.core.errors import InputError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.exporters.tensorflow.keras_2 import class_objects, compatible_file, is_of_keras_2
 from onnxport.exporters.tensorflow.keras_models import from_model, read_weights_file
 from onnxport.exporters.tensorflow.library import tf
 from onnxport.exporters.tensorflow.model import TensorflowModel, first_line
@@ -23,8 +25,7 @@ _DAMAGED = "copy, download or save it again"
 def load(source: Source, params: ExportParams) -> TensorflowModel:
     """Load a file of Keras 3, or an .h5 file of Keras 2.
 
-    Raises:
-        InputError: damaged, weights alone, code in it without --trust, or layers that Keras does not have.
+    Raises InputError if it is damaged, has weights alone, code without --trust, or unknown layers.
     """
     path = Path(source.name)
     config = _config(path)
@@ -91,16 +92,13 @@ _REFUSALS = (
 def _config(path: Path) -> Any:
     """Return the model's configuration as JSON."""
     try:
-        text = _config_of_zip(path) if zipfile.is_zipfile(path) else _config_of_h5(path)
-        return None if text is None else json.loads(text)
+        if not zipfile.is_zipfile(path):
+            return json.loads(_config_of_h5(path))
+        with zipfile.ZipFile(path) as archive:
+            return json.loads(archive.read("config.json"))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, RuntimeError) as error:
         what = "Keras file" if path.suffix.lower() == ".keras" else "HDF5 file"
         raise InputError(f"{path} is damaged or no {what}", why=first_line(error), fix=_DAMAGED) from error
-
-
-def _config_of_zip(path: Path) -> bytes:
-    with zipfile.ZipFile(path) as archive:
-        return archive.read("config.json")
 
 
 def _config_of_h5(path: Path) -> str:
@@ -139,3 +137,66 @@ def _class_name(each: Mapping[str, Any]) -> str:
     config = each.get("config")
     name = config.get("name") if isinstance(config, dict) else None
     return f"{each['class_name']} {name!r}" if name else "a lambda"
+
+
+# Argument of a layer in Keras 2 that Keras 3 refuses: the value at which it does nothing, and the layers, by a part of
+# their name.
+_GONE: Mapping[str, tuple[Any, tuple[str, ...]]] = {
+    "time_major": (False, ("LSTM", "GRU", "RNN")),
+    "groups": (1, ("Depthwise", "Separable", "Transpose")),
+}
+
+
+def class_objects(config: Any) -> Iterator[Mapping[str, Any]]:
+    """Return every object in a configuration that names a class."""
+    if isinstance(config, dict):
+        if isinstance(config.get("class_name"), str):
+            yield config
+        for value in config.values():
+            yield from class_objects(value)
+    elif isinstance(config, list):
+        for value in config:
+            yield from class_objects(value)
+
+
+def is_of_keras_2(path: Path) -> bool:
+    """Return whether an older Keras wrote the file."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            told = json.loads(archive.read("metadata.json")).get("keras_version", "")
+    else:
+        import h5py
+
+        with h5py.File(path, "r") as file:
+            told = file.attrs.get("keras_version", "")
+    text = told.decode() if isinstance(told, bytes) else str(told)
+    return text.startswith(("1.", "2."))
+
+
+@contextlib.contextmanager
+def compatible_file(path: Path, config: Any) -> Iterator[Path]:
+    """Yield the file, or a temporary copy whose configuration (`config`, changed) lacks the removed arguments."""
+    if zipfile.is_zipfile(path) or not _drop_removed(config):
+        yield path
+        return
+    import h5py
+
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, path.name)
+        shutil.copyfile(path, copy)
+        with h5py.File(copy, "r+") as file:
+            file.attrs["model_config"] = json.dumps(config)
+        yield copy
+
+
+def _drop_removed(config: Any) -> bool:
+    """Drop the arguments; return whether there were any."""
+    found = False
+    for each in class_objects(config):
+        arguments = each.get("config")
+        for name, (idle, layers) in _GONE.items():
+            is_of = any(layer in each["class_name"] for layer in layers)
+            if is_of and isinstance(arguments, dict) and arguments.get(name) == idle:
+                del arguments[name]
+                found = True
+    return found

@@ -11,10 +11,9 @@ from typing import Any
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.exporters.tensorflow.calls import call_by_name
 from onnxport.exporters.tensorflow.library import TENSORFLOW, tf
 from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, first_line
-from onnxport.exporters.tensorflow.signatures import DeclaredInput, inputs_from_params
+from onnxport.exporters.tensorflow.signatures import DeclaredInput, call_by_name, inputs_from_params
 
 _WEIGHTS = (".h5", ".hdf5", ".keras")
 

@@ -16,7 +16,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 import tensorflow as tf
 
-__all__ = ["TENSORFLOW", "dtype_name", "tf"]
+__all__ = ["TENSORFLOW", "dtype_name", "shape_of", "tf"]
 
 tf.get_logger().setLevel("ERROR")
 with contextlib.suppress(RuntimeError, ValueError):  # a factory's module may have used one by now
@@ -24,6 +24,11 @@ with contextlib.suppress(RuntimeError, ValueError):  # a factory's module may ha
 
 TENSORFLOW = f"TensorFlow {tf.__version__}"
 EXPORTER = f"tf2onnx {version('tf2onnx')}"
+
+
+def shape_of(tensor: Any) -> tuple[int | None, ...] | None:
+    """Return a tensor's shape, None for open dimensions; None where not even the rank is known."""
+    return None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
 
 
 def dtype_name(dtype: Any) -> str:

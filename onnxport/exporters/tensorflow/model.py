@@ -14,8 +14,7 @@ import numpy as np
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.framework import Exported
-from onnxport.exporters.inputs import DTYPES
-from onnxport.exporters.params import ExportParams
+from onnxport.exporters.params import DTYPES, ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.exporters.tensorflow.conversion import TracedFunction, write
 from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf
@@ -26,22 +25,16 @@ from onnxport.runtimes.base import MemoryFullError, RunError
 
 @dataclass(frozen=True)
 class Callee:
-    """The function to run.
+    """The function to run."""
 
-    Attributes:
-        call: tensors by name -> what the model gives, in any structure.
-        inputs: in the model's order.
-        outputs: its names for what it gives, in the order of `leaves`; () where it has none of its own.
-        owner: what holds its variables and tables.
-        ready: called once it has been traced, which builds a Keras model: its weights can be loaded then.
-    """
-
-    call: Callable[[Mapping[str, Any]], Any]
-    inputs: tuple[DeclaredInput, ...]
+    call: Callable[[Mapping[str, Any]], Any]  # tensors by name -> what the model gives, in any structure
+    inputs: tuple[DeclaredInput, ...]  # in the model's order
+    # Its names for what it gives, in the order of `leaves`; () where it has none of its own.
     outputs: tuple[str, ...] = ()
-    owner: Any = None
+    owner: Any = None  # what holds its variables and tables
     engine: str = TENSORFLOW
     notes: tuple[str, ...] = ()
+    # Called once it has been traced, which builds a Keras model: its weights can be loaded then.
     ready: Callable[[], None] = field(default=lambda: None)
 
 
@@ -86,12 +79,14 @@ class TensorflowModel:
                 f"TensorFlow cannot run {self._source.name} on {shapes}", why=first_line(error)
             ) from error
         return {
-            spec.name: _declared_output(array, spec) for spec, array in zip(self.outputs, arrays, strict=True)
+            spec.name: array if spec.dtype == "string" else array.astype(spec.dtype, copy=False)
+            for spec, array in zip(self.outputs, arrays, strict=True)
         }
 
     def _by_others(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        """XLA takes seconds for each new shape (6 for an EfficientNet), but the graph optimizer changes the kernels
-        of convolutions alone: it showed nothing of what basic-pitch makes of silence, which divides rounding errors.
+        """Run XLA's kernels, which take seconds for each new shape; else those of the unoptimized graph.
+
+        The graph optimizer changes only convolutions: it shows nothing of basic-pitch, which divides rounding errors.
         """
         try:
             compiled: Sequence[Any] = self._compiled(*tensors)
@@ -150,10 +145,6 @@ class TensorflowModel:
             (first if isinstance(first, str) and axis == 0 else None) if dim is None else dim
             for axis, dim in enumerate(shape)
         ]
-
-
-def _declared_output(array: Array, spec: TensorSpec) -> Array:
-    return array if spec.dtype == "string" else array.astype(spec.dtype, copy=False)
 
 
 def first_line(error: BaseException) -> str:

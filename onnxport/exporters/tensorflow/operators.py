@@ -1,7 +1,4 @@
-"""TensorFlow operators that tf2onnx lacks, in ONNX operators: TensorFlow op -> handler.
-
-A handler replaces the node in tf2onnx's graph `ctx`, under the name and with the outputs of the node that it replaces.
-"""
+"""TensorFlow operators that tf2onnx lacks: a handler replaces the node in tf2onnx's graph `ctx`, name and outputs."""
 
 from __future__ import annotations
 

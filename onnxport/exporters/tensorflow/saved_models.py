@@ -10,16 +10,16 @@ from typing import Any
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf
+from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, shape_of, tf
 from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, first_line
 from onnxport.exporters.tensorflow.signatures import DeclaredInput
 
 _DEFAULT = "serving_default"
+_REFUSALS = (OSError, ValueError, KeyError, AttributeError, RuntimeError, TypeError, tf.errors.OpError)
 
 
 class _Optimizer(tf.Module):
-    """An optimizer that was saved with the model. TensorFlow has none of its own since Keras 3, and cannot restore
-    the slots of one that it does not know (AttributeError: add_slot); nobody reads them here."""
+    """A saved optimizer, which TensorFlow cannot restore without `add_slot` since Keras 3; nothing here reads it."""
 
     def add_slot(self, var: Any, slot_name: str) -> Any:
         return tf.Variable(tf.zeros_like(var), trainable=False)
@@ -44,20 +44,12 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
 
     Raises:
         InputError: damaged, or without signatures.
-        UsageError: a signature that it has not, or several of which none is chosen.
+        UsageError: an unknown signature, or several of which none is chosen.
     """
     path = Path(source.name)
     try:
         loaded = tf.saved_model.load(str(path))
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        AttributeError,
-        RuntimeError,
-        TypeError,
-        tf.errors.OpError,
-    ) as error:
+    except _REFUSALS as error:
         raise InputError(f"TensorFlow cannot load the SavedModel {path}", why=first_line(error)) from error
     key = _choose_signature(path, loaded, params.signature)
     return from_signature(loaded.signatures[key], loaded, f"{TENSORFLOW}, signature {key}", source, params)
@@ -70,17 +62,13 @@ def from_signature(
     positional, named = signature.structured_input_signature
     specs = {spec.name: spec for spec in tf.nest.flatten(positional)} | dict(sorted(named.items()))
     declared = tuple(
-        DeclaredInput(name, dtype_name(spec.dtype), _shape(spec)) for name, spec in specs.items()
+        DeclaredInput(name, dtype_name(spec.dtype), shape_of(spec)) for name, spec in specs.items()
     )
 
     def call(tensors: Mapping[str, Any]) -> Any:
         return dict(sorted(signature(**tensors).items()))  # the file keeps no order of them
 
     return TensorflowModel(Callee(call, declared, (), owner, engine), source, params)
-
-
-def _shape(spec: Any) -> tuple[int | None, ...] | None:
-    return None if spec.shape.rank is None else tuple(spec.shape.as_list())
 
 
 def _choose_signature(path: Path, loaded: Any, wanted: str | None) -> str:

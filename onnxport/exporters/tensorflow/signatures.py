@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from onnxport.core.errors import UsageError
-from onnxport.exporters.inputs import DTYPES, DimNames
-from onnxport.exporters.params import ExportParams
+from onnxport.exporters.params import DTYPES, DimNames, ExportParams
 from onnxport.formats.artifact import Dim, TensorSpec
 
 BATCH = "batch"
@@ -16,14 +16,11 @@ BATCH = "batch"
 
 @dataclass(frozen=True)
 class DeclaredInput:
-    """An input as the model declares it.
-
-    Attributes:
-        shape: None for a dimension that the model leaves open; None as a whole where not even the rank is known.
-    """
+    """An input as the model declares it."""
 
     name: str
     dtype: str
+    # None for a dimension that the model leaves open; None as a whole where not even the rank is known.
     shape: tuple[int | None, ...] | None
 
 
@@ -32,8 +29,7 @@ def bind_inputs(
 ) -> tuple[TensorSpec, ...]:
     """Size every dimension by --input and name it by --dynamic, or by us: "batch" the first.
 
-    Raises:
-        UsageError: an input that the model has not; a size, dtype or open dimension that does not fit what it declares.
+    Raises UsageError for an unknown input, or a size, dtype or open dimension that does not fit the declaration.
     """
     names = [each.name for each in declared]
     for option, given in (("--input", params.input), ("--dynamic", params.dynamic)):
@@ -47,20 +43,13 @@ def bind_inputs(
 
 def inputs_from_params(params: ExportParams) -> tuple[DeclaredInput, ...]:
     """Return the inputs of --input for a model that declares none; --dynamic opens dimensions."""
-    return tuple(
-        DeclaredInput(
-            name,
-            spec.dtype,
-            tuple(None if open_ else int(str(dim)) for dim, open_ in _pair_specs(spec, params)),
-        )
-        for name, spec in params.input.items()
-    )
-
-
-def _pair_specs(spec: TensorSpec, params: ExportParams) -> Iterator[tuple[Dim, str | None]]:
-    names = params.dynamic.get(spec.name, (None,) * len(spec.shape))
-    _check_rank(spec.name, len(names), len(spec.shape), "--dynamic names")
-    return zip(spec.shape, names, strict=True)
+    declared = []
+    for name, spec in params.input.items():
+        names = params.dynamic.get(name, (None,) * len(spec.shape))
+        _check_rank(name, len(names), len(spec.shape), "--dynamic names")
+        shape = tuple(None if open_ else int(str(dim)) for dim, open_ in zip(spec.shape, names, strict=True))
+        declared.append(DeclaredInput(name, spec.dtype, shape))
+    return tuple(declared)
 
 
 def _bind_input(declared: DeclaredInput, given: TensorSpec | None, dynamic: DimNames | None) -> TensorSpec:
@@ -77,7 +66,9 @@ def _bind_input(declared: DeclaredInput, given: TensorSpec | None, dynamic: DimN
         shape = (None,) * len(given.shape)
     sizes: Sequence[Dim] = (None,) * len(shape)
     if given is not None:
-        _check_dtype(declared, given)
+        # --input means float32 where it names no dtype.
+        if given.dtype not in ("float32", declared.dtype):
+            raise UsageError(f"input {name!r} is {declared.dtype} in the model, not {given.dtype}")
         _check_rank(name, len(given.shape), len(shape), "--input gives")
         sizes = given.shape
     if dynamic is not None:
@@ -117,12 +108,6 @@ def _check_rank(name: str, given: int, wanted: int, who: str) -> None:
         raise UsageError(f"{who} {given} dimensions for input {name!r}, which has {wanted}")
 
 
-def _check_dtype(declared: DeclaredInput, given: TensorSpec) -> None:
-    """Refuse another dtype; --input means float32 where it names none."""
-    if given.dtype not in ("float32", declared.dtype):
-        raise UsageError(f"input {declared.name!r} is {declared.dtype} in the model, not {given.dtype}")
-
-
 def leaves(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Return the tensors of a result with their paths: keys of dicts, positions in lists; None is no result."""
     if isinstance(result, Mapping):
@@ -136,3 +121,32 @@ def leaves(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             )
     elif result is not None:
         yield path or "output", result
+
+
+def call_by_name(
+    called: Callable[..., Any], described: Callable[..., Any], names: tuple[str, ...], **fixed: Any
+) -> Callable[[Mapping[str, Any]], Any]:
+    """Return `called` with tensors by name.
+
+    Names that are all parameters are passed as such, a single tensor by position, several to a function of several
+    parameters by position, and to one of a single parameter (Keras: `call(inputs)`) as a list.
+
+    Args:
+        described: the function whose signature counts.
+        fixed: further arguments, dropped where it does not take them.
+    """
+    parameters = inspect.signature(described).parameters
+    anything = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    extra = {name: value for name, value in fixed.items() if anything or name in parameters}
+    wanted = [
+        each
+        for each in parameters.values()
+        if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(names) > 1 and all(name in parameters for name in names):
+        # The first by position: Keras wants it so.
+        first, *others = sorted(names, key=list(parameters).index)
+        return lambda tensors: called(tensors[first], **{name: tensors[name] for name in others}, **extra)
+    if len(names) > 1 and len(wanted) == 1:
+        return lambda tensors: called([tensors[name] for name in names], **extra)
+    return lambda tensors: called(*(tensors[name] for name in names), **extra)

@@ -19,10 +19,10 @@ from onnxport.runtimes.options import RuntimeOptions
 
 
 class TfliteModel:
-    """See Framework. A note of ours in the file is not read: what the tensors in it are is what is exported.
+    """See Framework; our manifest in the file is not read.
 
     Raises:
-        InputError: damaged, or one that LiteRT cannot load.
+        InputError: damaged, or LiteRT cannot load it.
         CannotConvertError: it keeps a state from one run to the next.
     """
 

@@ -18,23 +18,15 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A value between nodes, or an initializer. Two are the same only if they are one object.
+    """A value between nodes, or an initializer. Two are the same only if they are one object."""
 
-    Attributes:
-        name: empty for a value without a name.
-        dtype: NumPy's name of its element type, or "unknown".
-        shape: its dimensions; None where not even the rank is known.
-        is_constant: its elements are in the file.
-        is_preset: the same, but a caller may replace them: an initializer that is a graph input as well.
-        is_quantized: it has a scale of its own (TFLite).
-    """
-
-    name: str
-    dtype: str = UNKNOWN
-    shape: tuple[Dim, ...] | None = None
-    is_constant: bool = False
+    name: str  # empty for a value without a name
+    dtype: str = UNKNOWN  # NumPy's name of its element type, or "unknown"
+    shape: tuple[Dim, ...] | None = None  # its dimensions; None where not even the rank is known
+    is_constant: bool = False  # its elements are in the file
+    # The same, but a caller may replace them: an initializer that is a graph input as well.
     is_preset: bool = False
-    is_quantized: bool = False
+    is_quantized: bool = False  # it has a scale of its own (TFLite)
 
     @property
     def is_static(self) -> bool:
@@ -48,33 +40,29 @@ class Tensor:
 
 def format_shape(shape: Iterable[Dim] | None) -> str:
     """Return "[1, ?, 3]", or "of unknown rank"."""
-    return (
-        "of unknown rank" if shape is None else f"[{', '.join('?' if d is None else str(d) for d in shape)}]"
-    )
+    if shape is None:
+        return "of unknown rank"
+    return f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 
 @dataclass(eq=False)
 class Node:
-    """A node of a graph.
-
-    Attributes:
-        name: as in the file; empty where it has none.
-        version: the opset that introduced this form of the operator; in a `.tflite` file the operator's own version.
-        inputs, outputs: None for one that is left out.
-        attributes: numbers, strings and tuples of them; a tensor as a `Tensor`.
-        bodies: the graphs that it runs, by the name of the attribute that holds them (If, Loop, Scan).
-        producers, consumers: the nodes of the same graph that it reads from and that read from it;
-            `OperatorGraph.link` fills them.
-    """
+    """A node of a graph."""
 
     op: str
-    name: str = ""
+    name: str = ""  # as in the file; empty where it has none
     domain: str = ""
+    # The opset that introduced this form of the operator; in a `.tflite` file the operator's own version.
     version: int = 1
+    # inputs, outputs: None for one that is left out.
     inputs: tuple[Tensor | None, ...] = ()
     outputs: tuple[Tensor | None, ...] = ()
+    # Numbers, strings and tuples of them; a tensor as a `Tensor`.
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    # The graphs that it runs, by the name of the attribute that holds them (If, Loop, Scan).
     bodies: Mapping[str, OperatorGraph] = field(default_factory=dict)
+    # producers, consumers: the nodes of the same graph that it reads from and that read from it;
+    # `OperatorGraph.link` fills them.
     producers: list[Node] = field(default_factory=list)
     consumers: list[Node] = field(default_factory=list)
 
@@ -107,19 +95,14 @@ class Node:
 
 @dataclass(eq=False)
 class OperatorGraph:
-    """A graph: nodes in the order of the file.
-
-    Attributes:
-        inputs: what a caller feeds; without initializers.
-        constants: its initializers, preset ones included; tensors with data in a `.tflite` file.
-        opset: of ONNX's own domain; 0 in a `.tflite` file.
-    """
+    """A graph: nodes in the order of the file."""
 
     nodes: list[Node]
-    inputs: tuple[Tensor, ...] = ()
+    inputs: tuple[Tensor, ...] = ()  # what a caller feeds; without initializers
     outputs: tuple[Tensor, ...] = ()
+    # Its initializers, preset ones included; tensors with data in a `.tflite` file.
     constants: tuple[Tensor, ...] = ()
-    opset: int = 0
+    opset: int = 0  # of ONNX's own domain; 0 in a `.tflite` file
 
     def graphs(self) -> Iterator[OperatorGraph]:
         """Yield itself and the graphs inside its nodes."""

@@ -1,7 +1,7 @@
 """How LiteRT divides a graph between a delegate and its own kernels.
 
-This is PartitionGraphIntoIndependentNodeSubsets of tflite/graph_info.cc: a subset takes all ready nodes of one kind, in
-the order of the file, before the other kind has its turn. Nodes with side effects keep their order.
+As PartitionGraphIntoIndependentNodeSubsets of tflite/graph_info.cc: a subset takes all ready nodes of one kind, in the
+order of the file, before the other kind has its turn. Nodes with side effects keep their order.
 """
 
 from __future__ import annotations

@@ -23,27 +23,17 @@ _GRAPH, _GRAPHS = int(ir.AttributeType.GRAPH), int(ir.AttributeType.GRAPHS)
 
 @dataclass(frozen=True)
 class OrtModel:
-    """What an `.ort` file holds.
-
-    Attributes:
-        producer: name and version.
-        opsets: operator domain to version; ONNX's own is "ai.onnx".
-        metadata: the model's metadata properties.
-    """
+    """What an `.ort` file holds."""
 
     graph: OperatorGraph
-    producer: str
+    producer: str  # name and version
     ir_version: int | None
-    opsets: Mapping[str, int]
-    metadata: Mapping[str, str]
+    opsets: Mapping[str, int]  # operator domain to version; ONNX's own is "ai.onnx"
+    metadata: Mapping[str, str]  # the model's metadata properties
 
 
 def read_ort(path: Path) -> OrtModel:
-    """Read an `.ort` file; weights stay on disk.
-
-    Raises:
-        InputError: no `.ort` file, a damaged one, or one of a newer schema than this code knows.
-    """
+    """Read an `.ort` file; weights stay on disk. InputError if it is none, damaged, or of a newer schema."""
     try:
         with path.open("rb") as file:
             is_empty = not path.stat().st_size  # which cannot be mapped

@@ -19,13 +19,7 @@ from onnxport.formats.tflite.ports import Signature, leading_name, manifest_text
 from onnxport.formats.tflite.tensor_names import INNER
 
 # Options that name the subgraphs which an operator runs.
-_BODIES = (
-    "thenSubgraphIndex",
-    "elseSubgraphIndex",
-    "condSubgraphIndex",
-    "bodySubgraphIndex",
-    "initSubgraphIndex",
-)
+_BODIES = [f"{name}SubgraphIndex" for name in ("then", "else", "cond", "body", "init")]
 _INNER = re.compile(rf"{re.escape(INNER)}\d*$")
 # What the FlatBuffers library raises for offsets that lead nowhere.
 _DAMAGED = (struct.error, IndexError, TypeError, ValueError, KeyError, AttributeError, RecursionError)
@@ -33,38 +27,25 @@ _DAMAGED = (struct.error, IndexError, TypeError, ValueError, KeyError, Attribute
 
 @dataclass(frozen=True)
 class Subgraph:
-    """One subgraph of a file.
+    """One subgraph of a file."""
 
-    Attributes:
-        index: in the file; 0 is the main one.
-        tensors: in the order of the file.
-    """
-
-    index: int
+    index: int  # in the file; 0 is the main one
     graph: OperatorGraph
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[Tensor, ...]  # in the order of the file
 
 
 @dataclass(frozen=True)
 class TfliteModel:
-    """What a `.tflite` file holds.
-
-    Attributes:
-        subgraphs: in the order of the file; the first is the main one.
-        ends: inputs, outputs and taps, as the file or our manifest in it names them.
-        stored: a tensor for each buffer with data.
-        signatures: how many there are.
-        manifest: our manifest, in a file of ours.
-    """
+    """What a `.tflite` file holds."""
 
     path: Path
-    subgraphs: tuple[Subgraph, ...]
-    ends: Signature
-    stored: tuple[Tensor, ...]
+    subgraphs: tuple[Subgraph, ...]  # in the order of the file; the first is the main one
+    ends: Signature  # inputs, outputs and taps, as the file or our manifest in it names them
+    stored: tuple[Tensor, ...]  # a tensor for each buffer with data
     version: int
     description: str
-    signatures: int
-    manifest: str | None
+    signatures: int  # how many there are
+    manifest: str | None  # our manifest, in a file of ours
 
     @property
     def main(self) -> Subgraph:
@@ -72,14 +53,11 @@ class TfliteModel:
 
 
 def read_tflite(path: Path, *, distinct: bool = False) -> TfliteModel:
-    """Read the `.tflite` file at `path`; weights stay on disk.
+    """Read the `.tflite` file at `path`; weights stay on disk. InputError if it is none, or damaged.
 
     Args:
-        distinct: give no two tensors the name of one ONNX value. Else tensors inside the lowering of a node have the
-            node's name, and those that an input or output is cast or quantized to or from have its name.
-
-    Raises:
-        InputError: no TFLite file, or a damaged one.
+        distinct: give no two tensors the name of one ONNX value. Else tensors inside a lowering have the node's name,
+            and casts of an input or output have its name.
     """
     ends = read_signature(path)
     try:
@@ -145,7 +123,7 @@ class _Reader:
         scales = tensor.Quantization()
         found = Tensor(
             end or self._names.get(name, name),
-            _dtypes()[tensor.Type()],
+            _names(schema.TensorType)[tensor.Type()].lower(),
             _shape(tensor),
             is_constant,
             is_quantized=scales is not None and scales.ScaleLength() > 0,
@@ -197,16 +175,9 @@ def _code(code: Any) -> tuple[str, int]:
         return f"custom {bytes(code.CustomCode()).decode(errors='replace')}", code.Version()
     # Old files keep codes below 127 in the deprecated field alone.
     number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-    return _operators().get(number, f"builtin {number}"), code.Version()
+    return _names(schema.BuiltinOperator).get(number, f"builtin {number}"), code.Version()
 
 
 @cache
-def _operators() -> dict[int, str]:
-    return {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}
-
-
-@cache
-def _dtypes() -> dict[int, str]:
-    return {
-        number: name.lower() for name, number in vars(schema.TensorType).items() if isinstance(number, int)
-    }
+def _names(enumeration: type) -> dict[int, str]:
+    return {number: name for name, number in vars(enumeration).items() if isinstance(number, int)}

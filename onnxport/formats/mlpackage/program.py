@@ -11,46 +11,33 @@ from onnxport.formats.manifest import MAIN
 
 @dataclass(frozen=True)
 class Type:
-    """The declared type of a value.
+    """The declared type of a value."""
 
-    Attributes:
-        dtype: NumPy's name, "uint4" and the like, "str"; "list", "state" or "dictionary" for other values.
-        shape: sizes, None for an open dimension; None where the rank is not declared.
-        inner: type of a list's elements, or of a state's content.
-    """
-
-    dtype: str
+    dtype: str  # NumPy's name, "uint4" and the like, "str"; "list", "state" or "dictionary" for other values
+    # Sizes, None for an open dimension; None where the rank is not declared.
     shape: tuple[int | None, ...] | None = ()
-    inner: Type | None = None
+    inner: Type | None = None  # type of a list's elements, or of a state's content
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operator.
-
-    Attributes:
-        inputs: parameter -> the names of its values, or constants.
-        attributes: "val" of a const, and the constants of the constexpr operators before iOS18.
-    """
+    """One operator."""
 
     type: str
     name: str
-    inputs: Mapping[str, tuple[str | Constant, ...]]
+    inputs: Mapping[str, tuple[str | Constant, ...]]  # parameter -> the names of its values, or constants
     outputs: tuple[tuple[str, Type], ...]
+    # "val" of a const, and the constants of the constexpr operators before iOS18.
     attributes: Mapping[str, Constant] = field(default_factory=dict)
     blocks: tuple[Block, ...] = ()
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A value in the file: an array, a Python string, or a tuple of them for a list.
-
-    Attributes:
-        dtype: as in Type, for tensors; the array's own dtype may have more bits.
-    """
+    """A value in the file: an array, a Python string, or a tuple of them for a list."""
 
     value: Any
-    dtype: str = ""
+    dtype: str = ""  # as in Type, for tensors; the array's own dtype may have more bits
 
 
 @dataclass(frozen=True)

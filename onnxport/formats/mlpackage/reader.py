@@ -11,17 +11,9 @@ import ml_dtypes
 import numpy as np
 
 from onnxport.core.errors import InputError
-from onnxport.formats.mlpackage.messages import find_file, messages, read_message
-from onnxport.formats.mlpackage.program import (
-    Block,
-    Constant,
-    Function,
-    Operation,
-    Package,
-    Type,
-    check_function,
-)
-from onnxport.formats.mlpackage.weights import read_blob, unpack
+from onnxport.formats.mlpackage import program
+from onnxport.formats.mlpackage.files import find_file, messages, read_blob, read_message, unpack
+from onnxport.formats.mlpackage.program import Block, Constant, Function, Operation, Package, Type
 
 # MIL's data types -> NumPy's names; arrays of fewer than 8 bits have one number a byte.
 _NAMES = {
@@ -43,11 +35,9 @@ _MOST_FILLED = 1 << 20  # elements of a constant in a message; larger ones are i
 
 
 def read_package(folder: Path) -> Package:
-    """Read the package at `folder`.
+    """Read the package at `folder`; ImportError without coremltools.
 
-    Raises:
-        InputError: no package, a damaged one, or one with another kind of model than an ML program.
-        ImportError: coremltools is not installed.
+    Raises InputError if it is no package, damaged, or has another kind of model than an ML program.
     """
     import json
 
@@ -56,14 +46,18 @@ def read_package(folder: Path) -> Package:
         root = manifest["itemInfoEntries"][manifest["rootModelIdentifier"]]["path"]
     except FileNotFoundError as error:
         raise InputError(
-            f"{folder} is no Core ML package", why=f"it has no {Path(error.filename).name}"
+            f"{folder} is not a Core ML package", why=f"it has no {Path(error.filename).name}"
         ) from error
     except OSError as error:
         raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(folder, f"its {_MANIFEST} does not say where the model is") from error
     file, content = _read_model(folder, root)
-    spec = _parse_model(content, folder, file.name)
+    message = messages("Model").Model
+    try:
+        spec = message.FromString(content)
+    except Exception as error:  # protobuf's DecodeError, whichever implementation raises it
+        raise _damaged(folder, f"{file.name} is truncated or no model") from error
     kind = spec.WhichOneof("Type")
     if kind is None:
         raise _damaged(folder, f"{file.name} holds no model")
@@ -81,26 +75,18 @@ def _read_model(folder: Path, name: Any) -> tuple[Path, bytes]:
         file = find_file(folder / "Data", name if isinstance(name, str) else "")
         return file, read_message(file)
     except FileNotFoundError as error:
-        raise InputError(f"{folder} is no Core ML package", why=f"it has no {Path(name).name}") from error
+        raise InputError(f"{folder} is not a Core ML package", why=f"it has no {Path(name).name}") from error
     except OSError as error:
         raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
     except ValueError as error:
         raise _damaged(folder, str(error)) from error
 
 
-def _parse_model(content: bytes, folder: Path, name: str) -> Any:
-    model = messages("Model").Model
-    try:
-        return model.FromString(content)
-    except Exception as error:  # protobuf's DecodeError, whichever implementation raises it
-        raise _damaged(folder, f"{name} is truncated or no model") from error
-
-
 def _functions(spec: Any, folder: Path, root: Path) -> dict[str, Function]:
     try:
         functions = {name: _function(each, root) for name, each in sorted(spec.mlProgram.functions.items())}
         for function in functions.values():
-            check_function(function)
+            program.check_function(function)
         return functions
     except FileNotFoundError as error:
         raise _damaged(folder, f"{Path(error.filename).name}, which holds its weights, is missing") from error
@@ -198,9 +184,7 @@ def _tensor(spec: Any, type_: Type) -> Any:
     dtype = np.dtype(getattr(ml_dtypes, type_.dtype, type_.dtype))
     numbers = np.array(values, dtype=dtype)
     size = math.prod(shape)
-    if (
-        numbers.size != size and numbers.size <= 1 and size <= _MOST_FILLED
-    ):  # one for all, or zeros that are left out
+    if numbers.size != size and numbers.size <= 1 and size <= _MOST_FILLED:  # one for all, or omitted zeros
         numbers = np.full(size, numbers[0] if numbers.size else 0, dtype)
     if numbers.size != size:
         raise ValueError(f"a constant of {numbers.size} numbers has the shape {shape}")

@@ -1,7 +1,6 @@
 """The inputs and outputs of a `.tflite` file, and their arrays: without an interpreter.
 
-The manifest of our artefacts has the names and permutations of tensors and the source's dtypes. For a foreign `.tflite`
-we use its signature, or the names of its tensors where it has none.
+Names come from the manifest of our artefacts, else from the file's signature, else from its tensors.
 """
 
 from __future__ import annotations
@@ -35,14 +34,7 @@ class Signature:
 
 
 def read_signature(path: Path, noted: bool = True) -> Signature:
-    """Read the signature of a file.
-
-    Args:
-        noted: use our manifest in the file.
-
-    Raises:
-        InputError: no TFLite file, or a damaged one.
-    """
+    """Read the signature of a file, by our manifest if `noted`; InputError if it is no TFLite file, or damaged."""
     try:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -66,7 +58,8 @@ def _ends(model: Any, content: mmap.mmap, noted: bool) -> Signature:
     inputs = [graph.Inputs(i) for i in range(graph.InputsLength())]
     outputs = [graph.Outputs(i) for i in range(graph.OutputsLength())]
     named_inputs, named_outputs = _signature(model, graph, inputs, outputs)
-    manifest = _manifest(model, content) if noted else None
+    text = manifest_text(model, content) if noted else None
+    manifest = None if text is None else Manifest.from_json(text)
     keeps_state = any(graph.Tensors(i).IsVariable() for i in range(graph.TensorsLength()))
     if manifest is None:
         return Signature(
@@ -132,11 +125,6 @@ def leading_name(name: str) -> str:
     return name.partition(";")[0]
 
 
-def _manifest(model: Any, content: mmap.mmap) -> Manifest | None:
-    text = manifest_text(model, content)
-    return None if text is None else Manifest.from_json(text)
-
-
 def manifest_text(model: Any, content: mmap.mmap) -> str | None:
     """Return our manifest in the file's metadata; None in a foreign file."""
     for i in range(model.MetadataLength()):
@@ -160,9 +148,7 @@ def to_tflite(array: Array, dtype: np.dtype[Any], port: Port) -> Array:
 def from_tflite(value: Array, port: Port) -> Array:
     """Convert the value of the file's tensor to the source's dtype."""
     if port.scale:
-        return np.asarray(
-            ((value.astype(np.int32) - port.zero_point) * np.float32(port.scale)).astype(port.dtype)
-        )
+        value = np.asarray((value.astype(np.int32) - port.zero_point) * np.float32(port.scale))
     return value if port.dtype in ("string", value.dtype.name) else value.astype(port.dtype)
 
 

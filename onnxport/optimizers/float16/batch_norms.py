@@ -13,8 +13,6 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.samples.value_uses import constant
 
-_ROLES = ("scale", "bias", "mean", "variance")
-
 
 def fold_batch_norms(model: ir.Model) -> None:
     """Fold or rescale, in place, the nodes whose four parameters are constants."""
@@ -22,7 +20,17 @@ def fold_batch_norms(model: ir.Model) -> None:
         for node in [each for each in graph if each.op_type == "BatchNormalization"]:
             found = _scale_and_bias(node)
             if found is not None and not _fold(graph, node, *found):
-                _restate(graph, node, *found)
+                factor, shift = found
+                # The operator adds its epsilon to the variance of 1, too.
+                scale = factor * np.sqrt(1 + node.attributes.get_float("epsilon", 1e-5))
+                numbers = {
+                    "scale": scale,
+                    "bias": shift,
+                    "mean": np.zeros_like(shift),
+                    "variance": np.ones_like(shift),
+                }
+                for position, (role, each) in enumerate(numbers.items(), 1):
+                    _replace(graph, node, position, f"{node.outputs[0].name}/{role}", each)
 
 
 def _scale_and_bias(node: ir.Node) -> tuple[Array, Array] | None:
@@ -33,28 +41,19 @@ def _scale_and_bias(node: ir.Node) -> tuple[Array, Array] | None:
         return None
     scale, bias, mean, variance = (np.asarray(each, np.float64) for each in operands)
     with np.errstate(all="ignore"):
-        factor = scale / np.sqrt(variance + _epsilon(node))
+        factor = scale / np.sqrt(variance + node.attributes.get_float("epsilon", 1e-5))
         shift = bias - mean * factor
     most = np.finfo(np.float32).max
     return (factor, shift) if np.all(np.abs(factor) < most) and np.all(np.abs(shift) < most) else None
 
 
-def _epsilon(node: ir.Node) -> float:
-    return node.attributes.get_float("epsilon", 1e-5)
-
-
 def _fold(graph: ir.Graph, node: ir.Node, factor: Array, shift: Array) -> bool:
-    """Fold the node into the weights of the Conv before it; return False if there is none or it has other
-    readers."""
+    """Fold the node into the Conv before it; return False if there is none or it has other readers."""
     source = node.inputs[0]
     conv = None if source is None else source.producer()
-    if (
-        source is None
-        or conv is None
-        or conv.op_type != "Conv"
-        or len(source.uses()) > 1
-        or source.is_graph_output()
-    ):
+    if source is None or conv is None or conv.op_type != "Conv":
+        return False
+    if len(source.uses()) > 1 or source.is_graph_output():
         return False
     weights = constant(conv.inputs[1])
     bias = constant(conv.inputs[2]) if len(conv.inputs) > 2 and conv.inputs[2] is not None else np.zeros(1)
@@ -73,15 +72,7 @@ def _fold(graph: ir.Graph, node: ir.Node, factor: Array, shift: Array) -> bool:
     return True
 
 
-def _restate(graph: ir.Graph, node: ir.Node, factor: Array, shift: Array) -> None:
-    # The operator adds its epsilon to the variance of 1, too.
-    numbers = factor * np.sqrt(1 + _epsilon(node)), shift, np.zeros_like(factor), np.ones_like(factor)
-    for position, (role, each) in enumerate(zip(_ROLES, numbers, strict=True), 1):
-        _replace(graph, node, position, f"{node.outputs[0].name}/{role}", each)
-
-
 def _replace(graph: ir.Graph, node: ir.Node, position: int, name: str, numbers: Array) -> None:
-    """Give the node a float32 constant of its own."""
     tensor = ir.tensor(numbers.astype(np.float32), name=name)
     value = ir.val(name, const_value=tensor)
     graph.register_initializer(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +16,14 @@ from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.float16.batch_norms import fold_batch_norms
 from onnxport.optimizers.float16.magnitudes import Measured, measure_in_subprocess
-from onnxport.optimizers.float16.operator_support import complete_types, computes_floats, is_float
+from onnxport.optimizers.float16.operator_support import (
+    complete_types,
+    computes_floats,
+    is_float,
+    mark_sequences,
+)
 from onnxport.optimizers.float16.placement import place
 from onnxport.optimizers.float16.rewriter import Counts, rewrite
-from onnxport.optimizers.float16.sequence_types import mark_sequences
 from onnxport.optimizers.opset import lift
 from onnxport.optimizers.passes import Rewritten
 
@@ -27,16 +31,13 @@ from onnxport.optimizers.passes import Rewritten
 _OLDEST_OPSET = 7
 # The first IR version whose weights need not be inputs.
 _FREE_INITIALIZERS = 4
+_HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 _NAMED = 3  # nodes or constants in a note: their names may be long
 
 
 @dataclass(frozen=True)
 class Float16Model(Rewritten):
-    """A float16 model.
-
-    Attributes:
-        islands: names of values computed, and of constants stored, in float32.
-    """
+    """A float16 model; `islands` are the names of values computed, and of constants stored, in float32."""
 
     islands: tuple[str, ...] = ()
 
@@ -47,7 +48,6 @@ def to_float16(
     """Return `model` in float16, except what float16 does not hold; saving rounds the weights.
 
     Args:
-        model: not changed.
         folder: for temporary files; the result may read weights from there until it is saved.
         samples: inputs for measuring values; default: generated ones.
         io: convert float32 inputs and outputs, too.
@@ -55,8 +55,9 @@ def to_float16(
     Raises:
         CannotConvertError: nothing in it is float32, or nothing of that can be float16.
     """
-    copy = canonicalize(model)
-    return convert(copy, _measure(copy, folder, samples), io=io)
+    copy, path = canonicalize(model), folder / "measured.onnx"
+    copy.hand_over(path)
+    return convert(copy, measure_in_subprocess(path, {}, samples), io=io)
 
 
 def convert(model: Model, measured: Measured, *, io: bool = False) -> Float16Model:
@@ -64,10 +65,9 @@ def convert(model: Model, measured: Measured, *, io: bool = False) -> Float16Mod
     nodes = [node for node in model.graph.all_nodes() if computes_floats(node)]
     kept = place(model.ir, measured.peaks)
     if nodes and len(kept) == len(nodes):
-        is_half = any(each in _types(model) for each in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16))
-        more = "more " if is_half else ""
+        is_half = any(value.dtype in _HALVES for value in _values(model))
         raise CannotConvertError(
-            f"nothing {more}of {model.path} can be float16",
+            f"nothing {'more ' if is_half else ''}of {model.path} can be float16",
             why="; ".join(_group(kept)),
             fix="use it as it is",
         )
@@ -79,12 +79,14 @@ def convert(model: Model, measured: Measured, *, io: bool = False) -> Float16Mod
         "casts": done.casts,
         "weights": {"before": before, "after": model.weight_bytes},
     }
-    return Float16Model(model, _notes(kept, len(nodes), measured, done), facts, _islands(model, kept))
+    floats = [value for node in kept for value in node.outputs]
+    floats += [value for graph in model.ir.graphs() for value in graph.initializers.values()]
+    islands = tuple(value.name for value in floats if value.name and is_float(value))
+    return Float16Model(model, _notes(kept, len(nodes), measured, done), facts, islands)
 
 
 def canonicalize(model: Model) -> Model:
-    """Return a copy without functions, with constants as initializers, all types inferred and BatchNormalization
-    folded or rescaled.
+    """Return a copy without functions, with constants as initializers, all types and BatchNormalization folded.
 
     Raises:
         CannotConvertError: nothing in it is float32, or it is older than ONNX Runtime's promises and cannot be lifted.
@@ -101,10 +103,14 @@ def canonicalize(model: Model) -> Model:
     shape_inference.infer(copy)
     mark_sequences(copy.graph)
     complete_types(copy.ir)
-    if not _has_floats(copy):
+    values = list(_values(copy))
+    if not any(map(is_float, values)) and not any(map(computes_floats, copy.graph.all_nodes())):
+        types = {value.dtype for value in values}
+        named = [each.name.lower() for each in _HALVES if each in types]
+        named += ["float64, which stays as it is"] if ir.DataType.DOUBLE in types else []
         raise CannotConvertError(
             f"{model.path} has no float32 values to convert to float16",
-            why=_describe_types(copy),
+            why=f"its floats are {' and '.join(named)}" if named else "it computes in integers",
             fix="use it as it is",
         )
     fold_batch_norms(copy.ir)
@@ -112,45 +118,18 @@ def canonicalize(model: Model) -> Model:
     return copy
 
 
-def _islands(model: Model, kept: Mapping[ir.Node, str]) -> tuple[str, ...]:
-    constants = (value for graph in model.ir.graphs() for value in graph.initializers.values())
-    computed = (value for node in kept for value in node.outputs)
-    return tuple(value.name for value in (*computed, *constants) if value.name and is_float(value))
-
-
-def _measure(model: Model, folder: Path, samples: Sequence[Feeds]) -> Measured:
-    path = folder / "measured.onnx"
-    model.hand_over(path)
-    return measure_in_subprocess(path, {}, samples)
-
-
-def _has_floats(model: Model) -> bool:
-    constants = (value for graph in model.ir.graphs() for value in graph.initializers.values())
-    return any(map(computes_floats, model.graph.all_nodes())) or any(map(is_float, constants))
-
-
-def _types(model: Model) -> set[ir.DataType]:
-    """Return the element types of all values."""
-    computed = [value for graph in model.ir.graphs() for node in graph for value in node.outputs]
-    constants = [value for graph in model.ir.graphs() for value in graph.initializers.values()]
-    return {value.dtype for value in (*computed, *constants) if value.dtype is not None}
-
-
-def _describe_types(model: Model) -> str:
-    found = _types(model)
-    named = [each.name.lower() for each in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) if each in found]
-    if ir.DataType.DOUBLE in found:
-        named.append("float64, which stays as it is")
-    return f"its floats are {' and '.join(named)}" if named else "it computes in integers"
+def _values(model: Model) -> Iterator[ir.Value]:
+    for graph in model.ir.graphs():
+        yield from graph.initializers.values()
+        yield from (value for node in graph for value in node.outputs)
 
 
 def _group(kept: Mapping[ir.Node, str]) -> list[str]:
     """Describe the nodes that stay float32 by reason, most frequent first."""
     reasons = []
     for reason, count in Counter(kept.values()).most_common():
-        named = [f"{node.op_type} {node.outputs[0].name!r}" for node, why in kept.items() if why == reason][
-            :_NAMED
-        ]
+        nodes = [node for node, why in kept.items() if why == reason]
+        named = [f"{node.op_type} {node.outputs[0].name!r}" for node in nodes[:_NAMED]]
         more = f" and {count - _NAMED} more" if count > _NAMED else ""
         reasons.append(f"{reason} ({', '.join(named)}{more})")
     return reasons

@@ -38,7 +38,9 @@ def is_delicate(node: onnx.Node) -> bool:
 
 def reads_tiny(node: onnx.Node) -> bool:
     """Return whether an operand is a single nonzero number that float16 does not hold."""
-    return any(value is not None and _is_tiny(value) for value in node.inputs)
+    constants = (value.const_value for value in node.inputs if value is not None)
+    single = (each for each in constants if each is not None and each.size == 1 and each.dtype in _FLOATS)
+    return any(0 < abs(float(each.numpy().reshape(()))) < LEAST for each in single)
 
 
 def guards(node: onnx.Node) -> bool:
@@ -48,11 +50,3 @@ def guards(node: onnx.Node) -> bool:
         for value in node.outputs
         for user, position in uses(value, _TO_THE_GUARDED)
     )
-
-
-def _is_tiny(value: onnx.Value) -> bool:
-    known = value.const_value
-    if known is None or known.size != 1 or known.dtype not in _FLOATS:
-        return False
-    number = abs(float(known.numpy().reshape(())))
-    return 0 < number < LEAST

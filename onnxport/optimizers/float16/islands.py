@@ -48,10 +48,7 @@ _DELICATE = (
 def islands(graph: ir.Graph, peaks: Mapping[str, float], *, mixed: bool) -> tuple[str, ...]:
     """Return the names of values whose nodes compute in float32, in graph order.
 
-    Args:
-        graph: of the prepared model.
-        peaks: name -> magnitude, measured by the pre-flight.
-        mixed: operators that amplify errors are islands, too.
+    `peaks` are magnitudes by name, measured by the pre-flight. With `mixed`, operators that amplify errors are islands.
     """
     found = reasons(list(graph), peaks, mixed=mixed)
     return tuple(value.name for node in found for value in node.outputs if value.name)
@@ -70,12 +67,17 @@ def _reason(node: ir.Node, critical: Mapping[str, str], peaks: Mapping[str, floa
     for value in (*node.outputs, *node.inputs):
         if value is not None and (why := critical.get(value.name or "")):
             return why
-    if is_delicate(node) or _is_shifted(node, peaks):
+    # A bias of 1e-5 next to 100 shifts nothing.
+    peak = max((peaks.get(value.name or "", 0.0) for value in node.outputs), default=0.0)
+    if is_delicate(node) or (node.op_type in SHIFTS and reads_tiny(node) and peak < _LARGE):
         return TINY
-    if _overflows_inside(node, peaks):
+    source = node.inputs[0] if node.inputs else None
+    if node.op_type in _SQUARES and source is not None and peaks.get(source.name or "", 0.0) ** 2 > _MOST:
         return "squares that it sums go beyond float16"
-    if mixed and node.op_type in _DELICATE and _computes_floats(node):
-        return "makes a small error a large one"
+    if mixed and node.op_type in _DELICATE:
+        dtypes = [value.dtype for value in node.outputs]
+        if any(dtype is not None and dtype.is_floating_point() for dtype in dtypes):
+            return "makes a small error a large one"
     return ""
 
 
@@ -89,40 +91,15 @@ def _critical(nodes: Sequence[ir.Node], peaks: Mapping[str, float]) -> Iterator[
             yield name, "values are too small for float16"
     for node in nodes:
         peak = max((peaks.get(value.name or "", 0.0) for value in node.outputs), default=0.0)
-        if peak > LARGEST_INTEGER and _makes_positions(node, positions):
+        dtype = node.inputs[0].dtype if node.inputs and node.inputs[0] is not None else None
+        is_position = node.op_type == "Cast" and dtype is not None and not dtype.is_floating_point()
+        if node.op_type in _POSITIONS:
+            is_position |= any(value is not None and value.name in positions for value in node.inputs)
+        if peak > LARGEST_INTEGER and is_position:
             positions.update(value.name for value in node.outputs if value.name)
         if node.op_type in SHIFTS and reads_tiny(node) and guards(node):
             yield from ((value.name, TINY) for value in node.outputs if value.name)
     yield from ((name, "whole numbers go beyond 2048, which float16 counts no further") for name in positions)
-
-
-def _makes_positions(node: ir.Node, positions: set[str]) -> bool:
-    source = node.inputs[0] if node.inputs else None
-    dtype = None if source is None else source.dtype
-    if node.op_type == "Cast" and dtype is not None and not dtype.is_floating_point():
-        return True
-    return node.op_type in _POSITIONS and any(
-        value is not None and value.name in positions for value in node.inputs
-    )
-
-
-def _is_shifted(node: ir.Node, peaks: Mapping[str, float]) -> bool:
-    """Return whether a node shifts small values by one that float16 does not hold; a bias of 1e-5 next to 100 is
-    none."""
-    peak = max((peaks.get(value.name or "", 0.0) for value in node.outputs), default=0.0)
-    return node.op_type in SHIFTS and reads_tiny(node) and peak < _LARGE
-
-
-def _overflows_inside(node: ir.Node, peaks: Mapping[str, float]) -> bool:
-    """Return whether an inner sum may overflow though the result does not."""
-    source = node.inputs[0] if node.inputs else None
-    if node.op_type not in _SQUARES or source is None:
-        return False
-    return peaks.get(source.name or "", 0.0) ** 2 > _MOST
-
-
-def _computes_floats(node: ir.Node) -> bool:
-    return any(value.dtype is not None and value.dtype.is_floating_point() for value in node.outputs)
 
 
 def island_notes(graph: ir.Graph, found: Collection[str], measured: Measured) -> tuple[str, ...]:
@@ -133,8 +110,7 @@ def island_notes(graph: ir.Graph, found: Collection[str], measured: Measured) ->
     nodes = [node for node in graph if any(value.name in found for value in node.outputs)]
     if nodes:
         named = [f"{node.op_type} {node.outputs[0].name!r}" for node in nodes[:_NAMED]]
-        more = (
-            f" and {len(nodes) - _NAMED} more, all in the package's manifest" if len(nodes) > _NAMED else ""
-        )
+        left = len(nodes) - _NAMED
+        more = f" and {left} more, all in the package's manifest" if left > 0 else ""
         notes.append(f"computed in float32: {len(nodes)} of {len(graph)} nodes, {', '.join(named)}{more}")
     return tuple(notes)

@@ -9,7 +9,12 @@ import onnx_ir as ir
 
 from onnxport.optimizers.float16.constants import LARGEST, LARGEST_INTEGER
 from onnxport.optimizers.float16.islands import reasons
-from onnxport.optimizers.float16.operator_support import CONTROL_FLOW, computes_floats, is_float, unfit
+from onnxport.optimizers.float16.operator_support import (
+    CONTROL_FLOW,
+    computes_floats,
+    float32_reason,
+    is_float,
+)
 from onnxport.samples.value_uses import CARRIERS
 
 JOINED = "stands between others of these"
@@ -25,21 +30,23 @@ _CHOOSING = CARRIERS - {"Cast"} | {"Where"}
 def place(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
     """Return the nodes, in subgraphs too, that compute in float32, each with the reason.
 
-    Args:
-        model: with types, without functions.
-        peaks: name -> magnitude, measured by the pre-flight.
+    The model has all types and no functions; `peaks` are magnitudes by name, measured by the pre-flight.
     """
     nodes = [node for graph in model.graphs() for node in graph if computes_floats(node)]
     peaks = _without_masks(nodes, peaks)
     found = reasons(nodes, peaks)
     for node in nodes:
-        if reason := unfit(node, model.opset_imports) or _becomes_integers(node, peaks):
+        if reason := float32_reason(node, model.opset_imports) or _becomes_integers(node, peaks):
             found[node] = reason
     for node in [each for each in found if _becomes_integers(each, peaks)]:
         producer = node.inputs[0].producer() if node.inputs[0] is not None else None
         if producer is not None:
             found.setdefault(producer, found[node])
-    _join(nodes, found)
+    # Add nodes whose float inputs and results all belong to such nodes.
+    waiting = [node for node in nodes if node not in found and _is_light(node)]
+    while joined := [node for node in waiting if _is_between(node, found)]:
+        found |= dict.fromkeys(joined, JOINED)
+        waiting = [node for node in waiting if node not in found]
     return {node: found[node] for node in nodes if node in found}
 
 
@@ -53,7 +60,9 @@ def _without_masks(nodes: Iterable[ir.Node], peaks: Mapping[str, float]) -> dict
         if node.op_type not in _CHOOSING:
             continue
         sources = [value for value in node.inputs if value is not None and is_float(value)]
-        if not any(value in masked or _is_beyond(value) for value in sources):
+        small = [each for value in sources if (each := value.const_value) is not None and each.size <= _SMALL]
+        is_beyond = any(np.any(np.abs(tensor.numpy()) > LARGEST) for tensor in small)
+        if not is_beyond and masked.isdisjoint(sources):
             continue
         peak = max(
             (found.get(value.name or "", 0.0) for value in sources if value.const_value is None), default=0.0
@@ -62,11 +71,6 @@ def _without_masks(nodes: Iterable[ir.Node], peaks: Mapping[str, float]) -> dict
             masked.add(value)
             found[value.name or ""] = peak
     return found
-
-
-def _is_beyond(value: ir.Value) -> bool:
-    tensor = value.const_value
-    return tensor is not None and tensor.size <= _SMALL and bool(np.any(np.abs(tensor.numpy()) > LARGEST))
 
 
 def _becomes_integers(node: ir.Node, peaks: Mapping[str, float]) -> str:
@@ -78,25 +82,14 @@ def _becomes_integers(node: ir.Node, peaks: Mapping[str, float]) -> str:
     return "becomes integers beyond 2048" if beyond else ""
 
 
-def _join(nodes: Iterable[ir.Node], found: dict[ir.Node, str]) -> None:
-    """Add nodes whose float inputs and results all belong to such nodes, the inputs and the outputs."""
-    waiting = [node for node in nodes if node not in found and _is_light(node)]
-    while joined := [node for node in waiting if _is_between(node, found)]:
-        found |= dict.fromkeys(joined, JOINED)
-        waiting = [node for node in waiting if node not in found]
-
-
 def _is_light(node: ir.Node) -> bool:
     constants = (value.const_value for value in node.inputs if value is not None)
     return node.op_type not in _HEAVY and all(each is None or each.size <= _SMALL for each in constants)
 
 
 def _is_between(node: ir.Node, found: Mapping[ir.Node, str]) -> bool:
-    sources = [
-        value.producer()
-        for value in node.inputs
-        if is_float(value) and value is not None and value.const_value is None
-    ]
+    computed = [v for v in node.inputs if v is not None and is_float(v) and v.const_value is None]
+    sources = [value.producer() for value in computed]
     results = [value for value in node.outputs if is_float(value)]
     readers = {user for value in results for user, _ in value.uses()}
     neighbours = [each for each in (*sources, *readers) if each is not None]

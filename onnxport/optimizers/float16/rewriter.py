@@ -29,23 +29,16 @@ _TWICE = 1024
 
 @dataclass
 class Counts:
-    """Counts of the rewriting.
-
-    Attributes:
-        casts: how many were put in.
-        clamped: constants that held numbers beyond float16, with the largest of them.
-    """
+    """Numbers of Casts put in, and the constants beyond float16 with the largest element of each."""
 
     casts: int = 0
     clamped: dict[str, float] = field(default_factory=dict)
 
 
 def rewrite(model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> Counts:
-    """Rewrite `model` to float16 in place, except the nodes `kept`.
+    """Rewrite `model` to float16 in place, except the nodes `kept`; with `io` its inputs and outputs, too.
 
-    Args:
-        model: with types, constants as initializers, without functions.
-        io: convert float32 inputs and outputs of the model, too.
+    The model has all types, constants as initializers, and no functions.
     """
     return _Rewriting(model, kept, io=io).run()
 
@@ -58,9 +51,17 @@ class _Rewriting:
             node: Float16Ports() if node in kept else float16_ports(node, model.opset_imports)
             for node in self._nodes
         }
-        self._owners = {graph: node for node in self._nodes for graph in _graphs_of(node)}
+        self._owners = {
+            attribute.as_graph(): node
+            for node in self._nodes
+            if node.op_type in CONTROL_FLOW
+            for attribute in node.attributes.values()
+            if attribute.type == ir.AttributeType.GRAPH
+        }
         self._halves = self._values()
-        self._names = {value.name for graph in model.graphs() for value in _all_values(graph)}
+        outer = (v for graph in model.graphs() for v in (*graph.inputs, *graph.initializers.values()))
+        self._names = {value.name for value in outer}
+        self._names |= {value.name for node in self._nodes for value in node.outputs}
         self._casts: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
         self._constants: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
 
@@ -78,7 +79,13 @@ class _Rewriting:
         for value in self._halves:
             value.type = ir.TensorType(_HALF)  # a new one: clones of a model share theirs
         for node in self._nodes:
-            _drop_needless_cast(node)
+            if node.op_type != "Cast" or node.domain not in ONNX:
+                continue
+            source, result = node.inputs[0], node.outputs[0]
+            is_needless = source is not None and source.dtype == result.dtype and not result.is_graph_output()
+            if source is not None and is_needless and node.graph is not None:
+                result.replace_all_uses_with(source)
+                node.graph.remove(node, safe=True)
         return self._counts
 
     def _values(self) -> set[ir.Value]:
@@ -90,7 +97,6 @@ class _Rewriting:
         return found
 
     def _is_half_graph(self, graph: ir.Graph) -> bool:
-        """Return whether inputs and outputs of a graph are float16."""
         owner = self._owners.get(graph)
         return self._io if owner is None else bool(self._ports[owner])
 
@@ -133,11 +139,13 @@ class _Rewriting:
                 continue
             graph.outputs[position] = given
             if graph is self._model.graph:
-                name, value.name = value.name, self._free_name(f"{value.name}/{_SUFFIXES[_other(wanted)]}")
+                name, value.name = (
+                    value.name,
+                    self._free_name(f"{value.name}/{_SUFFIXES[_FLOAT if wanted == _HALF else _HALF]}"),
+                )
                 given.name = name
 
     def _store_constants(self) -> None:
-        """Convert initializers to the precision of their readers."""
         for graph in self._model.graphs():
             for value in list(graph.initializers.values()):
                 if is_float(value) and value.const_value is not None:
@@ -179,22 +187,7 @@ class _Rewriting:
             node.attributes["value"] = ir.AttrTensor("value", half_tensor(ir.tensor(number), "value"))
 
 
-def _graphs_of(node: ir.Node) -> list[ir.Graph]:
-    if node.op_type not in CONTROL_FLOW:
-        return []
-    return [each.as_graph() for each in node.attributes.values() if each.type == ir.AttributeType.GRAPH]
-
-
-def _all_values(graph: ir.Graph) -> list[ir.Value]:
-    return [*graph.inputs, *graph.initializers.values(), *(value for node in graph for value in node.outputs)]
-
-
-def _other(dtype: ir.DataType) -> ir.DataType:
-    return _FLOAT if dtype == _HALF else _HALF
-
-
 def _insert_after(value: ir.Value, node: ir.Node) -> None:
-    """Insert `node` behind the producer of `value`."""
     producer, graph = value.producer(), value.graph
     assert graph is not None
     if producer is not None:
@@ -203,13 +196,3 @@ def _insert_after(value: ir.Value, node: ir.Node) -> None:
         graph.insert_before(graph[0], node)
     else:
         graph.append(node)
-
-
-def _drop_needless_cast(node: ir.Node) -> None:
-    """Remove a Cast that has become one to the type that it reads."""
-    if node.op_type != "Cast" or node.domain not in ONNX or node.inputs[0] is None:
-        return
-    source, result = node.inputs[0], node.outputs[0]
-    if source.dtype == result.dtype and not result.is_graph_output() and node.graph is not None:
-        result.replace_all_uses_with(source)
-        node.graph.remove(node, safe=True)

@@ -1,4 +1,4 @@
-"""Conversion of a model to another opset, newer (`lift`) or older (`lower`); `brought_to` is the whole step.
+"""Conversion of a model to another opset, newer (`lift`) or older (`lower`); `convert_opset` is the whole step.
 
 Not `onnx.version_converter` (1.23): it serializes the weights, and of 111 old forms in our tests it refuses 7,
 converts 11 wrongly and writes 8 that do not load.

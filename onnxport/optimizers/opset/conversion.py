@@ -49,8 +49,9 @@ def convert_opset(model: Model, opset: int | Literal["latest"]) -> Rewritten:
         return Rewritten(converted, (*notes, *why))
     converted, remarks = _convert(copy, to)
     if refused := _find_newly_unsupported(converted, copy):
+        count = sum(1 for _ in converted.graph.all_nodes())
         raise LiftError(
-            f"{len(refused)} of {_count(converted)} nodes do not run at opset {to}, so they cannot be proven",
+            f"{len(refused)} of {count} nodes do not run at opset {to}, so they cannot be proven",
             refusals=[refusal(node, node.op_type, why) for node, why in refused.items()],
             fix="give --opset latest for the newest at which all do" if to > copy.opset else "",
         )
@@ -63,17 +64,15 @@ def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]
     why: tuple[str, ...] = ()
     while to > model.opset:
         converted, _ = _convert(model, to)
-        refused = {
-            node.op_type: since(node.op_type, to) for node in _find_newly_unsupported(converted, model)
-        }
+        ops = {node.op_type for node in _find_newly_unsupported(converted, model)}
+        refused = {op: since(op, to) for op in ops}
         if not refused:
             return converted, why
         # None of its versions between the two opsets: that is what makes it lack a kernel.
         named = ", ".join(f"{op}-{first}" for op, first in sorted(refused.items()))
         to = max(min(refused.values()) - 1, model.opset)
-        why = (
-            f"its newest opset is {to}, not {newest}: ONNX Runtime {onnxruntime.__version__} lacks {named}",
-        )
+        lacking = f"ONNX Runtime {onnxruntime.__version__} lacks {named}"
+        why = (f"its newest opset is {to}, not {newest}: {lacking}",)
     if to >= model.opset:
         return model, why
     lowered, remarks = _convert(model, to)
@@ -81,7 +80,6 @@ def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]
 
 
 def _convert(model: Model, opset: int) -> tuple[Model, list[str]]:
-    """Return a copy at the opset, and notes for the user."""
     copy = model.clone()
     lift(copy.ir, opset)
     return copy, lower(copy.ir, opset)
@@ -92,7 +90,3 @@ def _find_newly_unsupported(converted: Model, model: Model) -> Mapping[ir.Node, 
     refused = find_unsupported(converted.ir)
     before = {node.op_type for node in find_unsupported(model.ir)} if refused else set()
     return {node: why for node, why in refused.items() if node.op_type not in before}
-
-
-def _count(model: Model) -> int:
-    return sum(1 for _ in model.graph.all_nodes())

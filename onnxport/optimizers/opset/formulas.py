@@ -24,10 +24,8 @@ def rewrite_beyond(model: ir.Model, opset: int, to: int) -> int:
 
     Formulas use the canonical opset, to which an older model is lifted first.
     """
-    beyond = {
-        node.op_type for node in model.graph.all_nodes() if is_default(node) and _is_beyond(node, opset, to)
-    }
-    wanted = beyond & rewritten_ops()
+    nodes = filter(is_default, model.graph.all_nodes())
+    wanted = {node.op_type for node in nodes if _is_beyond(node, opset, to)} & rewritten_ops()
     if not wanted:
         return opset
     lift(model, max(opset, CANONICAL_OPSET))
@@ -46,7 +44,6 @@ def rewrite_beyond(model: ir.Model, opset: int, to: int) -> int:
 
 
 def _is_beyond(node: ir.Node, opset: int, to: int) -> bool:
-    """Return whether `to` lacks the operator, or this form of it."""
     if schema(node.op_type, opset) and not schema(node.op_type, to):
         return True
     if node.op_type != "RoiAlign" or not to < _HALF_PIXEL_ROIS <= opset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,38 @@ import onnx_ir as ir
 from onnxport.optimizers.opset.type_inference import InferredTypes
 
 _CAST_LIKE_SINCE = 15
+
+
+# A function that converts a node in place. It raises NoForm, before any change, if the other form cannot express it.
+Adapter = Callable[["Node"], None]
+# Of an operator and a version: from the form before it to its form, and back.
+ADAPTERS: dict[tuple[str, int], Adapter] = {}
+LOWERINGS: dict[tuple[str, int], Adapter] = {}
+
+
+def adapts(*op_types: str, version: int) -> Callable[[Adapter], Adapter]:
+    """Register the adapter of the operators from their last form before `version` to that of `version`."""
+    return _register(ADAPTERS, op_types, version)
+
+
+def lowers(*op_types: str, version: int) -> Callable[[Adapter], Adapter]:
+    """Register the lowering of the operators from the form of `version` to that of the version before.
+
+    It may turn the node into another operator. Otherwise the result is checked against the older schema.
+    """
+    return _register(LOWERINGS, op_types, version)
+
+
+def _register(
+    table: dict[tuple[str, int], Adapter], op_types: Iterable[str], version: int
+) -> Callable[[Adapter], Adapter]:
+    def register(adapter: Adapter) -> Adapter:
+        for op_type in op_types:
+            if table.setdefault((op_type, version), adapter) is not adapter:
+                raise ValueError(f"{op_type} has two adapters for opset {version}")
+        return adapter
+
+    return register
 
 
 class NoForm(Exception):
@@ -38,7 +70,12 @@ class Change:
         self.changed: set[ir.Node] = set()
         self.made: set[ir.Node] = set()
         self.remarks: dict[str, None] = {}
-        self._names = _names(model)
+        # A subgraph's value may not shadow one outside (ONNX IR, Graphs).
+        values = [
+            value for graph in model.graphs() for value in (*graph.inputs, *graph.initializers.values())
+        ]
+        values += [value for node in model.graph.all_nodes() for value in node.outputs]
+        self._names = {value.name for value in values} | {node.name for node in model.graph.all_nodes()}
 
     def free_name(self, wish: str) -> str:
         name, count = wish, 1
@@ -46,17 +83,6 @@ class Change:
             name, count = f"{wish}_{count}", count + 1
         self._names.add(name)
         return name
-
-
-def _names(model: ir.Model) -> set[str]:
-    """Return the names of all values and nodes: a subgraph's value may not shadow one outside (ONNX IR, Graphs)."""
-    names: set[str] = set()
-    for graph in model.graphs():
-        names.update(value.name for value in graph.inputs if value.name)
-        names.update(graph.initializers)
-    for node in model.graph.all_nodes():
-        names.update(name for name in (node.name, *(value.name for value in node.outputs)) if name)
-    return names
 
 
 class Node:
@@ -129,6 +155,13 @@ class Node:
         if index >= len(self.ir.inputs):
             self.ir.resize_inputs(index + 1)
         self.ir.replace_input_with(index, value)
+
+    def drop_input(self, index: int) -> None:
+        """Drop an input, and the constant that it is if that has no other reader."""
+        if (value := self.input(index)) is not None:
+            self.put_input(index, None)
+            self.trim()
+            self.forget(value)
 
     def become(self, op_type: str, *inputs: ir.Value | None, **attributes: Any) -> None:
         """Turn the node into another operator with the same outputs."""

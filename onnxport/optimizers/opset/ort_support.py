@@ -120,16 +120,9 @@ def _refusal(model: onnx.ModelProto, node: str, types: Iterable[bytes]) -> str:
         kernel = re.search(r"implementation for (\w+)\((\d+)\)", str(failure))
         lacked = "-".join(kernel.groups()) if kernel else node
         inside = f", of which {node} is made" if lacked != node else ""
-        return f"{runtime} has no kernel for {lacked} of {_type_names(types)}{inside}"
+        protos = (ir.serde.deserialize_type_proto_for_type(onnx.TypeProto.FromString(t)) for t in types if t)
+        names = ", ".join(dict.fromkeys(type_name(each) for each in protos if each))
+        return f"{runtime} has no kernel for {lacked} of {names}{inside}"
     if isinstance(failure, InvalidGraph):
         return f"{runtime} says: {str(failure).rpartition('INVALID_GRAPH : ')[2]}"
     return ""
-
-
-def _type_names(types: Iterable[bytes]) -> str:
-    protos = (onnx.TypeProto.FromString(each) for each in types if each)
-    return ", ".join(
-        dict.fromkeys(
-            type_name(found) for each in protos if (found := ir.serde.deserialize_type_proto_for_type(each))
-        )
-    )

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.optimizers.opset.errors import LiftError, refusal
-from onnxport.optimizers.opset.node import Change, Node, NoForm
+from onnxport.optimizers.opset.node import ADAPTERS, Change, Node, NoForm
 from onnxport.optimizers.opset.schemas import (
     default_domain,
     is_default,
@@ -17,26 +17,17 @@ from onnxport.optimizers.opset.schemas import (
     since,
 )
 from onnxport.optimizers.opset.type_inference import InferredTypes, infer_types
-from onnxport.optimizers.opset.upgrade_adapters import ADAPTERS, NEED_TYPES
+from onnxport.optimizers.opset.upgrade_adapters import NEED_TYPES
 from onnxport.optimizers.params import CANONICAL_OPSET, NEWEST_OPSET, OLDEST_OPSET
 
 # Below IR 4 every initializer had to be an input as well; ONNX Runtime does not let callers override these.
 _IR_WITH_FREE_INITIALIZERS = 4
 
 # ONNX 1.5 (opset 10) removed these experimental operators without a successor.
-_EXPERIMENTAL = {
-    "ATen",
-    "Affine",
-    "ConstantFill",
-    "Crop",
-    "DynamicSlice",
-    "GRUUnit",
-    "GivenTensorFill",
-    "ImageScaler",
-    "ParametricSoftplus",
-    "Scale",
-    "ScaledTanh",
-}
+_EXPERIMENTAL = frozenset(
+    "ATen Affine ConstantFill Crop DynamicSlice GRUUnit GivenTensorFill ImageScaler ParametricSoftplus Scale "
+    "ScaledTanh".split()
+)
 # ONNX Runtime had these in the default domain before ONNX, with the later meaning; only MeanVarianceNormalization
 # differed and has an adapter.
 _KNOWN_EARLIER = {"LayerNormalization", "MeanVarianceNormalization", "ThresholdedRelu"}
@@ -64,21 +55,32 @@ def lift(model: ir.Model, to: int = CANONICAL_OPSET) -> list[str]:
     if old:
         raise LiftError(f"the model functions {', '.join(sorted(old))} must be inlined before a lift")
     changed = lift_graph(model, opset, to)
-    _raise_ir_version(model, to)
+    if model.ir_version < _IR_WITH_FREE_INITIALIZERS:
+        for value in [v for v in model.graph.inputs if v.name in model.graph.initializers]:
+            model.graph.inputs.remove(value)
+    model.ir_version = max(model.ir_version, onnx.helper.OP_SET_ID_VERSION_MAP["ai.onnx", to])
     set_opset(model, to)
     return changed
 
 
 def lift_graph(model: ir.Model, opset: int, to: int, *, of_function: bool = False) -> list[str]:
     """Lift the nodes alone; `of_function` for a function's graph, which holds no initializers."""
-    _refuse_oldest(opset)
+    if opset < OLDEST_OPSET:
+        raise LiftError(
+            f"the model has opset {opset}, older than {OLDEST_OPSET}",
+            why="ONNX Runtime does not support such models, so the conversion cannot be proven",
+            fix="export it again with a newer opset",
+        )
     refused = dict(_foreign_nodes(model, opset, to))
     op_types = {node: node.op_type for node in model.graph.all_nodes()}
-    known = infer_types(model) if _needs_types(model, opset, to) else InferredTypes({})
+    typed = {op for op, version in NEED_TYPES if opset < version <= to}
+    needs_types = any(is_default(node) and op in typed for node, op in op_types.items())
+    known = infer_types(model) if needs_types else InferredTypes({})
     change = Change(model, to, known, holds_constants=not of_function)
     for version in range(opset + 1, to + 1):
-        for node in _nodes_that_change(model, version):
-            if node in refused:
+        adapted = {op for op, each in ADAPTERS if each == version}
+        for node in list(model.graph.all_nodes()) if adapted else ():
+            if node in refused or node.op_type not in adapted or not is_default(node):
                 continue
             try:
                 ADAPTERS[node.op_type, version](Node(node, change))
@@ -92,17 +94,8 @@ def lift_graph(model: ir.Model, opset: int, to: int, *, of_function: bool = Fals
     return sorted({op_types[node] for node in change.changed if node in op_types})
 
 
-def _refuse_oldest(opset: int) -> None:
-    if opset < OLDEST_OPSET:
-        raise LiftError(
-            f"the model has opset {opset}, older than {OLDEST_OPSET}",
-            why="ONNX Runtime does not support such models, so the conversion cannot be proven",
-            fix="export it again with a newer opset",
-        )
-
-
 def _foreign_nodes(model: ir.Model, opset: int, to: int) -> Iterator[tuple[ir.Node, str]]:
-    """Yield default-domain nodes that ONNX did not define at `opset` but does at `to`, or that were removed.
+    """Yield nodes that ONNX did not define at `opset` but does at `to`, or that were removed, with the reason.
 
     A name that ONNX never had, as SimplifiedLayerNormalization, means the same at any opset.
     """
@@ -114,26 +107,6 @@ def _foreign_nodes(model: ir.Model, opset: int, to: int) -> Iterator[tuple[ir.No
             yield node, "an experimental operator that ONNX removed in opset 10; export the model again"
         elif first := since(op, to):
             yield node, f"ONNX has it since opset {first} only; the opset {opset} in the file may be wrong"
-
-
-def _nodes_that_change(model: ir.Model, version: int) -> list[ir.Node]:
-    adapted = {op for op, each in ADAPTERS if each == version}
-    if not adapted:
-        return []
-    return [node for node in model.graph.all_nodes() if is_default(node) and node.op_type in adapted]
-
-
-def _raise_ir_version(model: ir.Model, opset: int) -> None:
-    """Set the oldest IR version for `opset`; constants that IR 3 lists as inputs stop being inputs."""
-    if model.ir_version < _IR_WITH_FREE_INITIALIZERS:
-        for value in [v for v in model.graph.inputs if v.name in model.graph.initializers]:
-            model.graph.inputs.remove(value)
-    model.ir_version = max(model.ir_version, onnx.helper.OP_SET_ID_VERSION_MAP["ai.onnx", opset])
-
-
-def _needs_types(model: ir.Model, opset: int, to: int) -> bool:
-    wanted = {op for op, version in NEED_TYPES if opset < version <= to}
-    return any(is_default(node) and node.op_type in wanted for node in model.graph.all_nodes())
 
 
 def inline_functions(model: ir.Model) -> list[str]:
@@ -149,15 +122,15 @@ def inline_functions(model: ir.Model) -> list[str]:
     if not functions:
         return []
     imports = [model.opset_imports, *(function.opset_imports for function in functions)]
-    newest = max((opset for opset in map(default_domain, imports) if opset is not None), default=None)
+    newest = max((opset for opset in map(default_domain, imports) if opset is not None), default=0)
     for function in functions:
         own = default_domain(function.opset_imports)
-        if own is not None and newest is not None and own < newest:
+        if own is not None and own < newest:
             lift_graph(ir.Model(function.graph, ir_version=model.ir_version), own, newest, of_function=True)
-        if own is not None and newest is not None:
+        if own is not None:
             function.opset_imports.pop("ai.onnx", None)
             function.opset_imports[""] = newest
-    if default_domain(model.opset_imports) is not None and newest is not None:
+    if default_domain(model.opset_imports) is not None:
         lift(model, newest)
     try:
         common.InlinePass()(model)

@@ -7,36 +7,25 @@ ONNX Runtime's answer decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxport.optimizers.opset.node import Node, NoForm, required
+from onnxport.optimizers.opset.node import Node, NoForm, adapts, required
 
 _FLOAT_MAX = float(np.finfo(np.float32).max)
-
-
-Adapter = Callable[[Node], None]
-ADAPTERS: dict[tuple[str, int], Adapter] = {}
 # Adapters that need types or shapes of values.
-NEED_TYPES: set[tuple[str, int]] = set()
-
-
-def adapts(*op_types: str, version: int, needs_types: bool = False) -> Callable[[Adapter], Adapter]:
-    """Register the adapter of the operators from their last form before `version` to that of `version`."""
-
-    def register(adapter: Adapter) -> Adapter:
-        for op_type in op_types:
-            if (op_type, version) in ADAPTERS:
-                raise ValueError(f"{op_type} has two adapters for opset {version}")
-            ADAPTERS[op_type, version] = adapter
-            if needs_types:
-                NEED_TYPES.add((op_type, version))
-        return adapter
-
-    return register
+NEED_TYPES = frozenset(
+    [
+        ("Dropout", 10),
+        ("Clip", 11),
+        ("Pad", 11),
+        ("Softmax", 13),
+        ("LogSoftmax", 13),
+        ("Hardmax", 13),
+        ("GroupNormalization", 21),
+    ]
+)
 
 
 # Attributes that became inputs and kept their meaning: (operator, version): {attribute: index of the input}.
@@ -128,7 +117,7 @@ def scan_batch(node: Node) -> None:
     node.become("Scan", *values, body=over_batch, num_scan_inputs=len(values))
 
 
-@adapts("Dropout", version=10, needs_types=True)
+@adapts("Dropout", version=10)
 def dropout_mask_type(node: Node) -> None:
     """Cast the boolean mask to the data's type, which it had."""
     if not node.uses_output(1):
@@ -215,7 +204,7 @@ def resize_half_pixel_for_nn(node: Node) -> None:
 _HALF_A_PIXEL_BEFORE = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
 
 
-@adapts("Clip", version=11, needs_types=True)
+@adapts("Clip", version=11)
 def clip(node: Node) -> None:
     """Move bounds to inputs; the old default, the largest float32, means no bound."""
     x = node.x
@@ -225,7 +214,7 @@ def clip(node: Node) -> None:
             node.put_input(index, node.scalar(bound, like=x))
 
 
-@adapts("Pad", version=11, needs_types=True)
+@adapts("Pad", version=11)
 def pad(node: Node) -> None:
     """Move `pads` and `value` to inputs; the default padding is zero."""
     node.put_input(1, node.constant(node.demand("pads")))
@@ -240,7 +229,7 @@ def scatter(node: Node) -> None:
     node.become("ScatterElements", *node.ir.inputs, axis=axis)
 
 
-@adapts("Softmax", "LogSoftmax", "Hardmax", version=13, needs_types=True)
+@adapts("Softmax", "LogSoftmax", "Hardmax", version=13)
 def softmax(node: Node) -> None:
     """Convert from all axes from `axis` (default 1) on, taken as one, to `axis` (default -1) alone.
 
@@ -292,7 +281,7 @@ def dft(node: Node) -> None:
     node.put_input(2, node.constant(node.take("axis", 1)))
 
 
-@adapts("GroupNormalization", version=21, needs_types=True)
+@adapts("GroupNormalization", version=21)
 def group_normalization(node: Node) -> None:
     """Repeat scale and bias, which were per group, for the channels of each group."""
     x, scale, bias = (required(value) for value in node.ir.inputs)

@@ -2,15 +2,13 @@
 registry."""
 
 from onnxport.optimizers.rewrites import (  # noqa: F401
-    batch_statistics,
-    determinant,
     fourier,
     integer,
-    kv_cache,
     microsoft,
     ml,
     ngrams,
+    numerics,
+    positions,
     qoperators,
-    sorting,
     vision,
 )

@@ -7,7 +7,6 @@ from math import pi
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.core.arrays import Array
 from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
 from onnxport.optimizers.rewrites.sizes import arange, divide, integers, size_of, slice_axis
 
@@ -34,9 +33,9 @@ def fourier_transform(node: Rewrite) -> None:
         signal = part if place == last else node.op("Transpose", part, perm=swap)
         parts.append(slice_axis(node, signal, integers(0), used, -1))
     pair = _transform(node, parts, used, length, one_sided=one_sided, inverse=inverse)
-    node.emit(
-        _pair(node, *(each if place == last else node.op("Transpose", each, perm=swap) for each in pair))
-    )
+    if place != last:
+        pair = [node.op("Transpose", each, perm=swap) for each in pair]
+    _emit_pair(node, pair)
 
 
 @rewrites("STFT")
@@ -58,7 +57,7 @@ def short_time_fourier_transform(node: Rewrite) -> None:
     if window is not None:
         parts = [node.op("Mul", part, window) for part in parts]
     one_sided = bool(node.attribute("onesided", 1))
-    node.emit(_pair(node, *_transform(node, parts, length, length, one_sided=one_sided)))
+    _emit_pair(node, _transform(node, parts, length, length, one_sided=one_sided))
 
 
 def _one(node: Rewrite, size: ir.Value) -> ir.Value:
@@ -86,7 +85,7 @@ def _transform(
     *,
     one_sided: bool,
     inverse: bool = False,
-) -> tuple[ir.Value, ir.Value]:
+) -> list[ir.Value]:
     """Return real and imaginary part of the transform of parts [..., used]."""
     bins = length
     if one_sided:
@@ -102,7 +101,7 @@ def _transform(
     if inverse:
         size = node.op("Cast", length, to=_FLOAT)
         real, imaginary = node.op("Div", real, size), node.op("Div", imaginary, size)
-    return real, imaginary
+    return [real, imaginary]
 
 
 def _waves(node: Rewrite, used: ir.Value, bins: ir.Value, length: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -112,9 +111,8 @@ def _waves(node: Rewrite, used: ir.Value, bins: ir.Value, length: ir.Value) -> t
     float32 would lose the angle of a large product.
     """
     rows, columns = (node.op("Cast", arange(node, limit), to=_INT32) for limit in (used, bins))
-    product = node.op(
-        "Mul", node.op("Unsqueeze", rows, integers(1)), node.op("Unsqueeze", columns, integers(0))
-    )
+    rows, columns = node.op("Unsqueeze", rows, integers(1)), node.op("Unsqueeze", columns, integers(0))
+    product = node.op("Mul", rows, columns)
     right_angle = node.op("Cast", length, to=_INT32)
     whole, half = (node.op("Mul", right_angle, np.array(turns, np.int32)) for turns in (4, 2))
     angle = node.op("Mul", node.op("Mod", product, right_angle), np.array(4, np.int32))
@@ -122,21 +120,16 @@ def _waves(node: Rewrite, used: ir.Value, bins: ir.Value, length: ir.Value) -> t
     angle = node.op("Where", is_lower, node.op("Sub", whole, angle), angle)
     is_left = node.op("Greater", angle, right_angle)
     angle = node.op("Where", is_left, node.op("Sub", half, angle), angle)
-    sine = _sine(node, angle, right_angle)
-    cosine = _sine(node, node.op("Sub", right_angle, angle), right_angle)
-    return _negate_where(node, cosine, is_left), _negate_where(node, sine, is_lower)
+
+    def sine_of(angle: ir.Value) -> ir.Value:
+        parts = node.op("Div", node.op("Cast", angle, to=_FLOAT), node.op("Cast", right_angle, to=_FLOAT))
+        return node.op("Sin", node.op("Mul", parts, np.array(pi / 2, np.float32)))
+
+    sine, cosine = sine_of(angle), sine_of(node.op("Sub", right_angle, angle))
+    cosine = node.op("Where", is_left, node.op("Neg", cosine), cosine)
+    return cosine, node.op("Where", is_lower, node.op("Neg", sine), sine)
 
 
-def _sine(node: Rewrite, angle: ir.Value, right_angle: ir.Value) -> ir.Value:
-    parts = node.op("Div", node.op("Cast", angle, to=_FLOAT), node.op("Cast", right_angle, to=_FLOAT))
-    scale: Array = np.array(pi / 2, np.float32)
-    return node.op("Sin", node.op("Mul", parts, scale))
-
-
-def _negate_where(node: Rewrite, value: ir.Value, where: ir.Value) -> ir.Value:
-    return node.op("Where", where, node.op("Neg", value), value)
-
-
-def _pair(node: Rewrite, real: ir.Value, imaginary: ir.Value) -> ir.Value:
-    parts = [node.op("Unsqueeze", each, integers(-1)) for each in (real, imaginary)]
-    return node.op("Concat", *parts, axis=-1)
+def _emit_pair(node: Rewrite, pair: list[ir.Value]) -> None:
+    parts = [node.op("Unsqueeze", each, integers(-1)) for each in pair]
+    node.emit(node.op("Concat", *parts, axis=-1))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
+from onnxport.optimizers.rewrites.registry import CONV, Rewrite, rewrites
 
 # float32 holds every integer up to here.
 _EXACT = 2**24
@@ -45,7 +45,7 @@ def conv_integer(node: Rewrite) -> None:
     node.is_exact = True
     x = _subtract_zero_point(node, 0, 2)
     w, bits = _weights(node)
-    attributes = {name: node.attribute(name) for name in _CONV}
+    attributes = node.attributes(*CONV)
     node.emit(_sum_pieces(node, x, bits, lambda piece: node.op("Conv", piece, w, **attributes)))
 
 
@@ -61,17 +61,12 @@ def matmul_integer(node: Rewrite) -> None:
 
 def _sum_pieces(node: Rewrite, x: ir.Value, bits: int, product: Callable[[ir.Value], ir.Value]) -> ir.Value:
     """Return the product with x in int32, piece by piece."""
-    total = None
+    results: list[ir.Value] = []
     for piece, weight in _pieces(node, x, bits):
         result = node.op("Cast", product(piece), to=ir.DataType.INT32)
-        if weight > 1:
-            result = node.op("Mul", result, np.int32(weight))
-        total = result if total is None else node.op("Add", total, result)
-    assert isinstance(total, ir.Value)
-    return total
-
-
-_CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+        result = node.op("Mul", result, np.int32(weight)) if weight > 1 else result
+        results = [node.op("Add", *results, result) if results else result]
+    return results[0]
 
 
 def _subtract_zero_point(node: Rewrite, index: int, zero_point: int, *, column: bool = False) -> ir.Value:
@@ -88,39 +83,46 @@ def _subtract_zero_point(node: Rewrite, index: int, zero_point: int, *, column: 
 
 def _matrix(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
     """Return the second matrix minus zero points in float32, and the most bits of a factor for an exact product."""
-    value, zero_point = node.input(1), node.optional(3)
-    if value.const_value is not None and (zero_point is None or zero_point.const_value is not None):
-        matrix = value.const_value.numpy().astype(np.float32)
-        if zero_point is not None and zero_point.const_value is not None:
-            matrix = matrix - zero_point.const_value.numpy().astype(np.float32)
+    known = _known_operand(node)
+    if known is not None:
+        matrix, points = known
+        matrix = matrix if points is None else matrix - points
         return matrix, _bits(node, float(np.abs(matrix).sum(axis=-2).max(initial=1)))
-    size = node.shape(value)[-2]
+    size = node.shape(node.input(1))[-2]
     if size is None:
         node.unsupported("sums along an axis of open size; fix it with --shape NAME=...")
     return _subtract_zero_point(node, 1, 3), _bits(node, float(_LARGEST * size))
 
 
+def _known_operand(node: Rewrite) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """Return the second operand and its zero points in float32; None if one is computed."""
+    value, zero_point = node.input(1), node.optional(3)
+    if value.const_value is None or (zero_point is not None and zero_point.const_value is None):
+        return None
+    points = None if zero_point is None else zero_point.const_value
+    return value.const_value.numpy().astype(np.float32), None if points is None else points.numpy().astype(
+        np.float32
+    )
+
+
 def _weights(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
     """Return the weights minus zero points in float32, and the most bits of x for an exact product."""
-    value, zero_point = node.input(1), node.optional(3)
-    rank = len(node.shape(value))
-    if value.const_value is not None and (zero_point is None or zero_point.const_value is not None):
-        weights = value.const_value.numpy().astype(np.float32)
-        if zero_point is not None and zero_point.const_value is not None:
-            points = zero_point.const_value.numpy().astype(np.float32)
-            weights = weights - points.reshape((-1,) + (1,) * (rank - 1))
+    known, sizes = _known_operand(node), node.shape(node.input(1))
+    along = [-1, *[1] * (len(sizes) - 1)]
+    if known is not None:
+        weights, points = known
+        weights = weights if points is None else weights - points.reshape(along)
         largest = np.abs(weights).reshape(len(weights), -1).sum(axis=1).max(initial=1)
         return weights, _bits(node, float(largest))
-    sizes = node.shape(value)[1:]
-    if None in sizes:
+    if None in sizes[1:]:
         node.unsupported("its weights have an open size; fix it with --shape NAME=...")
-    computed = node.op("Cast", value, to=ir.DataType.FLOAT)
-    if zero_point is not None:
-        shift = node.op("Cast", zero_point, to=ir.DataType.FLOAT)
-        if node.shape(zero_point) not in ((), (1,)):
-            shift = node.op("Reshape", shift, np.array([-1, *[1] * (rank - 1)]))
+    computed = node.op("Cast", node.input(1), to=ir.DataType.FLOAT)
+    if node.has_input(3):
+        shift = node.op("Cast", node.input(3), to=ir.DataType.FLOAT)
+        if node.shape(node.input(3)) not in ((), (1,)):
+            shift = node.op("Reshape", shift, np.array(along))
         computed = node.op("Sub", computed, shift)
-    return computed, _bits(node, float(_LARGEST * math.prod(size or 0 for size in sizes)))
+    return computed, _bits(node, float(_LARGEST * math.prod(size or 0 for size in sizes[1:])))
 
 
 def _bits(node: Rewrite, largest: float) -> int:

@@ -25,24 +25,17 @@ def count_ngrams(node: Rewrite) -> None:
     lengths = range(node.attribute("min_gram_length", 1), node.attribute("max_gram_length", 1) + 1)
     x = node.op("Cast", node.input(0), to=_INT64)
     counts = []
-    for length, grams in _pools(pool, node.attribute("ngram_counts", ())):
-        if not len(grams):
+    bounds = pairwise([*node.attribute("ngram_counts", ()), len(pool)])
+    for length, (start, end) in enumerate(bounds, 1):
+        if start == end:
             continue
+        grams = np.array(pool[start:end], np.int64).reshape(-1, length)
         # Skipping means nothing to single elements, which are counted once.
         found = [_count_matches(node, x, grams, step) for step in (skips if length > 1 else range(1, 2))]
         total = reduce(lambda a, b: node.op("Add", a, b), found)
         counts.append(total if length in lengths else node.op("Mul", total, np.float32(0)))
     joined = counts[0] if len(counts) == 1 else node.op("Concat", *counts, axis=-1)
     node.emit(_arrange_columns(node, joined))
-
-
-def _pools(pool: tuple[int, ...], starts: tuple[int, ...]) -> list[tuple[int, Array]]:
-    """Return the n-grams of each length, as rows."""
-    bounds = pairwise([*starts, len(pool)])
-    return [
-        (length, np.array(pool[start:end], np.int64).reshape(-1, length))
-        for length, (start, end) in enumerate(bounds, 1)
-    ]
 
 
 def _count_matches(node: Rewrite, x: ir.Value, grams: Array, step: int) -> ir.Value:

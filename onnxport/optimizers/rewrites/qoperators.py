@@ -6,27 +6,25 @@ they find the integer kernels.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
-
-_CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+from onnxport.optimizers.rewrites.registry import CONV, Rewrite, rewrites
 
 
 @rewrites("QLinearConv", "com.microsoft::QLinearConv")
 def qlinear_conv(node: Rewrite) -> None:
     """Convolve int8 or uint8 x and w, with an int32 bias at the scale of their product (ONNX QLinearConv-10)."""
-    if node.attribute("channels_last", 0):
-        node.unsupported(
-            "images with channels last (channels_last); quantize a float model with channels first"
-        )
+    _refuse_channels_last(node)
     x, w = _floats(node, 0), _floats(node, 3, axis=0)
     operands = [x, w]
     if node.has_input(8):
         scale = node.op("Mul", node.input(1), node.input(4))
         operands.append(node.op("DequantizeLinear", node.input(8), scale, axis=0))
-    _emit(node, node.op("Conv", *operands, **{name: node.attribute(name) for name in _CONV}), 6)
+    _emit(node, node.op("Conv", *operands, **node.attributes(*CONV)), 6)
 
 
 @rewrites("QLinearMatMul")
@@ -58,17 +56,6 @@ def qgemm(node: Rewrite) -> None:
         node.emit(result)
 
 
-@rewrites("com.microsoft::QLinearAdd", "com.microsoft::QLinearMul")
-def binary(node: Rewrite) -> None:
-    _emit(node, node.op(_float_op(node), _floats(node, 0), _floats(node, 3)), 6)
-
-
-@rewrites("com.microsoft::QLinearSigmoid", "com.microsoft::QLinearLeakyRelu")
-def unary(node: Rewrite) -> None:
-    attributes = {"alpha": node.attribute("alpha")} if "alpha" in node.node.attributes else {}
-    _emit(node, node.op(_float_op(node), _floats(node, 0), **attributes), 3)
-
-
 @rewrites("com.microsoft::QLinearSoftmax")
 def softmax(node: Rewrite) -> None:
     """Compute Softmax of version `opset`: before 13 over all axes from `axis` on."""
@@ -79,23 +66,21 @@ def softmax(node: Rewrite) -> None:
     _emit(node, node.op("Softmax", x, axis=axis), 3)
 
 
-@rewrites("com.microsoft::QLinearGlobalAveragePool")
-def global_average_pool(node: Rewrite) -> None:
-    if node.attribute("channels_last", 0):
-        node.unsupported(
-            "images with channels last (channels_last); quantize a float model with channels first"
-        )
-    _emit(node, node.op("GlobalAveragePool", _floats(node, 0)), 3)
+@rewrites("com.microsoft::QLinearAdd", "com.microsoft::QLinearMul")
+def binary(node: Rewrite) -> None:
+    _emit_float(node, [0, 3], 6)
 
 
-@rewrites("com.microsoft::QLinearAveragePool")
+@rewrites("com.microsoft::QLinearSigmoid", "com.microsoft::QLinearLeakyRelu")
+def unary(node: Rewrite) -> None:
+    _emit_float(node, [0], 3, alpha=node.attribute("alpha"))
+
+
+@rewrites("com.microsoft::QLinearAveragePool", "com.microsoft::QLinearGlobalAveragePool")
 def average_pool(node: Rewrite) -> None:
-    if node.attribute("channels_last", 0):
-        node.unsupported(
-            "images with channels last (channels_last); quantize a float model with channels first"
-        )
+    _refuse_channels_last(node)
     names = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
-    _emit(node, node.op("AveragePool", _floats(node, 0), **{name: node.attribute(name) for name in names}), 3)
+    _emit_float(node, [0], 3, **node.attributes(*names))
 
 
 @rewrites("com.microsoft::QLinearConcat")
@@ -114,8 +99,17 @@ def where(node: Rewrite) -> None:
 # ---- operands and results
 
 
-def _float_op(node: Rewrite) -> str:
-    return node.node.op_type.removeprefix("QLinear")
+def _refuse_channels_last(node: Rewrite) -> None:
+    if node.attribute("channels_last", 0):
+        node.unsupported(
+            "images with channels last (channels_last); quantize a float model with channels first"
+        )
+
+
+def _emit_float(node: Rewrite, operands: Sequence[int], scale: int, **attributes: Any) -> None:
+    """Compute the float operator of the same name on the operands at these inputs."""
+    op = node.node.op_type.removeprefix("QLinear")
+    _emit(node, node.op(op, *(_floats(node, index) for index in operands), **attributes), scale)
 
 
 def _floats(node: Rewrite, index: int, axis: int | None = None) -> ir.Value:

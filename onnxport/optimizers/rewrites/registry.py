@@ -25,7 +25,9 @@ REASON = "onnxport.refused"
 # Metadata key for nodes that compute integers in float32: fewer bits would not be exact.
 EXACT = "onnxport.exact"
 
-_CANONICAL_IR = 10  # the IR version that came with the canonical opset
+
+# Attributes of Conv, and of operators that ONNX Runtime made of it.
+CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 _REWRITINGS: dict[str, Rewriting] = {}
 # Operator that targets have -> predicate for the forms that none has.
@@ -58,6 +60,14 @@ def rewrites(*ops: str, form: Callable[[ir.Node], bool] | None = None) -> Callab
     return register
 
 
+def refuse(op: str, why: str) -> None:
+    """Register an operator that has no form in others, with the reason."""
+
+    @rewrites(op)
+    def refuse_node(node: Rewrite) -> None:
+        node.unsupported(why)
+
+
 def rewritten_ops() -> frozenset[str]:
     """Return the operators that have a rewriting."""
     return frozenset(_REWRITINGS)
@@ -66,10 +76,7 @@ def rewritten_ops() -> frozenset[str]:
 def rewrite(model: Model, native: Collection[str], only: Collection[str] | None = None) -> list[str]:
     """Rewrite, once, the nodes outside `native` that have a rewriting; return their operators, sorted.
 
-    A node that cannot be rewritten stays and carries the reason.
-
-    Args:
-        only: leave all other operators alone, whatever their form.
+    With `only`, all other operators stay whatever their form. A node that cannot be rewritten carries the reason.
     """
     found = set()
     for node in list(model.graph.all_nodes()):
@@ -88,26 +95,19 @@ def rewrite(model: Model, native: Collection[str], only: Collection[str] | None 
         except CannotRewrite as error:
             node.metadata_props[REASON] = str(error)
             continue
-        _import_default_domain(model)
+        if not {"", "ai.onnx"} & set(model.ir.opset_imports):  # a model of foreign operators alone
+            model.ir.opset_imports[""] = CANONICAL_OPSET
+            model.ir.ir_version = max(model.ir.ir_version or 0, 10)  # which came with that opset
         view.replace()
         found.add(op)
     return sorted(found)
 
 
-def _import_default_domain(model: Model) -> None:
-    """Import ONNX's own domain into a model of foreign operators alone."""
-    if not {"", "ai.onnx"} & set(model.ir.opset_imports):
-        model.ir.opset_imports[""] = CANONICAL_OPSET
-        model.ir.ir_version = max(model.ir.ir_version or 0, _CANONICAL_IR)
-
-
 class Rewrite:
     """A node and the new nodes that will replace it.
 
-    Operands of `op` are values of the graph or arrays, which become constants; None is an absent one.
-
-    Attributes:
-        is_exact: nodes added from here on must not compute in fewer bits.
+    Operands of `op` are values of the graph or arrays, which become constants; None is an absent one. Nodes added
+    while `is_exact` is set must not compute in fewer bits.
     """
 
     def __init__(self, model: Model, node: ir.Node) -> None:
@@ -135,6 +135,13 @@ class Rewrite:
         if attribute.type == ir.AttributeType.TENSOR:
             return attribute.as_tensor().numpy()
         return tuple(attribute.value) if isinstance(attribute.value, list | tuple) else attribute.value
+
+    def attributes(self, *names: str) -> dict[str, Any]:
+        """Return attributes by name, None for absent ones."""
+        return {name: self.attribute(name) for name in names}
+
+    def inputs(self) -> list[ir.Value | None]:
+        return [self.optional(index) for index in range(len(self.node.inputs))]
 
     def has_input(self, index: int) -> bool:
         return index < len(self.node.inputs) and self.node.inputs[index] is not None
@@ -192,14 +199,9 @@ class Rewrite:
     def op(self, op: str, *operands: Operand, outputs: Literal[1] = 1, **attributes: Any) -> ir.Value: ...
     @overload
     def op(self, op: str, *operands: Operand, outputs: int, **attributes: Any) -> list[ir.Value]: ...
-    def op(
-        self, op: str, *operands: Operand, outputs: int = 1, **attributes: Any
-    ) -> ir.Value | list[ir.Value]:
+    def op(self, op: str, *operands: Operand, outputs: int = 1, **attributes: Any) -> Any:
         """Add a node of ONNX's own domain; return its result, or the list of its results if `outputs` are more."""
-        inputs = [
-            self.array(operand) if isinstance(operand, np.ndarray | np.generic) else operand
-            for operand in operands
-        ]
+        inputs = [self.array(o) if isinstance(o, np.ndarray | np.generic) else o for o in operands]
         given = {name: value for name, value in attributes.items() if value is not None}
         node = ir.node(op, inputs, given, num_outputs=outputs, name=self._fresh(op))
         if self.is_exact:
@@ -208,6 +210,12 @@ class Rewrite:
         for index, value in enumerate(node.outputs):
             value.name = self._fresh(op) if index else node.name
         return node.outputs[0] if outputs == 1 else list(node.outputs)
+
+    def cast(self, value: ir.Value, dtype: np.dtype[Any] | type) -> ir.Value:
+        """Cast a value of known type, unless it has the type already."""
+        if self.dtype(value) == dtype:
+            return value
+        return self.op("Cast", value, to=ir.DataType.from_numpy(np.dtype(dtype)))
 
     def array(self, array: Array | np.generic) -> ir.Value:
         """Add a constant."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -27,9 +27,6 @@ class Term(Arithmetic["Operand"]):
     def __neg__(self) -> Term:
         return self.draft.op("Neg", self)
 
-    def is_equal(self, other: Operand) -> Term:
-        return self.equals(other)
-
     def call(self, op: str, *others: Operand, **attributes: Any) -> Term:
         return self.draft.op(op, self, *others, **attributes)
 
@@ -42,9 +39,8 @@ class Term(Arithmetic["Operand"]):
     def where(self, then: Operand, otherwise: Operand, dtype: np.dtype[Any] | type = np.float32) -> Term:
         """Return `then` where this condition holds, `otherwise` elsewhere."""
         kind = next((o.dtype for o in (then, otherwise) if isinstance(o, Term)), np.dtype(dtype))
-        return self.draft.op(
-            "Where", self, self.draft.term(then, kind), self.draft.term(otherwise, kind), dtype=kind
-        )
+        terms = (self.draft.term(each, kind) for each in (then, otherwise))
+        return self.draft.op("Where", self, *terms, dtype=kind)
 
     # ---- arrangement
 
@@ -118,6 +114,7 @@ class Draft:
 
     def __init__(self, node: Rewrite) -> None:
         self.node = node
+        self.attribute, self.ignore, self.unsupported = node.attribute, node.ignore, node.unsupported
         self._constants: dict[tuple[bytes, tuple[int, ...], str], Term] = {}
 
     # ---- the node
@@ -134,20 +131,6 @@ class Draft:
         """Return the operand's elements if they are known at conversion."""
         value = self.node.optional(index)
         return None if value is None or value.const_value is None else value.const_value.numpy()
-
-    def attribute(self, name: str, default: Any) -> Any:
-        return self.node.attribute(name, default)
-
-    def ignore(self, *attributes: str) -> None:
-        """Mark attributes that change nothing; give the reason in a comment."""
-        self.node.ignore(*attributes)
-
-    def wants(self, index: int) -> bool:
-        """Tell if anything uses output `index`."""
-        return self.node.wants_output(index)
-
-    def unsupported(self, why: str) -> NoReturn:
-        self.node.unsupported(why)
 
     # ---- new nodes
 
@@ -173,10 +156,7 @@ class Draft:
         if all(isinstance(size, int | np.integer) for size in sizes):
             return self.term(np.array(sizes, np.int64))
         parts = [
-            size.cast(np.int64).reshape(1)
-            if isinstance(size, Term)
-            else self.term(np.array([size], np.int64))
-            for size in sizes
+            size.cast(np.int64).reshape(1) if isinstance(size, Term) else self.sizes([size]) for size in sizes
         ]
         return self.op("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
 
@@ -197,7 +177,7 @@ Formula = Callable[[Draft], "Sequence[Term | None]"]
 
 
 def formula(op: str, form: Callable[[ir.Node], bool] | None = None) -> Callable[[Formula], Formula]:
-    """Register the decorated formula for `op`; see rewriting.rewrites for `form`."""
+    """Register the decorated formula for `op`; see registry.rewrites for `form`."""
 
     def register(function: Formula) -> Formula:
         @rewrites(op, form=form)

@@ -8,20 +8,17 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.optimizers.gelu_fusion import fuse_gelu
-from onnxport.optimizers.simplification.graph import (
-    ModelEditor,
+from onnxport.optimizers.patterns import (
     array,
     axes_of,
-    bypass,
     is_op,
     number,
     only_use,
     producer,
     rank_of,
-    rewrite,
     scalar_operand,
 )
-from onnxport.optimizers.simplification.registry import simplification
+from onnxport.optimizers.simplification.graph import ModelEditor, bypass, rewrite, simplification
 
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
 
@@ -35,9 +32,12 @@ def merge_activations(editor: ModelEditor) -> int:
     merged = 0
     for node in editor.nodes("Relu", "Clip"):
         before = producer(node.inputs[0])
-        bounds, had = _bounds(node), _range(before)
-        if before is None or bounds is None or had is None or node.outputs[0].dtype not in _FLOATS:
+        if before is None or node.outputs[0].dtype not in _FLOATS:
             continue  # the least integer has no absolute value
+        bounds = _bounds(node)
+        had = _bounds(before) if is_op(before, "Relu", "Clip") else _RANGES.get(before.op_type)
+        if bounds is None or had is None:
+            continue
         if bounds[0] <= had[0] and bounds[1] >= had[1]:
             merged += bypass(node, node.inputs[0])
         elif is_op(before, "Relu", "Clip") and only_use(node.inputs[0]):
@@ -51,7 +51,7 @@ def _merge_bounds(
     """Make one Clip of Clip(Relu) or Clip(Clip); bounds are operands since opset 11."""
     low, high = (min(max(bound, had[0]), had[1]) for bound in bounds)
     dtype = node.outputs[0].dtype
-    if dtype not in _FLOATS or editor.opset < 11 or low > high:
+    if dtype is None or editor.opset < 11 or low > high:
         return 0
     result = node.outputs[0].name
     operands = [
@@ -83,19 +83,9 @@ def _bounds(node: ir.Node) -> tuple[float, float] | None:
 
 # Operator -> bounds of its result; 0 and infinity are exact in every type.
 _RANGES = {
-    "Sigmoid": (0.0, 1.0),
-    "Softmax": (0.0, 1.0),
-    "HardSigmoid": (0.0, 1.0),
-    "Exp": (0.0, inf),
-    "Abs": (0.0, inf),
+    **dict.fromkeys(("HardSigmoid", "Sigmoid", "Softmax"), (0.0, 1.0)),
+    **dict.fromkeys(("Abs", "Exp"), (0.0, inf)),
 }
-
-
-def _range(node: ir.Node | None) -> tuple[float, float] | None:
-    if is_op(node, "Relu", "Clip"):
-        assert node is not None
-        return _bounds(node)
-    return _RANGES.get(node.op_type) if node is not None and node.domain == "" else None
 
 
 @simplification("fuse-hard-swish")
@@ -104,35 +94,40 @@ def fuse_hard_swish(editor: ModelEditor) -> int:
 
     Keeps: Constants that raise the rank.
     """
-    fused = sum(_hard_sigmoid(node) for node in editor.nodes("Div", "Mul"))
+    fused = 0
+    for node in editor.nodes("Div", "Mul"):
+        value, factor = _split_scale(node)
+        if (x := _clipped_operand(value)) is not None and _is_sixth(factor):
+            fused += rewrite(node, "HardSigmoid", [x], {"alpha": 1 / 6, "beta": 0.5})
     fused += sum(_scaled_product(editor, node) for node in editor.nodes("Div", "Mul"))
-    if editor.opset >= 14:
-        fused += sum(_hard_swish(node) for node in editor.nodes("Mul"))
+    for node in editor.nodes("Mul") if editor.opset >= 14 else ():
+        for x, gate in (node.inputs, reversed(node.inputs)):
+            sigmoid = producer(gate, "HardSigmoid")
+            if sigmoid is None or sigmoid.inputs[0] is not x or not only_use(gate):
+                continue
+            beta = sigmoid.attributes.get_float("beta", 0.5)
+            if _is_sixth(sigmoid.attributes.get_float("alpha", 0.2)) and beta == 0.5:
+                fused += rewrite(node, "HardSwish", [x])
+                break
     return fused
 
 
-def _hard_sigmoid(node: ir.Node) -> int:
-    """Fuse Clip(x + 3, 0, 6) / 6."""
-    value, factor = _split_scale(node)
-    found = _clipped_operand(value)
-    if found is None or factor is None or not isclose(factor, 1 / 6, rel_tol=1e-6):
-        return 0
-    return rewrite(node, "HardSigmoid", [found], {"alpha": 1 / 6, "beta": 0.5})
+def _is_sixth(factor: float | None) -> bool:
+    return factor is not None and isclose(factor, 1 / 6, rel_tol=1e-6)
 
 
 def _scaled_product(editor: ModelEditor, node: ir.Node) -> int:
     """Fuse x * Clip(x + 3, 0, 6) / 6."""
     value, factor = _split_scale(node)
     product = producer(value, "Mul")
-    if product is None or factor is None or not isclose(factor, 1 / 6, rel_tol=1e-6) or not only_use(value):
+    if product is None or not _is_sixth(factor) or not only_use(value):
         return 0
     for x, clipped in (product.inputs, reversed(product.inputs)):
         if x is not None and _clipped_operand(clipped) is x and only_use(clipped):
             if editor.opset >= 14:
                 return rewrite(node, "HardSwish", [x])
-            gate = editor.insert(
-                node, "HardSigmoid", [x], {"alpha": 1 / 6, "beta": 0.5}, node.outputs[0].shape
-            )
+            attributes = {"alpha": 1 / 6, "beta": 0.5}
+            gate = editor.insert(node, "HardSigmoid", [x], attributes, node.outputs[0].shape)
             return rewrite(node, "Mul", [x, gate])
     return 0
 
@@ -156,18 +151,6 @@ def _clipped_operand(value: ir.Value | None) -> ir.Value | None:
     if scalar_operand(total, 1) == 3.0:
         return first
     return second if scalar_operand(total, 0) == 3.0 else None
-
-
-def _hard_swish(node: ir.Node) -> int:
-    """Fuse x * HardSigmoid(x) with HardSwish's slope and offset."""
-    for x, gate in (node.inputs, reversed(node.inputs)):
-        sigmoid = producer(gate, "HardSigmoid")
-        if sigmoid is None or sigmoid.inputs[0] is not x or not only_use(gate):
-            continue
-        alpha, beta = sigmoid.attributes.get_float("alpha", 0.2), sigmoid.attributes.get_float("beta", 0.5)
-        if isclose(alpha, 1 / 6, rel_tol=1e-6) and beta == 0.5:
-            return rewrite(node, "HardSwish", [x])
-    return 0
 
 
 @simplification("fuse-gelu")
@@ -213,34 +196,20 @@ def _layer_normalization(editor: ModelEditor, node: ir.Node) -> int:
     rank = rank_of(x)
     if average.inputs[0] is not x or not squared or rank is None or x.dtype != ir.DataType.FLOAT:
         return 0
-    if not all(_is_over_last(each, rank) for each in (average, variance)):
-        return 0
-    last, scale, bias = _scale_and_bias(editor, node, x)
-    if scale is None:
+    for mean in (average, variance):
+        if axes_of(mean) not in ([-1], [rank - 1]) or not mean.attributes.get_int("keepdims", 1):
+            return 0
+    size = None if x.shape is None else x.shape[-1]
+    last, scale = _affine_step(node, "Mul", size)
+    bias = None
+    if scale is not None:
+        last, bias = _affine_step(last, "Add", size)
+    elif isinstance(size, int):  # the operator requires a scale
+        scale = editor.constant(node, np.ones(size, np.float32), f"{x.name}.ones")
+    else:
         return 0
     operands = [x, scale] if bias is None else [x, scale, bias]
     return rewrite(last, "LayerNormalization", operands, {"axis": -1, "epsilon": epsilon})
-
-
-def _is_over_last(mean: ir.Node, rank: int) -> bool:
-    return axes_of(mean) in ([-1], [rank - 1]) and bool(mean.attributes.get_int("keepdims", 1))
-
-
-def _scale_and_bias(
-    editor: ModelEditor, node: ir.Node, x: ir.Value
-) -> tuple[ir.Node, ir.Value | None, ir.Value | None]:
-    """Return the last node of the formula, its scale, which the operator requires, and its bias."""
-    size = None if x.shape is None else x.shape[-1]
-    last, scale = _affine_step(node, "Mul", size)
-    if scale is None:
-        ones = (
-            None
-            if not isinstance(size, int)
-            else editor.constant(node, np.ones(size, np.float32), f"{x.name}.ones")
-        )
-        return node, ones, None
-    end, bias = _affine_step(last, "Add", size)
-    return end, scale, bias
 
 
 def _affine_step(node: ir.Node, op: str, size: object) -> tuple[ir.Node, ir.Value | None]:

@@ -10,8 +10,7 @@ from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.branches import inline_known_branches
 from onnxport.optimizers.constant_folding import fold_constants
-from onnxport.optimizers.simplification.graph import ModelEditor
-from onnxport.optimizers.simplification.registry import simplification
+from onnxport.optimizers.simplification.graph import ModelEditor, simplification
 
 # Every round resolves the shapes behind one more layer of shape arithmetic; real models need two or three.
 _ROUNDS = 20
@@ -72,7 +71,12 @@ def remove_unused(editor: ModelEditor) -> int:
 
 def sweep(model: Model) -> int:
     """Remove nodes and constants without readers; return how many."""
-    before = _count(model)
+
+    def count() -> int:
+        constants = sum(len(graph.initializers) for graph in model.ir.graphs())
+        return constants + sum(1 for _ in model.graph.all_nodes())
+
+    before = count()
     common.RemoveUnusedNodesPass()(model.ir)
     for graph in model.ir.graphs():
         for name, value in list(graph.initializers.items()):
@@ -81,16 +85,10 @@ def sweep(model: Model) -> int:
     used = {node.domain for node in model.graph.all_nodes()} | {"", "ai.onnx"}
     for domain in [each for each in model.ir.opset_imports if each not in used]:
         del model.ir.opset_imports[domain]
-    return before - _count(model)
+    return before - count()
 
 
-def _count(model: Model) -> int:
-    return sum(1 for _ in model.graph.all_nodes()) + sum(
-        len(graph.initializers) for graph in model.ir.graphs()
-    )
-
-
-def zeros(value: ir.Value | None) -> bool:
+def is_zero(value: ir.Value | None) -> bool:
     """Return whether every element of a value is known to be 0."""
     if value is None:
         return False
@@ -104,8 +102,8 @@ def zeros(value: ir.Value | None) -> bool:
         given = node.attributes.get("value")
         return given is None or not np.any(given.as_tensor().numpy())
     if node.op_type == "Concat":
-        return all(zeros(each) for each in node.inputs)
-    return node.op_type in _MOVES and zeros(node.inputs[0])
+        return all(is_zero(each) for each in node.inputs)
+    return node.op_type in _MOVES and is_zero(node.inputs[0])
 
 
 # Operators that return zeros for zeros.

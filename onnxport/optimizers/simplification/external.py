@@ -12,29 +12,21 @@ import sys
 from pathlib import Path
 
 import onnx
-import onnx_ir as ir
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxport.core.errors import MachineError, MissingDependencyError, OnnxportError
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
-from onnxport.optimizers.simplification.graph import ModelEditor
-from onnxport.optimizers.simplification.registry import simplification
-from onnxport.optimizers.simplification.size import measure_size
+from onnxport.optimizers.simplification.graph import ModelEditor, measure_size, simplification
 from onnxport.runtimes.options import OrtLevel
 from onnxport.runtimes.ort.inference_session import open_session
 
 # A larger model is not copied for a tool.
 _LARGEST = 2**30  # bytes
 _QUANTIZED = ("QuantizeLinear", "DequantizeLinear")
-_REFUSALS = (
-    state.EPFail,
-    state.Fail,
-    state.InvalidArgument,
-    state.InvalidGraph,
-    state.InvalidProtobuf,
-    state.NotImplemented,
-    state.RuntimeException,
+_REFUSALS = tuple(
+    getattr(state, name)
+    for name in "EPFail Fail InvalidArgument InvalidGraph InvalidProtobuf NotImplemented RuntimeException".split()
 )
 _SECONDS = 600
 
@@ -45,7 +37,7 @@ def onnxruntime_basic(editor: ModelEditor) -> int:
 
     Keeps: Models with Q and DQ, which it would move, and models with more than 1 GiB of weights.
     """
-    return _run_onnxruntime(editor, "onnxruntime-basic", "basic")
+    return _run_onnxruntime(editor, "basic")
 
 
 @simplification("onnxruntime-extended")
@@ -54,7 +46,7 @@ def onnxruntime_extended(editor: ModelEditor) -> int:
 
     Keeps: As onnxruntime-basic.
     """
-    return _run_onnxruntime(editor, "onnxruntime-extended", "extended", microsoft=True)
+    return _run_onnxruntime(editor, "extended")
 
 
 @simplification("onnxruntime-all")
@@ -64,7 +56,7 @@ def onnxruntime_all(editor: ModelEditor) -> int:
 
     Keeps: As onnxruntime-basic.
     """
-    changes = _run_onnxruntime(editor, "onnxruntime-all", "all", microsoft=True)
+    changes = _run_onnxruntime(editor, "all")
     if changes:
         editor.note(
             "onnxruntime-all optimized the model for this processor: on others it may be slower, or not load"
@@ -72,17 +64,17 @@ def onnxruntime_all(editor: ModelEditor) -> int:
     return changes
 
 
-def _run_onnxruntime(editor: ModelEditor, name: str, level: OrtLevel, *, microsoft: bool = False) -> int:
+def _run_onnxruntime(editor: ModelEditor, level: OrtLevel) -> int:
+    name, path = f"onnxruntime-{level}", editor.folder / "simplified-by-tool.onnx"
     source = _save(editor, name)
     if source is None:
         return 0
-    path = editor.folder / "simplified-by-tool.onnx"
     try:
         open_session(source, level=level, threads=1, prepacking=False, optimized=path)
     except _REFUSALS as error:
         editor.note(f"pass {name!r} did nothing: ONNX Runtime says: {' '.join(str(error).split())[:200]}")
         return 0
-    return _adopt(editor, name, path, microsoft=microsoft)
+    return _adopt(editor, name, path, microsoft=level != "basic")
 
 
 @simplification("onnxsim")
@@ -107,8 +99,8 @@ def onnxsim(editor: ModelEditor) -> int:
             f"onnxsim did not finish within {_SECONDS} s", fix="take the pass 'onnxsim' out of the list"
         ) from None
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        editor.note(f"pass 'onnxsim' did nothing: {said[:200]}")
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        editor.note(f"pass 'onnxsim' did nothing: {reason[:200]}")
         return 0
     return _adopt(editor, "onnxsim", path, microsoft=False)
 
@@ -146,16 +138,18 @@ def _adopt(editor: ModelEditor, name: str, path: Path, *, microsoft: bool) -> in
         editor.note(f"pass {name!r} did nothing: what it wrote is not valid: {error}")
         return 0
     saved = measure_size(editor.model).nodes - measure_size(made).nodes
+    if saved <= 0:
+        return 0
     allowed = {"", "ai.onnx", *(node.domain for node in editor.model.graph.all_nodes())}
     if microsoft:
         allowed |= {"com.microsoft", "com.microsoft.nchwc"}
-    foreign = {node.domain for node in made.graph.all_nodes()} - allowed
-    unknown = next((node.op_type for node in made.graph.all_nodes() if not _is_known(node, made.opset)), None)
-    if saved <= 0:
-        return 0
+    nodes = list(made.graph.all_nodes())
+    foreign = {node.domain for node in nodes} - allowed
+    ops = (node.op_type for node in nodes if not node.domain)
+    unknown = next((op for op in ops if not onnx.defs.has(op, made.opset, "")), None)
     if foreign or unknown:
-        what = unknown or f"operators of {', '.join(sorted(foreign))}"
-        editor.note(f"pass {name!r} was undone: it wrote {what}")
+        written = unknown or f"operators of {', '.join(sorted(foreign))}"
+        editor.note(f"pass {name!r} was undone: it wrote {written}")
         return 0
     for attribute in ("producer_name", "producer_version", "domain", "model_version", "doc_string"):
         setattr(made.ir, attribute, getattr(editor.model.ir, attribute))
@@ -166,8 +160,3 @@ def _adopt(editor: ModelEditor, name: str, path: Path, *, microsoft: bool) -> in
     editor.forget_names()
     shape_inference.infer(editor.model)
     return saved
-
-
-def _is_known(node: ir.Node, opset: int) -> bool:
-    """Return whether ONNX has the operator; operators of other domains pass."""
-    return bool(node.domain) or onnx.defs.has(node.op_type, opset, "")

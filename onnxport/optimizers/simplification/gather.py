@@ -9,17 +9,8 @@ import onnx_ir as ir
 
 from onnxport.formats.artifact import Dim
 from onnxport.formats.model import dims_of
-from onnxport.optimizers.simplification.graph import (
-    ModelEditor,
-    bypass,
-    is_op,
-    number,
-    producer,
-    rank_of,
-    rewrite,
-    same_shape,
-)
-from onnxport.optimizers.simplification.registry import simplification
+from onnxport.optimizers.patterns import is_op, number, producer, rank_of, same_shape
+from onnxport.optimizers.simplification.graph import ModelEditor, bypass, rewrite, simplification
 
 _VIEWS = ("Reshape", "Squeeze", "Unsqueeze")
 
@@ -54,13 +45,10 @@ def _replace_gather(editor: ModelEditor, node: ir.Node) -> int:
     if any(dim != 1 for axis, dim in enumerate(dims[:-1]) if axis not in axes):
         return 0
     target = _target(sizes, dims[:-1], axes)
-    return (
-        0
-        if target is None
-        else rewrite(
-            node, "Reshape", [data, editor.constant(node, np.array(target, np.int64), f"{result.name}.shape")]
-        )
-    )
+    if target is None:
+        return 0
+    constant = editor.constant(node, np.array(target, np.int64), f"{result.name}.shape")
+    return rewrite(node, "Reshape", [data, constant])
 
 
 def _target(sizes: Sequence[Dim], dims: Sequence[Dim], axes: Sequence[int]) -> list[int] | None:
@@ -99,13 +87,8 @@ def _same_but_ones(before: Sequence[Dim], dims: Sequence[Dim], axis: int) -> int
     """Return the new place of an axis when only axes of size 1 came or went."""
     kept = [other for other, dim in enumerate(before) if dim != 1]
     now = [other for other, dim in enumerate(dims) if dim != 1]
-    if (
-        None in before
-        or [before[other] for other in kept] != [dims[other] for other in now]
-        or axis not in kept
-    ):
-        return None
-    return now[kept.index(axis)]
+    same = None not in before and [before[other] for other in kept] == [dims[other] for other in now]
+    return now[kept.index(axis)] if same and axis in kept else None
 
 
 def _drop_known_comparison(editor: ModelEditor, node: ir.Node) -> int:
@@ -126,28 +109,20 @@ def _broadcasts_later(node: ir.Node, narrow: ir.Value | None) -> bool:
     mask = node.outputs[0]
     if narrow is None or narrow.shape is None or mask.is_graph_output():
         return False
-    rank = len(narrow.shape)
-    choices = [user.outputs[0] for user in mask.consumers() if _chooses_numbers(user, mask, rank)]
-    if len(choices) != len(mask.uses()):
-        return False
-    for choice in choices:
-        if choice.is_graph_output():
+    choices = []
+    for user, index in mask.uses():
+        chosen = user.inputs[1:]
+        if index or not is_op(user, "Where") or any(number(each) is None for each in chosen):
             return False
-        for user, index in choice.uses():
-            if not is_op(user, "Add") or not same_shape(user.inputs[1 - index], user.outputs[0]):
-                return False
+        if user.outputs[0].is_graph_output() or any((rank_of(v) or 0) > len(narrow.shape) for v in chosen):
+            return False
+        choices.append(user.outputs[0])
+    for user, index in (use for choice in choices for use in choice.uses()):
+        if not is_op(user, "Add") or not same_shape(user.inputs[1 - index], user.outputs[0]):
+            return False
     for choice in choices:
         choice.shape = narrow.shape
     return True
-
-
-def _chooses_numbers(node: ir.Node, mask: ir.Value, rank: int) -> bool:
-    return (
-        is_op(node, "Where")
-        and node.inputs[0] is mask
-        and all(number(each) is not None for each in node.inputs[1:])
-        and all((rank_of(each) or 0) <= rank for each in node.inputs[1:])
-    )
 
 
 def _counts(value: ir.Value | None) -> bool:

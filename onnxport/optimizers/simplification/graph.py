@@ -1,24 +1,25 @@
-"""The model that passes edit, and the edits that they share.
+"""The model that passes edit, the edits that they share, and the passes by name.
 
-A rewriting mostly changes the last node of its pattern in place, which keeps its results and their names; unused
-nodes are swept later.
+A pass changes the editor's model in place and returns how often it did. It may not change what the model computes, its
+inputs or its outputs. A rewriting mostly changes the last node of its pattern, which keeps its results and their names;
+unused nodes are swept later. Which passes run, and in which order, is data: passes.yaml.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.formats.artifact import Dim
-from onnxport.formats.model import Model, dims_of
+from onnxport.formats.model import Model
+from onnxport.optimizers.passes import Pass
+from onnxport.optimizers.patterns import is_op
 
-# Passes do not copy constants of more bytes.
-LARGE = 64 * 2**10
 # Attribute types that are numbers and strings.
 PLAIN_ATTRIBUTES = frozenset(
     getattr(ir.AttributeType, name) for name in ("INT", "INTS", "FLOAT", "FLOATS", "STRING", "STRINGS")
@@ -27,13 +28,7 @@ PLAIN_ATTRIBUTES = frozenset(
 
 @dataclass
 class ModelEditor:
-    """A model under simplification, and edits of it.
-
-    Attributes:
-        original: the source model, whose signature must stay.
-        folder: for temporary files.
-        notes: sentences for the report.
-    """
+    """A model under simplification, and edits of it; the signature must stay that of `original`."""
 
     model: Model
     original: Model
@@ -50,8 +45,7 @@ class ModelEditor:
         return list(self.model.ir.graphs())
 
     def nodes(self, *ops: str) -> Iterator[ir.Node]:
-        """Iterate over the nodes of these operators of ONNX's own domain, or over all; skip nodes removed
-        meanwhile."""
+        """Iterate over nodes of ONNX's own domain, all or these operators; skip nodes removed meanwhile."""
         for node in list(self.model.graph.all_nodes()):
             if node.graph is not None and is_op(node, *ops):
                 yield node
@@ -118,92 +112,6 @@ def _names(model: Model) -> Iterator[str]:
             yield from (value.name or "" for value in node.outputs)
 
 
-def is_op(node: ir.Node | None, *ops: str) -> bool:
-    """Return whether a node is one of these operators of ONNX's own domain, or any of them if none is named."""
-    return node is not None and node.domain == "" and (not ops or node.op_type in ops)
-
-
-def producer(value: ir.Value | None, *ops: str) -> ir.Node | None:
-    """Return the node that computes a value if it is one of these operators, or any if none is named."""
-    node = None if value is None else value.producer()
-    return node if is_op(node, *ops) else None
-
-
-def array(value: ir.Value | None) -> Array | None:
-    """Return the elements of a constant."""
-    if value is None or value.const_value is None or value.is_graph_input():
-        return None
-    return value.const_value.numpy()
-
-
-def number(value: ir.Value | None) -> float | None:
-    """Return the one element of a constant."""
-    if value is None or value.const_value is None or value.const_value.size != 1:
-        return None
-    if value.const_value.dtype == ir.DataType.STRING:
-        return None
-    return float(value.const_value.numpy().item())
-
-
-def scalar_operand(node: ir.Node, index: int) -> float | None:
-    """Return the one element of a constant operand of a binary node; None if it raises the result's rank.
-
-    x of shape [3] and a constant of shape [1, 1, 1] make [1, 1, 3]: a rewriting without the constant makes [3].
-    """
-    constant, other = node.inputs[index], node.inputs[1 - index]
-    found = number(constant)
-    if found is None or constant is None or constant.const_value is None:
-        return None
-    dims = len(constant.const_value.shape)
-    return found if dims <= (rank_of(other) or 0) else None
-
-
-def integers(value: ir.Value | None) -> list[int] | None:
-    """Return the elements of a small constant of integers."""
-    if value is None or value.const_value is None or value.const_value.size > LARGE // 8:
-        return None
-    found = value.const_value.numpy()
-    return [int(each) for each in found.reshape(-1)] if found.dtype.kind in "iu" else None
-
-
-def axes_of(node: ir.Node, index: int = 1, name: str = "axes") -> list[int] | None:
-    """Return axes given as an attribute or, in newer opsets, as a constant operand; None if computed, empty if
-    absent.
-    """
-    if name in node.attributes:
-        return [int(each) for each in node.attributes[name].as_ints()]
-    if len(node.inputs) > index and node.inputs[index] is not None:
-        return integers(node.inputs[index])
-    return []
-
-
-def rank_of(value: ir.Value | None) -> int | None:
-    return None if value is None or value.shape is None else len(value.shape)
-
-
-def known_dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
-    """Return the dimensions of a value, also open ones; None if not even the rank is known."""
-    return None if value is None or value.shape is None else dims_of(value)
-
-
-def static(value: ir.Value | None) -> list[int] | None:
-    """Return the dimensions of a value if all are numbers."""
-    dims = known_dims(value)
-    sizes = [dim for dim in dims or () if isinstance(dim, int)]
-    return sizes if dims is not None and len(sizes) == len(dims) else None
-
-
-def same_shape(a: ir.Value | None, b: ir.Value | None) -> bool:
-    """Return whether two values are known to have the same dimensions."""
-    left, right = known_dims(a), known_dims(b)
-    return left is not None and left == right and None not in left
-
-
-def only_use(value: ir.Value | None) -> bool:
-    """Return whether a value has a single reader, which reads it once."""
-    return value is not None and len(value.uses()) == 1 and not value.is_graph_output()
-
-
 def rewrite(
     node: ir.Node, op: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any] | None = None
 ) -> int:
@@ -233,12 +141,8 @@ def bypass(node: ir.Node, source: ir.Value | None, index: int = 0) -> int:
         return 0
     if result.is_graph_output():
         maker = source.producer()
-        if (
-            maker is None
-            or maker.graph is not graph
-            or source.is_graph_output()
-            or source.dtype != result.dtype
-        ):
+        is_free = maker is not None and maker.graph is graph and not source.is_graph_output()
+        if not is_free or source.dtype != result.dtype:
             return 0
         if source.shape is None:
             source.shape = result.shape
@@ -247,3 +151,68 @@ def bypass(node: ir.Node, source: ir.Value | None, index: int = 0) -> int:
     result.replace_all_uses_with(source, replace_graph_outputs=True)
     graph.remove(node, safe=True)
     return 1
+
+
+# ---- the registry
+
+Run = Callable[[ModelEditor], int]
+
+PASSES: dict[str, Pass[ModelEditor]] = {}
+
+
+def simplification(name: str, *, first: bool = False) -> Callable[[Run], Run]:
+    """Register the decorated function as the pass `name`; see passes.Pass for `first`.
+
+    Its docstring says its rules, and in a last paragraph "Keeps: ..." what it leaves alone.
+    """
+
+    def register(run: Run) -> Run:
+        if name in PASSES:
+            raise ValueError(f"there is a pass {name} already: {PASSES[name].run}")
+        rules, _, keeps = (
+            " ".join(part.split()) for part in (inspect.getdoc(run) or "").partition("Keeps: ")
+        )
+        PASSES[name] = Pass(name, run, rules, keeps, first)
+        return run
+
+    return register
+
+
+# Bound on a simplified model's growth: folded shapes and merged weights are of that order.
+GROWTH, GROWTH_BYTES = 1.1, 64 * 2**10
+
+
+@dataclass(frozen=True)
+class Size:
+    """Counts over all graphs of a model: nodes without Constant, elements and bytes of all constants."""
+
+    nodes: int
+    parameters: int
+    bytes: int
+
+    def change(self, after: Size) -> dict[str, list[int]]:
+        """Return each figure of the report as [before, after]."""
+        return {name: [figure, getattr(after, name)] for name, figure in asdict(self).items()}
+
+    @property
+    def bound(self) -> int:
+        """The most bytes that a model simplified from this one may have."""
+        return int(self.bytes * GROWTH) + GROWTH_BYTES
+
+
+def measure_size(model: Model) -> Size:
+    """Count nodes and constants; a constant counts once however many names it has."""
+    constants = [value.const_value for graph in model.ir.graphs() for value in graph.initializers.values()]
+    nodes = list(model.graph.all_nodes())
+    constants += [
+        attribute.as_tensor()
+        for node in nodes
+        for attribute in node.attributes.values()
+        if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref()
+    ]
+    tensors = {id(tensor): tensor for tensor in constants if tensor is not None}.values()
+    return Size(
+        sum(node.op_type != "Constant" or node.domain != "" for node in nodes),
+        sum(tensor.size for tensor in tensors),
+        sum(tensor.nbytes for tensor in tensors if tensor.dtype != ir.DataType.STRING),
+    )

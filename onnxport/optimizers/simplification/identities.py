@@ -8,12 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.formats.model import dims_of
-from onnxport.optimizers.simplification.constants import zeros
-from onnxport.optimizers.simplification.graph import (
-    ModelEditor,
+from onnxport.optimizers.patterns import (
     array,
     axes_of,
-    bypass,
     integers,
     is_op,
     known_dims,
@@ -21,9 +18,10 @@ from onnxport.optimizers.simplification.graph import (
     producer,
     rank_of,
     same_shape,
-    static,
+    static_dims,
 )
-from onnxport.optimizers.simplification.registry import simplification
+from onnxport.optimizers.simplification.constants import is_zero
+from onnxport.optimizers.simplification.graph import ModelEditor, bypass, simplification
 
 # A Slice to here or beyond is a Slice to the end.
 _END = 2**31 - 1
@@ -46,28 +44,29 @@ def drop_no_ops(editor: ModelEditor) -> int:
     return dropped
 
 
-def _operand(node: ir.Node) -> ir.Value | None:
-    return node.inputs[0]
+def _operand_if(node: ir.Node, is_result: bool) -> ir.Value | None:
+    return node.inputs[0] if is_result else None
+
+
+def _operand_of_operand(node: ir.Node) -> ir.Value | None:
+    inner = producer(node.inputs[0], node.op_type)
+    return None if inner is None else inner.inputs[0]
 
 
 def _dropout(node: ir.Node) -> ir.Value | None:
     """Since opset 12 a third operand enables training."""
     training = node.inputs[2] if len(node.inputs) > 2 else None
-    return node.inputs[0] if training is None or number(training) == 0 else None
+    return _operand_if(node, training is None or number(training) == 0)
 
 
 def _cast(node: ir.Node) -> ir.Value | None:
     source = node.inputs[0]
-    return source if source is not None and source.dtype == node.attributes.get_int("to") else None
+    return _operand_if(node, source is not None and source.dtype == node.attributes.get_int("to"))
 
 
 def _transpose(node: ir.Node) -> ir.Value | None:
     perm = list(node.attributes.get_ints("perm", ()))
-    return node.inputs[0] if perm and perm == sorted(perm) else None
-
-
-def _operand_of_same_shape(node: ir.Node) -> ir.Value | None:
-    return node.inputs[0] if same_shape(node.inputs[0], node.outputs[0]) else None
+    return _operand_if(node, bool(perm) and perm == sorted(perm))
 
 
 def _slice(node: ir.Node) -> ir.Value | None:
@@ -79,33 +78,38 @@ def _slice(node: ir.Node) -> ir.Value | None:
     steps = integers(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else [1]
     if steps is None or any(step != 1 for step in steps):
         return None
-    if same_shape(source, node.outputs[0]) and static(source) is not None:
+    if same_shape(source, node.outputs[0]) and static_dims(source) is not None:
         return source
     axes = axes_of(node, 3)
     if starts is None or ends is None or axes is None or any(starts):
         return None
     dims = dims_of(source) if source.shape is not None else ()
     sizes = [dims[axis] if -len(dims) <= axis < len(dims) else None for axis in axes or range(len(starts))]
-    whole = [
-        end >= _END or (isinstance(size, int) and end >= size) for end, size in zip(ends, sizes, strict=False)
-    ]
-    return source if len(sizes) == len(ends) and all(whole) else None
+    if len(sizes) != len(ends):
+        return None
+    pairs = zip(ends, sizes, strict=True)
+    return _operand_if(node, all(end >= _END or (isinstance(n, int) and end >= n) for end, n in pairs))
 
 
 def _pad(node: ir.Node) -> ir.Value | None:
     pads = list(node.attributes["pads"].as_ints()) if "pads" in node.attributes else integers(node.inputs[1])
-    return node.inputs[0] if pads is not None and not any(pads) else None
+    return _operand_if(node, pads is not None and not any(pads))
 
 
 def _tile(node: ir.Node) -> ir.Value | None:
     repeats = integers(node.inputs[1]) if len(node.inputs) == 2 else None
-    return node.inputs[0] if repeats is not None and all(each == 1 for each in repeats) else None
+    return _operand_if(node, repeats is not None and all(each == 1 for each in repeats))
 
 
 def _concat(node: ir.Node) -> ir.Value | None:
     """Drop empty operands, and return the operand if one is left."""
     axis = node.attributes.get_int("axis")
-    kept = [value for value in node.inputs if not _is_empty(value, axis)]
+    sizes = [static_dims(value) for value in node.inputs]
+    kept = [
+        value
+        for value, dims in zip(node.inputs, sizes, strict=True)
+        if not dims or axis is None or not -len(dims) <= axis < len(dims) or dims[axis]
+    ]
     if len(kept) == 1:
         return kept[0]
     if len(kept) and len(kept) < len(node.inputs):
@@ -113,19 +117,6 @@ def _concat(node: ir.Node) -> ir.Value | None:
         for index, value in enumerate(kept):
             node.replace_input_with(index, value)
     return None
-
-
-def _is_empty(value: ir.Value | None, axis: int | None) -> bool:
-    dims = static(value)
-    return dims is not None and axis is not None and -len(dims) <= axis < len(dims) and dims[axis] == 0
-
-
-def _alone(node: ir.Node) -> ir.Value | None:
-    return node.inputs[0] if len(node.inputs) == 1 else None
-
-
-def _split(node: ir.Node) -> ir.Value | None:
-    return node.inputs[0] if len(node.outputs) == 1 else None
 
 
 def _neutral(element: float, *, commutes: bool) -> Callable[[ir.Node], ir.Value | None]:
@@ -139,11 +130,8 @@ def _neutral(element: float, *, commutes: bool) -> Callable[[ir.Node], ir.Value 
                 continue
             rank = rank_of(value)
             small = constant.ndim == 0 or (constant.size == 1 and rank is not None and constant.ndim <= rank)
-            if (
-                (small or same_shape(value, node.outputs[0]))
-                and constant.size
-                and np.all(constant == element)
-            ):
+            keeps_shape = small or same_shape(value, node.outputs[0])
+            if keeps_shape and constant.size and np.all(constant == element):
                 return value
         return None
 
@@ -153,20 +141,13 @@ def _neutral(element: float, *, commutes: bool) -> Callable[[ir.Node], ir.Value 
 def _pool(node: ir.Node) -> ir.Value | None:
     """Return the operand of a pooling over windows of one element."""
     if is_op(node, "GlobalAveragePool", "GlobalMaxPool"):
-        dims = static_tail(node.inputs[0])
-        return node.inputs[0] if dims is not None and all(dim == 1 for dim in dims) else None
+        tail = (known_dims(node.inputs[0]) or ())[2:]
+        return _operand_if(node, bool(tail) and all(dim == 1 for dim in tail))
     kernel, strides, pads = (
-        list(node.attributes.get_ints(name, ())) for name in ("kernel_shape", "strides", "pads")
+        node.attributes.get_ints(name, ()) for name in ("kernel_shape", "strides", "pads")
     )
     plain = all(each == 1 for each in (*kernel, *strides)) and not any(pads)
-    return node.inputs[0] if plain and len(node.outputs) == 1 else None
-
-
-def static_tail(value: ir.Value | None) -> list[int] | None:
-    """Return the sizes behind batch and channels if they are numbers."""
-    tail = (known_dims(value) or ())[2:]
-    sizes = [dim for dim in tail if isinstance(dim, int)]
-    return sizes if sizes and len(sizes) == len(tail) else None
+    return _operand_if(node, plain and len(node.outputs) == 1)
 
 
 def _reduce(node: ir.Node) -> ir.Value | None:
@@ -186,39 +167,32 @@ def _resize(node: ir.Node) -> ir.Value | None:
     if scales is not None and scales.size:
         return source if np.all(scales == 1) else None
     by_sizes = len(node.inputs) > 3 and node.inputs[3] is not None
-    return source if by_sizes and same_shape(source, node.outputs[0]) and static(source) else None
-
-
-def _twice(node: ir.Node) -> ir.Value | None:
-    inner = producer(node.inputs[0], node.op_type)
-    return None if inner is None else inner.inputs[0]
-
-
-def _clip(node: ir.Node) -> ir.Value | None:
-    bounded = any(value is not None for value in node.inputs[1:]) or {"min", "max"} & set(node.attributes)
-    return None if bounded else node.inputs[0]
+    return source if by_sizes and same_shape(source, node.outputs[0]) and static_dims(source) else None
 
 
 # Operator -> function that finds the operand that a node returns, if it does.
 _SAME: dict[str, Callable[[ir.Node], ir.Value | None]] = {
-    "Identity": _operand,
+    "Identity": lambda node: node.inputs[0],
     "Dropout": _dropout,
     "Cast": _cast,
     "Transpose": _transpose,
-    "Reshape": _operand_of_same_shape,
-    "Flatten": _operand_of_same_shape,
-    "Expand": _operand_of_same_shape,
+    **dict.fromkeys(
+        ("Expand", "Flatten", "Reshape"),
+        lambda node: _operand_if(node, same_shape(node.inputs[0], node.outputs[0])),
+    ),
     "Slice": _slice,
     "Pad": _pad,
     "Tile": _tile,
     "Concat": _concat,
-    "Split": _split,
-    "Clip": _clip,
+    "Split": lambda node: _operand_if(node, len(node.outputs) == 1),
+    "Clip": lambda node: _operand_if(
+        node, all(value is None for value in node.inputs[1:]) and not {"min", "max"} & set(node.attributes)
+    ),
     "Resize": _resize,
-    **dict.fromkeys(("Max", "Mean", "Min", "Sum"), _alone),
+    **dict.fromkeys(("Max", "Mean", "Min", "Sum"), lambda node: _operand_if(node, len(node.inputs) == 1)),
     **dict.fromkeys(("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"), _pool),
     **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), _reduce),
-    **dict.fromkeys(("Neg", "Not", "Reciprocal"), _twice),
+    **dict.fromkeys(("Neg", "Not", "Reciprocal"), _operand_of_operand),
     "Add": _neutral(0, commutes=True),
     "Or": _neutral(0, commutes=True),
     "Sub": _neutral(0, commutes=False),
@@ -229,7 +203,6 @@ _SAME: dict[str, Callable[[ir.Node], ir.Value | None]] = {
 }
 
 
-_RECURRENT = ("GRU", "LSTM", "RNN")
 # B, the initial states and an LSTM's peepholes; the default is 0.
 _OPTIONAL = (3, 5, 6, 7)
 
@@ -238,9 +211,9 @@ _OPTIONAL = (3, 5, 6, 7)
 def drop_zero_states(editor: ModelEditor) -> int:
     """Drop initial states, biases and peepholes of recurrent layers that are 0, which is the default."""
     dropped = 0
-    for node in editor.nodes(*_RECURRENT):
+    for node in editor.nodes("GRU", "LSTM", "RNN"):
         for index in _OPTIONAL:
-            if index < len(node.inputs) and zeros(node.inputs[index]):
+            if index < len(node.inputs) and is_zero(node.inputs[index]):
                 node.replace_input_with(index, None)
                 dropped += 1
         while node.inputs and node.inputs[-1] is None:

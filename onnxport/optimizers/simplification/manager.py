@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ from onnxport.optimizers import shape_inference
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.passes import CulpritError, Equivalence, Pass, PassManager, Rewritten
 from onnxport.optimizers.simplification.constants import sweep
-from onnxport.optimizers.simplification.graph import ModelEditor
+from onnxport.optimizers.simplification.graph import ModelEditor, Size, measure_size
 from onnxport.optimizers.simplification.pass_lists import plan
-from onnxport.optimizers.simplification.size import Size, measure_size
 from onnxport.optimizers.simplification.symbolic_dims import name_open_dimensions
 
 # Real models need two or three.
@@ -52,7 +50,15 @@ def simplify(
         return tried
 
     done = manager.run(attempt)
-    rows = [_row(name, steps) for name, steps in done.steps.items()]
+    rows: list[dict[str, Any]] = []
+    for name, steps in done.steps.items():
+        # The sum of all steps, as if they had followed on the first.
+        changes = [before.change(after) for before, after in steps]
+        totals = {
+            key: [first, first + sum(change[key][1] - change[key][0] for change in changes)]
+            for key, (first, _) in changes[0].items()
+        }
+        rows.append({"pass": name, **totals, "skipped": None})
     rows += [{"pass": name, "skipped": why} for name, why in manager.culprits.items()]
     return Rewritten(done.editor.model, (*manager.notes, *done.editor.notes), {"passes": rows})
 
@@ -60,9 +66,7 @@ def simplify(
 class _Attempt:
     """One attempt at a list of passes, with the sizes before and after each step of each pass."""
 
-    def __init__(
-        self, editor: ModelEditor, passes: Sequence[Pass[ModelEditor]], manager: PassManager
-    ) -> None:
+    def __init__(self, editor: ModelEditor, passes: list[Pass[ModelEditor]], manager: PassManager) -> None:
         self.editor, self._passes, self._manager = editor, passes, manager
         self.steps: dict[str, list[tuple[Size, Size]]] = {}
         self.first = self.size = measure_size(editor.original)
@@ -87,43 +91,23 @@ class _Attempt:
             return False
         sweep(self.editor.model)  # unused nodes that it left count as its own
         size = measure_size(self.editor.model)
-        if why := _signature_change(self.editor.model, self.editor.original):
-            raise CulpritError(each, why)
+        for ports in ("inputs", "outputs"):  # their shapes are restored at the end
+            now, then = getattr(self.editor.model, ports), getattr(self.editor.original, ports)
+            if [(one.name, one.dtype) for one in now] != [(one.name, one.dtype) for one in then]:
+                raise CulpritError(each, f"it changes the {ports}: {', '.join(one.name for one in now)}")
         self._manager.prove(self.editor.model, each)
         self.steps.setdefault(each.name, []).append((self.size, size))
         self.size = size
         return True
 
     def _check_size(self) -> None:
-        """Blame the pass that added most if the model has become too large.
-
-        Only at the end of a round: what one pass copies another may share.
-        """
+        """Blame the pass that added most if the model is too large after a round: what one copies another may share."""
         if self.size.bytes <= self.first.bound:
             return
         grown = {name: sum(b.bytes - a.bytes for a, b in steps) for name, steps in self.steps.items()}
         name = max(grown, key=lambda each: grown[each])
         culprit = next(each for each in self._passes if each.name == name)
         raise CulpritError(culprit, f"it adds {grown[name]:,} bytes to the model's {self.first.bytes:,}")
-
-
-def _row(name: str, steps: Sequence[tuple[Size, Size]]) -> dict[str, Any]:
-    """Sum up all steps of a pass, as if they had followed on the first."""
-    changes = [before.change(after) for before, after in steps]
-    totals = {
-        key: [first, first + sum(change[key][1] - change[key][0] for change in changes)]
-        for key, (first, _) in changes[0].items()
-    }
-    return {"pass": name, **totals, "skipped": None}
-
-
-def _signature_change(model: Model, original: Model) -> str | None:
-    """Return how inputs or outputs differ in name or type; shapes are restored at the end."""
-    for ports in ("inputs", "outputs"):
-        now, then = getattr(model, ports), getattr(original, ports)
-        if [(each.name, each.dtype) for each in now] != [(each.name, each.dtype) for each in then]:
-            return f"it changes the {ports}: {', '.join(each.name for each in now)}"
-    return None
 
 
 def _restore_signature(model: Model, original: Model) -> None:

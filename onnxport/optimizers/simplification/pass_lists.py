@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -16,20 +16,16 @@ from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.passes import Pass
 from onnxport.optimizers.simplification import (  # noqa: F401 - these register their passes
     activations,
-    casts,
+    chains,
     constants,
+    duplicates,
     external,
     gather,
     identities,
     products,
     reshapes,
-    scaling,
-    sharing,
-    slices,
-    transposes,
 )
-from onnxport.optimizers.simplification.graph import ModelEditor
-from onnxport.optimizers.simplification.registry import PASSES
+from onnxport.optimizers.simplification.graph import PASSES, ModelEditor
 
 
 def plan(params: OptimizeParams) -> tuple[Pass[ModelEditor], ...]:
@@ -39,8 +35,7 @@ def plan(params: OptimizeParams) -> tuple[Pass[ModelEditor], ...]:
         UsageError: an unknown pass, or a file that is no list of names.
         InputError: a file that cannot be read.
     """
-    for name in params.skip:
-        _check_name(name, "--skip")
+    _check_names(params.skip, "--skip")
     names = levels()[params.level] if params.passes is None else _read_list(params.passes)
     return tuple(PASSES[name] for name in names if name not in params.skip or PASSES[name].first)
 
@@ -75,16 +70,15 @@ def _read_list(path: Path) -> tuple[str, ...]:
             fix=f"start from the list of a level: {', '.join(levels()['basic'])}",
         )
     names = tuple(_expand(given, dict(levels())))
-    for name in names:
-        _check_name(name, str(path))
+    _check_names(names, str(path))
     return tuple(name for name in PASSES if PASSES[name].first and name not in names) + names
 
 
-def _check_name(name: str, where: str) -> None:
-    if name in PASSES:
-        return
-    close = difflib.get_close_matches(name, PASSES, n=1)
-    raise UsageError(
-        f"{where} names the unknown pass {name!r}",
-        fix=f"did you mean {close[0]!r}?" if close else f"passes are {', '.join(PASSES)}",
-    )
+def _check_names(names: Iterable[str], where: str) -> None:
+    for name in names:
+        if name not in PASSES:
+            close = difflib.get_close_matches(name, PASSES, n=1)
+            raise UsageError(
+                f"{where} names the unknown pass {name!r}",
+                fix=f"did you mean {close[0]!r}?" if close else f"passes are {', '.join(PASSES)}",
+            )

@@ -9,17 +9,9 @@ import onnx_ir as ir
 
 from onnxport.formats.artifact import Dim
 from onnxport.formats.model import dims_of
+from onnxport.optimizers.patterns import integers, known_dims, producer, same_shape
 from onnxport.optimizers.shape_arithmetic import Dimensions
-from onnxport.optimizers.simplification.graph import (
-    ModelEditor,
-    bypass,
-    integers,
-    known_dims,
-    producer,
-    rewrite,
-    same_shape,
-)
-from onnxport.optimizers.simplification.registry import simplification
+from onnxport.optimizers.simplification.graph import ModelEditor, bypass, rewrite, simplification
 
 VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 
@@ -61,8 +53,7 @@ def _fix_target(editor: ModelEditor, node: ir.Node, known: Dimensions) -> int:
 def target_for(source: ir.Value, dims: Sequence[Dim], *, copies: bool = False) -> list[int] | None:
     """Return a Reshape's constant target for these dimensions; None where two are open.
 
-    Args:
-        copies: `dims` are a target already, in which 0 copies and -1 takes the rest.
+    With `copies`, `dims` are a target already, in which 0 copies and -1 takes the rest.
     """
     own = dims_of(source) if source.shape is not None else ()
     target: list[int] = []
@@ -116,7 +107,10 @@ def _merge(editor: ModelEditor, node: ir.Node) -> int:
         return 0
     if same_shape(source, result):
         return bypass(node, source)
-    target = _own_target(node) or (None if result.shape is None else target_for(source, dims_of(result)))
+    # The target of a Reshape that copies no dimension holds for any operand.
+    target = integers(node.inputs[1]) if node.op_type == "Reshape" and len(node.inputs) > 1 else None
+    if not target or 0 in target:
+        target = None if result.shape is None else target_for(source, dims_of(result))
     if target is None:
         return 0
     return rewrite(node, "Reshape", [source, _sizes(editor, node, target)])
@@ -132,11 +126,3 @@ def _view(node: ir.Node | None) -> ir.Node | None:
         return None
     moved = [axis for axis in perm if dims[axis] != 1]
     return node if moved == sorted(moved) else None
-
-
-def _own_target(node: ir.Node) -> list[int] | None:
-    """Return the target of a Reshape that copies no dimension of its operand."""
-    if node.op_type != "Reshape" or len(node.inputs) < 2:
-        return None
-    target = integers(node.inputs[1])
-    return None if target is None or 0 in target else target

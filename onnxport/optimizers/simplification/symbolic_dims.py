@@ -12,8 +12,8 @@ import onnx_ir as ir
 
 from onnxport.formats.artifact import Dim
 from onnxport.formats.model import Model
+from onnxport.optimizers.patterns import axes_of, is_op, known_dims, number, rank_of
 from onnxport.optimizers.shape_arithmetic import TARGETED, Dimensions
-from onnxport.optimizers.simplification.graph import axes_of, is_op, known_dims, number, rank_of
 
 _MADE_UP = "unk__"
 # The size of a slice up to a symbol: of 512 elements, those before N.
@@ -34,25 +34,22 @@ def name_open_dimensions(model: Model) -> None:
             _find_sizes(graph, found, own)
         if not found:
             return
-        _replace_symbols(model, found)
+        for value in (value for node in model.graph.all_nodes() for value in node.outputs):
+            if (dims := known_dims(value)) is not None and not found.keys().isdisjoint(dims):
+                value.shape = ir.Shape([found.get(dim, dim) if isinstance(dim, str) else dim for dim in dims])
 
 
 def _find_sizes(graph: ir.Graph, found: dict[str, Dim], own: set[str]) -> None:
     known = Dimensions(graph)
     for node in graph:
-        if not is_op(node) or not any(_is_made_up(dim, own) for dim in known_dims(node.outputs[0]) or ()):
-            continue
-        dims, inferred = known_dims(node.outputs[0]), _infer_dims(node, known)
-        if dims is None or inferred is None or len(dims) != len(inferred):
+        dims = known_dims(node.outputs[0]) or ()
+        made_up = {dim for dim in dims if isinstance(dim, str) and dim.startswith(_MADE_UP)} - own
+        inferred = _infer_dims(node, known) if made_up and is_op(node) else None
+        if inferred is None or len(dims) != len(inferred):
             continue
         for old, new in zip(dims, inferred, strict=True):
             new = found.get(new, new) if isinstance(new, str) else new
-            if (
-                isinstance(old, str)
-                and _is_made_up(old, own)
-                and new not in (None, old, -1)
-                and old not in found
-            ):
+            if isinstance(old, str) and old in made_up and old not in found and new not in (None, old, -1):
                 found[old] = new
 
 
@@ -67,14 +64,13 @@ def _infer_dims(node: ir.Node, known: Dimensions) -> Sequence[Dim] | None:
         end = None if node.inputs[1] is None else known.elements(node.inputs[1])
         return [end.item()] if first == 0 and step == 1 and end is not None and end.size == 1 else None
     if node.op_type == "MatMul":
-        return _product_dims(*(known_dims(value) for value in node.inputs))
+        left, right = (known_dims(value) or () for value in node.inputs)
+        if len(left) < 3 or len(right) < 3:
+            return None
+        return [*_broadcast([left[:-2], right[:-2]]), left[-2], right[-1]]
     if node.op_type in _BROADCASTS:
-        operands = [known_dims(value) for value in node.inputs]
-        return (
-            None
-            if any(dims is None for dims in operands)
-            else list(_broadcast([d for d in operands if d is not None]))
-        )
+        operands = [dims for value in node.inputs if (dims := known_dims(value)) is not None]
+        return list(_broadcast(operands)) if len(operands) == len(node.inputs) else None
     return None
 
 
@@ -96,12 +92,6 @@ def _sliced_dims(node: ir.Node, known: Dimensions) -> list[Dim] | None:
     return result
 
 
-def _product_dims(left: tuple[Dim, ...] | None, right: tuple[Dim, ...] | None) -> list[Dim] | None:
-    if left is None or right is None or len(left) < 3 or len(right) < 3:
-        return None
-    return [*_broadcast([left[:-2], right[:-2]]), left[-2], right[-1]]
-
-
 def _broadcast(operands: Sequence[Sequence[Dim]]) -> Iterator[Dim]:
     rank = max(len(dims) for dims in operands)
     for axis in range(-rank, 0):
@@ -113,15 +103,3 @@ def _broadcast(operands: Sequence[Sequence[Dim]]) -> Iterator[Dim]:
             # If N and min(512, N) broadcast, they are equal; so are N and 1.
             sizes -= {each for each in sizes if isinstance(each, str) and each.endswith(f",{symbol})")}
         yield next(iter(sizes)) if len(sizes) == 1 else None
-
-
-def _replace_symbols(model: Model, found: dict[str, Dim]) -> None:
-    for graph in model.ir.graphs():
-        for value in (value for node in graph for value in node.outputs):
-            dims = known_dims(value)
-            if dims is not None and any(isinstance(dim, str) and dim in found for dim in dims):
-                value.shape = ir.Shape([found.get(dim, dim) if isinstance(dim, str) else dim for dim in dims])
-
-
-def _is_made_up(dim: Dim, own: set[str]) -> bool:
-    return isinstance(dim, str) and dim.startswith(_MADE_UP) and dim not in own

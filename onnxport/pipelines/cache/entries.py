@@ -14,7 +14,7 @@ from typing import Any
 
 from onnxport.formats.artifact import FOLDERS, FORMATS, Artifact
 from onnxport.pipelines.cache.files import files_in
-from onnxport.pipelines.graph.digests import sha256
+from onnxport.pipelines.graph.digests import digest_of_value, sha256
 from onnxport.reports.run_report import RunReport
 
 ENTRY = "entry.json"
@@ -33,8 +33,6 @@ class Entry:
         artifact: read-only files of this run, whatever other runs do to the cache.
         digest: as Artifact.digest returns it.
         report: of the run that made it; files in the entry are named without a folder.
-        inputs: what it depends on.
-        node: the node that it was made for.
         place: its folder in the cache.
     """
 
@@ -49,12 +47,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Note:
-    """The content of entry.json.
-
-    Attributes:
-        main: the product's file, or the folder that it is.
-        files: all files beside entry.json with their SHA-256.
-    """
+    """The content of entry.json: `main` is the product's file or folder, `files` have their SHA-256."""
 
     key: str
     node: str
@@ -77,13 +70,10 @@ class Note:
         tree = hashlib.sha256()
         inside = f"{self.main}/" if FORMATS[Path(self.main).suffix] in FOLDERS else ""
         names = {name: "" if name == self.main else name.removeprefix(inside) for name in self.files}
-        for name in sorted(names, key=names.__getitem__) if not inside else sorted(names, key=_parts):
+        # A folder's files are sorted as paths.
+        for name in sorted(names, key=lambda name: Path(name).parts if inside else names[name]):
             tree.update(names[name].encode() + b"\0" + bytes.fromhex(self.files[name]))
         return tree.hexdigest()
-
-
-def _parts(name: str) -> tuple[str, ...]:
-    return Path(name).parts  # as paths are sorted
 
 
 def write(folder: Path, key: str, node: str, report: RunReport, inputs: Mapping[str, Any]) -> Note:
@@ -100,22 +90,17 @@ def write(folder: Path, key: str, node: str, report: RunReport, inputs: Mapping[
         "report": plain,
         "inputs": dict(inputs),
     }
-    text = json.dumps({**said, "digest": _digest(said)}, indent=1, sort_keys=True)
+    text = json.dumps({**said, "digest": digest_of_value(said)}, indent=1, sort_keys=True)
     (folder / ENTRY).write_text(text, encoding="utf-8")
     return _note(said)
 
 
 def read(folder: Path, key: str) -> Note:
-    """Read the entry.json in `folder`.
-
-    Raises:
-        Damaged: it was changed, or has another form or key.
-        OSError: it cannot be read.
-    """
+    """Read the entry.json in `folder`; Damaged if it was changed, or has another form or key."""
     try:
         said = json.loads((folder / ENTRY).read_bytes())
         digest = said.pop("digest")
-        if digest != _digest(said) or said["form"] != _FORM or said["key"] != key:
+        if digest != digest_of_value(said) or said["form"] != _FORM or said["key"] != key:
             raise Damaged(ENTRY)
         return _note(said)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -123,14 +108,8 @@ def read(folder: Path, key: str) -> Note:
 
 
 def check(folder: Path, note: Note) -> None:
-    """Compare all files in `folder` with their digests.
-
-    Raises:
-        Damaged: a file is missing, extra or changed.
-        OSError: a file cannot be read.
-    """
-    found = [name for name in files_in(folder) if name != ENTRY]
-    if set(found) != set(note.files):
+    """Compare all files in `folder` with their digests; Damaged if one is missing, extra or changed."""
+    if {*files_in(folder)} - {ENTRY} != note.files.keys():
         raise Damaged("files")
     for name, digest in note.files.items():
         if sha256(folder / name).hex() != digest:
@@ -140,10 +119,6 @@ def check(folder: Path, note: Note) -> None:
 def _note(said: Mapping[str, Any]) -> Note:
     report = RunReport.model_validate(said["report"])
     return Note(said["key"], said["node"], said["main"], said["files"], report, said["inputs"])
-
-
-def _digest(said: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _remove_prefix(value: Any, prefix: str) -> Any:

@@ -12,13 +12,8 @@ from pathlib import Path
 _FICLONE = 0x40049409  # linux/fs.h
 # Errors of systems without hard links here, or without links to another user's file.
 _NO_LINK = {
-    errno.EPERM,
-    errno.EACCES,
-    errno.EXDEV,
-    errno.EMLINK,
-    errno.ENOTSUP,
-    errno.EOPNOTSUPP,
-    errno.ENOSYS,
+    *(errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK),
+    *(errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS),
 }
 
 
@@ -49,16 +44,12 @@ def link_file(source: Path, place: Path) -> None:
 def flush_tree(folder: Path) -> None:
     """Flush a folder to the disk before a rename makes it visible: a power cut may keep only the rename."""
     for file in folder.rglob("*"):
-        _flush(file)
-    _flush(folder)
+        flush(file)
+    flush(folder)
 
 
-def flush_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk."""
-    _flush(folder)
-
-
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Flush a file, or the names in a folder, to the disk."""
     if path.is_dir() and os.name != "posix":
         return  # folders cannot be opened there
     handle = os.open(path, os.O_RDONLY)

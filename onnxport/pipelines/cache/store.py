@@ -19,7 +19,7 @@ from onnxport.core.memory import bytes_of
 from onnxport.formats.artifact import write_failure
 from onnxport.pipelines.cache import entries
 from onnxport.pipelines.cache.entries import ENTRY, Damaged, Entry, Note
-from onnxport.pipelines.cache.files import files_in, flush_folder, flush_tree, link_file
+from onnxport.pipelines.cache.files import files_in, flush, flush_tree, link_file
 from onnxport.pipelines.cache.workspace import Private, sweep
 from onnxport.pipelines.graph.digests import find_change
 from onnxport.reports.run_report import RunReport
@@ -50,11 +50,7 @@ def timings_beside(pipeline: Path) -> Path:
 
 
 def size_limit() -> int:
-    """Return the size limit of a cache in bytes: `$ONNXPORT_CACHE_SIZE`, as 500MB or 20GB.
-
-    Raises:
-        UsageError: the variable is no size.
-    """
+    """Return the size limit of a cache in bytes, from `$ONNXPORT_CACHE_SIZE`; UsageError if that is no size."""
     given = os.environ.get("ONNXPORT_CACHE_SIZE") or LIMIT
     try:
         return bytes_of(given)
@@ -64,13 +60,7 @@ def size_limit() -> int:
 
 @dataclass(frozen=True)
 class EntrySummary:
-    """An entry in a list.
-
-    Attributes:
-        note: its entry.json; None if that is damaged.
-        size: bytes on disk.
-        used: when it was last made or found, in seconds of the epoch.
-    """
+    """An entry in a list: its entry.json (None if damaged), bytes on disk, and the Unix time of its last use."""
 
     key: str
     note: Note | None
@@ -79,13 +69,10 @@ class EntrySummary:
 
 
 class Cache:
-    """The entries below `folder`, which need not exist yet.
+    """The entries below `folder`, which need not exist yet; with `keeps=False` a private cache that the run removes.
 
-    Use as a context manager. Leaving removes unfinished products of this run, and the least recently used entries
-    beyond the size limit, but none that this run used.
-
-    Args:
-        keeps: False for a private cache that is removed when the run ends.
+    Leaving the context removes unfinished products of this run, and the least recently used entries beyond the size
+    limit, but none that this run used.
     """
 
     def __init__(self, folder: Path, *, keeps: bool = True) -> None:
@@ -115,10 +102,7 @@ class Cache:
                 self.folder.rmdir()
 
     def get(self, key: str) -> Entry | None:
-        """Return the checked entry of `key`; None if there is none.
-
-        A damaged entry, or one made with other user code, is dropped.
-        """
+        """Return the checked entry of `key` or None; drop it if it is damaged or was made with other user code."""
         if key not in self._found:
             entry = self._read(key)
             if entry is None:
@@ -127,11 +111,7 @@ class Cache:
         return self._found[key]
 
     def room(self, node: str) -> Path:
-        """Create an empty folder for a product that `put` will store.
-
-        Raises:
-            MachineError: the cache cannot be written.
-        """
+        """Create an empty folder for a product that `put` will store; MachineError if the cache cannot be written."""
         with self._writing():
             room = self._private.new()
             self._mark()
@@ -140,11 +120,7 @@ class Cache:
     def put(
         self, key: str, room: Path, report: RunReport, inputs: Mapping[str, Any], node: str = ""
     ) -> Entry:
-        """Store the product in `room` under `key`; if another run was faster, return its entry.
-
-        Raises:
-            MachineError: the cache cannot be written.
-        """
+        """Store the product in `room` under `key`; if another run was faster, return its entry. Raises as `room`."""
         with self._writing():
             note = entries.write(room, key, node, report, inputs)
             flush_tree(room)
@@ -197,11 +173,7 @@ class Cache:
         return dropped
 
     def prune(self, limit: int) -> list[EntrySummary]:
-        """Drop entries with a damaged entry.json, then the least recently used ones until at most `limit` bytes stay.
-
-        Returns:
-            The dropped entries; one that cannot be dropped stays.
-        """
+        """Drop and return damaged entries, then the least recently used ones beyond `limit` bytes."""
         dropped = []
         taken = 0
         for each in sorted(self.kept(), key=lambda each: each.used, reverse=True):
@@ -239,10 +211,7 @@ class Cache:
         return entry
 
     def _link_privately(self, folder: Path, key: str, note: Note) -> Entry:
-        """Return the entry with private links to its files, so other runs may drop it meanwhile.
-
-        If nothing can be written, return the entry itself.
-        """
+        """Return the entry with private links to its files; the entry itself if nothing can be written."""
         try:
             own = self._private.new()
             for name in files_in(folder):
@@ -265,7 +234,7 @@ class Cache:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOENT) and room.is_dir():
                 return False
             raise
-        flush_folder(place.parent)
+        flush(place.parent)
         return True
 
     def _drop(self, key: str) -> bool:

@@ -33,11 +33,7 @@ class Private:
         return self.parent / self._name
 
     def make(self) -> Path:
-        """Create the folder, if necessary, and return it.
-
-        Raises:
-            OSError: it cannot be created.
-        """
+        """Create the folder if necessary and return it; OSError if it cannot be created."""
         if self._lock >= 0:
             os.utime(self.folder)  # tells other machines that it is in use
             return self.folder

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from onnxport.core.errors import UsageError
 from onnxport.pipelines import registry
 from onnxport.pipelines.config.document import Place
 from onnxport.pipelines.config.models import Origin
@@ -22,7 +22,7 @@ from onnxport.pipelines.config.options import (
     Proofs,
     proof_fields,
 )
-from onnxport.pipelines.config.schema import StageSpec, TargetSpec, keys_of
+from onnxport.pipelines.config.schema import Section, StageSpec, TargetSpec, keys_of
 from onnxport.pipelines.params import params_of, suggest
 from onnxport.pipelines.runner.jobs import Step, proof_options, steps_to
 from onnxport.quantize.params import calibrated_fields
@@ -35,14 +35,7 @@ _OF_THE_PROOF: Mapping[str, str] = dict.fromkeys(
 
 @dataclass(frozen=True)
 class Link:
-    """A step to run.
-
-    Attributes:
-        name: see Node.
-        step: None for the export, whose params are in the model.
-        validation: None for no proof.
-        place: of its section.
-    """
+    """A step to run; `step` is None for the export, `validation` None for no proof, `place` that of its section."""
 
     name: str
     step: Step | None
@@ -68,13 +61,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Request:
-    """A stage or target of the file.
-
-    Attributes:
-        place: of its section.
-        options: its own, including those of the matrix.
-        proofs: its own.
-    """
+    """A stage or target of the file, with its own options (those of the matrix too) and proofs."""
 
     name: str
     place: Place
@@ -84,12 +71,7 @@ class Request:
 
 @dataclass(frozen=True)
 class ChainReader:
-    """Builds chains; collects their faults.
-
-    Attributes:
-        stages: by name; None for faulty ones.
-        proofs: of the whole pipeline.
-    """
+    """Builds chains and collects their faults; faulty `stages` are None, `proofs` are those of the whole file."""
 
     options: OptionsReader
     stages: Mapping[str, StageSpec | None]
@@ -100,32 +82,35 @@ class ChainReader:
     ) -> Chain | None:
         """Return the chain up to the stage `name`, which the section at `place` takes; up to the export for None.
 
-        Args:
-            below: the stages between here and the target.
+        `below` are the stages between here and the target.
         """
         if name is None:
             return self._export(origin)
-        at = (*place, "from")
+        at, faults = (*place, "from"), self.options.faults
         if name not in self.stages:
-            self.options.faults.add(
-                UsageError(f"there is no stage {name!r}", fix=self._stages_near(name)), *at
-            )
+            fix = suggest(name, self.stages) if self.stages else "there are no stages"
+            faults.add(f"there is no stage {name!r}", *at, fix=fix)
             return None
         if name in below:
             way = " from ".join((*below[below.index(name) :], name))
-            self.options.faults.add(
-                UsageError(f"the stage takes its own result: {way}", fix="take another"), *at
-            )
+            faults.add(f"the stage takes its own result: {way}", *at, fix="take another")
             return None
         spec = self.stages[name]
         if spec is None:
             return None
         own: Place = ("stages", name)
         before = self.to_stage(origin, spec.from_, own, (*below, name))
-        asked = Request(
-            name, own, Options.at(own, spec.options), self.options.proofs((*own, "validate"), spec.validate_)
-        )
-        return self._append_stage(origin, spec, asked, before)
+        proofs = self.options.proofs((*own, "validate"), spec.validate_)
+        asked = Request(name, own, Options.at(own, spec.options), proofs)
+        with faults.catching(*own, "use"):
+            stage = registry.shared_stage(spec.use)
+            purpose = f"the stage {spec.use}"
+
+            def make(values: dict[str, Any]) -> tuple[Step, ...]:
+                return (Step(stage, params_of(stage.params, values, purpose=purpose)),)
+
+            return self._append(origin, asked, before, make, purpose, stage.params.model_fields, StageSpec)
+        return None
 
     def to_target(
         self, origin: Origin, spec: TargetSpec, asked: Request, before: Chain | None
@@ -135,131 +120,78 @@ class ChainReader:
             stage = registry.target(spec.to)
             purpose = f"converting to {spec.to}"
             fields = {**calibrated_fields(), **stage.params.model_fields}
-            known = self.options.select_known(
-                asked.options,
-                stage.params,
-                purpose=purpose,
-                beside=keys_of(TargetSpec),
-                further=calibrated_fields(),
-                elsewhere=_OF_THE_PROOF,
-            )
-            options = self.options.fit(known, fields)
-            given = self._add_preprocess(options, origin, asked)
-            steps = self.options.fill(
-                lambda values: steps_to(stage, values, purpose), given, asked.place, fields
-            )
-            return self._append(origin, asked, options, steps, before)
-        return None
 
-    def _append_stage(
-        self, origin: Origin, spec: StageSpec, asked: Request, before: Chain | None
-    ) -> Chain | None:
-        with self.options.faults.catching(*asked.place, "use"):
-            stage = registry.shared_stage(spec.use)
-            purpose = f"the stage {spec.use}"
-            known = self.options.select_known(
-                asked.options,
-                stage.params,
-                purpose=purpose,
-                beside=keys_of(StageSpec),
-                elsewhere=_OF_THE_PROOF,
-            )
-            options = self.options.fit(known, stage.params.model_fields)
-            given = self._add_preprocess(options, origin, asked)
-            params = self.options.fill(
-                lambda values: params_of(stage.params, values, purpose=purpose),
-                given,
-                asked.place,
-                stage.params.model_fields,
-            )
-            steps = None if params is None else (Step(stage, params),)
-            return self._append(origin, asked, options, steps, before)
-        return None
+            def make(values: dict[str, Any]) -> tuple[Step, ...]:
+                return steps_to(stage, values, purpose)
 
-    def _export(self, origin: Origin) -> Chain | None:
-        if origin.export is None:
-            return Chain()
-        proof = self._proof((), self._proofs_of(origin, None), (*origin.place, "validate"))
-        return (
-            None
-            if proof is None
-            else Chain((Link(f"{origin.name}/export", None, proof.params, origin.place),))
-        )
+            return self._append(origin, asked, before, make, purpose, fields, TargetSpec)
+        return None
 
     def _append(
         self,
         origin: Origin,
         asked: Request,
-        options: Options,
-        steps: tuple[Step, ...] | None,
         before: Chain | None,
+        make: Callable[[dict[str, Any]], tuple[Step, ...]],
+        purpose: str,
+        fields: Mapping[str, FieldInfo],
+        section: type[Section],
     ) -> Chain | None:
-        """Append `steps` to `before`, each with its proof."""
+        """Append the steps that `make` returns for the options to `before`, each with its proof."""
+        known = self.options.select_known(
+            asked.options, fields, purpose=purpose, beside=keys_of(section), elsewhere=_OF_THE_PROOF
+        )
+        options = self.options.fit(known, fields)
+        proofs = self.proofs.overridden_by(origin.proofs).overridden_by(asked.proofs)
+        given = options
+        if "calib" in options.values and "preprocess" not in options.values:  # as on the command line
+            given = options.overridden_by(proofs.options.only(("preprocess",)))
+        steps = self.options.fill(make, given, asked.place, fields)
         names = SHARED_CALIBRATING if "calib" in options.values else SHARED
         own = self.options.as_mappings(options.only(names))
-        self._check_given_once(asked, own)
+        for name in own.values:
+            if asked.proofs is not None and name in asked.proofs.options.values:
+                what = "the section itself gives this option to the proof"
+                place = asked.proofs.options.places[name]
+                self.options.faults.add(what, *place, fix="keep the other one")
         if steps is None or before is None:
             return None
         shared = before.shared.overridden_by(own)
-        told = self._proofs_of(origin, asked.proofs).with_shared(shared)
         links = list(before.links)
-        for number, step in enumerate(steps):
+        for step in steps:
             rooted = Step(step.stage, self.options.resolve_paths(step.params, options, asked.place))
+            name = f"{origin.name}/{asked.name}" + (f"/{step.stage.name}" if step is not steps[-1] else "")
             so_far = (*(link.step for link in links if link.step), rooted)
-            proof = self._proof(so_far, told, (*asked.place, "validate"))
-            if proof is None:
+            link = self._link(name, rooted, so_far, proofs.with_shared(shared), asked.place)
+            if link is None:
                 return None
-            is_last = number == len(steps) - 1
-            name = f"{origin.name}/{asked.name}" + ("" if is_last else f"/{step.stage.name}")
-            links.append(Link(name, rooted, proof.params, asked.place))
+            links.append(link)
         return Chain(tuple(links), shared)
 
-    def _proofs_of(self, origin: Origin, own: Proofs | None) -> Proofs:
-        return self.proofs.overridden_by(origin.proofs).overridden_by(own)
+    def _export(self, origin: Origin) -> Chain | None:
+        if origin.export is None:
+            return Chain()
+        proofs = self.proofs.overridden_by(origin.proofs)
+        link = self._link(f"{origin.name}/export", None, (), proofs, origin.place)
+        return None if link is None else Chain((link,))
 
-    def _check_given_once(self, asked: Request, shared: Options) -> None:
-        """Refuse an option that is given to the section and to its proof."""
-        for name in shared.values:
-            if asked.proofs is not None and name in asked.proofs.options.values:
-                self.options.faults.add(
-                    UsageError("the section itself gives this option to the proof", fix="keep the other one"),
-                    *asked.proofs.options.places[name],
-                )
-
-    def _add_preprocess(self, options: Options, origin: Origin, asked: Request) -> Options:
-        """Add the proof's preprocessing to a calibration, as on the command line."""
-        told = self._proofs_of(origin, asked.proofs).options
-        if "calib" in options.values and "preprocess" not in options.values:
-            return options.overridden_by(told.only(("preprocess",)))
-        return options
-
-    def _proof(self, steps: tuple[Step, ...], told: Proofs, place: Place) -> _Proof | None:
-        """Return the proof of the product of `steps`; None if its options are faulty."""
-        if not told.wanted:
-            return _Proof(None)
-        asked = dict(told.options.values)
+    def _link(
+        self, name: str, step: Step | None, so_far: tuple[Step, ...], proofs: Proofs, place: Place
+    ) -> Link | None:
+        """Return the last of the steps `so_far` with its proof; None if the options of that are faulty."""
+        if not proofs.wanted:
+            return Link(name, step, None, place)
+        asked, at = dict(proofs.options.values), (*place, "validate")
         if "inputs" in asked:
             asked["inputs"] = self.options.path(asked["inputs"])
-        judged = proof_options(steps, asked)
-        if judged.get("inputs") is None and told.options.places.get("preprocess", place)[:2] != place[:2]:
+        judged = proof_options(so_far, asked)
+        if judged.get("inputs") is None and proofs.options.places.get("preprocess", at)[:2] != at[:2]:
             judged.pop("preprocess", None)  # given for other proofs, which use images
-        params = self.options.fill(
-            lambda values: params_of(ValidateParams, values, purpose="the proof"),
-            told.options.with_values(judged),
-            place,
-            ValidateParams.model_fields,
+        options, fields = proofs.options.with_values(judged), ValidateParams.model_fields
+        validation = self.options.fill(
+            lambda values: params_of(ValidateParams, values, purpose="the proof"), options, at, fields
         )
-        return None if params is None else _Proof(params)
-
-    def _stages_near(self, name: str) -> str:
-        return suggest(name, self.stages) if self.stages else "there are no stages"
-
-
-@dataclass(frozen=True)
-class _Proof:
-    """The decision on a proof; `params` is None for no proof."""
-
-    params: ValidateParams | None
+        return None if validation is None else Link(name, step, validation, place)
 
 
 def _values(params: BaseModel) -> dict[str, Any]:

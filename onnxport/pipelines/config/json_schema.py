@@ -42,19 +42,12 @@ _SHARED: dict[str, Schema] = {
 
 
 def schema(*, plugins: bool = True) -> str:
-    """Return the schema as JSON text, draft 2020-12; docs/schema/pipeline.schema.json without plugins.
-
-    Raises:
-        MissingDependencyError: a plugin is installed that cannot be used.
-    """
-    shared = (
-        {name: registry.shared_stage(name) for name in registry.known_stages()}
-        if plugins
-        else registry.STAGES
-    )
-    targets = (
-        {name: registry.target(name) for name in registry.known_targets()} if plugins else registry.TARGETS
-    )
+    """Return the schema as JSON text, draft 2020-12; docs/schema/pipeline.schema.json is the one without plugins."""
+    shared, targets = registry.STAGES, registry.TARGETS
+    if plugins:
+        shared = {name: registry.shared_stage(name) for name in registry.known_stages()}
+        targets = {name: registry.target(name) for name in registry.known_targets()}
+    export = _object(_options(ExportParams, ExportParams.model_fields))
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:onnxport:schema:pipeline:1",
@@ -66,7 +59,7 @@ def schema(*, plugins: bool = True) -> str:
             **_SHARED,
             "proof": _object(_options(ValidateParams, proof_fields())),
             "model": {
-                "anyOf": [{"type": "string"}, _section(ModelSpec, {"export": _export(), "validate": _PROOF})]
+                "anyOf": [{"type": "string"}, _section(ModelSpec, {"export": export, "validate": _PROOF})]
             },
             **_alternatives(StageSpec, "stage", "use", shared),
             **_alternatives(TargetSpec, "target", "to", {**targets, "onnx": None}),
@@ -106,7 +99,8 @@ def _alternatives(
     for kind, stage in kinds.items():
         own: dict[str, Schema] = {key: {"description": described, "const": kind}}
         if stage is not None:
-            own |= _stage_options(stage, calibrates=section is TargetSpec)
+            calibrated = calibrated_fields() if section is TargetSpec else {}
+            own |= _options(QuantizeParams, calibrated) | _options(stage.params, stage.params.model_fields)
         if section is TargetSpec:
             own["matrix"] = _matrix(f"{name}-{kind}", own.keys() - {key})
         if stage is not None or section is not TargetSpec:
@@ -115,13 +109,7 @@ def _alternatives(
     return found
 
 
-def _stage_options(stage: Stage, *, calibrates: bool) -> dict[str, Schema]:
-    own = _options(stage.params, stage.params.model_fields)
-    return {**_options(QuantizeParams, calibrated_fields()), **own} if calibrates else own
-
-
 def _matrix(definition: str, options: Iterable[str]) -> Schema:
-    """Return the schema of a matrix: a list of values per option."""
     axes: dict[str, Schema] = {
         name: {
             "type": "array",
@@ -134,26 +122,26 @@ def _matrix(definition: str, options: Iterable[str]) -> Schema:
     return _object({"from": {"type": "array", "minItems": 1, "items": stage}, **axes})
 
 
-def _export() -> Schema:
-    return _object(_options(ExportParams, ExportParams.model_fields))
-
-
 def _section(section: type[Section], own: Mapping[str, Schema], without: Iterable[str] = ()) -> Schema:
     """Return the schema of a section's keys; `own` replaces some."""
-    told = section.model_json_schema()
+    generated = section.model_json_schema()
     properties: dict[str, Schema] = {}
     for key in [*own, *keys_of(section)]:
         if key not in properties and key not in without:
-            given = own.get(key) or _in_yaml(told["properties"][key])
-            described = told["properties"].get(key, {}).get("description")
+            given = own.get(key) or _in_yaml(generated["properties"][key])
+            described = generated["properties"].get(key, {}).get("description")
             properties[key] = {"description": described, **given} if described else given
     ordered = {key: properties[key] for key in keys_of(section) if key in properties} | properties
-    return {**_object(ordered), "required": told["required"]} if "required" in told else _object(ordered)
+    return (
+        {**_object(ordered), "required": generated["required"]}
+        if "required" in generated
+        else _object(ordered)
+    )
 
 
 def _options(model: type[BaseModel], names: Iterable[str]) -> dict[str, Schema]:
-    told = model.model_json_schema()["properties"]
-    return {name: _in_yaml(told[name]) for name in names}
+    generated = model.model_json_schema()["properties"]
+    return {name: _in_yaml(generated[name]) for name in names}
 
 
 def _object(properties: Mapping[str, Schema]) -> Schema:
@@ -164,14 +152,14 @@ def _mapping_of(each: Schema) -> Schema:
     return {"type": "object", "additionalProperties": each}
 
 
-def _in_yaml(told: Schema) -> Schema:
+def _in_yaml(generated: Schema) -> Schema:
     """Convert pydantic's schema of an option to the forms that a pipeline.yaml may use."""
-    kinds = [each for each in told.get("anyOf", [told]) if each.get("type") != "null"]
+    kinds = [each for each in generated.get("anyOf", [generated]) if each.get("type") != "null"]
     forms: list[Schema] = [form for kind in kinds for form in _forms(kind)]
     unique = [form for number, form in enumerate(forms) if form not in forms[:number]]
-    found: Schema = {"description": spell_as_keys(told["description"])}
-    if told.get("default") not in (None, {}, []):
-        found["default"] = told["default"]
+    found: Schema = {"description": spell_as_keys(generated["description"])}
+    if generated.get("default") not in (None, {}, []):
+        found["default"] = generated["default"]
     return found | (unique[0] if len(unique) == 1 else {"anyOf": unique})
 
 
@@ -189,7 +177,6 @@ def _forms(kind: Schema) -> list[Schema]:
 
 
 def _value_schema(value: Schema) -> Schema:
-    """Return the schema of a mapping's values."""
     kinds = value.get("type")
     if kinds == "number":
         return {"anyOf": [{"type": "number"}, _VARIABLE]}

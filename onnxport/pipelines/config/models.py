@@ -27,9 +27,7 @@ class Origin:
     """A model as the file names it.
 
     Attributes:
-        place: in the file.
         group: its key in the file; all models of a pattern have the same.
-        source: an ONNX file, or a source to export.
         export: the options of the export; None for an ONNX file.
     """
 
@@ -41,7 +39,7 @@ class Origin:
     proofs: Proofs | None = None
 
     def is_for(self, target: TargetSpec) -> bool:
-        """Whether the target applies to this model."""
+        """Return whether the target applies to this model."""
         return not target.models or not {self.name, self.group}.isdisjoint(target.models)
 
 
@@ -56,15 +54,11 @@ class ModelsReader:
         """Return all models of `spec`, in its order."""
         faults = self.options.faults
         if spec.model is not None and spec.models is not None:
-            fix = "put it under models"
-            faults.add(
-                UsageError("model is for a single model, but there are models as well", fix=fix), "model"
-            )
+            what = "model is for a single model, but there are models as well"
+            faults.add(what, "model", fix="put it under models")
         if spec.model is None and not spec.models:
             fix = "write model: FILE.onnx, or several under models"
-            faults.add(
-                UsageError("there is no model", fix=fix), *(["models"] if spec.models is not None else [])
-            )
+            faults.add("there is no model", *(["models"] if spec.models is not None else []), fix=fix)
         origins: list[Origin] = []
         for place, key, given in _entries(spec):
             with faults.catching(*place):
@@ -75,9 +69,8 @@ class ModelsReader:
         if isinstance(given, str):
             given = {"source": given}
         elif not isinstance(given, Mapping):
-            raise UsageError(
-                f"{show(given)} is no model", fix="give a path, or keys: source, export, validate"
-            )
+            fix = "give a path, or keys: source, export, validate"
+            raise UsageError(f"{show(given)} is no model", fix=fix)
         if key:
             check_name(key, "model")
         spec = self.options.section(ModelSpec, place, given)
@@ -90,20 +83,37 @@ class ModelsReader:
         found = []
         for source in sources:
             with self.options.faults.catching(*place):
-                found.append(self._origin(place, key, named, source, params, proofs, spec))
+                name = named or _own_name(source)
+                self._claim(name, place, source, checked=bool(named))
+                if isinstance(source, Artifact) and spec.export:
+                    what = f"{source.path} is ONNX already, so export has no effect"
+                    raise UsageError(what, fix="leave it out")
+                if isinstance(source, Source) and params is not None:
+                    check_export(source, params)
+                export = None if isinstance(source, Artifact) else params or ExportParams()
+                found.append(Origin(name, place, key, source, export, proofs))
         return found
 
+    def _claim(self, name: str, place: Place, source: Artifact | Source, *, checked: bool) -> None:
+        """Refuse a name that is impossible or taken (UsageError)."""
+        if not checked:
+            check_name(name, "model")
+        if name in self._names:
+            first = self.options.faults.where(*self._names[name])
+            raise UsageError(
+                f"{source.path} has the name {name!r}, like the model of {first}",
+                fix="give each a name of its own: models: {NAME: PATH}",
+            )
+        self._names[name] = place
+
     def _export(self, place: Place, spec: ModelSpec) -> ExportParams | None:
-        given = Options.at((*place, "export"), spec.export)
-        known = self.options.select_known(given, ExportParams, purpose="export")
-        fitted = self.options.fit(known, ExportParams.model_fields)
+        place, fields = (*place, "export"), ExportParams.model_fields
+        given = Options.at(place, spec.export)
+        fitted = self.options.fit(self.options.select_known(given, fields, purpose="export"), fields)
         params = self.options.fill(
-            lambda values: params_of(ExportParams, values, purpose="export"),
-            fitted,
-            (*place, "export"),
-            ExportParams.model_fields,
+            lambda values: params_of(ExportParams, values, purpose="export"), fitted, place, fields
         )
-        return params and self.options.resolve_paths(params, fitted, (*place, "export"))
+        return params and self.options.resolve_paths(params, fitted, place)
 
     def _sources(self, given: str, params: ExportParams | None) -> Iterator[Artifact | Source]:
         place = self.options.path(given)
@@ -124,36 +134,6 @@ class ModelsReader:
         is_factory = ":" in given and not place.exists()
         return Source.of(given if is_factory else place, weights, folder=self.options.folder)
 
-    def _origin(
-        self,
-        place: Place,
-        key: str,
-        named: str,
-        source: Artifact | Source,
-        params: ExportParams | None,
-        proofs: Proofs | None,
-        spec: ModelSpec,
-    ) -> Origin:
-        name = named or _own_name(source)
-        if not named:
-            check_name(name, "model")
-        if name in self._names:
-            first = self.options.faults.where(*self._names[name])
-            raise UsageError(
-                f"{source.path} has the name {name!r}, like the model of {first}",
-                fix="give each a name of its own: models: {NAME: PATH}",
-            )
-        self._names[name] = place
-        if isinstance(source, Artifact):
-            if spec.export:
-                raise UsageError(
-                    f"{source.path} is ONNX already, so export has no effect", fix="leave it out"
-                )
-            return Origin(name, place, key, source, proofs=proofs)
-        if params is not None:
-            check_export(source, params)
-        return Origin(name, place, key, source, params or ExportParams(), proofs)
-
 
 def check_name(name: str, what: str) -> None:
     """Refuse a name that no folder may have (UsageError)."""
@@ -166,7 +146,6 @@ def check_name(name: str, what: str) -> None:
 
 
 def _entries(spec: PipelineSpec) -> Iterator[tuple[Place, str, Any]]:
-    """Return place, key and value of every entry."""
     if spec.model is not None:
         yield ("model",), "", spec.model
     if isinstance(spec.models, Mapping):

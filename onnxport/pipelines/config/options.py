@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +20,7 @@ from pydantic.fields import FieldInfo
 from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.core.named_values import parse_pairs
 from onnxport.formats.artifact import TensorSpec
-from onnxport.pipelines.config.document import Part, Place, show
-from onnxport.pipelines.config.faults import Faults
+from onnxport.pipelines.config.document import Faults, Part, Place, show
 from onnxport.pipelines.config.scalars import source_text, to_plain
 from onnxport.pipelines.config.schema import NEEDED, Section, keys_of
 from onnxport.pipelines.params import RefusedValue, expected_value, suggest
@@ -118,13 +117,8 @@ class OptionsReader:
     def section(self, kind: type[S], place: Place, given: object) -> S | None:
         """Read a section of the file; None if a required key is missing or wrong."""
         if not isinstance(given, Mapping):
-            self.faults.add(
-                UsageError(
-                    f"keys are expected here, not {show(given)}",
-                    fix=f"write keys: {', '.join(keys_of(kind))}",
-                ),
-                *place,
-            )
+            fix = f"write keys: {', '.join(keys_of(kind))}"
+            self.faults.add(f"keys are expected here, not {show(given)}", *place, fix=fix)
             return None
         values = dict(given)
         while True:
@@ -148,42 +142,40 @@ class OptionsReader:
             given = refusal["input"] if kind.model_config.get("extra") == "allow" else ()
             near = next(iter(difflib.get_close_matches(name, given, n=1)), "")
             fix = f"did you mean it by {near!r}?" if near else NEEDED[name]
-            self.faults.add(UsageError(f"{name} is missing", fix=fix), *place)
+            self.faults.add(f"{name} is missing", *place, fix=fix)
             return
         else:
-            fix = expected_value(kind, refusal, _field(kind, name))
+            fields = kind.model_fields.items()
+            field = next((key for key, found in fields if (found.alias or key) == name), name)
+            fix = expected_value(kind, refusal, field)
             error = UsageError(f"{show(refusal['input'])} is not valid", fix=fix)
         self.faults.add(error, *place, *refusal["loc"])
 
     def select_known(
         self,
         options: Options,
-        *models: type[BaseModel],
+        fields: Collection[str],
+        *,
         purpose: str,
         beside: Collection[str] = (),
-        further: Collection[str] = (),
         elsewhere: Mapping[str, str] | None = None,
     ) -> Options:
-        """Return the `options` that are fields of `models`; the others are faults.
+        """Return the `options` that are among `fields`; the others are faults.
 
         Args:
             beside: the section's own keys, to suggest.
-            further: further known fields.
             elsewhere: names that belong elsewhere, with the way out.
         """
-        fields = {name: found for model in models for name, found in model.model_fields.items()}
-        known = {*fields, *further}
-        for name in (each for each in options.values if each not in known):
-            place = options.places[name]
-            keys = beside
+        for name in (each for each in options.values if each not in fields):
+            place, keys = options.places[name], beside
             if isinstance(place[-1], int):  # a value of a matrix: its key is wrong
                 place, keys = place[:-1], ()
             if elsewhere and name in elsewhere:
-                self.faults.add(UsageError(f"{purpose} has no such option", fix=elsewhere[name]), *place)
+                self.faults.add(f"{purpose} has no such option", *place, fix=elsewhere[name])
             else:
-                fix = suggest(name, known, keys)
-                self.faults.add(UsageError(f"{purpose} has no option {name!r}", fix=fix), *place)
-        return options.only(known)
+                fix = suggest(name, fields, keys)
+                self.faults.add(f"{purpose} has no option {name!r}", *place, fix=fix)
+        return options.only(fields)
 
     def fit(self, options: Options, fields: Mapping[str, FieldInfo]) -> Options:
         """Convert YAML values to the forms that the fields take; impossible ones are faults."""
@@ -271,16 +263,12 @@ class OptionsReader:
         options = Options.at(place, given)
         if _REPORT_TENSORS in options.values:
             fix = "leave it out: onnxport validate writes the tensors of one artefact"
-            self.faults.add(
-                UsageError("every proof of the run would write this file", fix=fix), *place, _REPORT_TENSORS
-            )
+            self.faults.add("every proof of the run would write this file", *place, _REPORT_TENSORS, fix=fix)
             options = options.without(_REPORT_TENSORS)
         keys = proof_fields()
         for name in options.values:
             if name not in keys:
-                self.faults.add(
-                    UsageError("the proof has no such option", fix=suggest(name, keys)), *place, name
-                )
+                self.faults.add("the proof has no such option", *place, name, fix=suggest(name, keys))
         fitted = self.as_mappings(self.fit(options.only(keys), keys))
         if "inputs" in fitted.values:
             self.check_there(self.path(fitted.values["inputs"]), *place, "inputs")
@@ -299,7 +287,7 @@ class OptionsReader:
 
 
 def _refuses(field: FieldInfo | None, value: Any) -> bool:
-    """Whether a field refuses a value by itself."""
+    """Return whether a field refuses a value by itself."""
     if field is None or not field.metadata:  # pydantic refuses a plain type as a RefusedValue
         return False
     try:
@@ -309,19 +297,11 @@ def _refuses(field: FieldInfo | None, value: Any) -> bool:
     return False
 
 
-def _field(kind: type[BaseModel], key: str) -> str:
-    return next((name for name, found in kind.model_fields.items() if (found.alias or name) == key), key)
-
-
 _NUMBERS = (int, float)
 
 
 def _fit(name: str, field: FieldInfo, value: Any) -> Any:
-    """Convert `value` to the form that a field takes: numbers to text for a text field, and in mappings likewise.
-
-    Raises:
-        UsageError: true or false for a number.
-    """
+    """Convert `value` to the form that a field takes: numbers to text for a text field, and in mappings likewise."""
     kinds = _kinds(field.annotation)
     single = isinstance(value, bool | int | float)
     if isinstance(value, bool) and bool not in kinds and {*kinds} & {*_NUMBERS}:
@@ -336,26 +316,25 @@ def _fit(name: str, field: FieldInfo, value: Any) -> Any:
     _, held = get_args(kind)
     if not isinstance(value, Mapping):
         return value
-    if held is str:
-        return {key: _number_text(each) for key, each in value.items()}
+    if held is str:  # numbers as they are written; the params model converts or refuses a list
+        return {
+            key: to_plain(each)
+            if isinstance(each, list)
+            else source_text(each)
+            if isinstance(each, bool | int | float)
+            else each
+            for key, each in value.items()
+        }
     if held is TensorSpec:
-        return {key: _join(each) if isinstance(each, list) else each for key, each in value.items()}
+        return {
+            key: ",".join(map(source_text, each)) if isinstance(each, list) else each
+            for key, each in value.items()
+        }
     return value
 
 
-def _number_text(value: Any) -> Any:
-    """Return a number as it is written; the params model converts or refuses a list."""
-    if isinstance(value, list):
-        return [to_plain(each) for each in value]
-    return source_text(value) if isinstance(value, bool | int | float) else value
-
-
-def _join(values: Sequence[Any]) -> str:
-    return ",".join(map(source_text, values))
-
-
 def _has_container(container: type, kinds: Sequence[Any]) -> bool:
-    """Whether one of `kinds` is such a container, as dict[str, str] is a dict."""
+    """Return whether one of `kinds` is such a container, as dict[str, str] is a dict."""
     return any(get_origin(kind) is container for kind in kinds)
 
 
@@ -364,11 +343,6 @@ def _kinds(annotation: Any) -> tuple[Any, ...]:
     if get_origin(annotation) is Annotated:
         return _kinds(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
-        return tuple(_members(annotation))
+        members = (member for member in get_args(annotation) if member is not type(None))
+        return tuple(kind for member in members for kind in _kinds(member))
     return (annotation,)
-
-
-def _members(union: Any) -> Iterator[Any]:
-    for member in get_args(union):
-        if member is not type(None):
-            yield from _kinds(member)

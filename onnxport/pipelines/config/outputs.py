@@ -10,8 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from onnxport.core.errors import UsageError
-from onnxport.pipelines.config.document import Place
-from onnxport.pipelines.config.faults import Faults
+from onnxport.pipelines.config.document import Faults, Place
 from onnxport.pipelines.config.scalars import source_text
 from onnxport.pipelines.params import suggest
 
@@ -36,35 +35,25 @@ def check_below(given: str) -> None:
     """Refuse an output path outside of the pipeline's folder (UsageError): a CI must not write beyond its checkout."""
     parts = PurePath(given).parts
     if not given or PurePath(given).is_absolute() or ".." in parts or given.startswith("~"):
-        raise UsageError(
-            f"{given!r} lies outside of the pipeline's folder",
-            why="a run writes only below it",
-            fix="give a relative path without ..",
-        )
+        what, fix = f"{given!r} lies outside of the pipeline's folder", "give a relative path without .."
+        raise UsageError(what, why="a run writes only below it", fix=fix)
 
 
 def fill_template(template: str, values: Mapping[str, str], suffix: str) -> str:
-    """Fill {model}, {target} and the matrix keys into `template`.
-
-    Raises:
-        UsageError: another placeholder, a path outside of the folder, or a wrong suffix.
-    """
+    """Fill {model}, {target} and the matrix keys into `template`; UsageError for a path that no artefact may have."""
     text = ""
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:
-        raise UsageError(
-            f"{template!r} is no valid template", why=str(error).lower(), fix="write {model}"
-        ) from None
+        what = f"{template!r} is no valid template"
+        raise UsageError(what, why=str(error).lower(), fix="write {model}") from None
     for literal, name, form, conversion in parts:
         text += literal
         if name is None:
             continue
         if form or conversion or name not in values:
-            raise UsageError(
-                f"{template!r} has a placeholder {name!r}",
-                fix=suggest(name, values) if name not in values else f"write {{{name}}}",
-            )
+            fix = suggest(name, values) if name not in values else f"write {{{name}}}"
+            raise UsageError(f"{template!r} has a placeholder {name!r}", fix=fix)
         text += values[name]
     check_below(text)
     if PurePath(text).suffix.lower() != suffix:
@@ -80,22 +69,13 @@ class Claim:
     what: str
     place: Place = ()
 
-    @property
-    def real(self) -> Path:
-        return Path(os.path.realpath(self.path))
-
 
 def check_no_overlap(written: Sequence[Claim], kept: Sequence[Claim], faults: Faults) -> None:
-    """Add a fault for outputs at the same path, or in or around something that a run reads or keeps.
-
-    Args:
-        written: artefacts and reports.
-        kept: models, samples, the file, the cache.
-    """
+    """Add a fault for each of `written` that lies at, in or around another one, or something of `kept`."""
     taken: dict[Path, Claim] = {}
     holding: dict[Path, Claim] = {}  # every folder that one of `taken` lies in
     for claim in (*kept, *written):
-        real = claim.real
+        real = Path(os.path.realpath(claim.path))
         places = [taken.get(each) for each in (real, *real.parents)]
         rival = next((each for each in places if each), holding.get(real))
         if rival is not None and claim in written:
@@ -103,13 +83,8 @@ def check_no_overlap(written: Sequence[Claim], kept: Sequence[Claim], faults: Fa
             fix = "give another output"
             if rival in written:
                 fix += ", with {model} or a key of the matrix"
-            faults.add(
-                UsageError(
-                    f"{claim.what} would be written to {claim.path}, which is taken by {rival.what}{said}",
-                    fix=fix,
-                ),
-                *claim.place,
-            )
+            what = f"{claim.what} would be written to {claim.path}, which is taken by {rival.what}{said}"
+            faults.add(what, *claim.place, fix=fix)
         taken.setdefault(real, claim)
         for parent in real.parents:
             holding.setdefault(parent, claim)

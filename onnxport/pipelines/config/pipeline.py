@@ -33,13 +33,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class NamedModel:
-    """A model of the pipeline.
-
-    Attributes:
-        origin: an ONNX file, or a source to export.
-        export: the options of the export; None for an ONNX file.
-        validation: of the export.
-    """
+    """A model of the pipeline: an ONNX file, or a source to export with the options of that and of its proof."""
 
     name: str
     origin: Artifact | Source
@@ -57,7 +51,6 @@ class Node:
         after: the node whose product it takes; None for the model itself.
         validation: of its product; None to deliver it unproven.
         latency: whether its product is timed.
-        line: in the file.
     """
 
     name: str
@@ -74,6 +67,12 @@ class Node:
         return (*(self.after.chain if self.after else ()), self)
 
     @property
+    def exported(self) -> Node | None:
+        """The export before this node, whose product is what it is proven against; None for the model itself."""
+        first = self.chain[0]
+        return first if first.step is None and first is not self else None
+
+    @property
     def stage(self) -> str:
         return "export" if self.step is None else self.step.stage.name
 
@@ -85,8 +84,6 @@ class Cell:
     Attributes:
         node: whose product it is.
         values: the matrix keys with their values here, as text.
-        output: its path.
-        line: of its target in the file.
     """
 
     model: str
@@ -107,7 +104,6 @@ class Pipeline:
     """A pipeline.
 
     Attributes:
-        path: the file.
         nodes: each behind the nodes that it depends on.
         cells: in the order of the file.
         reports: files and folders to write the report to.

@@ -16,8 +16,7 @@ from onnxport.pipelines import registry
 from onnxport.pipelines.cache import home_of
 from onnxport.pipelines.config import outputs
 from onnxport.pipelines.config.chains import Chain, ChainReader, Link, Request
-from onnxport.pipelines.config.document import Document, Place, show
-from onnxport.pipelines.config.faults import Faults
+from onnxport.pipelines.config.document import Document, Faults, Place, show
 from onnxport.pipelines.config.models import ModelsReader, Origin, check_name
 from onnxport.pipelines.config.options import Options, OptionsReader, Proofs
 from onnxport.pipelines.config.outputs import Claim
@@ -45,7 +44,9 @@ def read(path: Path) -> Pipeline:
     document = load(path)
     faults = Faults(document)
     metrics = frozenset(str(name).rpartition(":")[2] for name in _find_values(document.data, "metric"))
-    pipeline = _Reader(document, faults, OptionsReader(faults, path.parent, metrics)).pipeline()
+    options = OptionsReader(faults, path.parent, metrics)
+    spec = options.section(PipelineSpec, (), document.data)
+    pipeline = None if spec is None else _Reader(document, faults, options, spec).pipeline()
     faults.check()
     assert pipeline is not None, "what leads to none is a fault"
     return pipeline
@@ -73,100 +74,82 @@ class _Reader:
     document: Document
     faults: Faults
     options: OptionsReader
+    spec: PipelineSpec
     stages: dict[str, StageSpec | None] = field(default_factory=dict)
     targets: dict[str, TargetSpec | None] = field(default_factory=dict)
 
     def pipeline(self) -> Pipeline | None:
-        spec = self.options.section(PipelineSpec, (), self.document.data)
-        if spec is None:
-            return None
-        self._sections(spec)
+        spec = self.spec
+        self._sections()
         proofs = Proofs().overridden_by(self.options.proofs(("validate",), spec.validate_))
-        self._check_preprocess(proofs)
+        images = [*_find_values(self.document.data, "inputs"), *_find_values(self.document.data, "calib")]
+        if "preprocess" in proofs.options.values and not images:
+            fix = "give the folder of images as inputs, or calib to a stage or target"
+            self.faults.add("there is nothing to preprocess", "validate", "preprocess", fix=fix)
         origins = ModelsReader(self.options).found(spec)
         chains = ChainReader(self.options, self.stages, proofs)
-        wishes = [wish for origin in origins or [_STAND_IN] for wish in self._requests(spec, chains, origin)]
-        self._check_used(spec, chains, origins)
-        reports = tuple(self._reports(spec))
+        requests = [
+            request for origin in origins or [_STAND_IN] for request in self._requests(chains, origin)
+        ]
+        self._check_used(chains, origins)
+        reports = tuple(self._reports())
         if not origins:
             return None
-        nodes, cells = _build_graph(wishes, self.document)
-        self._check_no_overlap(origins, wishes, reports)
+        nodes, cells = _build_graph(requests, self.document)
+        self._check_no_overlap(origins, requests, reports)
         return Pipeline(self.document.path, nodes, cells, reports, spec.diagnose)
 
-    def _sections(self, spec: PipelineSpec) -> None:
-        """Read the stages and targets, and check their names."""
-        for name, given in spec.stages.items():
+    def _sections(self) -> None:
+        for name, given in self.spec.stages.items():
             self.stages[name] = self.options.section(StageSpec, ("stages", name), given)
             with self.faults.catching("stages", name):
                 check_name(name, "stage")
                 if name == "export":
-                    raise UsageError(
-                        "this is the name of a model's export", fix="give the stage another name"
-                    )
-        for name, given in spec.targets.items():
+                    what = "this is the name of a model's export"
+                    raise UsageError(what, fix="give the stage another name")
+        for name, given in self.spec.targets.items():
             self.targets[name] = self.options.section(TargetSpec, ("targets", name), given)
             with self.faults.catching("targets", name):
                 check_name(name, "target")
                 if name in self.stages:
                     where = self.faults.where("stages", name)
                     raise UsageError(f"a stage has this name too ({where})", fix="rename one of them")
-        if not spec.targets:
-            self.faults.add(UsageError("there is no target", fix="write NAME: {to: tflite}"), "targets")
+        if not self.spec.targets:
+            self.faults.add("there is no target", "targets", fix="write NAME: {to: tflite}")
         with self.faults.catching("output"):
-            outputs.check_below(spec.output)
+            outputs.check_below(self.spec.output)
 
-    def _check_preprocess(self, proofs: Proofs) -> None:
-        """Refuse `preprocess` in a file that names no inputs and no calibration samples."""
-        if "inputs" in proofs.options.values or "preprocess" not in proofs.options.values:
-            return
-        if [*_find_values(self.document.data, "inputs"), *_find_values(self.document.data, "calib")]:
-            return
-        fix = "give the folder of images as inputs, or calib to a stage or target"
-        self.faults.add(UsageError("there is nothing to preprocess", fix=fix), "validate", "preprocess")
-
-    def _requests(self, spec: PipelineSpec, chains: ChainReader, origin: Origin) -> Iterator[_CellRequest]:
+    def _requests(self, chains: ChainReader, origin: Origin) -> Iterator[_CellRequest]:
         for name, target in self.targets.items():
             if target is None or not origin.is_for(target):
                 continue
             for values, places in self._combinations(name, target):
-                wish = self._request(spec, chains, origin, name, target, Options(values, places))
-                if wish is not None:
-                    yield wish
+                request = self._request(chains, origin, name, target, Options(values, places))
+                if request is not None:
+                    yield request
 
     def _request(
-        self,
-        spec: PipelineSpec,
-        chains: ChainReader,
-        origin: Origin,
-        name: str,
-        target: TargetSpec,
-        cell: Options,
+        self, chains: ChainReader, origin: Origin, name: str, target: TargetSpec, cell: Options
     ) -> _CellRequest | None:
         place: Place = ("targets", name)
         labels = {key: outputs.label(value) for key, value in cell.values.items()}
         start = cell.values.get("from", target.from_)
         own = Options.at(place, target.options)
-        asked = Request(
-            "/".join((name, *labels.values())),
-            place,
-            own.overridden_by(cell.without("from")),
-            self.options.proofs((*place, "validate"), target.validate_),
-        )
+        options = own.overridden_by(cell.without("from"))
+        proofs = self.options.proofs((*place, "validate"), target.validate_)
+        asked = Request("/".join((name, *labels.values())), place, options, proofs)
         before = chains.to_stage(origin, start, place)
         if target.to == _ONNX:
             chain, suffix = self._onnx_chain(origin, asked, before), SUFFIXES["onnx"]
         elif target.to not in registry.known_targets():
             known = (*registry.known_targets(), _ONNX)
-            self.faults.add(
-                UsageError(f"there is no target {target.to!r}", fix=suggest(target.to, known)), *place, "to"
-            )
+            self.faults.add(f"there is no target {target.to!r}", *place, "to", fix=suggest(target.to, known))
             return None
         else:
             chain = chains.to_target(origin, target, asked, before)
             suffix = SUFFIXES[registry.target(target.to).gives]
         limits = self._limits(name, target, suffix)
-        output = self._output(spec, origin, name, target, labels, suffix)
+        output = self._output(origin, name, target, labels, suffix)
         if chain is None or output is None:
             return None
         return _CellRequest(origin, name, labels, chain, output, limits, place)
@@ -175,18 +158,14 @@ class _Reader:
         """Return the chain of a target that delivers the product of a stage or the export."""
         for name in asked.options.values:
             fix = "an onnx target delivers the product of its stage: put the option in that stage"
-            self.faults.add(
-                UsageError("the target onnx has no options", fix=fix), *asked.options.places[name]
-            )
+            self.faults.add("the target onnx has no options", *asked.options.places[name], fix=fix)
         if asked.proofs is not None:
             fix = "put it in the stage that the target takes"
-            self.faults.add(
-                UsageError("the target onnx has no proof of its own", fix=fix), *asked.place, "validate"
-            )
+            self.faults.add("the target onnx has no proof of its own", *asked.place, "validate", fix=fix)
         if before is not None and not before.links:
             fix = "name a stage with from, or give a model that has to be exported"
             what = f"the artefact would be a copy of the model {origin.name}"
-            self.faults.add(UsageError(what, fix=fix), *asked.place)
+            self.faults.add(what, *asked.place, fix=fix)
             return None
         return before
 
@@ -201,10 +180,8 @@ class _Reader:
                 values = self._axis(name, target, key, given)
                 axes.append([(key, value, (*at, key, number)) for number, value in enumerate(values)])
         for combination in itertools.product(*axes):
-            yield (
-                {key: value for key, value, _ in combination},
-                {key: place for key, _, place in combination},
-            )
+            places = {key: place for key, _, place in combination}
+            yield {key: value for key, value, _ in combination}, places
 
     def _axis(self, name: str, target: TargetSpec, key: str, given: object) -> list[Any]:
         if not isinstance(given, list) or not given:
@@ -218,24 +195,16 @@ class _Reader:
         if twice is not None:
             raise UsageError(f"two values have the name {twice!r} in names of artefacts", fix="keep one")
         if key == "from" and not all(isinstance(value, str | None) for value in given):
-            raise UsageError(
-                "from takes names of stages", fix="write [ONE, ANOTHER], null for the model itself"
-            )
+            fix = "write [ONE, ANOTHER], null for the model itself"
+            raise UsageError("from takes names of stages", fix=fix)
         return given
 
     def _output(
-        self,
-        spec: PipelineSpec,
-        origin: Origin,
-        name: str,
-        target: TargetSpec,
-        labels: Mapping[str, str],
-        suffix: str,
+        self, origin: Origin, name: str, target: TargetSpec, labels: Mapping[str, str], suffix: str
     ) -> Path | None:
         if target.output is None:
-            return (
-                self.options.path(spec.output) / origin.name / ("-".join((name, *labels.values())) + suffix)
-            )
+            file = "-".join((name, *labels.values())) + suffix
+            return self.options.path(self.spec.output) / origin.name / file
         with self.faults.catching("targets", name, "output"):
             values = {"model": origin.name, "target": name, **labels}
             return self.options.path(outputs.fill_template(target.output, values, suffix))
@@ -244,30 +213,28 @@ class _Reader:
     def _limits(self, name: str, target: TargetSpec, suffix: str) -> Limits:
         place: Place = ("targets", name)
         if target.max_latency_ratio is not None and FORMATS[suffix] not in TIMED:
-            error = UsageError("this limit cannot be checked", why=UNTIMED, fix="set it for another target")
-            self.faults.add(error, *place, "max_latency_ratio")
+            what, fix = "this limit cannot be checked", "set it for another target"
+            self.faults.add(what, *place, "max_latency_ratio", why=UNTIMED, fix=fix)
         places = {key: self.faults.where(*place, key) for key in _LIMITS}
         return Limits(target.max_size, target.max_size_ratio, target.max_latency_ratio, places)
 
-    def _reports(self, spec: PipelineSpec) -> Iterator[Path]:
+    def _reports(self) -> Iterator[Path]:
         seen: set[str] = set()
-        for number, report in enumerate(spec.reports):
+        for number, report in enumerate(self.spec.reports):
             with self.faults.catching("reports", number):
                 outputs.check_below(report)
                 suffix = Path(report).suffix
                 if suffix and suffix.lower() not in REPORTS:  # a folder gets all forms
-                    raise UsageError(
-                        f"{report!r} has no known report suffix",
-                        fix=f"known suffixes are {', '.join(REPORTS)}",
-                    )
+                    fix = f"known suffixes are {', '.join(REPORTS)}"
+                    raise UsageError(f"{report!r} has no known report suffix", fix=fix)
                 if os.path.normpath(report) in seen:
                     raise UsageError(f"{report} is given twice", fix="keep one")
                 seen.add(os.path.normpath(report))
                 yield self.options.path(report)
 
-    def _check_used(self, spec: PipelineSpec, chains: ChainReader, origins: list[Origin]) -> None:
+    def _check_used(self, chains: ChainReader, origins: list[Origin]) -> None:
         """Add faults for unknown model names, and for models and stages that no target uses."""
-        given = spec.models if isinstance(spec.models, Mapping) else {}
+        given = self.spec.models if isinstance(self.spec.models, Mapping) else {}
         known = dict.fromkeys((*given, *(origin.name for origin in origins)))
         targets = {name: target for name, target in self.targets.items() if target is not None}
         unknown = False
@@ -275,24 +242,22 @@ class _Reader:
             for number, wanted in enumerate(target.models):
                 if wanted not in known:
                     unknown = True
-                    error = UsageError(f"there is no model {wanted!r}", fix=suggest(wanted, known))
-                    self.faults.add(error, "targets", name, "models", number)
+                    fix = suggest(wanted, known)
+                    self.faults.add(
+                        f"there is no model {wanted!r}", "targets", name, "models", number, fix=fix
+                    )
         if unknown or not targets or len(targets) < len(self.targets):
             return  # the misspelled name may be the missing one
         for origin in origins:
             if not any(map(origin.is_for, targets.values())) and self.faults.is_in_main_file(*origin.place):
-                error = UsageError(
-                    f"no target applies to the model {origin.name}", fix="name it in a target, or remove it"
-                )
-                self.faults.add(error, *origin.place)
+                what = f"no target applies to the model {origin.name}"
+                self.faults.add(what, *origin.place, fix="name it in a target, or remove it")
         taken = self._used_stages()
         for name in self.stages.keys() - taken:
             chains.to_stage(origins[0] if origins else _STAND_IN, name, ("stages", name))
             if taken <= self.stages.keys() and self.faults.is_in_main_file("stages", name):
-                error = UsageError(
-                    "no target takes its result", fix="name it in a target's from, or remove it"
-                )
-                self.faults.add(error, "stages", name)
+                fix = "name it in a target's from, or remove it"
+                self.faults.add("no target takes its result", "stages", name, fix=fix)
 
     def _used_stages(self) -> set[str]:
         """Return the stages that a target uses, directly or through others."""
@@ -310,7 +275,7 @@ class _Reader:
         return taken
 
     def _check_no_overlap(
-        self, origins: list[Origin], wishes: list[_CellRequest], reports: tuple[Path, ...]
+        self, origins: list[Origin], requests: list[_CellRequest], reports: tuple[Path, ...]
     ) -> None:
         kept = [Claim(self.document.path, "this file"), Claim(home_of(self.document.path), "the cache")]
         for origin in origins:
@@ -318,7 +283,8 @@ class _Reader:
             kept += [Claim(file, f"the model {origin.name}", origin.place) for file in files]
         kept += [Claim(path, "an input", place) for path, place in self.options.read.items()]
         written = [
-            Claim(wish.output, f"the artefact {wish.name}", (*wish.place, "output")) for wish in wishes
+            Claim(request.output, f"the artefact {request.name}", (*request.place, "output"))
+            for request in requests
         ]
         written += [
             Claim(file, "the report", ("reports", number))
@@ -344,34 +310,31 @@ def _find_values(data: object, key: str) -> Iterator[object]:
             yield from _find_values(value, key)
 
 
-def _build_graph(wishes: list[_CellRequest], document: Document) -> tuple[tuple[Node, ...], tuple[Cell, ...]]:
+def _build_graph(
+    requests: list[_CellRequest], document: Document
+) -> tuple[tuple[Node, ...], tuple[Cell, ...]]:
     """Return the nodes, with equal steps merged into one, and the cells that use them."""
-    delivered = {_key(wish.origin, wish.chain.links) for wish in wishes}
-    models = {wish.origin.name: _named_model(wish) for wish in wishes}
+    delivered = {_key(each.origin, each.chain.links) for each in requests}
+    models: dict[str, NamedModel] = {}
+    for each in requests:
+        first, origin = each.chain.links[0], each.origin
+        proof = first.validation if first.step is None else None
+        models[origin.name] = NamedModel(origin.name, origin.source, origin.export, proof)
     nodes: dict[tuple[str, ...], Node] = {}
     cells = []
-    for wish in wishes:
+    for each in requests:
         node = None
-        for number, link in enumerate(wish.chain.links, start=1):
-            key = _key(wish.origin, wish.chain.links[:number])
+        for number, link in enumerate(each.chain.links, start=1):
+            key = _key(each.origin, each.chain.links[:number])
             if key not in nodes:
-                model = models[wish.origin.name]
-                line = document.line(link.place)
-                nodes[key] = Node(
-                    link.name, model, link.step, node, link.validation, latency=key in delivered, line=line
-                )
+                model, line, timed = models[each.origin.name], document.line(link.place), key in delivered
+                nodes[key] = Node(link.name, model, link.step, node, link.validation, timed, line)
             node = nodes[key]
         assert node is not None, "a chain without a link delivers nothing"
-        line = document.line(wish.place)
-        cells.append(Cell(wish.origin.name, wish.target, node, wish.output, wish.values, wish.limits, line))
+        line = document.line(each.place)
+        cells.append(Cell(each.origin.name, each.target, node, each.output, each.values, each.limits, line))
     return tuple(nodes.values()), tuple(cells)
 
 
 def _key(origin: Origin, links: tuple[Link, ...]) -> tuple[str, ...]:
     return (origin.name, *(link.identity for link in links))
-
-
-def _named_model(wish: _CellRequest) -> NamedModel:
-    first = wish.chain.links[0]
-    validation = first.validation if first.step is None else None
-    return NamedModel(wish.origin.name, wish.origin.source, wish.origin.export, validation)

@@ -23,10 +23,17 @@ _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<inside>[^{}]*)(?P<end>\}?)", re.DOTALL)
 _INSIDE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
 
 
-class Whole(int):
-    """An integer with its source text."""
+class _Written:
+    """A number with its source text."""
 
     written: str
+
+    def __str__(self) -> str:
+        return self.written
+
+
+class Whole(_Written, int):
+    """An integer with its source text."""
 
     @classmethod
     def of(cls, text: str) -> Self:
@@ -35,23 +42,15 @@ class Whole(int):
         number.written = text
         return number
 
-    def __str__(self) -> str:
-        return self.written
 
-
-class Decimal(float):
+class Decimal(_Written, float):
     """A float with its source text."""
-
-    written: str
 
     @classmethod
     def of(cls, text: str) -> Self:
         number = cls(text.replace(".inf", "inf").replace(".nan", "nan") if text[-1].isalpha() else text)
         number.written = text
         return number
-
-    def __str__(self) -> str:
-        return self.written
 
 
 class CoreLoader(yaml.SafeLoader):
@@ -76,20 +75,15 @@ _RESOLVER = CoreLoader("")
 
 
 def value_of(node: yaml.ScalarNode) -> Any:
-    """Return the value of a scalar.
-
-    Raises:
-        UsageError: an unset variable, a number that YAML's versions read differently, a tag outside the core schema.
-    """
+    """Return the value of a scalar; UsageError for an unset variable, an ambiguous number or a foreign tag."""
     text, tag = node.value, node.tag
     if "${" in text:
         text = substitute(text)
         if node.style is None and text:
             tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     if not is_text(text):
-        raise UsageError(
-            "this has a character that no path or name may have", fix="leave out \\0 and \\ud800 to \\udfff"
-        )
+        what = "this has a character that no path or name may have"
+        raise UsageError(what, fix="leave out \\0 and \\ud800 to \\udfff")
     if tag in (TEXT, MERGE):
         return text
     if tag == _NULL:
@@ -102,7 +96,7 @@ def value_of(node: yaml.ScalarNode) -> Any:
 
 
 def is_text(text: str) -> bool:
-    """Whether a text can be part of a path in UTF-8: without NUL and lone surrogates."""
+    """Return whether a text can be part of a path in UTF-8: without NUL and lone surrogates."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -126,13 +120,7 @@ def short_tag(tag: str) -> str:
 
 
 def substitute(text: str) -> str:
-    """Fill ${NAME} and ${NAME:-default} into `text` from the environment; $${ means ${.
-
-    The values are text; they add no line, key or list.
-
-    Raises:
-        UsageError: an unset variable without a default, or another form.
-    """
+    """Fill ${NAME} and ${NAME:-default} into `text` from the environment, without new lines or keys; $${ means ${."""
     return _VARIABLE.sub(_value, text)
 
 
@@ -150,9 +138,8 @@ def _value(found: re.Match[str]) -> str:
     if default is not None:
         return given or default
     if given is None:
-        raise UsageError(
-            f"the environment variable {name} is not set", fix=f"set it, or write ${{{name}:-default}}"
-        )
+        fix = f"set it, or write ${{{name}:-default}}"
+        raise UsageError(f"the environment variable {name} is not set", fix=fix)
     return given
 
 

@@ -15,8 +15,7 @@ from typing import Any
 import yaml
 
 from onnxport.core.errors import InputError, OnnxportError, UsageError
-from onnxport.pipelines.config.document import Document, Line, Place, show, spell
-from onnxport.pipelines.config.faults import raise_all
+from onnxport.pipelines.config.document import Document, Line, Place, raise_all, show, spell
 from onnxport.pipelines.config.scalars import MERGE, CoreLoader, is_text, short_tag, value_of
 
 _LARGEST = 2**20  # bytes
@@ -65,7 +64,7 @@ def _text(path: Path) -> str:
         if stat.S_ISDIR(found.st_mode):
             raise InputError(f"{path} is a directory", fix="give the pipeline.yaml in it")
         if not stat.S_ISREG(found.st_mode):  # a pipe, which reading would wait for
-            raise InputError(f"{path} is no regular file", fix="give a pipeline.yaml")
+            raise InputError(f"{path} is not a regular file", fix="give a pipeline.yaml")
         if found.st_size > _LARGEST:
             raise UsageError(f"{path} is no pipeline", why=f"it is larger than {_LARGEST >> 20} MB")
         content = path.read_bytes()
@@ -131,11 +130,8 @@ class _Composer:
             except OnnxportError as error:
                 return self._fault(node, place, error)
         if node.tag not in _CONTAINERS:
-            return self._fault(
-                node,
-                place,
-                UsageError(f"the tag {short_tag(node.tag)} is not in YAML's core schema", fix="leave it out"),
-            )
+            what = f"the tag {short_tag(node.tag)} is not in YAML's core schema"
+            return self._fault(node, place, UsageError(what, fix="leave it out"))
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*place, number)) for number, item in enumerate(node.value)]
         assert isinstance(node, yaml.MappingNode)
@@ -150,16 +146,12 @@ class _Composer:
             if key_node.tag == MERGE or (key := self._key(key_node, place)) is None:
                 continue
             if key in own:
-                first = self.lines[(*place, key)].number
-                self._fault(
-                    key_node, (*place, key), UsageError(f"is a duplicate of line {first}", fix="keep one")
-                )
+                what = f"is a duplicate of line {self.lines[(*place, key)].number}"
+                self._fault(key_node, (*place, key), UsageError(what, fix="keep one"))
                 continue
             if value_node.start_mark.index == key_node.end_mark.index:  # {shape: image=1,3,8,8}
-                what = UsageError(
-                    "has no value", fix="write KEY: VALUE; a value with commas goes into quotes"
-                )
-                self._fault(key_node, (*place, key), what)
+                fix = "write KEY: VALUE; a value with commas goes into quotes"
+                self._fault(key_node, (*place, key), UsageError("has no value", fix=fix))
                 continue
             own.add(key)
             self.lines[(*place, key)] = Line(self.path, key_node.start_mark.line + 1)
@@ -187,9 +179,8 @@ class _Composer:
                 if isinstance(each, yaml.MappingNode):
                     yield each
                 else:
-                    self._fault(
-                        key_node, (*place, "<<"), UsageError("merges no mapping", fix="write <<: *NAME")
-                    )
+                    error = UsageError("merges no mapping", fix="write <<: *NAME")
+                    self._fault(key_node, (*place, "<<"), error)
 
     def _fault(self, node: yaml.Node, place: Place, error: OnnxportError) -> None:
         key = f", {spell(place)}" if place else ""
@@ -198,19 +189,19 @@ class _Composer:
 
 
 def _include_files(document: Document, folder: Path, way: tuple[Path, ...]) -> Document:
-    """Merge `document` over its includes.
-
-    Args:
-        folder: the pipeline's: all paths are relative to it, and all files must be below it.
-        way: the chain of including files, resolved.
-    """
+    """Merge `document` over its includes, all below `folder`; `way` is the chain of including files, resolved."""
     given = document.data.get("include")
     rest = {key: value for key, value in document.data.items() if key != "include"}
     names = given if isinstance(given, list) else [] if given is None else [given]
     merged = Document(document.path, {})
     for number, name in enumerate(names):
         where = document.where(("include", number) if isinstance(given, list) else ("include",))
-        file = _included_file(name, where, folder)
+        if not isinstance(name, str) or not name:
+            raise UsageError(f"{where}: {show(name)} is no file", fix="give a path, or a list of several")
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+            what = f"{where}: {name} lies outside of the pipeline's folder"
+            raise UsageError(what, fix="give a path below that folder")
+        file = folder / name
         resolved = file.resolve()
         if not resolved.is_relative_to(folder.resolve()):
             raise UsageError(f"{where}: {name} lies outside of the pipeline's folder", fix="copy it there")
@@ -223,18 +214,7 @@ def _include_files(document: Document, folder: Path, way: tuple[Path, ...]) -> D
     return _merge(replace(document, data=rest), merged)
 
 
-def _included_file(name: object, where: str, folder: Path) -> Path:
-    if not isinstance(name, str) or not name:
-        raise UsageError(f"{where}: {show(name)} is no file", fix="give a path, or a list of several")
-    if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
-        raise UsageError(
-            f"{where}: {name} lies outside of the pipeline's folder", fix="give a path below that folder"
-        )
-    return folder / name
-
-
 def _merge(document: Document, base: Document) -> Document:
-    """Merge `document` over `base`."""
     data = dict(base.data)
     lines = dict(base.lines)
     for key, value in document.data.items():

@@ -14,7 +14,7 @@ from onnxport.pipelines.cache.files import copy_file
 from onnxport.pipelines.config.pipeline import Cell
 from onnxport.pipelines.execution.limits import check_limits, reason_of, verdict_of
 from onnxport.pipelines.runner.report import moves
-from onnxport.reports.pipeline_report import CellRecord, FailureRecord, NodeRecord, PlaceRecord
+from onnxport.reports.pipeline_report import CellRecord, FailureRecord, NodeRecord
 from onnxport.reports.run_report import Worth
 
 _PIECE = 1 << 18  # bytes
@@ -24,7 +24,7 @@ def deliver_cell(
     cell: Cell,
     chain: Sequence[NodeRecord],
     entry: Entry | None,
-    measure: Callable[[Cell, Entry], Worth | None],
+    measure: Callable[[], Worth] | None,
     explain: Callable[[Exception], FailureRecord],
     lock: Callable[[Cell, Artifact], None],
 ) -> CellRecord:
@@ -33,9 +33,9 @@ def deliver_cell(
     Args:
         chain: records of the nodes from the model to the cell's own.
         entry: the product of its own node; None if that failed.
-        measure: times the product, for a limit on latency.
+        measure: times the product; None without a limit on latency.
         explain: describes an error: an unwritable path is a failure of this cell only.
-        lock: receives the files that are about to be delivered and may refuse them; see LockGuard.record.
+        lock: receives the files that are about to be delivered and may refuse them.
     """
     record = chain[-1]
     found = CellRecord(
@@ -48,14 +48,14 @@ def deliver_cell(
         verdict=record.status,
         reason=next(filter(None, (node.broken for node in chain)), ""),  # what broke first
         exit_code=PROVEN,  # the node's own failure counts
-        at=PlaceRecord.of(cell.line),
+        at=cell.line and cell.line.record,
     )
     if entry is None:
         verdict = record.run.artifacts[0].report.verdict if record.run is not None else record.status
         return found.model_copy(update={"verdict": verdict})
     try:
         artifact = entry.report.artifacts[0]
-        worth = measure(cell, entry)
+        worth = measure() if measure is not None else None
         limits = check_limits(cell.limits, artifact, worth)
         judged = {
             "limits": limits,
@@ -76,12 +76,10 @@ def deliver_cell(
 def deliver(entry: Entry, output: Path, lock: Callable[[Artifact], None] = lambda artifact: None) -> None:
     """Copy the product to `output`, completely or not at all; identical files there stay untouched.
 
-    Args:
-        lock: receives the files that are about to be delivered and may refuse them.
+    `lock` receives the files that are about to be delivered and may refuse them.
 
     Raises:
-        UsageError: `output` is impossible.
-        MachineError: `output` cannot be written.
+        UsageError, MachineError: `output` is impossible, or cannot be written.
     """
     with writing(output, "output"):
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +117,7 @@ def _copy(source: Artifact, folder: Path, output: Path) -> Artifact:
 
 
 def _is_there(source: Artifact, output: Path) -> bool:
-    """Whether `output` has the files of `source`. False for an ONNX model with a data file, whose name it holds."""
+    """Return whether `output` has the files of `source`; False for an ONNX model whose data file is named in it."""
     if source.is_folder:
         places = {file: output / file.relative_to(source.path) for file in source.files}
         there = {file for file in output.rglob("*") if file.is_file()} if output.is_dir() else set()
@@ -133,7 +131,7 @@ def _is_there(source: Artifact, output: Path) -> bool:
 
 
 def _is_same(file: Path, place: Path) -> bool:
-    """Whether two files have the same bytes; reads larger blocks than filecmp, which takes three times as long."""
+    """Compare two files in larger blocks than filecmp, which takes three times as long."""
     if not place.is_file() or place.stat().st_size != file.stat().st_size:
         return False
     with file.open("rb", buffering=0) as one, place.open("rb", buffering=0) as other:

@@ -38,39 +38,35 @@ class Timings:
         self._folder = folder
 
     def of(self, source: Artifact, product: Artifact, validation: ValidateParams | None) -> Worth:
-        """Return the milliseconds of the source (before) and the product (after), or why there are none.
-
-        Args:
-            validation: defines the inputs.
-        """
+        """Return the milliseconds of the source and the product on inputs of `validation`, or why there are none."""
         if product.format not in TIMED:
             return Worth(why_not=UNTIMED)
         params = (validation or ValidateParams()).model_copy(update=_ONE)
         try:
-            place = self._place(source, product, params)
-            found = _load(place)
-            if found is None:
-                found = _measure(source, product, params)
-                _store(place, found)
+            if self._folder is None:
+                return _measure(source, product, params)
+            place = self._folder / _name(source, product, params)
+            with contextlib.suppress(OSError, ValidationError):  # not measured yet, or damaged
+                return Worth.model_validate_json(place.read_bytes())
+            found = _measure(source, product, params)
+            _store(place, found)
+            return found
         except (OnnxportError, ChildBug) as error:
             return Worth(why_not=printable(str(error).splitlines()[-1]))
-        return found
 
-    def _place(self, source: Artifact, product: Artifact, params: ValidateParams) -> Path | None:
-        if self._folder is None:
-            return None
-        follows_from = {
-            "form": _FORM,
-            "source": source.digest(),
-            "product": product.digest(),
-            "inputs": describe_params(params),
-            "cpu": [processor(), instruction_sets(), os.cpu_count()],
-            "versions": versions((*RUNS_ON["onnx"], *RUNS_ON[product.format])),
-        }
-        return (
-            self._folder
-            / f"{hashlib.sha256(json.dumps(follows_from, sort_keys=True).encode()).hexdigest()}.json"
-        )
+
+def _name(source: Artifact, product: Artifact, params: ValidateParams) -> str:
+    """Return the name of a measurement's file, from all that the figures depend on."""
+    follows_from = {
+        "form": _FORM,
+        "source": source.digest(),
+        "product": product.digest(),
+        "inputs": describe_params(params),
+        "cpu": [processor(), instruction_sets(), os.cpu_count()],
+        "versions": versions((*RUNS_ON["onnx"], *RUNS_ON[product.format])),
+    }
+    digest = hashlib.sha256(json.dumps(follows_from, sort_keys=True).encode()).hexdigest()
+    return f"{digest}.json"
 
 
 def _measure(source: Artifact, product: Artifact, params: ValidateParams) -> Worth:
@@ -83,20 +79,8 @@ def _measure(source: Artifact, product: Artifact, params: ValidateParams) -> Wor
     return Worth(latency=latency_of(measure_latency(source.path, product.path, feeds)))
 
 
-def _load(place: Path | None) -> Worth | None:
-    """Return an earlier measurement; None if there is none or it is damaged."""
-    if place is None:
-        return None
-    try:
-        return Worth.model_validate_json(place.read_bytes())
-    except (OSError, ValidationError):
-        return None
-
-
-def _store(place: Path | None, found: Worth) -> None:
+def _store(place: Path, found: Worth) -> None:
     """Cache a measurement; if the folder cannot be written, the next run measures again."""
-    if place is None:
-        return
     new = place.with_name(f"{place.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)

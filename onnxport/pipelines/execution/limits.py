@@ -1,7 +1,6 @@
 """Checks artefacts against the limits of a pipeline.yaml on size and latency.
 
-A latency is the median of its rounds; the message gives its interval. A limit whose figure could not be measured
-counts as not kept.
+A latency is the median of its rounds; the message gives its interval. A limit without a figure counts as not kept.
 """
 
 from __future__ import annotations
@@ -10,17 +9,13 @@ from collections.abc import Iterator, Sequence
 
 from onnxport.core.errors import printable
 from onnxport.pipelines.config.pipeline import Limits
+from onnxport.reports.phrases import human_size
 from onnxport.reports.pipeline_report import LimitRecord
 from onnxport.reports.run_report import ArtifactRecord, Latency, Worth
-from onnxport.reports.wording import human_size
 
 
 def check_limits(limits: Limits, made: ArtifactRecord, timed: Worth | None = None) -> tuple[LimitRecord, ...]:
-    """Return a record of each limit that is set.
-
-    Args:
-        timed: the latency of the artefact beside its source (latency.py); needed for a limit on latency.
-    """
+    """Return a record of each limit that is set; `timed` is the latency for a limit on that."""
     return tuple(_records(limits, made, timed))
 
 
@@ -41,20 +36,17 @@ def _records(limits: Limits, made: ArtifactRecord, timed: Worth | None) -> Itera
         said = f"{_size(made.size)}; the limit is {_size(limits.size)}"
         yield _record(limits, "max_size", limits.size, made.size, said)
     if limits.size_ratio is not None:
-        ratio = made.ratio if made.ratio is not None else None
         said = "the source has no size to compare with"
-        if ratio is not None:
-            said = f"{ratio:.4g} of the source's size; the limit is {limits.size_ratio:g}"
-        yield _record(limits, "max_size_ratio", limits.size_ratio, ratio, said)
+        if made.ratio is not None:
+            said = f"{made.ratio:.4g} of the source's size; the limit is {limits.size_ratio:g}"
+        yield _record(limits, "max_size_ratio", limits.size_ratio, made.ratio, said)
     if limits.latency_ratio is not None:
         latency = timed.latency if timed is not None else None
-        if latency is None:
-            why = timed.why_not if timed is not None and timed.why_not else "it was not timed"
-            said = f"it could not be timed: {printable(why)}"
-            yield _record(limits, "max_latency_ratio", limits.latency_ratio, None, said)
-        else:
-            said = _latency_text(latency, limits.latency_ratio)
-            yield _record(limits, "max_latency_ratio", limits.latency_ratio, 1 / latency.speedup, said)
+        why = timed.why_not if timed is not None and timed.why_not else "it was not timed"
+        said, ratio = f"it could not be timed: {printable(why)}", None
+        if latency is not None:
+            said, ratio = _latency_text(latency, limits.latency_ratio), 1 / latency.speedup
+        yield _record(limits, "max_latency_ratio", limits.latency_ratio, ratio, said)
 
 
 def _record(limits: Limits, name: str, limit: float, value: float | None, said: str) -> LimitRecord:

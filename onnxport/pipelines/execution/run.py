@@ -16,8 +16,7 @@ from onnxport.pipelines.config.pipeline import Cell, Pipeline
 from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.execution.latency import Timings
 from onnxport.pipelines.execution.scheduler import Scheduler
-from onnxport.pipelines.executors.base import Unwatched, Watcher
-from onnxport.pipelines.executors.local import Local
+from onnxport.pipelines.executors.base import Local, Unwatched, Watcher
 from onnxport.pipelines.executors.memory import default_limit
 from onnxport.pipelines.executors.processes import Processes
 from onnxport.pipelines.failures import failure_of
@@ -54,7 +53,6 @@ def run(
         jobs: number of nodes made at a time; from two on in separate processes.
         memory_limit: bytes for all of these together; most of the free memory unless given.
         scheduler: the address of a Dask scheduler whose workers make the nodes instead.
-        arguments: the command line behind the command's name, for the report.
         reports: further files and folders for the report, as reports.pipeline takes them.
 
     Raises:
@@ -62,12 +60,13 @@ def run(
         MissingDependencyError, MachineError: the cluster cannot be used; nothing has run.
     """
     watcher = watcher or Unwatched()
+    explain = explain or (lambda error: FailureRecord(**vars(failure_of(error))))
     with ExitStack() as saving:
         save = saving.enter_context(saving_run(reports))
         pipeline = read(path)
         cells = select_cells(pipeline, targets)
         save_own = saving.enter_context(saving_run(pipeline.reports, besides=reports))
-        keeper = LockGuard(pipeline, cells, frozen=frozen)
+        guard = LockGuard(pipeline, cells, frozen=frozen)
         timings = Timings(timings_beside(path) if cached else None)
         with (
             Cache(folder_beside(path)) if cached else Cache.apart() as cache,
@@ -76,11 +75,9 @@ def run(
             reuse_children(),
         ):
             jobs = getattr(executor, "jobs", jobs)  # of a cluster: as many as it has workers
-            run_scheduler = Scheduler(
-                pipeline, cache, executor, explain or _explain, watcher, keeper, jobs, timings
-            )
+            run_scheduler = Scheduler(pipeline, cache, executor, explain, watcher, guard, jobs, timings)
             report = run_scheduler.run(cells, arguments)
-            keeper.close()
+            guard.close()
         save(report)
         save_own(report)
     return report
@@ -89,33 +86,19 @@ def run(
 def _executor(
     jobs: int, memory_limit: int | None, scheduler: str | None, watcher: Watcher
 ) -> Local | Processes | Cluster:
-    """Return the executor that the options ask for.
-
-    Raises:
-        UsageError: limits of this machine for a cluster, or no valid address.
-    """
+    """Return the executor that the options ask for; UsageError for limits of this machine on a cluster."""
     if scheduler is not None:
         if jobs > 1 or memory_limit is not None:
-            raise UsageError(
-                "--jobs and --memory-limit apply to this machine only",
-                fix="leave them out: a cluster has its own number of workers",
-            )
+            fix = "leave them out: a cluster has its own number of workers"
+            raise UsageError("--jobs and --memory-limit apply to this machine only", fix=fix)
         from onnxport.pipelines.executors.dask import Cluster  # imports the libraries that calibrate
 
         return Cluster(check_address(scheduler), watcher)
     return Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
 
 
-def _explain(error: Exception) -> FailureRecord:
-    return FailureRecord(**vars(failure_of(error)))
-
-
 def select_cells(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:
-    """Return the cells of `targets`, named TARGET, MODEL/TARGET or MODEL/TARGET/VALUE; all cells if none are given.
-
-    Raises:
-        UsageError: there is no such target.
-    """
+    """Return the cells of `targets`, as TARGET, MODEL/TARGET or MODEL/TARGET/VALUE; all cells if none are given."""
     if not targets:
         return pipeline.cells
     for name in targets:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from onnxport.pipelines.execution.latency import Timings
 from onnxport.pipelines.executors.base import Executor, Result, Watcher
 from onnxport.pipelines.executors.task import Task
 from onnxport.pipelines.graph.cache_keys import Inputs, inputs_of, key_of
-from onnxport.pipelines.graph.digests import digest_of, with_external_data
+from onnxport.pipelines.graph.digests import digest_of_model, with_external_data
 from onnxport.pipelines.lock.enforcement import LockGuard
 from onnxport.pipelines.runner.report import relocate
 from onnxport.reports.pipeline_report import (
@@ -26,11 +27,10 @@ from onnxport.reports.pipeline_report import (
     FailureRecord,
     NodeRecord,
     PipelineReport,
-    PlaceRecord,
     Status,
     exit_code_of,
 )
-from onnxport.reports.run_report import RunReport, Worth
+from onnxport.reports.run_report import RunReport
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Scheduler:
     executor: Executor
     explain: Callable[[Exception], FailureRecord]
     watcher: Watcher
-    keeper: LockGuard
+    guard: LockGuard
     jobs: int = 1
     timings: Timings = field(default_factory=Timings)
     records: dict[str, NodeRecord] = field(default_factory=dict)
@@ -111,10 +111,8 @@ class Scheduler:
             report = result.report
             if report.passed:
                 if self._key(node)[0] != key:
-                    raise InputError(
-                        f"the inputs of {node.name} changed while it was made",
-                        fix="run again when it is done",
-                    )
+                    what = f"the inputs of {node.name} changed while it was made"
+                    raise InputError(what, fix="run again when it is done")
                 entry = self.cache.put(key, result.task.room, report, inputs, node.name)
                 self.entries[node.name], report = entry, entry.report
             self._record(node, status, **facts, run=self._relocate(node, report))
@@ -129,15 +127,12 @@ class Scheduler:
 
     def _origin(self, node: Node) -> tuple[Artifact, str]:
         """Return what products are proven against, with its digest: the model, or its ONNX export."""
-        first = node.chain[0]
-        if first.step is None and first is not node:
-            exported = self.entries[first.name]
-            return exported.artifact, exported.digest
+        if node.exported is not None:
+            entry = self.entries[node.exported.name]
+            return entry.artifact, entry.digest
         origin = node.model.origin
-        if not isinstance(origin, Artifact):
-            return Artifact(origin.path, "onnx"), origin.digest()
-        found = with_external_data(origin)
-        return found, digest_of(found)
+        found = with_external_data(origin) if isinstance(origin, Artifact) else Artifact(origin.path, "onnx")
+        return found, digest_of_model(origin)
 
     def _task(self, node: Node) -> Task:
         is_export = node.step is None
@@ -166,7 +161,7 @@ class Scheduler:
             stage=node.stage,
             after=node.after.name if node.after else "",
             status=status,
-            at=PlaceRecord.of(node.line),
+            at=node.line and node.line.record,
             **facts,
         )
         self.records[node.name] = record
@@ -175,33 +170,24 @@ class Scheduler:
     def _deliver(self, cell: Cell) -> CellRecord:
         chain = [self.records[node.name] for node in cell.node.chain]
         entry = self.entries.get(cell.node.name)
-        found = deliver_cell(cell, chain, entry, self._measure_latency, self.explain, self._lock)
+        worth = None
+        if entry is not None and cell.limits.latency_ratio is not None:  # nothing else runs at this time
+            worth = partial(self.timings.of, self._origin(cell.node)[0], entry.artifact, cell.node.validation)
+        found = deliver_cell(cell, chain, entry, worth, self.explain, self._lock)
         if entry is not None and found.path is not None:
             report = self._relocate(cell.node, entry.report, cell.output, self._locked[cell.name])
             self.records[cell.node.name] = chain[-1].model_copy(update={"run": report})
         return found
 
     def _lock(self, cell: Cell, artifact: Artifact) -> None:
-        self._locked[cell.name] = self.keeper.record(cell, artifact, self.entries).digest
+        self._locked[cell.name] = self.guard.record(cell, artifact, self.entries).digest
 
     def _relocate(
         self, node: Node, report: RunReport, place: Path | None = None, digest: str | None = None
     ) -> RunReport:
-        """Return a node's report with the user's paths instead of those in the cache.
-
-        Args:
-            place: where the product was delivered; None if it was not.
-        """
-        first = node.chain[0]
-        is_exported = first.step is None and first is not node
-        origin = _name_of(first) if is_exported else node.model.origin.path
+        """Return a node's report with the user's paths; `place` is where the product was delivered, if it was."""
+        origin = node.model.origin.path if node.exported is None else _name_of(node.exported)
         return relocate(report, place or _name_of(node), origin, is_there=place is not None, digest=digest)
-
-    def _measure_latency(self, cell: Cell, entry: Entry) -> Worth | None:
-        """Time the product beside its source, if a limit asks for it. Nothing else runs at this time."""
-        if cell.limits.latency_ratio is None:
-            return None
-        return self.timings.of(self._origin(cell.node)[0], entry.artifact, cell.node.validation)
 
 
 def _name_of(node: Node) -> Path:

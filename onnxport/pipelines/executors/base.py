@@ -3,23 +3,22 @@ their progress to a watcher."""
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from onnxport.core.resources import Closing
 from onnxport.pipelines.config.pipeline import Node
-from onnxport.pipelines.executors.task import Task
+from onnxport.pipelines.executors.task import Task, perform
 from onnxport.reports.pipeline_report import NodeRecord
 from onnxport.reports.run_report import RunReport
 
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a task: a report, or the error that ended it.
-
-    Attributes:
-        task: as it ran: its room may differ from the submitted one.
-    """
+    """The result of a task, in the room where it ran: a report, or the error that ended it."""
 
     task: Task
     seconds: float
@@ -64,7 +63,7 @@ class Watcher(Protocol):
 
 
 class Unwatched:
-    """Shows nothing."""
+    """A Watcher that shows nothing."""
 
     def begun(self, nodes: Sequence[Node], jobs: int) -> None: ...
 
@@ -91,3 +90,27 @@ class Phases:
         self.watcher.progressed(self.node, step, done, total)
 
     def finished(self, step: str, seconds: float) -> None: ...
+
+
+class Local(Closing):
+    """See base.Executor."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._tasks: deque[Task] = deque()
+
+    def submit(self, task: Task) -> None:
+        self._tasks.append(task)
+
+    def next(self) -> Result:
+        task = self._tasks.popleft()
+        self._watcher.started(task.node)
+        started = time.perf_counter()
+        try:
+            report = perform(task, Phases(self._watcher, task.node))
+        except Exception as error:
+            return Result(task, time.perf_counter() - started, failure=error)
+        return Result(task, time.perf_counter() - started, report)
+
+    def close(self) -> None:
+        self._tasks.clear()

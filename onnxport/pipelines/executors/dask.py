@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 from onnxport.core.errors import CannotConvertError, MachineError
 from onnxport.core.resources import Closing
 from onnxport.formats.artifact import writing
-from onnxport.pipelines.executors.base import Result, Watcher
+from onnxport.pipelines.executors.base import Local, Result, Watcher
 from onnxport.pipelines.executors.dask_worker import Reply, perform_task, requirements_of
-from onnxport.pipelines.executors.local import Local
 from onnxport.pipelines.executors.parcel import Bundle, NotPortable, Parcel
 from onnxport.pipelines.executors.task import Task
 from onnxport.quantize.calibration.cluster import connect, digest_of
@@ -45,10 +44,7 @@ class _Sent:
 
 
 class Cluster(Closing):
-    """See base.Executor.
-
-    Args:
-        address: of the scheduler, as tcp://host:8786.
+    """The executor on the scheduler at `address`, as tcp://host:8786.
 
     Raises:
         MissingDependencyError: Dask is not installed here.
@@ -233,7 +229,7 @@ def _cluster_error(address: str, error: BaseException) -> MachineError:
 
 
 def _depends_on_tools(task: Task, reply: Reply) -> bool:
-    """Whether the result depends on onnx2tf, whose presence and version differ between machines."""
+    """Return whether the result depends on onnx2tf, whose presence and version differ between machines."""
     if not task.steps or getattr(task.steps[-1].params, "route", None) != "auto":
         return False
     facts = reply.report.artifacts[0].facts if reply.report is not None else {}

@@ -37,12 +37,7 @@ _OF_THREAD = threading.local()
 
 @dataclass(frozen=True)
 class Reply:
-    """The result of a task.
-
-    Attributes:
-        files: of the product, by their names in its room.
-        failure: the error that ended it; None with a report.
-    """
+    """The result of a task, with the files of its product by their names in its room."""
 
     seconds: float = 0.0
     report: RunReport | None = None
@@ -52,12 +47,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Requirements:
-    """The versions that worker and caller must share.
-
-    Attributes:
-        versions: by name.
-        plugin: the plugin of the task's stage; None for our own.
-    """
+    """The versions that worker and caller must share, and the plugin of the task's stage; None for our own."""
 
     versions: Mapping[str, str]
     plugin: Provider | None
@@ -97,10 +87,8 @@ def perform_task(
     """Run the task in `parcel`; its error, if any, is in the reply.
 
     Args:
-        node: its name in progress messages.
-        topic: of these messages.
-        digests: of the bundles.
-        bundles: files by name.
+        node, topic: its name in progress messages, and their topic.
+        digests: of the bundles, which are files by name.
     """
     if fault := _find_mismatch(needs):
         return Reply(failure=fault)
@@ -112,7 +100,11 @@ def perform_task(
         # Another room for the second: children of the first that died may still be writing.
         for room in (rooms / "1", rooms / "2"):
             room.mkdir()
-            result = _result(parcel.open(folders, room), node, topic)
+            task = parcel.open(folders, room)
+            try:
+                result = _run_in_child(task, node, topic)
+            except ChildDied as death:
+                result = Result(task, 0.0, failure=death)
             if not isinstance(result.failure, ChildDied):
                 break
         return _reply(result, parcel.return_paths(folders, room), room)
@@ -148,19 +140,8 @@ def _refusal(what: str) -> UsageError:
     )
 
 
-def _result(task: Task, node: str, topic: str) -> Result:
-    try:
-        return _run_in_child(task, node, topic)
-    except ChildDied as death:
-        return Result(task, 0.0, failure=death)
-
-
 def _run_in_child(task: Task, node: str, topic: str) -> Result:
-    """Run `task` in the child process of this thread, which stays for the next one.
-
-    Raises:
-        ChildDied: it ended.
-    """
+    """Run `task` in the child process of this thread, which stays for the next one; ChildDied if it ended."""
     child: Child | None = getattr(_OF_THREAD, "child", None)
     if child is None:
         child = _OF_THREAD.child = Child(_WORKER, purpose="a worker process", timeout=None)
@@ -205,9 +186,6 @@ def _reply(result: Result, home: PathMapping, room: Path) -> Reply:
     if result.report is None:
         assert result.failure is not None
         return Reply(result.seconds, failure=home.failure(result.failure))
-    files = {
-        file.relative_to(room).as_posix(): file.read_bytes()
-        for file in sorted(room.rglob("*"))
-        if file.is_file()
-    }
+    found = (file for file in sorted(room.rglob("*")) if file.is_file())
+    files = {file.relative_to(room).as_posix(): file.read_bytes() for file in found}
     return Reply(result.seconds, home.report(result.report), files=files)

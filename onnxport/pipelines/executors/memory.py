@@ -1,7 +1,6 @@
 """Estimates of the memory that tasks need and of the memory that is free, so that a run starts only what fits.
 
-A process holds its libraries and several copies of the model; the factors are measured (benchmarks/pipelines.py
---memory).
+A process holds its libraries and several copies of the model; benchmarks/pipelines.py --memory measures the factors.
 """
 
 from __future__ import annotations

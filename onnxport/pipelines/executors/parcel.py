@@ -38,12 +38,7 @@ class NotPortable(Exception):
 
 @dataclass(frozen=True)
 class Bundle:
-    """Files that stay together.
-
-    Attributes:
-        root: their folder.
-        names: relative to it.
-    """
+    """Files that stay together, with names relative to their folder."""
 
     root: Path
     names: tuple[str, ...]
@@ -55,11 +50,7 @@ class Bundle:
         return (self.root, self.names, *((found.st_ino, found.st_size, found.st_mtime_ns) for found in stats))
 
     def read(self) -> dict[str, bytes]:
-        """The files' contents.
-
-        Raises:
-            InputError: one cannot be read.
-        """
+        """Return the files' contents; InputError if one cannot be read."""
         try:
             return {name: (self.root / name).read_bytes() for name in self.names}
         except OSError as error:
@@ -84,16 +75,14 @@ class Parcel:
 
     @classmethod
     def of(cls, task: Task) -> Parcel:
-        """Pack `task`.
-
-        Raises:
-            NotPortable: it needs more than files, or too many bytes.
-        """
+        """Pack `task`; NotPortable if it needs more than files, or too many bytes."""
         _check_portable(task)
         stream = io.BytesIO()
         packing = _Packing(stream, task.room)
         main = task.origin.path if isinstance(task.origin, Source) else None
-        packing.dump((_without_modules(task), main))
+        # A portable task runs none of the user's modules.
+        origin = replace(task.origin, folder=None) if isinstance(task.origin, Source) else task.origin
+        packing.dump((replace(task, folder=None, origin=origin), main))
         size = sum((bundle.root / name).stat().st_size for bundle in packing.bundles for name in bundle.names)
         if size > _MOST:
             raise NotPortable(f"its files have {size} bytes")
@@ -101,12 +90,7 @@ class Parcel:
         return cls(stream.getvalue(), str(task.room), paths, tuple(packing.bundles))
 
     def open(self, folders: Sequence[Path], room: Path) -> Task:
-        """Return the task with the paths of this machine.
-
-        Args:
-            folders: of the unpacked bundles.
-            room: an empty folder for the product.
-        """
+        """Return the task with the paths of this machine: `folders` of the unpacked bundles, and an empty `room`."""
         task, main = _Opening(io.BytesIO(self.task), (*folders, room)).load()
         assert isinstance(task, Task)
         if isinstance(task.origin, Source):
@@ -163,13 +147,10 @@ class _Packing(pickle.Pickler):
             beside = found.path.parent
             self._bundle(found.path, [file for file in found.files if beside in file.parents])
         elif isinstance(found, Path):
-            return self._place(found)
+            if found not in self.places:
+                self._bundle(found, list(_files_of(found)))
+            return self.places[found]
         return None
-
-    def _place(self, path: Path) -> _Place:
-        if path not in self.places:
-            self._bundle(path, list(_files_of(path)))
-        return self.places[path]
 
     def _bundle(self, path: Path, files: Sequence[Path]) -> None:
         """Add a bundle of `files`; `path` is their main file or their folder."""
@@ -194,11 +175,7 @@ class _Opening(pickle.Unpickler):
 
 
 def _files_of(path: Path) -> Iterator[Path]:
-    """Return the files that `path` needs.
-
-    Raises:
-        NotPortable: there is none, or they are not all below it.
-    """
+    """Return the files that `path` needs; NotPortable if there is none, or they are not all below it."""
     if path.name in ("", ".."):
         raise NotPortable(f"{path} has no name of its own")
     if path.is_file():
@@ -212,16 +189,7 @@ def _files_of(path: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(files))
 
 
-def _without_modules(task: Task) -> Task:
-    """Return `task` without the folder of the user's modules: a portable task runs none."""
-    origin = task.origin
-    return replace(
-        task, folder=None, origin=replace(origin, folder=None) if isinstance(origin, Source) else origin
-    )
-
-
 def _check_portable(task: Task) -> None:
-    """Refuse a task that needs more than files (NotPortable)."""
     if task.export is not None and (task.origin.format in _AT_HOME or task.export.trust):
         raise NotPortable("it runs the user's code, or a tool of this machine")
     if task.validation is not None and (task.validation.metric or task.validation.report_tensors):

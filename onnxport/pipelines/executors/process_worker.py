@@ -61,10 +61,7 @@ class _Reporter:
 
 
 def without_context(error: Exception) -> Exception:
-    """Return `error` in a form that pickles: its traceback as a note, without cause and context.
-
-    An error that cannot be pickled becomes a ChildBug with the same message.
-    """
+    """Return `error` in a form that pickles, with its traceback as a note; a ChildBug if it cannot be pickled."""
     error.add_note("".join(traceback.format_exception(error)).rstrip())
     said = f"{type(error).__name__}: {error}"
     error.__cause__ = error.__context__ = None

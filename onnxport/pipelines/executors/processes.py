@@ -29,7 +29,6 @@ class _Attempt:
     """A task that waits or runs.
 
     Attributes:
-        memory: estimated bytes.
         again: whether its first process died.
         alone: whether nothing else may run beside it.
         asks: whether it waits to be timed, or has been.
@@ -46,12 +45,7 @@ class _Attempt:
 
 
 class Processes(Closing):
-    """See base.Executor.
-
-    Args:
-        jobs: the most processes.
-        limit: bytes of memory for all of them together; None for no limit. A larger task runs alone.
-    """
+    """The executor in at most `jobs` processes with `limit` bytes together, if any. A larger task runs alone."""
 
     def __init__(self, jobs: int, limit: int | None, watcher: Watcher) -> None:
         self._jobs, self._limit, self._watcher = jobs, limit, watcher
@@ -117,7 +111,6 @@ class Processes(Closing):
         return True
 
     def _receive(self, child: Child) -> None:
-        """Handle a message of one process, or its death."""
         attempt = self._busy[child]
         try:
             is_over, said = child.hear()
@@ -170,7 +163,7 @@ class Processes(Closing):
 
 
 def was_killed(failure: Exception | None) -> bool | None:
-    """Whether a task's process was killed, as when memory runs out; None if the process did not end."""
+    """Return whether a task's process was killed, as when memory runs out; None if the process did not end."""
     if isinstance(failure, ChildDied):
         return failure.killed
     return True if isinstance(failure, MemoryError) else None

@@ -25,7 +25,6 @@ class Task:
     """One node to make.
 
     Attributes:
-        node: its name.
         origin: what the product is proven against.
         steps: the steps before it with their products, and its own; empty for an export.
         export: the options of an export.
@@ -53,14 +52,18 @@ class Task:
 
 
 def perform(task: Task, progress: Progress | None = None) -> RunReport:
-    """Make and judge the product of `task`. Afterwards it is in the task's room if the report passed.
-
-    Raises:
-        OnnxportError: it could not be made.
-    """
+    """Make and judge the product of `task`, which is in the task's room afterwards if the report passed."""
     try:
         with import_from(task.folder or Path.cwd()):
-            return _perform(task, progress)
+            if task.export is not None:
+                assert isinstance(task.origin, Source)
+                job = Export(task.origin, task.export, task.output, task.validation, consults=True)
+                return runner.run(job, "run", progress)
+            if not _runs_users_code(task):
+                return _make(task, progress)
+            with Watch(_files_read(task)) as watch:
+                report = _make(task, progress)
+                return report.model_copy(update={"consulted": ConsultedRecord(**vars(watch.consulted()))})
     except MachineError as error:
         # The room could not be written; it is no -o of a single command.
         error.fix = error.fix.replace("give -o", "give $ONNXPORT_CACHE")
@@ -69,18 +72,8 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
         Staging.settled = False  # further products follow: Ctrl-C may still stop the run
 
 
-def _perform(task: Task, progress: Progress | None) -> RunReport:
-    if task.export is not None:
-        return _export(task, task.export, progress)
-    if not _runs_users_code(task):
-        return _make(task, progress)
-    with Watch(_files_read(task)) as watch:
-        report = _make(task, progress)
-        return report.model_copy(update={"consulted": ConsultedRecord(**vars(watch.consulted()))})
-
-
 def _runs_users_code(task: Task) -> bool:
-    """Whether a plugin makes it, or the user's own metric judges it."""
+    """Return whether a plugin makes it, or the user's own metric judges it."""
     asked = task.validation
     own = asked is not None and (asked.metric or any(":" in name for name in asked.budget))
     return bool(own) or task.steps[-1].stage.provider is not None
@@ -95,13 +88,6 @@ def _files_read(task: Task) -> tuple[Path, ...]:
     mapped = [each for value in options if isinstance(value, dict) for each in value.values()]
     return tuple(
         each for each in (*task.origin.files, *made, *options, *asked, *mapped) if isinstance(each, Path)
-    )
-
-
-def _export(task: Task, params: ExportParams, progress: Progress | None) -> RunReport:
-    assert isinstance(task.origin, Source)
-    return runner.run(
-        Export(task.origin, params, task.output, task.validation, consults=True), "run", progress
     )
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -43,14 +42,11 @@ Inputs = dict[str, Any]
 
 
 def inputs_of(node: Node, origin: str, made: tuple[str, ...]) -> Inputs:
-    """Return all that the product of `node` depends on.
+    """Return all that the product of `node` depends on; InputError if a file of an option is missing or unreadable.
 
     Args:
         origin: digest of the model that proofs refer to.
         made: digests of the products of the nodes before, from the model on.
-
-    Raises:
-        InputError: a file or folder of an option is missing or unreadable.
     """
     return {
         "form": _FORM,
@@ -77,7 +73,7 @@ def machine() -> dict[str, str]:
 
 def key_of(inputs: Inputs) -> str:
     """Return the digest of `inputs_of`."""
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return digests.digest_of_value(inputs)
 
 
 def describe_params(params: BaseModel) -> dict[str, Any]:
@@ -117,10 +113,17 @@ def _step(node: Node) -> dict[str, Any]:
 
 def _versions(node: Node) -> dict[str, str]:
     """Return the versions of all libraries in the chain: the product's note names them."""
-    made_by = {name for each in node.chain for name in _libraries(each)}
-    asked = runtime_libraries(node.validation) if node.validation is not None else ()
-    names = sorted({*_COMPUTES, *made_by, *_readers(node), *asked})
-    found = {name: version for name in names if (version := _version(name))}
+    steps = [each.step for each in node.chain if each.step is not None]
+    used = {name for step in steps for name in (*step.stage.libraries, *RUNS_ON[step.stage.gives])}
+    if node.chain[0].step is None:
+        used |= {*SOURCES.get(node.model.origin.format, ())}
+    if node.validation is not None:
+        used |= {*runtime_libraries(node.validation)}
+    given = [step.params for step in steps] + [node.validation]
+    samples = (getattr(params, name, None) for params in given for name in ("inputs", "calib"))
+    if any(has_images(each) for each in samples if isinstance(each, Path)):
+        used.add(_READS_IMAGES)
+    found = {name: version for name in sorted({*_COMPUTES, *used}) if (version := _version(name))}
     return found | _external_tools(node) | {"onnxport": __version__, "sources": own_sources()}
 
 
@@ -128,22 +131,6 @@ def _versions(node: Node) -> dict[str, str]:
 def _version(name: str) -> str | None:
     """Return the version of an installed distribution; constant while a process runs."""
     return library(name).version
-
-
-def _libraries(node: Node) -> set[str]:
-    if node.step is None:
-        return {*SOURCES.get(node.model.origin.format, ())}
-    return {*node.step.stage.libraries, *RUNS_ON[node.step.stage.gives]}
-
-
-def _readers(node: Node) -> Iterator[str]:
-    """Return the libraries that read the samples of calibration and proof."""
-    steps = (each.step.params for each in node.chain if each.step is not None)
-    given = (
-        getattr(params, name, None) for params in (*steps, node.validation) for name in ("inputs", "calib")
-    )
-    if any(has_images(samples) for samples in given if isinstance(samples, Path)):
-        yield _READS_IMAGES
 
 
 def _external_tools(node: Node) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import mmap
 import os
 from collections.abc import Iterator
@@ -13,18 +14,17 @@ from typing import Any
 
 from onnxport.core.errors import InputError
 from onnxport.core.user_modules import find_module
+from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.external_data import locations
 from onnxport.reports.run_report import ConsultedRecord
 
 
 def describe(path: Path) -> Any:
-    """Return the name and digest of a file or of a folder's files; a model counts with its external data.
+    """Return the name and digest of a file or of a folder's files; InputError if it is missing or unreadable.
 
-    The name matters: suffixes define how samples are read, and a label file's name goes into the artefact.
-
-    Raises:
-        InputError: `path` is missing or cannot be read.
+    The name matters: suffixes define how samples are read, and a label file's name goes into the artefact. A model
+    counts with its external data.
     """
     try:
         if path.is_dir():
@@ -44,11 +44,7 @@ def describe(path: Path) -> Any:
 
 
 def with_external_data(model: Artifact) -> Artifact:
-    """Return an ONNX model with its external data files, found without parsing the model.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Return an ONNX model with its external data files, found without parsing the model."""
     if model.format != "onnx" or model.companions:
         return model
     beside = {model.path.parent / name for name in _locations(model.path, *_stamp(model.path))}
@@ -58,6 +54,16 @@ def with_external_data(model: Artifact) -> Artifact:
 def digest_of(artifact: Artifact) -> str:
     """Return Artifact.digest; each file is read once in a run."""
     return artifact.digest(sha256)
+
+
+def digest_of_model(origin: Artifact | Source) -> str:
+    """Return the SHA-256 of a model of the pipeline with all its files."""
+    return digest_of(with_external_data(origin)) if isinstance(origin, Artifact) else origin.digest()
+
+
+def digest_of_value(value: object) -> str:
+    """Return the SHA-256 of a JSON value, in a form without blanks and with sorted keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def sha256(file: Path) -> bytes:

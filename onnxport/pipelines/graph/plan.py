@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from onnxport.pipelines.cache.store import Cache, EntrySummary
 from onnxport.pipelines.config.pipeline import Cell, Node, Pipeline
 from onnxport.pipelines.executors.memory import memory_of_stage
 from onnxport.pipelines.graph.cache_keys import Inputs, inputs_of, key_of
-from onnxport.pipelines.graph.digests import digest_of, with_external_data
+from onnxport.pipelines.graph.digests import digest_of_model, with_external_data
 from onnxport.pipelines.lock.differences import Spelling, changes, is_content, show
 
 PLAN_SCHEMA_VERSION: Literal[1] = 1
@@ -128,7 +129,12 @@ class Planner:
         key, why = "", ""
         inputs: Inputs | None = None
         if blocker is None:
-            inputs = self._inputs(node)
+            made = tuple(self._notes[each.name].digest for each in node.chain[:-1])
+            exported = node.exported
+            origin = (
+                digest_of_model(node.model.origin) if exported is None else self._notes[exported.name].digest
+            )
+            inputs = inputs_of(node, origin, made)
             key = key_of(inputs)
             note, why = self.cache.look(key)
             if note is not None:
@@ -139,7 +145,11 @@ class Planner:
         if blocker is not None:
             why = f"{blocker.name} would run before"
         elif not why and inputs is not None:
-            why = self._why(node, inputs, own)
+            # The difference from the most similar cached product of this node.
+            words = Spelling(node, self.pipeline)
+            all_differences = [tuple(_differences(words, each.inputs, inputs)) for each in own]
+            fewest: tuple[str, ...] = min(all_differences, key=len) if own else ()
+            why = "; ".join(fewest) or "it is new"
         size, size_from = self._size(node, own)
         return self._record(
             node,
@@ -150,25 +160,6 @@ class Planner:
             size_from=size_from,
             memory=memory_of_stage(node.stage, _weights(node) or 0),
         )
-
-    def _inputs(self, node: Node) -> Inputs:
-        made = tuple(self._notes[each.name].digest for each in node.chain[:-1])
-        return inputs_of(node, self._origin(node), made)
-
-    def _origin(self, node: Node) -> str:
-        first, origin = node.chain[0], node.model.origin
-        if first.step is None and first is not node:
-            return self._notes[first.name].digest
-        return digest_of(with_external_data(origin)) if isinstance(origin, Artifact) else origin.digest()
-
-    def _why(self, node: Node, inputs: Inputs, own: Sequence[Note]) -> str:
-        """Describe the difference from the most similar cached product of this node."""
-        if not own:
-            return "it is new"
-        words = Spelling(node, self.pipeline)
-        found = [tuple(_differences(words, note.inputs, inputs)) for note in own]
-        fewest = min(found, key=lambda differences: len(differences))
-        return "; ".join(fewest) or "it is new"
 
     def _size(self, node: Node, own: Sequence[Note]) -> tuple[int | None, str]:
         if own:
@@ -196,18 +187,14 @@ class Planner:
 
 
 def _differences(words: Spelling, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Describe the differences between the inputs of two products."""
     if was.get("stage") != now["stage"]:
         yield f"{words.owner}: {was.get('stage')} -> {now['stage']}"
         return
     if was.get("source") != now["source"]:
         yield f"{words.source}: the model has changed"
     if was.get("before") != now["before"]:
-        yield (
-            f"the product of {words.node.chain[-2].name} has changed"
-            if len(words.node.chain) > 1
-            else "its chain"
-        )
+        before = words.node.after
+        yield f"the product of {before.name} has changed" if before is not None else "its chain"
     yield from _options(words.owner, was.get("params"), now["params"])
     if (was.get("proof") is None) != (now["proof"] is None):
         yield f"validate of {words.owner}: " + ("some -> none" if now["proof"] is None else "none -> some")
@@ -215,9 +202,9 @@ def _differences(words: Spelling, was: Mapping[str, Any], now: Mapping[str, Any]
         yield from _options("validate", was.get("proof"), now["proof"])
     versions: tuple[Mapping[str, str], ...] = (was.get("versions") or {}, now["versions"])
     for name in sorted(versions[0].keys() | versions[1].keys()):
-        before, after = (each.get(name, "none") for each in versions)
-        if before != after:
-            yield "onnxport's own code has changed" if name == "sources" else f"{name} {before} -> {after}"
+        old, new = (each.get(name, "none") for each in versions)
+        if old != new:
+            yield "onnxport's own code has changed" if name == "sources" else f"{name} {old} -> {new}"
     known = {"stage", "source", "before", "params", "proof", "versions"}
     for name in sorted((was.keys() | now.keys()) - known):
         if was.get(name) != now.get(name):
@@ -253,7 +240,6 @@ def _share(node: Node) -> float:
 
 def _free(folder: Path) -> int | None:
     near = next((place for place in (folder, *folder.absolute().parents) if place.exists()), None)
-    try:
+    with contextlib.suppress(OSError):
         return None if near is None else shutil.disk_usage(near).free
-    except OSError:
-        return None
+    return None

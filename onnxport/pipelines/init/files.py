@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +16,16 @@ from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Staging, writing
 from onnxport.pipelines.environment import LIBRARIES, SOURCES
 from onnxport.pipelines.init.hosts import Host, Project
-from onnxport.pipelines.init.model_summary import ModelSummary
-from onnxport.pipelines.init.samples import Samples
+from onnxport.pipelines.init.model_summary import ModelSummary, Samples
 from onnxport.pipelines.registry import TARGETS
-from onnxport.reports.wording import human_size
+from onnxport.pipelines.runner.speedup import TIMED
+from onnxport.reports.phrases import human_size
 
 _OUTPUT = "build"
 # Beside the pipeline, for editors that complete its keys.
 SCHEMA = "pipeline.schema.json"
 _OFF = "# "
-# The versions in a lock (lock/document.py) as requirements for pip; none without a lock.
+# The versions in a lock (lock/file.py) as requirements for pip; none without a lock.
 _LOCKED = (
     r"""sed '1,/^versions:/d; /^[^ ]/,$d' {lock} | tr -d "' " | """
     "grep -v -e '^python:' -e '^platform:' | sed 's/:/==/' > locked.txt || true"
@@ -37,7 +38,7 @@ _RUNNERS = {
     ("Windows", "AMD64"): "windows-latest",
 }
 # ImageNet's, used to train most image networks.
-_COLORS = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+_COLORS: Mapping[str, object] = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 _WIDTH = 118
 
 
@@ -46,8 +47,7 @@ class Plan:
     """The content of the files.
 
     Attributes:
-        file: the pipeline's.
-        looks: its models; none for a template.
+        looks: the models; none for a template.
         samples: of the only model.
         lacking: targets that this machine cannot make, with the remedy.
         refused: model to target to the reason why that target refuses it.
@@ -74,6 +74,9 @@ class Plan:
 def pipeline_text(plan: Plan) -> str:
     """Return the content of pipeline.yaml."""
     look = plan.looks[0] if len(plan.looks) == 1 else None
+    height, width, channels = (look.image_size if look is not None else None) or (224, 224, 3)
+    preprocess: dict[str, object] = {"resize": f"{height}x{width}", "scale": "1/255"}
+    preprocess |= _COLORS if channels == len("rgb") else {}
     quantizes = bool(plan.targets) and all(each.can_be_quantized for each in plan.looks)
     return _render(
         "pipeline.yaml.j2",
@@ -83,7 +86,7 @@ def pipeline_text(plan: Plan) -> str:
         describe=_describe,
         export_hints=_export_hints,
         samples=plan.samples,
-        preprocess=_flow(_preprocess(look)),
+        preprocess=_flow(preprocess),
         image=look is not None and look.image_size is not None,
         sizes=_flow(look.sizes) if look is not None and look.sizes else "",
         quantizes=quantizes,
@@ -100,19 +103,20 @@ def workflow_text(plan: Plan, host: Host, project: Project) -> str:
     inside = "" if project.inside == Path() else project.inside.as_posix()
     prefix = f"{inside}/" if inside else ""
     lock = f"{plan.file.stem}.lock"
+    sources = [look.source for look in plan.looks if ":" not in look.source]
     # A model outside of the repository cannot be hashed there.
-    watched = [plan.file.name, lock, *(look.source for look in plan.looks if _is_inside(look))]
+    watched = [plan.file.name, lock, *(source for source in sources if not Path(source).is_absolute())]
     return _render(
         f"{host}.yml.j2",
-        file=_shell(plan.file.name),
+        file=shlex.quote(plan.file.name),
         inside=inside,
         prefix=prefix,
         python=".".join(platform.python_version_tuple()[:2]),
         runner=_RUNNERS.get((platform.system(), platform.machine()), "ubuntu-latest"),
         package=_package(plan),
-        locked=_LOCKED.format(lock=_shell(lock)),
+        locked=_LOCKED.format(lock=shlex.quote(lock)),
         hashed=", ".join("'" + f"{prefix}{each}".replace("'", "''") + "'" for each in watched),
-        lock=_shell(lock),
+        lock=shlex.quote(lock),
         output=_OUTPUT,
     )
 
@@ -126,11 +130,7 @@ def check_absent(paths: Iterable[Path]) -> None:
 
 
 def write(texts: Mapping[Path, str]) -> None:
-    """Write all of `texts`, the first one last.
-
-    Raises:
-        MachineError: they cannot be written.
-    """
+    """Write all of `texts`, the first one last; MachineError if they cannot be written."""
     main = next(iter(texts))
     with Staging(main) as staging:
         staged = {staging.folder / str(number): path for number, path in enumerate(texts)}
@@ -161,7 +161,6 @@ def _render(template: str, **values: object) -> str:
 
 
 def _describe(look: ModelSummary) -> list[str]:
-    """Describe a model for comments."""
     lines = [f"{human_size(look.size)}, takes {', '.join(map(str, look.inputs))}"]
     if look.is_quantized:
         lines.append(f"Its precision is {look.precision} already.")
@@ -169,12 +168,6 @@ def _describe(look: ModelSummary) -> list[str]:
         pairs = ", ".join(f"{name} from {output}" for name, output in look.states.items())
         lines.append(f"Its state is fed back from run to run in every proof: {pairs}")
     return [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines]
-
-
-def _preprocess(look: ModelSummary | None) -> dict[str, object]:
-    """Propose a preprocessing of images for the model."""
-    height, width, channels = (look.image_size if look is not None else None) or (224, 224, 3)
-    return {"resize": f"{height}x{width}", "scale": "1/255", **(_COLORS if channels == len("rgb") else {})}
 
 
 def _export_hints(look: ModelSummary) -> Iterator[str]:
@@ -213,26 +206,24 @@ _OPTIONS: Mapping[str, Sequence[str]] = {
         "layout: nhwc   # images with the channels last",
     ),
     "coreml": ("precision: fp16   # half the size, and the Neural Engine", "minimum_target: iOS16"),
-    "ort": (),
 }
 _OF_IMAGES = "layout"
 
 
 def _hints(plan: Plan, name: str) -> list[str]:
-    """Return options and limits for comments."""
     images = not plan.looks or any(look.image_size is not None for look in plan.looks)
-    options = [each for each in _OPTIONS[name] if images or not each.startswith(_OF_IMAGES)]
+    options = [each for each in _OPTIONS.get(name, ()) if images or not each.startswith(_OF_IMAGES)]
     largest = max((look.size for look in plan.looks), default=0)
-    size = _rounded_up(largest) if largest else "5MB"
+    size = _round_up(largest) if largest else "5MB"
     limits = [f"max_size: {size}"]
-    if name != "coreml":
+    if name in TIMED:
         limits.append(
             "max_latency_ratio: 1.5   # of the model's own time in ONNX Runtime, on the same machine"
         )
     return [*options, *limits]
 
 
-def _rounded_up(size: int) -> str:
+def _round_up(size: int) -> str:
     """Return a limit above `size` bytes, in two digits."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size >= unit:
@@ -246,17 +237,6 @@ def _package(plan: Plan) -> str:
     extras |= {"torch"} if any(look.kind == "python" for look in plan.looks) else set()
     extras |= {"images"} if plan.samples.images else set()
     return f"onnxport[{','.join(sorted(extras))}]" if extras else "onnxport"
-
-
-def _is_inside(look: ModelSummary) -> bool:
-    return ":" not in look.source and not Path(look.source).is_absolute()
-
-
-def _shell(name: str) -> str:
-    """Quote a file name for a shell and YAML; plain names stay."""
-    import shlex
-
-    return shlex.quote(name)
 
 
 def _flow(value: object) -> str:

@@ -19,12 +19,7 @@ MARK = "Written by onnxport init"
 
 @dataclass(frozen=True)
 class Project:
-    """Where the files of a CI go.
-
-    Attributes:
-        root: of the repository; the pipeline's own folder without one.
-        inside: the pipeline's folder, relative to the root.
-    """
+    """The root of a repository, or the pipeline's own folder without one, and the pipeline's folder `inside` it."""
 
     root: Path
     inside: Path
@@ -36,11 +31,8 @@ class Project:
             return "github"
         if (self.root / GITLAB).is_file() or (self.root / ".gitlab").is_dir():
             return "gitlab"
-        return (
-            "gitlab"
-            if "gitlab" in _git(self.root, "config", "--get-regexp", r"remote\..*\.url")
-            else "github"
-        )
+        remotes = _git(self.root, "config", "--get-regexp", r"remote\..*\.url")
+        return "gitlab" if "gitlab" in remotes else "github"
 
     def workflow(self, host: Host) -> Path | None:
         """Return the file for a host; if GitLab's is the user's own, a file that it can include."""

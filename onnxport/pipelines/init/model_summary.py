@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from onnxport.core.errors import OnnxportError, printable
 from onnxport.exporters.sources import KINDS, Source
 from onnxport.formats.artifact import Artifact, TensorSpec
 from onnxport.pipelines.runner.model_sources import load
@@ -24,13 +25,10 @@ class ModelSummary:
     """The summary of one model.
 
     Attributes:
-        name: in the pipeline.
-        source: in the pipeline's file.
         kind: "onnx", or a key of exporters.sources.KINDS.
         size: bytes, external weights included; 0 if unknown.
-        inputs: of an ONNX file; empty for a source to export.
         states: inputs that are fed back, with their outputs.
-        operators, precision: of an ONNX file.
+        inputs, operators, precision: of an ONNX file; the defaults for a source to export.
     """
 
     name: str
@@ -78,11 +76,7 @@ class ModelSummary:
 def summarize(given: str, folder: Path) -> tuple[ModelSummary, Artifact | None]:
     """Summarize the model that the user named; also return its artefact if it is an ONNX file.
 
-    Args:
-        folder: of the pipeline's file, to which its path is relative.
-
-    Raises:
-        InputError, UsageError: it is missing, unreadable or of an unknown kind.
+    Its path in the summary is relative to `folder`, that of the pipeline's file.
     """
     if not given.lower().endswith(".onnx"):
         source = Source.of(given)
@@ -109,9 +103,8 @@ def summarize(given: str, folder: Path) -> tuple[ModelSummary, Artifact | None]:
 def _path_from(path: Path, folder: Path) -> str:
     """Return `path` relative to `folder`; absolute if it was given so and lies outside."""
     relative = os.path.relpath(path.resolve(), folder.resolve())
-    return (
-        str(path.resolve()) if relative.startswith("..") and path.is_absolute() else Path(relative).as_posix()
-    )
+    is_outside = relative.startswith("..") and path.is_absolute()
+    return str(path.resolve()) if is_outside else Path(relative).as_posix()
 
 
 def _is_image(spec: TensorSpec) -> bool:
@@ -121,7 +114,6 @@ def _is_image(spec: TensorSpec) -> bool:
 
 
 def _is_first(spec: TensorSpec) -> bool:
-    """Whether the channels of an image come first."""
     return spec.shape[1] in _CHANNELS
 
 
@@ -132,3 +124,35 @@ def _proposed_size(spec: TensorSpec) -> list[int]:
         proposed[place : place + 2] = _IMAGE
     proposed[:1] = [1]  # the batch
     return [dim if isinstance(dim, int) else size for dim, size in zip(spec.shape, proposed, strict=True)]
+
+
+FOLDER = "samples"
+_ENOUGH = 100
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The samples of a project: at most a hundred input sets, or why an existing folder does not fit."""
+
+    count: int = 0
+    images: bool = False
+    why_not: str = ""
+
+
+def find_samples_of(look: ModelSummary, folder: Path) -> Samples:
+    """Return the samples of a model in `folder`/samples."""
+    place = folder / FOLDER
+    if not place.is_dir():
+        return Samples()
+    if not look.is_onnx:
+        return Samples(why_not="it can be checked only when the model is exported")
+    from onnxport.samples.preprocessing import preprocessing
+    from onnxport.samples.readers import find_samples, holds_images
+
+    try:
+        settings, states = preprocessing({}, place), frozenset(look.states)
+        files = find_samples(place, look.inputs, _ENOUGH, settings=settings, optional=states)
+        files[0].load()
+    except (OnnxportError, IndexError) as error:
+        return Samples(why_not=printable((str(error) or "it is empty").splitlines()[0]))
+    return Samples(len(files), holds_images(files))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.core.errors import UsageError
-from onnxport.formats.artifact import path_of
+from onnxport.core.errors import CannotConvertError, MachineError, UsageError, printable
+from onnxport.formats.artifact import SUFFIXES, Artifact, path_of
+from onnxport.formats.manifest import Manifest
 from onnxport.pipelines.config.json_schema import schema
+from onnxport.pipelines.environment import RUNS_ON, missing
+from onnxport.pipelines.environment import TARGETS as LIBRARIES
 from onnxport.pipelines.init.files import SCHEMA, Plan, check_absent, pipeline_text, workflow_text, write
 from onnxport.pipelines.init.hosts import GITLAB_PART, Host, project_of
-from onnxport.pipelines.init.model_summary import summarize
-from onnxport.pipelines.init.samples import FOLDER, Samples, find_samples_of
-from onnxport.pipelines.init.target_trials import missing_targets, refusals
-from onnxport.pipelines.registry import TARGETS
-from onnxport.pipelines.runner.clock import Progress
+from onnxport.pipelines.init.model_summary import FOLDER, Samples, find_samples_of, summarize
+from onnxport.pipelines.registry import TARGETS, open_worker
+from onnxport.pipelines.runner.clock import Clock, Progress
+from onnxport.pipelines.runner.model_sources import load, reading
+from onnxport.pipelines.stages import Work
 
 _SUFFIXES = (".yaml", ".yml")
 
@@ -29,7 +34,6 @@ class Created:
         written: the pipeline's file first.
         models: their sources in the file.
         targets: the ones that are switched on.
-        notes: sentences for the user.
         command: the next command.
     """
 
@@ -50,8 +54,7 @@ def create_project(
         host: None for the project's own.
 
     Raises:
-        UsageError: an output file exists already, or there is no such source.
-        InputError: the model is missing or unreadable.
+        UsageError, InputError: an output file exists already, or the model is missing or unreadable.
         MachineError: the files cannot be written.
     """
     path_of(output, "the output", fix="give -o a file name")
@@ -106,11 +109,7 @@ def _notes(plan: Plan, workflow: Path | None) -> Iterator[str]:
         yield from (f"{name} is switched off for {model}: {reason}" for name, reason in reasons.items())
     if plan.samples.why_not:
         yield f"the folder {FOLDER} is left out: {plan.samples.why_not}"
-    if (
-        workflow is not None
-        and workflow.name == GITLAB_PART.name
-        and workflow.parent.name == GITLAB_PART.parent.name
-    ):
+    if workflow is not None and workflow.parts[-2:] == GITLAB_PART.parts:
         yield f"GitLab reads it when .gitlab-ci.yml says: include: [{{local: {GITLAB_PART.as_posix()}}}]"
 
 
@@ -118,3 +117,46 @@ def _relative(path: Path) -> Path:
     """Return the path from the current folder, if that is shorter."""
     relative = Path(os.path.relpath(path))
     return path if len(relative.parts) > len(path.parts) else relative
+
+
+# Bytes of weights. A larger model would take minutes; it is assumed to convert.
+_LARGEST = 256 * 2**20
+
+
+def missing_targets() -> dict[str, str]:
+    """Return the targets that cannot be made and proven on this machine, with the remedy."""
+    absent = {name: missing(dict.fromkeys((*LIBRARIES[name], *RUNS_ON[name]))) for name in TARGETS}
+    return {
+        name: f"{each[0].name} is not installed; {each[0].remedy}" for name, each in absent.items() if each
+    }
+
+
+def refusals(model: Artifact, targets: Collection[str], progress: Progress | None = None) -> dict[str, str]:
+    """Return the `targets` that refuse the model, with the reason; InputError if ONNX Runtime cannot load it."""
+    if model.size > _LARGEST:
+        return {}
+    clock = Clock(progress)
+    refused = {}
+    with tempfile.TemporaryDirectory(prefix="onnxport-init-") as folder, ExitStack() as stack:
+        workers = {name: stack.enter_context(open_worker(TARGETS[name])) for name in targets}
+        with clock.phase("load"), reading(model):
+            graph, whole = load(model)
+        for name, worker in workers.items():
+            stage = TARGETS[name]
+            output = Path(folder, name, f"model{SUFFIXES[stage.gives]}")
+            output.parent.mkdir()
+            manifest = Manifest(source=whole.digest(), made_by={}, options={}, validation="skipped")
+            try:
+                with clock.phase(f"try {name}"):
+                    worker(graph, stage.params(), Work(output, manifest, None, Clock(None)))
+            except (CannotConvertError, MachineError, UsageError) as error:
+                refused[name] = _reason(error)
+    return refused
+
+
+def _reason(error: CannotConvertError | MachineError | UsageError) -> str:
+    if isinstance(error, CannotConvertError) and error.refusals:
+        first, *others = error.refusals
+        more = f", and {len(others)} more" if others else ""
+        return printable(f"{first.op} {first.node!r}: {first.why}{more}")
+    return printable(str(error).splitlines()[0])

@@ -11,11 +11,9 @@ from pydantic import BaseModel
 
 from onnxport.core.errors import UsageError, printable
 from onnxport.core.user_modules import import_from
-from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.config.pipeline import Cell, NamedModel, Node, Pipeline
-from onnxport.pipelines.graph import digests as contents
+from onnxport.pipelines.config.pipeline import Cell, Node, Pipeline
 from onnxport.pipelines.graph.cache_keys import inputs_of
-from onnxport.pipelines.graph.digests import find_change
+from onnxport.pipelines.graph.digests import digest_of_model, find_change
 from onnxport.pipelines.lock.entries import (
     CODE,
     LockedStage,
@@ -26,6 +24,7 @@ from onnxport.pipelines.lock.entries import (
     stage_of,
 )
 from onnxport.pipelines.lock.file import Lock, place_of
+from onnxport.reports.phrases import name_list
 from onnxport.validate.report import RIGHT
 
 _SHOWN = 12  # of a digest's 64 digits
@@ -34,12 +33,9 @@ _MOST = 3  # artefacts that are named behind a difference
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference from the lock.
+    """One difference from the lock: `said` is what differs, before -> now; `artefact` is a path.
 
-    Attributes:
-        kind: "artefact", "chain", "source", "files", "option", "version" or "proof".
-        said: what differs, before -> now.
-        artefact: its path.
+    The kind is "artefact", "chain", "source", "files", "option", "version" or "proof".
     """
 
     kind: str
@@ -59,11 +55,7 @@ class FrozenError(UsageError):
 
 
 def check_frozen(comparison: Comparison, cells: Sequence[Cell]) -> None:
-    """Refuse a run that differs from the lock (FrozenError).
-
-    Args:
-        cells: the requested ones; if these are all, the lock may have no others.
-    """
+    """Refuse a run of `cells` that differs from the lock, which has no others if these are all (FrozenError)."""
     found = [each for cell in cells for each in comparison.of(cell)]
     if len(cells) == len(comparison.pipeline.cells):
         found += comparison.removed()
@@ -71,11 +63,8 @@ def check_frozen(comparison: Comparison, cells: Sequence[Cell]) -> None:
         return
     lock, rows = comparison.lock.path, _rows(found)
     count = "one thing differs" if len(rows) == 1 else f"{len(rows)} things differ"
-    raise FrozenError(
-        f"{count} from {lock}",
-        rows=rows,
-        fix=f"undo the change, or run without --frozen, review {lock.name} and commit it",
-    )
+    fix = f"undo the change, or run without --frozen, review {lock.name} and commit it"
+    raise FrozenError(f"{count} from {lock}", rows=rows, fix=fix)
 
 
 @dataclass
@@ -88,11 +77,7 @@ class Comparison:
     _stages: dict[tuple[str, str], LockedStage] = field(default_factory=dict)
 
     def of(self, cell: Cell) -> Iterator[Difference]:
-        """Return the differences of one artefact.
-
-        Raises:
-            InputError: a file that it depends on is missing or unreadable.
-        """
+        """Return the differences of one artefact; InputError if a file is missing or unreadable."""
         place = place_of(cell, self.pipeline)
         locked = self.lock.artefacts.get(place)
         if locked is None:
@@ -138,22 +123,11 @@ class Comparison:
 
     def _origin(self, node: Node, before: Mapping[str, LockedStage]) -> str:
         """Return the digest of the model that the product is proven against, or of its export."""
-        first = node.chain[0]
-        if first.step is None and first is not node:
-            return before[first.name].product if first.name in before else ""
+        if node.exported is not None:
+            return before[node.exported.name].product if node.exported.name in before else ""
         if node.model.name not in self._digests:
-            self._digests[node.model.name] = digest_of_model(node.model)
+            self._digests[node.model.name] = digest_of_model(node.model.origin)
         return self._digests[node.model.name]
-
-
-def digest_of_model(model: NamedModel) -> str:
-    """Return the SHA-256 of a model with all its files."""
-    origin = model.origin
-    return (
-        contents.digest_of(contents.with_external_data(origin))
-        if isinstance(origin, Artifact)
-        else origin.digest()
-    )
 
 
 @dataclass(frozen=True)
@@ -170,11 +144,9 @@ class Spelling:
             return f"models.{self.node.model.name}.export"
         name = self.node.name.removeprefix(f"{self.node.model.name}/")
         first = name.partition("/")[0]
-        if any(
-            cell.target == first for cell in self.pipeline.cells
-        ):  # perhaps of another target with the same node
-            return f"targets.{first}"
-        return f"stages.{name}"
+        # Perhaps of another target with the same node.
+        is_of_target = any(cell.target == first for cell in self.pipeline.cells)
+        return f"targets.{first}" if is_of_target else f"stages.{name}"
 
     @property
     def source(self) -> str:
@@ -220,16 +192,14 @@ def _option_differences(
             continue
         before, after = (each.get(name, default_of(params, name)) for each in (was, now))
         if is_content(before) and is_content(after):
-            yield (
-                "files",
-                f"{owner}.{name}: {getattr(params, name, '')} has changed, {changes(before, after)}",
-            )
+            said = f"{owner}.{name}: {getattr(params, name, '')} has changed, {changes(before, after)}"
+            yield "files", said
         else:
             yield "option", f"{owner}.{name}: {show(before)} -> {show(after)}"
 
 
 def is_content(value: Any) -> bool:
-    """Whether it is the digest of a file or folder (digests.describe)."""
+    """Return whether it is the digest of a file or folder (digests.describe)."""
     return isinstance(value, dict) and "sha256" in value
 
 
@@ -249,15 +219,8 @@ def _short(digest: str) -> str:
 
 
 def _rows(found: Iterable[Difference]) -> list[str]:
-    """Return a line for each difference, with its artefacts."""
     concerned: dict[str, list[str]] = {}
     for each in found:
         if each.artefact not in concerned.setdefault(each.said, []):
             concerned[each.said].append(each.artefact)
-    return [f"{said}   {_named(places)}" for said, places in concerned.items()]
-
-
-def _named(places: Sequence[str]) -> str:
-    shown = ", ".join(places[:_MOST])
-    more = len(places) - _MOST
-    return f"{shown} and {more} more" if more > 0 else shown
+    return [f"{said}   {name_list(places, _MOST)}" for said, places in concerned.items()]

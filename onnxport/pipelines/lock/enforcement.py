@@ -8,12 +8,11 @@ from pathlib import Path
 from onnxport.core.errors import NotProvenError, UsageError
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.cache import Entry
-from onnxport.pipelines.config.pipeline import Cell, Node, Pipeline
+from onnxport.pipelines.config.pipeline import Cell, Pipeline
 from onnxport.pipelines.lock.differences import Comparison, check_frozen
 from onnxport.pipelines.lock.entries import (
     LockedArtefact,
     LockedFiles,
-    LockedStage,
     source_of,
     stage_of,
     with_code,
@@ -23,11 +22,7 @@ from onnxport.validate.report import RIGHT
 
 
 class LockGuard:
-    """Checks and updates the lock in one run.
-
-    Args:
-        cells: the requested ones.
-        frozen: whether everything must match the lock, which is then not written.
+    """Checks and updates the lock in one run of `cells`; if `frozen`, everything must match it and it is not written.
 
     Raises:
         UsageError: the lock is damaged; or, if `frozen`, missing or different.
@@ -40,19 +35,13 @@ class LockGuard:
         if frozen:
             if lock is None:
                 path = lock_of(pipeline.path)
-                raise UsageError(
-                    f"--frozen needs {path}, which does not exist",
-                    fix=f"run without --frozen once, and commit {path.name}",
-                )
+                fix = f"run without --frozen once, and commit {path.name}"
+                raise UsageError(f"--frozen needs {path}, which does not exist", fix=fix)
             check_frozen(Comparison(pipeline, lock), cells)
             self._frozen = lock
 
     def record(self, cell: Cell, artifact: Artifact, entries: Mapping[str, Entry]) -> LockedFiles:
-        """Record a product that is about to be delivered, and return its digests.
-
-        Args:
-            artifact: as it will be at the cell's output, wherever it is now.
-            entries: products by node.
+        """Record a product that is about to be delivered to the cell's output, and return its digests.
 
         Raises:
             NotProvenError: the run is frozen, and the product differs from the lock or is unproven.
@@ -65,7 +54,13 @@ class LockGuard:
             source=source_of(cell.node.model, self._pipeline.folder),
             verdict=entry.report.artifacts[0].report.verdict,
             made=LockedFiles.of(artifact, cell.output),
-            stages=tuple(self._stage(node, entries[node.name]) for node in cell.node.chain),
+            stages=tuple(
+                with_code(
+                    stage_of(node, made.inputs, made.digest), made.report.consulted, self._pipeline.folder
+                )
+                for node in cell.node.chain
+                for made in [entries[node.name]]
+            ),
         )
         place = place_of(cell, self._pipeline)
         if self._frozen is not None:
@@ -73,26 +68,16 @@ class LockGuard:
         self._made[place] = locked
         return locked.made
 
-    def _stage(self, node: Node, entry: Entry) -> LockedStage:
-        stage = stage_of(node, entry.inputs, entry.digest)
-        return with_code(stage, entry.report.consulted, self._pipeline.folder)
-
     def close(self) -> None:
-        """Write the recorded products to the lock, unless the run is frozen.
-
-        Raises:
-            UsageError: the lock was damaged meanwhile.
-            MachineError: it cannot be written.
-        """
+        """Write the recorded products to the lock, unless the run is frozen; raises as `update` does."""
         if self._frozen is None:
             update(self._pipeline, self._made)
 
 
 def _check(output: Path, now: LockedArtefact, before: LockedArtefact) -> None:
     if now.verdict not in RIGHT:
-        raise NotProvenError(
-            f"{output} is {now.verdict}, but --frozen delivers only proven or measured artefacts"
-        )
+        what = f"{output} is {now.verdict}, but --frozen delivers only proven or measured artefacts"
+        raise NotProvenError(what)
     if now.made.digest == before.made.digest:
         return
     pairs = zip(before.stages, now.stages, strict=True)

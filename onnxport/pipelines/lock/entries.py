@@ -29,14 +29,12 @@ CODE = "code"
 
 @dataclass(frozen=True)
 class LockedStage:
-    """A stage as it ran.
+    """A stage as it ran; `name` is the node's, `product` the digest of its product, empty if unknown.
 
     Attributes:
-        name: the node's.
-        said: what its product depended on, by name: "stage", "source", non-default "options" and "proof", with digests
-            of their files, and the other parts of the cache key.
+        said: what its product depended on, by name: "stage", "source", non-default "options" and "proof", with
+            digests of their files, and the other parts of the cache key.
         versions: of Python, the platform and the libraries.
-        product: digest of its product; empty if unknown.
     """
 
     name: str
@@ -47,12 +45,10 @@ class LockedStage:
 
 @dataclass(frozen=True)
 class LockedFiles:
-    """The bytes of an artefact.
+    """The bytes of an artefact: their number and their digest, as Artifact.digest returns it.
 
     Attributes:
         files: SHA-256 of each file by its name, the main one first; in a folder by its relative path.
-        digest: of all, as Artifact.digest returns it.
-        size: bytes of all.
     """
 
     files: Mapping[str, str]
@@ -75,12 +71,7 @@ class LockedFiles:
 
 @dataclass(frozen=True)
 class LockedArtefact:
-    """An artefact as it was made.
-
-    Attributes:
-        source: the model: its path from the lock's folder, or package.module:function.
-        stages: from the model on.
-    """
+    """An artefact as it was made, with its stages from the model on; `source` is named as in `source_of`."""
 
     model: str
     target: str

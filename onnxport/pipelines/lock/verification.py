@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,8 @@ from onnxport.pipelines.environment import LIBRARIES
 from onnxport.pipelines.graph import digests
 from onnxport.pipelines.graph.cache_keys import machine
 from onnxport.pipelines.lock.differences import Comparison, Difference, is_content
-from onnxport.pipelines.lock.document import MARK
 from onnxport.pipelines.lock.entries import LockedArtefact, relative
-from onnxport.pipelines.lock.file import SUFFIX, Lock
+from onnxport.pipelines.lock.file import MARK, SUFFIX, Lock
 from onnxport.pipelines.registry import STAGES, TARGETS
 from onnxport.pipelines.runner.provenance import number_names
 from onnxport.reports.verification import Check, StageRecord, Subject, Verification
@@ -40,29 +38,20 @@ def verify(path: Path, lock: Path | None = None, source: Path | None = None) -> 
         InputError: the artefact is missing, unreadable, or not made by onnxport.
     """
     artifact = Artifact.open(path)
-    known = _read_lock(lock) if lock is not None else _find_lock(artifact.path)
+    known = Lock.read(lock) if lock is not None else _find_lock(artifact.path)
+    if known is None and lock is not None:
+        raise UsageError(f"there is no lock {lock}", fix="give the pipeline.lock that a run wrote")
     if known is None:
         return _by_note(artifact, source)
     place = _place_in(known, artifact)
     if place is not None:
-        return _by_lock(artifact, _Entry(known, place), source)
+        return _by_lock(artifact, known, place, source)
     note = _note(artifact)
     if lock is None and not any(_is_of(each, note) for each in known.artefacts.values()):
         return _by_note(artifact, source, f"{known.path} does not list it")
     said = f"{known.path} has no artefact with these bytes"
-    return _by_note(artifact, source).model_copy(
-        update={
-            "lock": str(known.path),
-            "checks": (Check(subject="bytes", status="fails", said=said),),
-        }
-    )
-
-
-def _read_lock(path: Path) -> Lock:
-    lock = Lock.read(path)
-    if lock is None:
-        raise UsageError(f"there is no lock {path}", fix="give the pipeline.lock that a run wrote")
-    return lock
+    checks = (Check(subject="bytes", status="fails", said=said),)
+    return _by_note(artifact, source).model_copy(update={"lock": str(known.path), "checks": checks})
 
 
 def _find_lock(artifact: Path) -> Lock | None:
@@ -78,7 +67,7 @@ def _find_lock(artifact: Path) -> Lock | None:
 
 
 def _is_ours(file: Path) -> bool:
-    """Whether a lock is ours; reads only its beginning."""
+    """Return whether a lock is ours; reads only its beginning."""
     try:
         with file.open("rb") as stream:
             return MARK.encode() in stream.read(4096)
@@ -86,43 +75,23 @@ def _is_ours(file: Path) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """The entry of one artefact in a lock."""
-
-    lock: Lock
-    place: str
-
-    @property
-    def locked(self) -> LockedArtefact:
-        return self.lock.artefacts[self.place]
-
-    @property
-    def folder(self) -> Path:
-        return self.lock.path.parent
-
-
 def _place_in(lock: Lock, artifact: Artifact) -> str | None:
     """Return the artefact's key in the lock, by its path or, if it was copied, by its bytes."""
     place = relative(artifact.path, lock.path.parent)
     if place in lock.artefacts:
         return place
-    main = _bytes_of(artifact)
+    main = digests.digest_of(artifact) if artifact.is_folder else digests.sha256(artifact.path).hex()
     return next((each for each, locked in lock.artefacts.items() if _main(locked) == main), None)
 
 
-def _bytes_of(artifact: Artifact) -> str:
-    """Return the digest of an artefact's main file, or of a folder's files."""
-    return digests.digest_of(artifact) if artifact.is_folder else digests.sha256(artifact.path).hex()
-
-
 def _main(locked: LockedArtefact) -> str:
+    """Return the digest of a locked artefact's main file, or of a folder's files."""
     is_folder = any("/" in name for name in locked.made.files)
     return locked.made.digest if is_folder else next(iter(locked.made.files.values()))
 
 
 def _is_of(locked: LockedArtefact, note: Mapping[str, Any]) -> bool:
-    """Whether a note is that of a locked artefact; its bytes must then match too."""
+    """Return whether a note is that of a locked artefact; its bytes must then match too."""
     stages = [stage for stage in locked.stages if stage.said["stage"] != "export"]
     names = number_names([stage.said["stage"] for stage in stages])
     versions = locked.stages[-1].versions
@@ -131,7 +100,9 @@ def _is_of(locked: LockedArtefact, note: Mapping[str, Any]) -> bool:
         and note["options"].keys() == set(names)
         and all(versions.get(name, version) == version for name, version in note["made_by"].items())
         and all(
-            _non_defaults(stage.said["stage"], note["options"][name]) == _without_files(stage.said["options"])
+            # A note has only options that name no files.
+            _non_defaults(stage.said["stage"], note["options"][name])
+            == {key: value for key, value in stage.said["options"].items() if not is_content(value)}
             for name, stage in zip(names, stages, strict=True)
         )
     )
@@ -140,24 +111,14 @@ def _is_of(locked: LockedArtefact, note: Mapping[str, Any]) -> bool:
 def _non_defaults(stage: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the non-default options of a note, as a lock has them."""
     known = {**TARGETS, **STAGES}.get(stage)
-    usual = (
-        {} if known is None else {name: field.default for name, field in known.params.model_fields.items()}
-    )
+    fields = {} if known is None else known.params.model_fields
+    usual = {name: field.default for name, field in fields.items()}
     usual = to_jsonable_python(usual, fallback=lambda value: None)
     return {name: value for name, value in options.items() if name not in usual or value != usual[name]}
 
 
-def _without_files(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a lock that name no files; a note has only these."""
-    return {name: value for name, value in options.items() if not is_content(value)}
-
-
 def _note(artifact: Artifact) -> Mapping[str, Any]:
-    """Return the note in the artefact.
-
-    Raises:
-        InputError: it has no note of ours, or cannot be read.
-    """
+    """Return the note in the artefact; InputError if it has none of ours, or cannot be read."""
     from onnxport.inspection import inspect_model
 
     note = inspect_model(artifact.path).manifest
@@ -171,7 +132,6 @@ def _note(artifact: Artifact) -> Mapping[str, Any]:
 
 
 def _by_note(artifact: Artifact, source: Path | None, why: str = "there is no lock") -> Verification:
-    """Verify an artefact by its own note only."""
     note = _note(artifact)
     stages = [
         StageRecord(name=name, stage=stage, options=_non_defaults(stage, options))
@@ -199,11 +159,10 @@ def _by_note(artifact: Artifact, source: Path | None, why: str = "there is no lo
     )
 
 
-def _by_lock(artifact: Artifact, entry: _Entry, source: Path | None) -> Verification:
-    """Verify an artefact by its entry in the lock."""
-    locked = entry.locked
+def _by_lock(artifact: Artifact, lock: Lock, place: str, source: Path | None) -> Verification:
+    locked = lock.artefacts[place]
     versions = {name: text for stage in locked.stages for name, text in stage.versions.items()}
-    checks = [_bytes(artifact, locked), _proof(locked.verdict), *_inputs(entry, source)]
+    checks = [_bytes(artifact, locked), _proof(locked.verdict), *_inputs(lock, place, source)]
     return Verification(
         path=str(artifact.path),
         format=artifact.format,
@@ -214,7 +173,7 @@ def _by_lock(artifact: Artifact, entry: _Entry, source: Path | None) -> Verifica
             for stage in locked.stages
         ),
         versions=dict(sorted(versions.items())),
-        lock=str(entry.lock.path),
+        lock=str(lock.path),
         checks=(*checks, _versions(versions)),
     )
 
@@ -250,63 +209,50 @@ _SUBJECTS: Mapping[str, Subject] = {
 }
 
 
-def _inputs(entry: _Entry, source: Path | None) -> Iterator[Check]:
-    """Check source, samples, user code and options for changes."""
+def _inputs(lock: Lock, place: str, source: Path | None) -> Iterator[Check]:
+    locked = lock.artefacts[place]
     asked: tuple[Subject, ...] = ("files", "options")
     if source is not None:
-        yield _given_source(source, *(stage.said["source"] for stage in entry.locked.stages))
+        yield _given_source(source, *(stage.said["source"] for stage in locked.stages))
     else:
         asked = ("source", *asked)
     try:
-        found = tuple(_differences(entry))
+        found = tuple(_differences(lock, place))
     except OnnxportError as error:
         yield from (Check(subject=subject, status="unknown", said=str(error)) for subject in asked)
         return
     for subject in asked:
         said = [each.said for each in found if _SUBJECTS.get(each.kind) == subject]
-        unchanged = f"{entry.locked.source} is what it was" if subject == "source" else "what they were"
+        unchanged = f"{locked.source} is what it was" if subject == "source" else "what they were"
         yield Check(subject=subject, status="fails" if said else "holds", said="; ".join(said) or unchanged)
 
 
-def _differences(entry: _Entry) -> Iterator[Difference]:
-    """Return the differences between the artefact's present and locked inputs.
-
-    Raises:
-        OnnxportError: the pipeline, or a file that it names, is missing.
-    """
-    file = next((file for file in _pipelines(entry.lock.path) if file.is_file()), None)
+def _differences(lock: Lock, place: str) -> Iterator[Difference]:
+    """Return the differences between the artefact's present and locked inputs; OnnxportError if a file is missing."""
+    files = (lock.path.with_suffix(suffix) for suffix in (".yaml", ".yml"))
+    file = next((file for file in files if file.is_file()), None)
     if file is None:
-        raise InputError(f"the pipeline of {entry.lock.path} is not beside it")
+        raise InputError(f"the pipeline of {lock.path} is not beside it")
     pipeline = read(file)
-    comparison = Comparison(pipeline, entry.lock)
-    cells = [cell for cell in pipeline.cells if relative(cell.output, pipeline.folder) == entry.place]
+    comparison = Comparison(pipeline, lock)
+    cells = [cell for cell in pipeline.cells if relative(cell.output, pipeline.folder) == place]
     if not cells:
-        yield Difference("artefact", f"{file} makes it no longer", entry.place)
+        yield Difference("artefact", f"{file} makes it no longer", place)
     for cell in cells:
         yield from comparison.of(cell)
 
 
-def _pipelines(lock: Path) -> Iterable[Path]:
-    return (lock.with_suffix(suffix) for suffix in (".yaml", ".yml"))
-
-
 def _given_source(path: Path, *expected: str) -> Check:
     """Check that the model at `path` is the expected model, or the ONNX file exported from it."""
-    if path.suffix.lower() == ".onnx":
-        digest = digests.digest_of(digests.with_external_data(Artifact.open(path)))
-    else:
-        digest = Source.of(path).digest()
-    holds = digest in expected
-    said = (
-        f"{path} is what it was"
-        if holds
-        else f"{path} has other content, {expected[0][:12]} -> {digest[:12]}"
-    )
-    return Check(subject="source", status="holds" if holds else "fails", said=said)
+    is_onnx = path.suffix.lower() == ".onnx"
+    digest = digests.digest_of_model(Artifact.open(path) if is_onnx else Source.of(path))
+    if digest in expected:
+        return Check(subject="source", status="holds", said=f"{path} is what it was")
+    said = f"{path} has other content, {expected[0][:12]} -> {digest[:12]}"
+    return Check(subject="source", status="fails", said=said)
 
 
 def _versions(made: Mapping[str, str]) -> Check:
-    """Compare the versions with those on this machine."""
     changed = [
         f"{name} {version} -> {here or 'none'}"
         for name, version in sorted(made.items())

@@ -58,9 +58,9 @@ class Clock:
         """Report the progress of the current phase."""
         self._progress.progressed(self._step, done, total)
 
-    def searching(self, done: int, total: int) -> None:
-        """Report, from any thread, the seconds of `total` that a search for sizes took."""
-        self._progress.progressed(f"{self._step}: searching sizes, second", done, total)
+    def tell(self, what: str, done: int, total: int) -> None:
+        """Report, from any thread, how far a part of the current phase is."""
+        self._progress.progressed(f"{self._step}: {what}", done, total)
 
     def aside(self, step: str, seconds: float) -> None:
         """Record a step that ran in parallel."""

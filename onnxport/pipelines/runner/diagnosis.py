@@ -13,10 +13,9 @@ from onnxport.core.errors import OnnxportError, printable
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.runner.clock import Clock, Progress
 from onnxport.pipelines.runner.jobs import Step
-from onnxport.pipelines.runner.verdicts import NO_DEMANDS
 from onnxport.reports.run_report import ArtifactRecord, RunReport
 from onnxport.validate.debug.params import DebugParams
-from onnxport.validate.params import ValidateParams
+from onnxport.validate.params import NO_DEMANDS, ValidateParams
 from onnxport.validate.report import Diagnosis
 
 PATIENCE = 120.0  # seconds
@@ -29,11 +28,9 @@ def add_diagnosis(
     validation: ValidateParams,
     progress: Progress | None = None,
 ) -> RunReport:
-    """Add the node at fault to the report on a rejected candidate that is not equivalent; remove the candidate's path.
+    """Add the node at fault to the report on a rejected candidate that is not equivalent; remove its path.
 
-    Args:
-        origin: the reference.
-        steps: all steps of the job, with the products of those before the last.
+    `steps` are all of the job, with the products of those before the last.
     """
     rejected = report.artifacts[0]
     if report.passed or rejected.path is None:

@@ -19,12 +19,8 @@ _BELOW = rf"(?:{'|'.join(_SUBS)})/(\d+)/[^\s'\",;:]+"
 
 
 @contextmanager
-def naming_the_source(job: Job, staging: Path) -> Iterator[None]:
-    """Replace private files in an error by the model and the step that wrote them.
-
-    Args:
-        staging: the run's private folder.
-    """
+def name_the_source(job: Job, staging: Path) -> Iterator[None]:
+    """Name files below the private folder `staging` in an error by the model and the step that wrote them."""
     try:
         yield
     except OnnxportError as error:
@@ -55,14 +51,10 @@ class _Names:
         for path, name in self._made.items():
             text = text.replace(path, name)
         for folder in self._folders:
-            text = re.sub(re.escape(folder) + _BELOW, self._started_from, text)
+            # Another file of a step is a copy of its input.
+            text = re.sub(re.escape(folder) + _BELOW, lambda file: self._after(int(file[1]) - 1), text)
         return text
 
-    def _started_from(self, file: re.Match[str]) -> str:
-        """Return the name for another file of a step: a copy of its input."""
-        return self._after(int(file[1]) - 1)
-
     def _after(self, number: int) -> str:
-        """Return the name of the model after step `number`; -1 for the user's file."""
         source = str(self._job.source.path)
         return source if number < 0 else f"{source} after step {self._job.steps[number].stage.name!r}"

@@ -30,11 +30,7 @@ _TARGET = "export"
 
 
 def make(job: Export, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
-    """Make and judge the ONNX file of `job` below `folder`.
-
-    Args:
-        stack: closes the framework's process and the judge when the run ends.
-    """
+    """Make and judge the ONNX file of `job` below `folder`; `stack` closes the framework's process and the judge."""
     from onnxport.core.child_process import RUN_TIMEOUT
     from onnxport.exporters.process import SourceRuntime
 
@@ -55,9 +51,9 @@ def make(job: Export, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
         consulted = runtime.consulted() if job.consults else None
         if job.validation is not None:
             judge = stack.enter_context(
-                open_judge(source, job.validation, runtime, model, None, tell=clock.searching)
+                open_judge(source, job.validation, runtime, model, None, tell=clock.tell)
             )
-        with _explaining_dynamic(job):
+        with _explain_dynamic(job):
             report = verdict(judge, source, product, clock)
     if job.params.zipmap and report.passed:
         product, report = _add_zipmap(product, report)
@@ -66,7 +62,7 @@ def make(job: Export, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
 
 
 @contextmanager
-def _explaining_dynamic(job: Export) -> Iterator[None]:
+def _explain_dynamic(job: Export) -> Iterator[None]:
     """Name the dimensions of --dynamic in the error about a model that runs at no other size of them."""
     try:
         yield

@@ -30,11 +30,7 @@ _OF_THE_FIRST: Mapping[str, object] = {"inputs": None, "preprocess": {}, "report
 
 
 def load_models(first: Model, further: Mapping[str, Path]) -> dict[str, Model]:
-    """Load every function's model, with `first` as the main one.
-
-    Raises:
-        InputError: a model is missing, unreadable or no ONNX model.
-    """
+    """Load every function's model, with `first` as the main one; InputError if one cannot be read."""
     models = {MAIN: first}
     for name, path in further.items():
         artifact = Artifact.open(path)
@@ -59,10 +55,8 @@ def options_for(params: P, name: str, models: Mapping[str, Model]) -> P:
                 for key, value in given.items()
                 if _is_for(key, field, own) or (name == MAIN and not _is_for(key, field, known))
             }
-    if name != MAIN:
-        update |= {
-            field: value for field, value in _OF_THE_FIRST.items() if field in type(params).model_fields
-        }
+    fields = {} if name == MAIN else type(params).model_fields
+    update |= {field: value for field, value in _OF_THE_FIRST.items() if field in fields}
     return params.model_copy(update=update)
 
 
@@ -95,6 +89,6 @@ def judge(
     own = validation_of(params, name, models)
     with (
         start_reference(model.artifact, own) as runtime,
-        open_judge(model.artifact, own, runtime, model, product.artifact, tell=clock.searching) as asked,
+        open_judge(model.artifact, own, runtime, model, product.artifact, tell=clock.tell) as asked,
     ):
         return verdict(asked, model.artifact, product, clock)

@@ -29,19 +29,28 @@ _NEED_PROOF = ("budget", "metric", "report_tensors")
 
 @dataclass(frozen=True)
 class Step:
-    """A stage with its params.
-
-    Attributes:
-        made: its product, if another run made and proved it; never of the last step.
-    """
+    """A stage with its params; `made` is its product, if another run made and proved it, never of the last step."""
 
     stage: Stage
     params: BaseModel
     made: Artifact | None = None
 
 
+class _Delivery:
+    """An output, and what happens to it."""
+
+    output: Path
+    keep_rejected: bool
+
+    def destination(self, *, passed: bool) -> Path | None:
+        """Return where the product goes; None if it is dropped."""
+        if passed:
+            return self.output
+        return self.output.with_suffix(f".rejected{self.output.suffix}") if self.keep_rejected else None
+
+
 @dataclass(frozen=True)
-class Job:
+class Job(_Delivery):
     """One artefact to make.
 
     Attributes:
@@ -60,27 +69,21 @@ class Job:
     def __post_init__(self) -> None:
         first = self.steps[0].stage
         if self.source.format != first.takes:
-            raise InputError(
-                f"{self.source.path} is in {self.source.format} format", fix=f"give a .{first.takes} file"
-            )
+            what = f"{self.source.path} is in {self.source.format} format"
+            raise InputError(what, fix=f"give a .{first.takes} file")
         suffix = SUFFIXES[self.target.gives]
-        if self.output.suffix.lower() != suffix:
-            with writing(self.output):
+        with writing(self.output):
+            if self.output.suffix.lower() != suffix:
                 if self.output.is_dir():
                     raise UsageError(f"the output {self.output} is a directory", fix="give -o a file name")
-            raise UsageError(
-                f"the output {self.output} does not end in {suffix}", fix=f"give a name that ends in {suffix}"
-            )
-        with writing(self.output):
+                what = f"the output {self.output} does not end in {suffix}"
+                raise UsageError(what, fix=f"give a name that ends in {suffix}")
             self._check_replaceable()
-        with writing(self.output):
             if self.output.exists() and self.output.samefile(self.source.path):
                 raise UsageError(f"the output {self.output} is the input", fix="give another path")
             if self.output.resolve() in self.source.path.resolve().parents:
-                raise UsageError(
-                    f"the output {self.output} contains the input and would replace it",
-                    fix="give another path",
-                )
+                what = f"the output {self.output} contains the input and would replace it"
+                raise UsageError(what, fix="give another path")
 
     def _check_replaceable(self) -> None:
         """Refuse to replace something that is no artefact of the output's format (UsageError)."""
@@ -91,17 +94,11 @@ class Job:
             return
         if not self.output.is_dir() or (any(self.output.iterdir()) and not (self.output / mark).is_file()):
             kind = "a directory" if self.output.is_dir() else "a file"
-            raise UsageError(
-                f"the output {self.output} is {kind} and no Core ML package",
-                fix="remove it, or give -o another name",
-            )
+            what = f"the output {self.output} is {kind} and no Core ML package"
+            raise UsageError(what, fix="remove it, or give -o another name")
 
     def check_spares(self, source: Artifact) -> None:
-        """Refuse an output that would overwrite weights of the source (UsageError).
-
-        Args:
-            source: with all its files.
-        """
+        """Refuse an output that would overwrite weights of the source with all its files (UsageError)."""
         if self.target.gives != "onnx":
             return
         beside = self.output.with_name(f"{self.output.name}.data")
@@ -109,10 +106,8 @@ class Job:
             with writing(self.output):
                 taken = place.exists() and any(place.samefile(file) for file in source.files)
             if taken:
-                raise UsageError(
-                    f"the output {self.output} would overwrite {place}, which has weights of the input",
-                    fix="give -o another name",
-                )
+                what = f"the output {self.output} would overwrite {place}, which has weights of the input"
+                raise UsageError(what, fix="give -o another name")
 
     @property
     def target(self) -> Stage:
@@ -121,12 +116,8 @@ class Job:
 
     @property
     def is_folder(self) -> bool:
-        """Whether the artefact is a folder."""
+        """Return whether the artefact is a folder."""
         return self.target.gives in FOLDERS
-
-    def destination(self, *, passed: bool) -> Path | None:
-        """Return where the product goes; None if it is dropped."""
-        return _destination(self, passed)
 
     @property
     def functions(self) -> Mapping[str, Path]:
@@ -136,22 +127,18 @@ class Job:
 
     @property
     def lowers(self) -> bool:
-        """Whether a step lowers the precision on purpose."""
+        """Return whether a step lowers the precision on purpose."""
         return any(step.stage.lowers for step in self.steps)
 
     @property
     def rewrites(self) -> bool:
-        """Whether a step runs passes, which can be checked one by one if the result is wrong."""
+        """Return whether a step runs passes, which can be checked one by one if the result is wrong."""
         return any(step.stage.rewrites for step in self.steps)
 
 
 @dataclass(frozen=True)
-class Export:
-    """One ONNX file to make from a framework's model; see Job.
-
-    Attributes:
-        consults: whether the report records the model's code and the files that it reads.
-    """
+class Export(_Delivery):
+    """One ONNX file to make from a framework's model, see Job; `consults` records the model's code in the report."""
 
     source: Source
     params: ExportParams
@@ -160,16 +147,6 @@ class Export:
     keep_rejected: bool = False
     consults: bool = False
     is_folder: ClassVar[bool] = False
-
-    def destination(self, *, passed: bool) -> Path | None:
-        """Return where the product goes; None if it is dropped."""
-        return _destination(self, passed)
-
-
-def _destination(job: Job | Export, passed: bool) -> Path | None:
-    if passed:
-        return job.output
-    return job.output.with_suffix(f".rejected{job.output.suffix}") if job.keep_rejected else None
 
 
 def conversion(
@@ -201,9 +178,8 @@ def quantization(
     It is judged on `inputs`, or on the samples that calibration holds back. Args and Raises: see `conversion`.
     """
     if precision is None:
-        raise UsageError(
-            "no precision is given", fix=f"give one of {', '.join(f'--{each}' for each in PRECISIONS)}"
-        )
+        flags = ", ".join(f"--{each}" for each in PRECISIONS)
+        raise UsageError("no precision is given", fix=f"give one of {flags}")
     purpose = "quantization"
     check_known(options, QuantizeParams, ValidateParams, purpose=purpose)
     asked = fields_of(QuantizeParams, options) | {"precision": precision}
@@ -234,12 +210,7 @@ def _job(
     keep_rejected: bool = False,
     latency: bool = True,
 ) -> Job:
-    """Return the job that runs `steps` on a model file; <stem><ending> beside it is the default output.
-
-    Args:
-        validate: False lets the result out unproven.
-        keep_rejected, latency: see Job.
-    """
+    """Return the job that runs `steps` on a model file; <stem><ending> beside it is the default output."""
     validation = _validation(proof_options(steps, options), options, purpose, validate=validate)
     source = Artifact.open(model)
     chosen = _output(output) or source.path.with_name(f"{source.path.stem}{ending}")
@@ -266,25 +237,20 @@ def exportation(
     validation = _validation(fields_of(ValidateParams, options), options, purpose, validate=validate)
     found = Source.of(source, params.weights)
     check_export(found, params)
-    chosen = (_output(output) if output else None) or _beside(found)
+    chosen = _output(output) if output else None
+    if chosen is None:  # beside a file or folder; for a factory <function>.onnx in the current folder
+        function = found.name.partition(":")[2].rpartition(".")[2]
+        chosen = Path(f"{function}.onnx") if found.is_factory else found.path.with_suffix(".onnx")
     if chosen.suffix.lower() != ".onnx":
         raise UsageError(f"the output {chosen} does not end in .onnx", fix="give a name that ends in .onnx")
     return Export(found, params, chosen, validation, keep_rejected)
 
 
-def _beside(source: Source) -> Path:
-    """Return <file>.onnx beside a file or folder; <function>.onnx in the current folder for a factory."""
-    if source.is_factory:
-        return Path(f"{source.name.partition(':')[2].rpartition('.')[2]}.onnx")
-    return source.path.with_suffix(".onnx")
-
-
 def check_export(source: Source, params: ExportParams) -> None:
     """Refuse options that do not apply to the source, as far as its kind is known before it is loaded (UsageError)."""
     if params.arg and not source.is_factory:
-        raise UsageError(
-            f"--arg is for a factory, and {source.name} is {KINDS[source.kind]}", fix="leave it out"
-        )
+        what = f"--arg is for a factory, and {source.name} is {KINDS[source.kind]}"
+        raise UsageError(what, fix="leave it out")
     if source.kind not in CONTAINERS:
         check_belongs(params, source.kind)
 
@@ -293,10 +259,8 @@ def check_belongs(params: ExportParams, kind: str) -> None:
     """Refuse options that do not apply to a kind of model (UsageError)."""
     for name in params.model_fields_set & set(BELONGS):
         if kind not in BELONGS[name]:
-            raise UsageError(
-                f"{_option(name)} has no effect on {KINDS[kind]}",
-                fix=f"leave it out: it is for {' and '.join(sorted(BELONGS[name]))}",
-            )
+            fix = f"leave it out: it is for {' and '.join(sorted(BELONGS[name]))}"
+            raise UsageError(f"{_option(name)} has no effect on {KINDS[kind]}", fix=fix)
 
 
 def _output(given: StrPath | None) -> Path | None:
@@ -306,19 +270,14 @@ def _output(given: StrPath | None) -> Path | None:
 def _validation(
     values: Mapping[str, Any], options: Mapping[str, Any], purpose: str, *, validate: bool
 ) -> ValidateParams | None:
-    """Return how a result is judged; None to let it out unproven.
-
-    Raises:
-        UsageError: a refused value, or an option that needs the proof which `validate` leaves out.
-    """
+    """Return how a result is judged, or None; UsageError for a refused value or an option that needs the proof."""
     params = params_of(ValidateParams, values, purpose=purpose)
     if validate:
         return params
     for name in _NEED_PROOF:
         if options.get(name):
-            raise UsageError(
-                f"{_option(name)} needs the proof, which --no-validate leaves out", fix="give one of them"
-            )
+            what = f"{_option(name)} needs the proof, which --no-validate leaves out"
+            raise UsageError(what, fix="give one of them")
     return None
 
 
@@ -334,11 +293,7 @@ def steps_to(stage: Stage, options: Mapping[str, Any], purpose: str) -> tuple[St
 
 
 def _quantize_params(params: BaseModel, options: Mapping[str, Any], purpose: str) -> QuantizeParams | None:
-    """Return how a conversion quantizes a float model; None if it does not.
-
-    Raises:
-        UsageError: options of quantization without samples, or with a precision that needs none.
-    """
+    """Return how a conversion quantizes a float model, or None; UsageError for options that contradict each other."""
     # A shared name is the target's: TFLite's --io is not that of quantize --fp16.
     names = [name for name in calibrated_fields() if name not in type(params).model_fields]
     given = {name: options[name] for name in names if options.get(name) is not None}
@@ -379,7 +334,7 @@ def proof_options(steps: Sequence[Step], options: Mapping[str, Any]) -> dict[str
 
 
 def _is_same(calib: Path, inputs: object) -> bool:
-    """Whether the proof uses the folder of calibration, and so the held-back samples."""
+    """Return whether the proof uses the folder of calibration, and so the held-back samples."""
     if not isinstance(inputs, str | os.PathLike):
         return inputs is None
     try:
@@ -389,7 +344,7 @@ def _is_same(calib: Path, inputs: object) -> bool:
 
 
 def holds_back(params: QuantizeParams, validation: ValidateParams | None) -> bool:
-    """Whether calibration holds samples back: for the proof, or to choose between methods."""
+    """Return whether calibration holds samples back: for the proof, or to choose between methods."""
     if validation is None:
         return params.method == "auto"
     return validation.part == "held-back" or params.method == "auto" or bool(validation.budget)

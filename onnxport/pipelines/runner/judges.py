@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Self
 
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.runner.verdicts import NO_DEMANDS, start_reference
 from onnxport.validate.fidelity import resolve_by_loss
 from onnxport.validate.judge import Judge
+from onnxport.validate.params import NO_DEMANDS
 from onnxport.validate.precision import precision_of
 from onnxport.validate.report import Judgement, Report, overall
+from onnxport.validate.sessions import isolated
 
 if TYPE_CHECKING:
     from onnxport.core.arrays import Feeds
     from onnxport.formats.model import Model
     from onnxport.runtimes.isolation import IsolatedRuntime
     from onnxport.validate.params import ValidateParams
-    from onnxport.validate.size_search import Tell
+    from onnxport.validate.progress import Tell
 
 _AGAINST = "the quantized model that it was made from"
 
@@ -31,9 +32,8 @@ _AGAINST = "the quantized model that it was made from"
 class Judges:
     """A judge against the source and, from `judge_against` on, one against a quantized model.
 
-    Args:
-        source, params, runtime, graph, expected, tell: see Judge.
-        lowers: whether a step before the last lowers the precision; `judge_against` must then come before any question.
+    If `lowers`, a step before the last lowers the precision, and `judge_against` must come before any question. The
+    other arguments are those of Judge.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Judges:
     def judge_against(self, quantized: Artifact, graph: Model) -> None:
         """Evaluate fidelity against `quantized`, which answers in the background."""
         params = self._params.model_copy(update=NO_DEMANDS)
-        runtime = self._stack.enter_context(start_reference(quantized, params))
+        runtime = self._stack.enter_context(isolated(quantized, params, "reference"))
         judge = Judge(
             quantized, params, runtime, graph, self._expected, criterion="fidelity", tell=self._tell
         )

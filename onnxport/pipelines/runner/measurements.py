@@ -38,8 +38,7 @@ def bench(
 
     Raises:
         UsageError: settings that suit no artefact, or an open size without a value.
-        InputError: the reference is no model, the inputs do not exist, `params.against` is no baseline, or a file
-            changes meanwhile.
+        InputError: a file is missing, is no model or no baseline, or changes meanwhile.
     """
     about = machine()  # before our own work loads it
     if params.reference is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from onnxport.core.errors import InputError
@@ -36,17 +36,12 @@ def unchanged(*artifacts: Referent) -> Iterator[None]:
         yield
     finally:
         for artifact, stamp in zip(artifacts, before, strict=True):
-            if _stamp(artifact) != stamp and not isinstance(sys.exception(), KeyboardInterrupt):
-                raise InputError(
-                    f"{artifact.path} changed while it was read", fix="run again when it is done"
-                )
-
-
-def _stamp(artifact: Referent) -> object:
-    try:
-        return artifact.stamp
-    except OSError:  # it is gone
-        return None
+            now: object = None
+            with suppress(OSError):  # it is gone
+                now = artifact.stamp
+            if now != stamp and not isinstance(sys.exception(), KeyboardInterrupt):
+                what = f"{artifact.path} changed while it was read"
+                raise InputError(what, fix="run again when it is done")
 
 
 def load(source: Artifact) -> tuple[Model, Artifact]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -28,13 +27,16 @@ def irrelevant_options(params: type[BaseModel]) -> frozenset[str]:
 
 
 def options_of(steps: Iterable[tuple[str, BaseModel]]) -> dict[str, object]:
-    """Return the options of stages for the note in an artefact, by name and in order.
+    """Return the options of stages for the note in an artefact, by name; a repeated stage has its number.
 
-    Paths are left out, since files may move; the lock has the digests of their content. A repeated stage has its number
-    behind the name.
+    Paths are left out, since files may move; the lock has the digests of their content.
     """
-    names, params = zip(*steps, strict=True)
-    return dict(zip(number_names(names), map(_without_paths, params), strict=True))
+    names, all_params = zip(*steps, strict=True)
+    found: dict[str, object] = {}
+    for name, params in zip(number_names(names), all_params, strict=True):
+        dumped = params.model_dump(mode="json", exclude={*irrelevant_options(type(params))})
+        found[name] = {key: value for key, value in dumped.items() if not _is_path(getattr(params, key))}
+    return found
 
 
 def number_names(names: Sequence[str]) -> list[str]:
@@ -43,12 +45,6 @@ def number_names(names: Sequence[str]) -> list[str]:
     return [name if count == 1 else f"{name}#{count}" for name, count in zip(names, counts, strict=True)]
 
 
-def _without_paths(params: BaseModel) -> dict[str, Any]:
-    dumped = params.model_dump(mode="json", exclude=set(irrelevant_options(type(params))))
-    return {name: value for name, value in dumped.items() if not _names_files(getattr(params, name))}
-
-
-def _names_files(value: object) -> bool:
-    if isinstance(value, Mapping):
-        return any(isinstance(each, Path) for each in value.values())
-    return isinstance(value, Path)
+def _is_path(value: object) -> bool:
+    values = value.values() if isinstance(value, Mapping) else [value]
+    return any(isinstance(each, Path) for each in values)

@@ -57,12 +57,8 @@ class Outcome:
         Its digest changes with the names.
         """
         artifact = self.product.artifact
-        if (
-            final is None
-            or artifact.format != "onnx"
-            or not artifact.companions
-            or final.name == artifact.path.name
-        ):
+        has_data_file = artifact.format == "onnx" and artifact.companions
+        if final is None or not has_data_file or final.name == artifact.path.name:
             return self
         from onnxport.formats.model import rename
 
@@ -136,14 +132,12 @@ def _function_records(main: ArtifactRecord, further: Mapping[str, Report]) -> tu
     """Return the record of a package once per function; `further` are the reports on the others than `main`."""
     if not further:
         return (main,)
-    place = main.report.candidate.path
-    others = []
+    records = [main.model_copy(update={"function": MAIN})]
     for name, report in further.items():
-        candidate = report.candidate.model_copy(update={"path": place})
+        candidate = report.candidate.model_copy(update={"path": main.report.candidate.path})
         report = report.model_copy(update={"candidate": candidate})
-        update = {"function": name, "report": report, "notes": report.notes}
-        others.append(main.model_copy(update=update))
-    return (main.model_copy(update={"function": MAIN}), *others)
+        records.append(main.model_copy(update={"function": name, "report": report, "notes": report.notes}))
+    return tuple(records)
 
 
 def relocate(
@@ -152,9 +146,8 @@ def relocate(
     """Return the report of another run with the paths of this one.
 
     Args:
-        place: where the artefact is now, or would be.
+        place: where the artefact is now if it `is_there`, or would be.
         origin: the model that it was made of.
-        is_there: whether it is at `place`.
         digest: of the artefact, if its files name each other and so differ at `place`.
     """
     source = report.source.model_copy(update={"path": str(origin)})

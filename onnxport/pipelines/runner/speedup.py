@@ -26,9 +26,7 @@ def measure_speedup(
 ) -> Worth:
     """Time the artefact and its float version on the first of the judge's inputs.
 
-    Args:
-        before: returns the float version, for the same runtime.
-        folder: private; it need not exist.
+    `before` returns the float version, for the same runtime; `folder` is private and need not exist.
     """
     if made.format not in TIMED:
         return Worth(why_not=UNTIMED)
@@ -41,10 +39,8 @@ def measure_speedup(
         found = measure_effect(before().path, made.path, judge.feeds(), folder, instruction_sets())
     except (OnnxportError, ChildBug) as error:
         return Worth(why_not=printable(str(error).splitlines()[-1]))
-    return Worth(
-        latency=latency_of(found.times),
-        findings=tuple(Finding(reason=f.reason, setting=f.setting) for f in found.findings),
-    )
+    findings = tuple(Finding(reason=each.reason, setting=each.setting) for each in found.findings)
+    return Worth(latency=latency_of(found.times), findings=findings)
 
 
 def latency_of(times: Times) -> Latency:
@@ -54,16 +50,15 @@ def latency_of(times: Times) -> Latency:
     found = speedup(times)
     return Latency(
         runtime=times.runtime,
-        before_ms=_rounded(milliseconds(times.before)),
-        after_ms=_rounded(milliseconds(times.after)),
-        speedup=_rounded(found.value),
-        low=_rounded(found.low),
-        high=_rounded(found.high),
-        confidence=_rounded(found.confidence),
+        before_ms=_round(milliseconds(times.before)),
+        after_ms=_round(milliseconds(times.after)),
+        speedup=_round(found.value),
+        low=_round(found.low),
+        high=_round(found.high),
+        confidence=_round(found.confidence),
         rounds=len(times.before),
     )
 
 
-def _rounded(value: float) -> float:
-    """Round to four significant digits."""
+def _round(value: float) -> float:
     return float(f"{value:.4g}")

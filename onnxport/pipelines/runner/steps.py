@@ -14,7 +14,7 @@ from onnxport.pipelines.environment import RUNS_ON, require, versions
 from onnxport.pipelines.registry import open_worker
 from onnxport.pipelines.runner import functions
 from onnxport.pipelines.runner.clock import TIMED, Clock
-from onnxport.pipelines.runner.error_paths import naming_the_source
+from onnxport.pipelines.runner.error_paths import name_the_source
 from onnxport.pipelines.runner.jobs import Job
 from onnxport.pipelines.runner.judges import Judges
 from onnxport.pipelines.runner.model_sources import load, origin_of, reading, unchanged
@@ -30,13 +30,9 @@ if TYPE_CHECKING:
 
 
 def make(job: Job, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
-    """Run the steps of `job` below `folder` and judge their product.
-
-    Args:
-        stack: closes the workers and the judge when the run ends.
-    """
+    """Run the steps of `job` below `folder` and judge their product; `stack` closes the workers and the judge."""
     lowers = any(step.stage.lowers for step in job.steps[:-1])
-    stack.enter_context(naming_the_source(job, folder))
+    stack.enter_context(name_the_source(job, folder))
     workers = [
         None if step.made is not None else stack.enter_context(open_worker(step.stage)) for step in job.steps
     ]
@@ -55,7 +51,7 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
         expected = Artifact(_output_of(job, folder, len(job.steps) - 1), job.target.gives)
         validation = functions.validation_of(job.validation, MAIN, models)
         judge = stack.enter_context(
-            Judges(source, validation, runtime, model, expected, lowers=lowers, tell=clock.searching)
+            Judges(source, validation, runtime, model, expected, lowers=lowers, tell=clock.tell)
         )
     with unchanged(source, *further.values()):
         chain = _Chain(job, folder, origin, judge, clock, workers)
@@ -69,7 +65,9 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
             if second.notes != product.notes:
                 product, report = second, verdict(judge, source, second, clock)
         others = {name: functions.judge(name, models, product, job.validation, clock) for name in further}
-    outcome = Outcome(origin, job.target.name, product, report, _libraries(job), others)
+    libraries = {name for step in job.steps for name in step.stage.libraries}
+    libraries |= {"onnxruntime", *RUNS_ON[job.target.gives]} if job.validation is not None else set()
+    outcome = Outcome(origin, job.target.name, product, report, libraries, others)
     if job.latency and job.lowers and job.destination(passed=outcome.passed) is not None:
         with clock.phase(TIMED):
             speedup = measure_speedup(
@@ -121,7 +119,7 @@ class _Chain:
 
     def run_in_float(self, model: Model, source: Artifact) -> Artifact:
         """Return the source in the target's format without a lower precision, for comparison."""
-        if self.job.target.gives in RUNS_ON and "onnxruntime" in RUNS_ON[self.job.target.gives]:
+        if "onnxruntime" in RUNS_ON.get(self.job.target.gives, ()):
             return source
         params = self.job.steps[-1].params.model_copy(update=_IN_FLOAT)
         apart = replace(self, folder=self.folder / "float", clock=Clock(None))
@@ -140,6 +138,7 @@ class _Chain:
         output = _output_of(self.job, self.folder, number)
         output.parent.mkdir(parents=True)
         so_far = self.job.steps[: number + 1]
+        proof = self.job.validation
         checks = self.check_passes or self.job.steps[number].stage.checks_passes
         return Work(
             output=output,
@@ -151,23 +150,12 @@ class _Chain:
             ),
             equivalence=self.judge.differs if self.judge is not None and checks else None,
             phases=self.clock,
-            inputs=_users_inputs(self.job),
-            validation=self.job.validation,
+            inputs=UsersInputs(proof.inputs, proof.preprocess) if proof and proof.inputs else None,
+            validation=proof,
         )
-
-
-def _users_inputs(job: Job) -> UsersInputs | None:
-    if job.validation is None or job.validation.inputs is None:
-        return None
-    return UsersInputs(job.validation.inputs, job.validation.preprocess)
 
 
 def _output_of(job: Job, folder: Path, number: int) -> Path:
     """Return the file that step `number` writes: in a folder of its own, under the final name."""
     suffix = SUFFIXES[job.steps[number].stage.gives]
     return folder / str(number) / job.output.with_suffix(suffix).name
-
-
-def _libraries(job: Job) -> set[str]:
-    names = {name for step in job.steps for name in step.stage.libraries}
-    return names | {"onnxruntime", *RUNS_ON[job.target.gives]} if job.validation is not None else names

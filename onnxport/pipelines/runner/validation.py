@@ -16,6 +16,7 @@ from onnxport.pipelines.stages import Product
 from onnxport.reports.run_report import RunReport
 
 if TYPE_CHECKING:
+    from onnxport.formats.model import Model
     from onnxport.validate.debug.params import DebugParams
     from onnxport.validate.params import ValidateParams
 
@@ -32,19 +33,16 @@ def validate(
     for artifact in (reference, candidate):
         require(RUNS_ON[artifact.format], f"running {artifact.path}")
     with start_reference(reference, params) as runtime:
-        graph = None
         with clock.phase("load"):
             with reading(reference):
-                if reference.format == "onnx":
-                    graph, reference = load(reference)
+                graph, reference = _load(reference)
                 origin = origin_of(reference)
             with reading(candidate):
-                if candidate.format == "onnx":
-                    _, candidate = load(candidate)
+                _, candidate = _load(candidate)
         product = Product(candidate)
         with (
             unchanged(reference, candidate),
-            open_judge(reference, params, runtime, graph, candidate, tell=clock.searching) as judge,
+            open_judge(reference, params, runtime, graph, candidate, tell=clock.tell) as judge,
         ):
             report = verdict(judge, reference, product, clock)
     record = record_of(product, candidate.path, "", report, origin, clock)
@@ -66,18 +64,20 @@ def debug(
     clock = Clock(progress)
     libraries = {*RUNS_ON["onnx"], *RUNS_ON[reference.format], *RUNS_ON[candidate.format]}
     require(libraries, f"comparing {candidate.path} with {reference.path}")
-    graph = None
     with clock.phase("load"), reading(reference):
-        if reference.format == "onnx":
-            graph, reference = load(reference)
+        graph, reference = _load(reference)
         origin = origin_of(reference)
     with reading(candidate):
         if candidate.format == "onnx":
             with clock.phase("load"):
                 _, candidate = load(candidate)
         with unchanged(reference, candidate):
-            report = diagnose(reference, candidate, params, graph, output, clock.phase, clock.searching)
+            report = diagnose(reference, candidate, params, graph, output, clock.phase, clock.tell)
     record = record_of(Product(candidate), candidate.path, "", report, origin, clock)
-    return run_report(
-        ("debug", *arguments), origin, (record,), libraries | {*runtime_libraries(params)}, clock
-    )
+    libraries |= {*runtime_libraries(params)}
+    return run_report(("debug", *arguments), origin, (record,), libraries, clock)
+
+
+def _load(artifact: Artifact) -> tuple[Model | None, Artifact]:
+    """Return the graph of an ONNX file, None for other formats, and the artefact with all its files."""
+    return load(artifact) if artifact.format == "onnx" else (None, artifact)

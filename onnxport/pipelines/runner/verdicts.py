@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact, Referent
@@ -13,31 +13,13 @@ from onnxport.pipelines.stages import Product
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
+    from onnxport.pipelines.runner.judges import Judges
     from onnxport.runtimes.base import ReferenceRuntime
     from onnxport.runtimes.isolation import IsolatedRuntime
     from onnxport.validate.judge import Judge
     from onnxport.validate.params import ValidateParams
+    from onnxport.validate.progress import Tell
     from onnxport.validate.report import Report
-    from onnxport.validate.size_search import Tell
-
-
-# The user's demands on quality, which is against the source, do not apply to fidelity and to the search for a fault.
-NO_DEMANDS: Mapping[str, object] = {"budget": {}, "metric": (), "report_tensors": None}
-
-
-class Verdicts(Protocol):
-    """One judge, or several whose judgements make one report."""
-
-    @property
-    def seconds(self) -> float:
-        """Time that the references took, beside other steps."""
-        ...
-
-    def verdict(self, candidate: Artifact) -> Report: ...
-
-    def refusal(self) -> OnnxportError | None:
-        """See Judge.refusal."""
-        ...
 
 
 def open_judge(
@@ -62,7 +44,7 @@ def start_reference(reference: Artifact, params: ValidateParams) -> IsolatedRunt
     return isolated(reference, params, "reference")
 
 
-def verdict(judge: Verdicts | None, reference: Referent, product: Product, clock: Clock) -> Report:
+def verdict(judge: Judge | Judges | None, reference: Referent, product: Product, clock: Clock) -> Report:
     """Return the report on a product; None for `judge` waives the validation."""
     if product.unrunnable:
         return waive(reference, product.artifact, product.unrunnable)
@@ -91,7 +73,7 @@ def waive(reference: Referent, candidate: Artifact, why: str = "validation was s
 
 
 @contextmanager
-def blame_the_model(reference: Artifact, judge: Verdicts | None) -> Iterator[None]:
+def blame_the_model(reference: Artifact, judge: Judge | Judges | None) -> Iterator[None]:
     """Raise the reference's error in place of a bug of ours that a broken model caused.
 
     ONNX's checker accepts many models whose nodes contradict their weights or bodies; ONNX Runtime finds them.

@@ -1,8 +1,7 @@
 """Ranges of activations by relative error: the error of each place divided by its signal.
 
-Some networks have a few places, often corners of the image, whose values are ten times those of all others and hardly
-matter to the result. A mean squared error is all theirs: it widens the range for them and leaves the others few steps.
-Here the error of a place is divided by the mean square of its row, so that every place counts the same.
+Some networks have a few places, often image corners, with values ten times as large that hardly matter. They dominate
+a mean squared error. Here each place's error is divided by the mean square of its row, so that all count the same.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ def weighted_mse_range(rows: Array, histogram: Histogram, levels: int) -> Range:
     """Find the range with the least error of rounding and clipping, relative to the signal of each place.
 
     Args:
-        rows: float32[rows, channels] of the activation; of none, the histogram's extremes are the range.
-        levels: integers of the grid.
+        rows: float32[rows, channels] of the activation; the histogram's extremes are the range where there are none.
     """
     if not rows.size:
         return find_range(histogram, "minmax", levels)
@@ -33,11 +31,7 @@ def weighted_mse_range(rows: Array, histogram: Histogram, levels: int) -> Range:
 
 
 class WeightedHistogram:
-    """A histogram of rows' values, each weighted by the strength of its row.
-
-    Attributes:
-        low, high: the least and greatest value.
-    """
+    """A histogram of rows' values between `low` and `high`, each weighted by the strength of its row."""
 
     def __init__(self, rows: Array) -> None:
         self.low, self.high = float(rows.min(initial=0.0)), float(rows.max(initial=0.0))

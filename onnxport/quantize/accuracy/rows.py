@@ -1,7 +1,6 @@
 """Rows of an activation: the values of all channels at some places of every sample.
 
-A histogram tells how often a value occurs, a row which values occur together: how strong the signal is where a value
-stands, and how channels go with one another.
+A histogram tells how often a value occurs, a row which values occur together.
 """
 
 from __future__ import annotations
@@ -28,13 +27,11 @@ def rows_per_sample(samples: int, channels: int) -> int:
 class RowSample:
     """An observer that keeps some rows of every sample, at even distances.
 
-    They are kept as the upper 16 bits of their float32, rounded: to a relative 2^-9. Where the first one lies follows
-    from the sample's values, and the rows are given in an order that follows from what they hold, so that neither
-    depends on the order of the samples.
+    They are kept as the rounded upper 16 bits of their float32: to a relative 2^-9. The first place follows from the
+    sample's values and the order of rows from their content, so neither depends on the order of the samples.
 
     Args:
         axis: of the channels; may be negative. A tensor of fewer dimensions is one row.
-        samples: how many there will be.
     """
 
     def __init__(self, axis: int, samples: int) -> None:

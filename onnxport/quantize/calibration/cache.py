@@ -1,7 +1,6 @@
 """The cache of calibrations: a finished one is reused, an interrupted one continues.
 
-An entry is found by a digest of everything that the result follows from: the model, the samples' contents and how they
-are read, what is watched, and the versions of what computes. So an entry never has to be declared stale.
+An entry is found by a digest of everything that the result follows from, so an entry is never stale.
 """
 
 from __future__ import annotations
@@ -32,22 +31,16 @@ _MOST = 2**30  # bytes of all entries; the oldest go first
 
 @dataclass
 class State:
-    """The progress of a calibration.
+    """The progress of a calibration."""
 
-    Attributes:
-        done: the items that the observers have seen.
-        observed: tensor to observers.
-    """
-
-    done: set[Item]
-    observed: Observed
+    done: set[Item]  # the items that the observers have seen
+    observed: Observed  # tensor to observers
 
 
 class Entry:
     """One calibration in the cache.
 
-    Nothing here fails a calibration: a cache that cannot be written keeps nothing, and an entry that is damaged is
-    removed and counts as none.
+    The cache never fails a calibration: write errors are ignored, and a damaged entry is removed.
     """
 
     def __init__(self, key: str) -> None:
@@ -72,8 +65,9 @@ class Entry:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=self.path.parent, suffix=".new")
             try:
+                payload = pickle.dumps((sorted(state.done), state.observed), protocol=pickle.HIGHEST_PROTOCOL)
                 with os.fdopen(handle, "wb") as file:
-                    file.write(_encode(state))
+                    file.write(_FORM + hashlib.sha256(payload).digest() + payload)
                 os.replace(name, self.path)
             except BaseException:
                 os.unlink(name)
@@ -82,10 +76,7 @@ class Entry:
 
 
 def key_of(task: Task) -> str | None:
-    """Return the digest of everything the result follows from; None where a sample's reader cannot be digested.
-
-    Every part is the digest of a file's content or a pickle in which files are named by their contents.
-    """
+    """Return the digest of everything the result follows from; None where a sample's reader cannot be digested."""
     digest = hashlib.sha256()
     for name, version in versions().items():
         digest.update(f"{name} {version}\n".encode())
@@ -164,25 +155,11 @@ _NUMPYS = frozenset(
         ("._core.numeric", "_frombuffer"),
     )
 )
-_DAMAGED = (
-    pickle.UnpicklingError,
-    ValueError,
-    EOFError,
-    AttributeError,
-    ImportError,
-    IndexError,
-    KeyError,
-    TypeError,
-)
-
-
-def _encode(state: State) -> bytes:
-    payload = pickle.dumps((sorted(state.done), state.observed), protocol=pickle.HIGHEST_PROTOCOL)
-    return _FORM + hashlib.sha256(payload).digest() + payload
+_DAMAGED = (pickle.UnpicklingError, ValueError, EOFError, AttributeError, ImportError, LookupError, TypeError)
 
 
 def _decode(data: bytes) -> State:
-    """Read what `_encoded` wrote; raise one of _DAMAGED otherwise."""
+    """Read what `Entry.keep` wrote; raise one of _DAMAGED otherwise."""
     head, payload = data[: len(_FORM) + _DIGEST], data[len(_FORM) + _DIGEST :]
     if head != _FORM + hashlib.sha256(payload).digest():
         raise ValueError("damaged")

@@ -28,19 +28,14 @@ _KEPT_EVERY = 30.0
 
 @dataclass(frozen=True)
 class Resources:
-    """The resources of a calibration; none changes the result.
+    """The resources of a calibration; none changes the result."""
 
-    Attributes:
-        jobs: processes; with one the samples are run in this process.
-        memory: bytes that all of them may take together, as far as that is in our hand (memory.py); None for no limit.
-        scheduler: address of a Dask scheduler whose workers do it instead.
-        caches: whether what was computed is kept, and found again.
-    """
-
-    jobs: int = 1
+    jobs: int = 1  # processes; with one the samples are run in this process
+    # Bytes that all of them may take together, as far as that is in our hand (memory.py); None for no
+    # limit.
     memory: int | None = None
-    caches: bool = False
-    scheduler: str | None = None
+    caches: bool = False  # whether what was computed is kept, and found again
+    scheduler: str | None = None  # address of a Dask scheduler whose workers do it instead
 
     @classmethod
     def of(cls, params: QuantizeParams) -> Self:
@@ -50,29 +45,22 @@ class Resources:
 
 
 def calibrate(
-    path: Path,
-    taps: Taps,
-    files: Sequence[SampleFile],
-    *,
-    watch: Watch,
-    resources: Resources = Resources(),
+    path: Path, taps: Taps, files: Sequence[SampleFile], *, watch: Watch, resources: Resources = Resources()
 ) -> Observed:
     """Observe tensors on all samples: the same bits whatever the resources.
 
     Samples are read and run one at a time, so memory does not grow with their number; they may differ in size where the
-    model's inputs are open. After a Ctrl-C or a kill the same call goes on where it was.
+    inputs are open. After a Ctrl-C or a kill the same call continues.
 
     Args:
-        path: the settled model; files are written beside it.
-        taps: tensor or graph input to observers that have seen nothing; these are copied.
+        path: the float graph; files are written beside it.
+        taps: tensor or graph input to new observers; these are copied.
         files: the samples; at least one.
-        watch: told of every sample, or of as many as a process has done.
 
     Raises:
-        InputError: a sample that cannot be read, does not fit the model or holds NaN or infinity; or a tensor
-            that holds them.
+        InputError: a sample is unreadable or does not fit the model, or NaN or infinity occurs.
         UsageError: `memory` does not suffice.
-        MachineError: processes die, whichever sample they are given.
+        MachineError: processes die, whichever sample they get.
     """
     parts, jobs = split_taps(path, taps, files[0], resources.memory, resources.jobs)
     task = Task(path, parts, dict(enumerate(files)))

@@ -1,7 +1,6 @@
 """Calibration on a Dask cluster (https://distributed.dask.org): shards of the samples, the same bits as locally.
 
-The model and the samples travel with the work, so the workers need no file of the user's: only onnxport, and the same
-versions of what computes. What a worker that dies leaves undone the scheduler gives to another.
+The model and the samples travel with the work: workers need only onnxport and the same versions of the libraries.
 """
 
 from __future__ import annotations
@@ -29,19 +28,11 @@ _LIBRARIES = ("onnxruntime", "numpy")
 _CONNECTING = 10  # seconds
 # Shards per thread of a worker that are on their way or waiting there: one computes while the next one arrives.
 _AHEAD = 2
+_FORGOTTEN = 3  # times that the scheduler may lose a shard
 
 
 class Cluster(Closing):
-    """The workers of a Dask scheduler, for one task whose models are written.
-
-    Args:
-        task: all of the work.
-        address: of the scheduler, as tcp://host:8786.
-
-    Raises:
-        MissingDependencyError: Dask is not installed here.
-        MachineError: no scheduler answers, or it has no workers.
-    """
+    """The workers of the Dask scheduler at `address` (tcp://host:8786), for one task whose models are written."""
 
     def __init__(self, task: Task, address: str) -> None:
         self._task, self._address = task, address
@@ -52,7 +43,7 @@ class Cluster(Closing):
         """Observe `items` shard by shard; yield results in the order in which they finish.
 
         Raises:
-            InputError: what a worker met with, see Bench.observe.
+            InputError: see Bench.observe.
             UsageError: a worker has other versions of the libraries.
             MachineError: one shard killed several workers, or the scheduler is gone.
         """
@@ -62,11 +53,14 @@ class Cluster(Closing):
         left = iter(split_into_shards(items, self._threads))
         # To every worker: what only one has dies with it. In a list: what is in a dictionary Dask calls by its keys,
         # and the file of that name of another run on the cluster would be this one.
-        (model,) = self._client.scatter([_model_files(self._task)], broadcast=True, hash=False)
+        tapped = [self._task.tapped(part) for part in range(len(self._task.parts))]
+        files = {file.name: file.read_bytes() for file in (*tapped, *external_files(self._task.path))}
+        (model,) = self._client.scatter([files], broadcast=True, hash=False)
         running: dict[Future, Shard] = {}
+        forgotten = 0
 
-        def submit() -> list[Future]:
-            shard = next(left, None)
+        def submit(again: Shard | None = None) -> list[Future]:
+            shard = again or next(left, None)
             if shard is None:
                 return []
             future = self._client.submit(
@@ -83,7 +77,18 @@ class Cluster(Closing):
                 seen: Observed = future.result()
             except KilledWorker as error:
                 raise MachineError("the workers of the cluster die", why=str(error).split("\n")[0]) from error
-            except (OSError, RuntimeError, CancelledError) as error:  # of Dask; our own errors are none
+            except CancelledError as error:
+                # The scheduler forgets tasks whose data died with a worker before the others had it.
+                forgotten += 1
+                if forgotten > _FORGOTTEN:
+                    raise MachineError(
+                        "the workers of the cluster die", why=str(error).split("\n")[0]
+                    ) from error
+                (model,) = self._client.scatter([files], broadcast=True, hash=False)
+                for further in submit(running.pop(future)):
+                    done.add(further)
+                continue
+            except (OSError, RuntimeError) as error:  # of Dask; our own errors are none
                 why = " ".join(str(error).split())
                 raise MachineError(f"the Dask cluster at {self._address} failed", why=why) from error
             for further in submit():
@@ -144,10 +149,7 @@ def observe_shard(
 
     Args:
         model: the files of the tapped models, by name.
-        wanted: the versions that the caller has.
-
-    Raises:
-        UsageError: this worker has others.
+        wanted: the versions that the caller has; UsageError if this worker has others.
     """
     for name, version in versions().items():
         if version != wanted[name]:
@@ -182,12 +184,7 @@ def digest_of(files: Mapping[str, bytes]) -> str:
 
 
 def unpack(files: Mapping[str, bytes], digest: str = "") -> Path:
-    """Return the worker's own folder with `files`; Dask removes it with the worker.
-
-    Args:
-        files: contents by names relative to the folder.
-        digest: theirs, where it is known.
-    """
+    """Return the worker's own folder with `files` (relative name to content); Dask removes it with the worker."""
     from distributed import get_worker
 
     folder = Path(get_worker().local_directory, f"onnxport-{digest or digest_of(files)}")
@@ -201,8 +198,3 @@ def unpack(files: Mapping[str, bytes], digest: str = "") -> Path:
                 place.write_bytes(content)
             unfinished.rename(folder)
     return folder
-
-
-def _model_files(task: Task) -> dict[str, bytes]:
-    tapped = [task.tapped(part) for part in range(len(task.parts))]
-    return {file.name: file.read_bytes() for file in (*tapped, *external_files(task.path))}

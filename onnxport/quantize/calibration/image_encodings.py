@@ -16,15 +16,11 @@ _SLACK = 1e-3  # of a form's span: rounding
 
 @dataclass(frozen=True)
 class ImageEncoding:
-    """(byte * scale - mean) / std, as in preprocessing.
+    """(byte * scale - mean) / std, as in preprocessing."""
 
-    Attributes:
-        name: as the user is told.
-        mean, std: one number, or one per channel of RGB.
-    """
-
-    name: str
+    name: str  # as the user is told
     scale: float = 1.0
+    # mean, std: one number, or one per channel of RGB.
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
 
@@ -41,15 +37,13 @@ class ImageEncoding:
 
     def bytes_of(self, values: Array, axis: int) -> Array:
         """Return float32 bytes of values in this encoding; `axis` has the channels."""
-        return (values * _along(self.std, axis, values) + _along(self.mean, axis, values)) / np.float32(
-            self.scale
-        )
+        mean, std = _along(self.mean, axis, values), _along(self.std, axis, values)
+        return (values * std + mean) / np.float32(self.scale)
 
     def of_bytes(self, pixels: Array, axis: int) -> Array:
         """Encode float32 bytes."""
-        return (pixels * np.float32(self.scale) - _along(self.mean, axis, pixels)) / _along(
-            self.std, axis, pixels
-        )
+        mean, std = _along(self.mean, axis, pixels), _along(self.std, axis, pixels)
+        return (pixels * np.float32(self.scale) - mean) / std
 
     @property
     def options(self) -> str:

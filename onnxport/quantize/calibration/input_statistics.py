@@ -1,8 +1,8 @@
 """Statistics that a network's first layer implies about its training inputs, compared with the given inputs.
 
-A BatchNormalization keeps the mean and variance that each channel had in training. Where export folded it away, the
-bias of the convolution is about as large as the spread of its results, within an order of magnitude. Both are measured
-by running the model's first nodes alone.
+A BatchNormalization keeps the mean and variance of each channel in training. Where it was folded away, the
+convolution's bias is about as large as the spread of its results. Both are measured by running the model's first
+nodes alone.
 """
 
 from __future__ import annotations
@@ -54,30 +54,20 @@ class Moments:
 
 @dataclass(frozen=True)
 class ExpectedStatistics:
-    """The expected distribution of one value of the model.
+    """The expected distribution of one value of the model."""
 
-    Attributes:
-        node: the name of the node that tells.
-        input: the model's input that the value is computed from.
-        mean, variance: float64[channels], of training; None where only `bias` tells.
-        bias: float64[channels], that of a convolution.
-    """
-
-    node: str
-    input: str
+    node: str  # the name of the node that tells
+    input: str  # the model's input that the value is computed from
     value: str
     session: onnxruntime.InferenceSession = field(repr=False)
+    # mean, variance: float64[channels], of training; None where only `bias` tells.
     mean: Floats | None = None
     variance: Floats | None = None
-    bias: Floats | None = None
+    bias: Floats | None = None  # float64[channels], that of a convolution
 
     @classmethod
     def of(cls, model: Model) -> Self | None:
-        """Read it from the first BatchNormalization, else the first convolution; None where neither is near an input.
-
-        Args:
-            model: without functions.
-        """
+        """Read it from the first BatchNormalization, else the first convolution; None if neither is near an input."""
         told = [node for node in model.graph if node.op_type in ("BatchNormalization", "Conv")]
         norm = next((node for node in told if node.op_type == "BatchNormalization"), None)
         found = None if norm is None else cls._by_norm(model, norm)

@@ -1,8 +1,7 @@
 """Calibration within a memory limit: fewer processes first, then fewer tensors at a time.
 
-What a process takes to start and to run the model is measured, once, in a process of its own. Beside that it holds the
-watched tensors of one sample, which live until all observers have seen them; these alone are ours to divide. A sample
-is then run once for every part of the taps.
+A process of its own measures once what starting and running the model takes. Beside that a process holds the watched
+tensors of one sample; only these can be divided. A sample is then run once for every part of the taps.
 """
 
 from __future__ import annotations
@@ -29,15 +28,11 @@ _PROCESS = 300 * 2**20
 def split_taps(
     path: Path, taps: Taps, example: SampleFile, limit: int | None, jobs: int
 ) -> tuple[tuple[Taps, ...], int]:
-    """Split the taps into parts that fit, and return the number of processes that fit.
+    """Split the taps into parts that fit, and return the number of processes that fit, at most `jobs`.
 
     Args:
         example: a sample as large as they come.
-        limit: bytes for all processes together; None for no limit.
-        jobs: the most processes.
-
-    Raises:
-        UsageError: not even one tensor fits.
+        limit: bytes for all processes together; None for no limit; UsageError if not even one tensor fits.
     """
     if limit is None:
         return (taps,), jobs

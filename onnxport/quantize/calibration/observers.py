@@ -1,7 +1,6 @@
 """Observers of one tensor over all samples: they merge to the same bits in any order and division.
 
-An observer's state is made of integers and of exact minima and maxima, so that adding two states up is associative and
-commutative without rounding.
+State consists of integers and exact extremes, so that adding states is associative and commutative.
 """
 
 from __future__ import annotations
@@ -34,20 +33,10 @@ class Observer(Protocol):
     """Observes one tensor; picklable, so that it can return from another process."""
 
     def observe(self, values: Array, sample: int) -> None:
-        """Add the tensor of one sample.
-
-        Args:
-            values: of any float dtype and shape; not kept.
-            sample: the sample's place among all.
-
-        Raises:
-            NotFiniteError: NaN or infinity among them.
-        """
-        ...
+        """Add the tensor of one sample, of any float dtype and shape; NotFiniteError for NaN or infinity."""
 
     def merge(self, other: Self) -> None:
         """Add what `other`, of the same kind, observed of the same tensor on other samples."""
-        ...
 
 
 class NotFiniteError(ValueError):
@@ -58,13 +47,12 @@ class Histogram:
     """Counts of values to a relative precision of 2^-8, and the exact extremes.
 
     A bin is the upper 16 bits of the float32, so it needs no range beforehand and two histograms add up. Of tensors
-    with more than `elements` values each sample gives a part, at an odd distance that no dimension shares a factor
-    with; where it begins follows from the sample's own extremes, so that samples differ in it and their order does not
-    matter.
+    with more than `elements` values each sample gives a part, at a distance that shares no factor with a dimension.
+    Its start follows from the sample's extremes, so that samples differ in it and their order does not matter.
 
     Attributes:
         low, high: the least and greatest value of all elements; inf and -inf before the first.
-        elements: the most that a sample adds to the bins; 0 for none, where the extremes are all that is wanted.
+        elements: the most that a sample adds to the bins; 0 to record extremes only.
     """
 
     def __init__(self, elements: int = _LARGEST_PART) -> None:
@@ -132,13 +120,10 @@ class Histogram:
 
 
 class ChannelMeans:
-    """The mean of every channel.
+    """The mean of every channel along `axis`.
 
-    The float32 sum of a sample's channel goes into the total without rounding: its mantissa is an integer that is
-    added to one of 18 integers, each for 16 exponents (a small superaccumulator, Kulisch 1981).
-
-    Args:
-        axis: of the channels; may be negative.
+    The float32 sum of a sample's channel is added without rounding: its mantissa goes to one of 18 integers, each for
+    16 exponents (a small superaccumulator, Kulisch 1981).
     """
 
     _EXPONENTS = 16  # exponents per integer: 24 + 15 bits leave 2^24 samples room in 64
@@ -172,12 +157,9 @@ class ChannelMeans:
 
     def merge(self, other: ChannelMeans) -> None:
         """See Observer."""
-        self._totals = (
-            self._totals + other._totals
-            if self.count and other.count
-            else (self._totals if self.count else other._totals)
-        )
-        self.count += other.count
+        if other.count:
+            self._totals = self._totals + other._totals if self.count else other._totals
+            self.count += other.count
 
     def means(self) -> Array:
         """float64[channels]; empty before the first sample."""

@@ -1,7 +1,4 @@
-"""The range of an activation's grid, read from its histogram. Every range contains 0.
-
-A grid of `levels` integers over [low, high] has the step (high - low) / (levels - 1).
-"""
+"""The range of an activation's grid, read from its histogram. Every range contains 0."""
 
 from __future__ import annotations
 
@@ -35,16 +32,15 @@ class Distribution(Protocol):
 
     def points(self) -> tuple[Array, Array]:
         """Return the values that occur, ascending, and the weight of each; float64."""
-        ...
 
 
 def find_range(histogram: Distribution, method: str, levels: int = 256) -> Range:
     """Return the ends of the grid, low <= 0 <= high.
 
     Args:
-        histogram: of at least one element, and not of extremes alone unless the method is minmax.
+        histogram: of at least one element; extremes alone suffice for minmax.
         method: minmax, percentile, entropy or mse.
-        levels: integers of the grid, 256 for 8 bits.
+        levels: integers of the grid, 256 for 8 bits; its step is (high - low) / (levels - 1).
     """
     return _METHODS[method](histogram, levels)
 
@@ -82,9 +78,9 @@ def mse_range(histogram: Distribution, levels: int) -> Range:
 class _SquaredError:
     """The error of a grid, from sums over the bins: no candidate iterates over bins.
 
-    A value within the range and further than half a step from 0, which is on the grid, has the error of an even
-    distribution over one step, step^2 / 12; one nearer to 0 has its own square; one beyond an end the square of how
-    far, which is none for what lies at the end. Zeros cost nothing.
+    A value within the range and further than half a step from 0 has the error of an even distribution over one step,
+    step^2 / 12. A value nearer to 0 has its own square, one beyond an end the square of its distance. Zeros cost
+    nothing.
     """
 
     def __init__(self, histogram: Distribution, levels: int) -> None:

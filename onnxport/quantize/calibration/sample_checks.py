@@ -1,8 +1,7 @@
 """Checks of calibration samples for signs of a mistake.
 
-A finding is no error: the model is quantized all the same, unless the user asks for --strict. So nothing is said that
-the right samples of a network could cause as well; the thresholds stand well between what the fixtures' networks show
-on right samples and on wrong ones (tests/quantize/calibration/test_lint.py has both).
+A finding is no error unless the user asks for --strict. So nothing is reported that right samples could cause as well;
+tests/quantize/calibration/test_lint.py has the networks between whose figures the thresholds lie.
 """
 
 from __future__ import annotations
@@ -41,15 +40,10 @@ _ORDER_NEARER, _ORDER_ALIKE, _ORDER_SAMPLES = 1.4, 0.08, 16
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings.
+    """The findings."""
 
-    Attributes:
-        findings: a sentence each.
-        facts: what it rests on, for the report.
-    """
-
-    findings: tuple[str, ...]
-    facts: Mapping[str, Any]
+    findings: tuple[str, ...]  # a sentence each
+    facts: Mapping[str, Any]  # what it rests on, for the report
 
 
 @dataclass
@@ -73,25 +67,12 @@ class _InputStatistics:
 def check_samples(
     model: Model, calibration: Sequence[SampleFile], held_back: Sequence[SampleFile] = ()
 ) -> Findings:
-    """Check the samples.
-
-    Args:
-        model: the float model, before anything is folded into anything; without functions.
-        calibration, held_back: see setting.Setting.
-
-    Raises:
-        InputError: a sample that cannot be read or does not fit the model.
-    """
+    """Check the samples of a float model without functions; InputError if one cannot be read or does not fit."""
     count = len(calibration)
     chosen = [calibration[number * count // min(count, LOOKED_AT)] for number in range(min(count, LOOKED_AT))]
     expectation = ExpectedStatistics.of(model)
     look = _Check(model.inputs, chosen, expectation)
-    findings = (
-        *_too_few(count, look),
-        *_repeated(calibration, held_back),
-        *_constant(look),
-        *look.unlike(),
-    )
+    findings = (*_too_few(count, look), *_repeated(calibration, held_back), *_constant(look), *look.unlike())
     ranges = {name: [seen.low, seen.high] for name, seen in look.seen.items() if np.isfinite(seen.low)}
     facts = {"samples": count, "looked_at": len(chosen), "ranges": ranges, "findings": list(findings)}
     return Findings(findings, facts | ({"first_layer": look.figures} if look.figures else {}))
@@ -163,12 +144,9 @@ class _Check:
         nearest, best = min(found, key=lambda each: each[0])
         if nearest > own / _NEARER:
             return None
-        options = best.options
-        fix = (
-            f"images are prepared so by {options}; arrays are prepared so before they are saved"
-            if options
-            else "images are that without scale, mean and std"
-        )
+        fix = "images are that without scale, mean and std"
+        if options := best.options:
+            fix = f"images are prepared so by {options}; arrays are prepared so before they are saved"
         return f"{self._said(expectation)}, while node {expectation.node!r} was trained on {best.name}; {fix}"
 
     def _order(self, expectation: ExpectedStatistics, own: float) -> str | None:

@@ -23,8 +23,8 @@ def write_tapped(path: Path, taps: Collection[str], tapped: Path, *, others: Col
     External data stays where it is: the copy, in the same folder, names the same files.
 
     Args:
-        others: tensors that must come out of the same kernels as if they were taps, too: where nothing shows a tensor,
-            ONNX Runtime may fuse its maker with its reader, which rounds otherwise. They are let go of in the run.
+        others: tensors that must come out of the same kernels as taps do. ONNX Runtime may fuse the maker of an unread
+            tensor with its reader, which rounds otherwise. They are not returned.
     """
     model = onnx.load(path, load_external_data=False)
     graph = model.graph
@@ -82,21 +82,19 @@ def _inputs_of(node: onnx.NodeProto) -> list[str]:
 
 
 class TappedSession(Closing):
-    """Runs a file of write_tapped, on one thread by default.
+    """Runs a file of write_tapped.
 
-    Full graph optimization leaves the taps what they are: it may fuse between two of them and not across one.
+    Full graph optimization leaves the taps unchanged: it may fuse between two of them, not across one.
 
     Args:
-        path: the model whose outputs are the taps.
-        taps: which; of none, nothing is loaded.
-        label: what the user calls the model.
-        threads: of ONNX Runtime; 0 for one per core.
+        taps: the outputs; nothing is loaded without any.
+        label: the user's name of the model.
 
     Raises:
         InputError: ONNX Runtime cannot load the model.
     """
 
-    def __init__(self, path: Path, taps: Sequence[str], label: str, threads: int = 1) -> None:
+    def __init__(self, path: Path, taps: Sequence[str], label: str) -> None:
         self.taps, self._label, self._session = tuple(taps), label, None
         if not taps:
             return
@@ -105,7 +103,7 @@ class TappedSession(Closing):
             # quarter of all memory on u2netp. In order of priority each tensor is freed when its readers are done.
             self._session = open_session(
                 path,
-                threads=threads,
+                threads=1,
                 spinning=False,
                 enable_mem_pattern=False,
                 execution_order=ort.ExecutionOrder.PRIORITY_BASED,
@@ -115,11 +113,7 @@ class TappedSession(Closing):
         self._inputs = frozenset(each.name for each in self._session.get_inputs())
 
     def run(self, feeds: Mapping[str, Array], sample: str) -> list[Array]:
-        """Return the taps' values, in the order of `taps`; `sample` names the feeds in errors.
-
-        Raises:
-            InputError: ONNX Runtime refuses the sample.
-        """
+        """Return the taps' values, in the order of `taps`; InputError if ONNX Runtime refuses the sample."""
         if self._session is None:
             return []
         given = {name: np.asarray(array) for name, array in feeds.items() if name in self._inputs}

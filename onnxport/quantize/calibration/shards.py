@@ -23,18 +23,13 @@ Taps = Mapping[str, Sequence[Observer]]
 
 @dataclass(frozen=True)
 class Task:
-    """A whole calibration.
+    """A whole calibration."""
 
-    Attributes:
-        path: the settled model; files are written beside it.
-        parts: the taps in groups that are run by themselves, for want of memory for all; each with the observers that
-            have seen nothing.
-        files: the samples, by their places.
-    """
-
-    path: Path
+    path: Path  # the settled model; files are written beside it
+    # The taps in groups that are run by themselves, for want of memory for all; each with the observers
+    # that have seen nothing.
     parts: tuple[Taps, ...]
-    files: Mapping[int, SampleFile]
+    files: Mapping[int, SampleFile]  # the samples, by their places
 
     @property
     def items(self) -> list[Item]:
@@ -108,13 +103,9 @@ class Bench(Closing):
     def observe(
         self, item: Item, observed: Observed, whole: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
-        """Show a sample to the observers of its part.
+        """Show a sample to the observers of its part, inside `whole`, which keeps a sample from being half seen.
 
-        Args:
-            whole: what keeps observers from having seen a part of a sample.
-
-        Raises:
-            InputError: it cannot be read, does not fit the model or holds NaN or infinity; or a tensor holds these.
+        Raises InputError if it cannot be read, does not fit the model, or NaN or infinity occurs.
         """
         assert self._task is not None, "begin comes first"
         part, number = item
@@ -147,8 +138,7 @@ def _check_finite(feeds: Mapping[str, Array], label: str) -> None:
     for name, array in feeds.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise InputError(
-                f"input {name!r} of the sample {label} holds NaN or infinity",
-                fix="mend or remove the sample",
+                f"input {name!r} of the sample {label} holds NaN or infinity", fix="mend or remove the sample"
             )
 
 

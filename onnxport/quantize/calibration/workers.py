@@ -16,12 +16,7 @@ _BEGINNING: Shard = ()  # what a process does first
 
 
 class Workers(Closing):
-    """Processes for one task, whose models are written.
-
-    Args:
-        task: what each is handed.
-        jobs: how many.
-    """
+    """`jobs` processes for one task, whose models are written."""
 
     def __init__(self, task: Task, jobs: int) -> None:
         self._task = task
@@ -35,7 +30,7 @@ class Workers(Closing):
         """Observe `items` shard by shard; yield results in the order in which they finish.
 
         Raises:
-            InputError: what a process met with, see Bench.observe.
+            InputError: see Bench.observe.
             MachineError: one shard killed several processes, or a process hangs.
         """
         left = deque(split_into_shards(items, self._jobs))

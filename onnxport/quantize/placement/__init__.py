@@ -1,9 +1,4 @@
-"""Placement: which tensors of a graph become integers, and their groups.
-
-plan.py       the data: units, their weights and biases, and what follows from them
-operators.py  which operators compute in integers, and how: tables
-analysis.py    from a settled graph to a plan
-"""
+"""Placement: which tensors of a graph become integers, and their groups."""
 
 from __future__ import annotations
 

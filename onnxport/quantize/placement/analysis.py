@@ -31,25 +31,13 @@ class FloatReasons(Exception):
 
 
 def place(graph: ir.Graph, params: QuantizeParams, *, excluded: Collection[str] = frozenset()) -> Placement:
-    """Plan a float graph; nodes inside If and Loop stay in float.
-
-    Args:
-        excluded: the names of nodes that the user wants in float.
-    """
-    wide = params.precision == "int16x8"
-    return Placer(
-        graph, "int16" if wide else _DTYPES[params.activations], excluded, params.per_tensor
-    ).placement()
+    """Plan a float graph; nodes inside If and Loop stay in float, as do those named by `excluded`."""
+    dtype = "int16" if params.precision == "int16x8" else _DTYPES[params.activations]
+    return Placer(graph, dtype, excluded, params.per_tensor).placement()
 
 
 class Placer:
-    """Computes the unit of every node of a graph.
-
-    Args:
-        dtype: of activations.
-        excluded: names of nodes that stay in float.
-        per_tensor: whether a weight has one scale instead of one for each channel.
-    """
+    """Computes the unit of every node of a graph; `dtype` is that of activations."""
 
     def __init__(
         self, graph: ir.Graph, dtype: IntegerType, excluded: Collection[str], per_tensor: bool
@@ -80,11 +68,7 @@ class Placer:
         return Placement(kept, dict(sorted(floats.items(), key=lambda item: order[item[0]])), self._dtype)
 
     def _unit(self, node: ir.Node) -> Unit | None:
-        """Return the node's unit; None for a node without floats.
-
-        Raises:
-            Floats: it computes floats and stays so.
-        """
+        """Return the node's unit; None for a node without floats. FloatReasons: it computes floats and stays so."""
         if all(value.dtype not in _FLOATS for value in node.outputs):
             return None
         if node.name in self._excluded:
@@ -94,7 +78,9 @@ class Placer:
         if node.domain == "" and node.op_type in operators.PRODUCTS and _is_constant(node.inputs[1]):
             return self._product(node, operators.PRODUCTS[node.op_type])
         if node.domain == "" and node.op_type == "MatMul":
-            return self._product_of_activations(node)
+            reads = self._operands(node, 2)
+            writes, folded, bounds = self._result(node, folds=False)
+            return Unit(node.name or "", node.op_type, reads, writes, folded=folded, bounds=bounds)
         if node.domain == "" and node.op_type in operators.KERNELS:
             return self._kernel(node, operators.KERNELS[node.op_type])
         if any(attribute.type in _GRAPHS for attribute in node.attributes.values()):
@@ -140,11 +126,6 @@ class Placer:
         if math.prod(shape) not in (1, channels) or shape[-1:] not in ((), (1,), (channels,)):
             raise FloatReasons("its bias differs from row to row")
         return Bias(given.name, channels)
-
-    def _product_of_activations(self, node: ir.Node) -> Unit:
-        reads = self._operands(node, 2)
-        writes, folded, bounds = self._result(node, folds=False)
-        return Unit(node.name or "", node.op_type, reads, writes, folded=folded, bounds=bounds)
 
     # ---- the rest
 
@@ -214,10 +195,7 @@ class Placer:
     def _result(
         self, node: ir.Node, *, folds: bool
     ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, float] | None]:
-        """Return a node's results, or those of a Relu or Clip behind it, with names and bounds.
-
-        What all readers make the same of is out of bounds, too.
-        """
+        """Return the results of a node or of a Relu or Clip behind it, with names and bounds, also its readers'."""
         if not folds or len(node.outputs) != 1:
             return tuple(value.name or "" for value in node.outputs), (), None
         value, folded = node.outputs[0], []
@@ -253,7 +231,7 @@ def _lower_bound_of_readers(value: ir.Value) -> float:
 def _widen_gates(units: Sequence[Unit]) -> list[Unit]:
     """Give units whose result is a gate a grid of their whole range.
 
-    A gate that is cut short scales down the largest of what it lets through, which no measure of its own shows.
+    A clipped gate scales down the largest values that it lets through, which no measure of its own shows.
     """
     readers: dict[str, list[Unit]] = {}
     for unit in units:
@@ -312,11 +290,7 @@ def _limits(node: ir.Node) -> tuple[float, float] | None:
 
 
 def _axis_of_gemm(node: ir.Node) -> int:
-    """Return the channel axis of a Gemm's weight.
-
-    Raises:
-        Floats: a form that no integer kernel has.
-    """
+    """Return the channel axis of a Gemm's weight; FloatReasons: a form that no integer kernel has."""
     if node.attributes.get_int("transA", 0):
         raise FloatReasons("it transposes its first operand")
     if node.attributes.get_float("alpha", 1.0) != 1 or node.attributes.get_float("beta", 1.0) != 1:

@@ -30,7 +30,8 @@ def axis_of_results(node: ir.Node) -> int:
 
 def channel_axes(graph: ir.Graph, placement: Placement) -> Mapping[str, int]:
     """Map activations to their channel axis: 1 where an image operator touches them, else the last."""
-    ranks = {value.name: len(value.shape) for value in _values(graph) if value.shape is not None}
+    values = [*graph.inputs, *(value for node in graph for value in node.outputs)]
+    ranks = {value.name: len(value.shape) for value in values if value.shape is not None}
     images = {name for unit in placement.units if unit.op in _CHANNELS_FIRST for name in unit.tensors}
     return {
         name: 1 if name in images or ranks.get(name) == _IMAGE_RANK else -1 for name in placement.activations
@@ -50,7 +51,3 @@ def output_region(graph: ir.Graph) -> frozenset[str]:
         if maker is not None and maker.op_type not in PRODUCTS:
             left += maker.inputs
     return frozenset(found)
-
-
-def _values(graph: ir.Graph) -> list[ir.Value]:
-    return [*graph.inputs, *(value for node in graph for value in node.outputs)]

@@ -1,7 +1,7 @@
 """Operators with integer kernels, as measured in ONNX Runtime.
 
-An operator between DequantizeLinear and QuantizeLinear that it has no integer kernel for runs in float, and the two
-conversions around it cost time and accuracy for nothing; tests/quantize/test_operators.py holds each row to that.
+Any other operator between DequantizeLinear and QuantizeLinear runs in float, and its conversions cost time and accuracy
+for nothing; tests/quantize/test_operators.py holds each row to that.
 """
 
 from __future__ import annotations
@@ -14,43 +14,28 @@ from onnxport.quantize.placement.plan import FixedGrid
 
 @dataclass(frozen=True)
 class Product:
-    """An operator that multiplies by a constant.
+    """An operator that multiplies by a constant."""
 
-    Attributes:
-        axis: of the weight, along which the results' channels lie.
-        bias: whether it takes one.
-        gives_floats: whether there is an integer kernel that gives floats, for a result that nobody wants in integers.
-    """
-
-    axis: int
-    bias: bool
-    gives_floats: bool
+    axis: int  # of the weight, along which the results' channels lie
+    bias: bool  # whether it takes one
 
 
 PRODUCTS: Mapping[str, Product] = {
-    "Conv": Product(axis=0, bias=True, gives_floats=False),
-    "Gemm": Product(axis=1, bias=True, gives_floats=True),
-    "MatMul": Product(axis=1, bias=False, gives_floats=True),
+    "Conv": Product(axis=0, bias=True),
+    "Gemm": Product(axis=1, bias=True),
+    "MatMul": Product(axis=1, bias=False),
 }
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """An operator with integer inputs and outputs.
+    """An operator with integer inputs and outputs."""
 
-    Attributes:
-        operands: how many inputs are numbers, the first of them; None for all.
-        shares: whether its operands and its result lie on one grid.
-        fixed: the grid of its result where that follows from the operator.
-        folds: whether its kernel saturates where a Relu or Clip follows.
-        constants: whether an operand may be a constant.
-    """
-
-    operands: int | None = 1
-    shares: bool = False
-    fixed: FixedGrid | None = None
-    folds: bool = False
-    constants: bool = False
+    operands: int | None = 1  # how many inputs are numbers, the first of them; None for all
+    shares: bool = False  # whether its operands and its result lie on one grid
+    fixed: FixedGrid | None = None  # the grid of its result where that follows from the operator
+    folds: bool = False  # whether its kernel saturates where a Relu or Clip follows
+    constants: bool = False  # whether an operand may be a constant
 
 
 _MOVES = Kernel(shares=True)

@@ -1,7 +1,7 @@
 """The quantization plan: data that placement makes and every later step reads.
 
-A unit is a node that computes in integers, with the Relu or Clip behind it that its result's range takes in. All else
-follows from the units: which tensors have a grid, which share one, what weights and biases there are.
+A unit is a node that computes in integers, with the Relu or Clip behind it that its result's range takes in. Grids,
+groups, weights and biases follow from the units.
 """
 
 from __future__ import annotations
@@ -19,38 +19,25 @@ _SAME: Affine = (1.0, 0.0)
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant operand of a product, stored as int8.
+    """A constant operand of a product, stored as int8."""
 
-    Attributes:
-        tensor: the initializer's name.
-        axis: along which it has a scale each; None for one scale.
-    """
-
-    tensor: str
-    axis: int | None
+    tensor: str  # the initializer's name
+    axis: int | None  # along which it has a scale each; None for one scale
 
 
 @dataclass(frozen=True)
 class Bias:
-    """The bias of a product, stored as int32 at the scales of its input and weight.
+    """The bias of a product, stored as int32 at the scales of its input and weight."""
 
-    Attributes:
-        tensor: the initializer's name; None where the node has no bias and may be given one.
-        channels: how many values.
-    """
-
-    tensor: str | None
-    channels: int
+    tensor: str | None  # the initializer's name; None where the node has no bias and may be given one
+    channels: int  # how many values
 
 
 @dataclass(frozen=True)
 class FixedGrid:
-    """A grid that the operator fixes: results of Sigmoid lie in [0, 1] whatever the samples.
+    """A grid that the operator fixes: results of Sigmoid lie in [0, 1] whatever the samples."""
 
-    Attributes:
-        low, high: the range that the integers divide.
-    """
-
+    # low, high: the range that the integers divide.
     low: float
     high: float
 
@@ -61,39 +48,29 @@ class FixedGrid:
 
 @dataclass(frozen=True)
 class Unit:
-    """A node that computes in integers.
+    """A node that computes in integers."""
 
-    Attributes:
-        node: its name in the settled graph.
-        op: its operator.
-        reads: the tensors that it takes in integers: its first operand first, each once.
-        writes: the tensors that it gives in integers; behind what is folded. Empty where it gives floats.
-        weight: of a product with a constant.
-        bias: of a product that has one or may be given one.
-        constants: constant operands that go on a grid as activations do, each of its own values.
-        folded: the nodes behind it that saturation replaces, in their order, where the result's grid ends with them.
-        shares: whether all that it reads and writes lies on one grid.
-        follows: whether integers save it nothing unless it is given them and others take them.
-        needs: the tensors that it has to be given in integers then; some of `reads`, or any one if empty.
-        fixed: the grid of its result where the operator tells it.
-        bounds: what `folded` limits the result to, or its readers need of it, (low, high); infinite where none.
-        affine: (factor, shift) where all it does is to multiply by the one, which is positive, and to add the other:
-            its result is the same integers on another grid, and no kernel runs. A constant of it is in `constants`.
-    """
-
-    node: str
-    op: str
-    reads: tuple[str, ...]
+    node: str  # its name in the settled graph
+    op: str  # its operator
+    reads: tuple[str, ...]  # the tensors that it takes in integers: its first operand first, each once
+    # The tensors that it gives in integers; behind what is folded. Empty where it gives floats.
     writes: tuple[str, ...]
-    weight: Weight | None = None
-    bias: Bias | None = None
+    weight: Weight | None = None  # of a product with a constant
+    bias: Bias | None = None  # of a product that has one or may be given one
+    # Constant operands that go on a grid as activations do, each of its own values.
     constants: tuple[str, ...] = ()
+    # The nodes behind it that saturation replaces, in their order, where the result's grid ends with them.
     folded: tuple[str, ...] = ()
-    shares: bool = False
-    follows: bool = False
+    shares: bool = False  # whether all that it reads and writes lies on one grid
+    follows: bool = False  # whether integers save it nothing unless it is given them and others take them
+    # The tensors that it has to be given in integers then; some of `reads`, or any one if empty.
     needs: tuple[str, ...] = ()
-    fixed: FixedGrid | None = None
+    fixed: FixedGrid | None = None  # the grid of its result where the operator tells it
+    # What `folded` limits the result to, or its readers need of it, (low, high); infinite where none.
     bounds: tuple[float, float] | None = None
+    # (factor, shift) where all it does is to multiply by the one, which is positive, and to add the other:
+    # its result is the same integers on another grid, and no kernel runs. A constant of it is in
+    # `constants`.
     affine: Affine | None = None
 
     @property
@@ -104,20 +81,16 @@ class Unit:
 
 @dataclass(frozen=True)
 class Placement:
-    """The plan of a quantized graph.
+    """The plan of a quantized graph."""
 
-    Attributes:
-        units: the nodes that compute in integers, in the graph's order.
-        floats: name of a node that stays in float to the reason, in words; nodes that compute no floats are not in it.
-        dtype: of activations.
-        wide: tensors that are int16 instead.
-        known: tensors whose grid an operator gave in a plan that this is part of: no sample was asked for their range.
-    """
-
-    units: tuple[Unit, ...]
+    units: tuple[Unit, ...]  # the nodes that compute in integers, in the graph's order
+    # Name of a node that stays in float to the reason, in words; nodes that compute no floats are not in
+    # it.
     floats: Mapping[str, str] = field(default_factory=dict)
-    dtype: IntegerType = "uint8"
-    wide: frozenset[str] = frozenset()
+    dtype: IntegerType = "uint8"  # of activations
+    wide: frozenset[str] = frozenset()  # tensors that are int16 instead
+    # Tensors whose grid an operator gave in a plan that this is part of: no sample was asked for their
+    # range.
     known: Mapping[str, FixedGrid] = field(default_factory=dict)
 
     @cached_property
@@ -191,16 +164,9 @@ class Placement:
     def dtype_of(self, tensor: str) -> IntegerType:
         return "int16" if tensor in self.wide else self.dtype
 
-    def without(
-        self,
-        nodes: Collection[str] = (),
-        tensors: Collection[str] = (),
-        *,
-        why: str = "it is more accurate in float",
-    ) -> Placement:
-        """Return the plan with these nodes, and the readers and writers of these tensors, in float."""
-        nodes, tensors = frozenset(nodes), frozenset(tensors)
-        gone = [unit for unit in self.units if unit.node in nodes or not tensors.isdisjoint(unit.tensors)]
+    def without(self, nodes: Collection[str], why: str) -> Placement:
+        """Return the plan with these nodes in float."""
+        gone = [unit for unit in self.units if unit.node in nodes]
         kept = drop_isolated_units([unit for unit in self.units if unit not in gone])
         left = {unit.node for unit in self.units} - {unit.node for unit in kept}
         alone = left - {unit.node for unit in gone}

@@ -1,5 +1,1 @@
-"""Weights in fewer bits.
-
-discovery.py says which and along which axis; rtn.py, hqq.py and gptq.py choose the numbers (encoding.py);
-dequantize_linear.py, nbits.py and tables.py put them into the graph; weight_only.py conducts.
-"""
+"""Weights in fewer bits: found (discovery.py), rounded (rtn.py, hqq.py, gptq.py) and written into the graph."""

@@ -14,7 +14,7 @@ from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
-from onnxport.quantize.weights.layout import Layout
+from onnxport.quantize.weights.encoding import Layout
 
 # A weight of fewer elements saves less than its scale and its operator take.
 SMALL = 512
@@ -24,16 +24,11 @@ _ONNX = ("", "ai.onnx")
 
 @dataclass(frozen=True)
 class Use:
-    """One operand that is a weight.
+    """One operand that is a weight."""
 
-    Attributes:
-        node: the product, table look-up or recurrent layer.
-        position: which of its operands.
-        order: the axes of the stored weight in the order in which the node reads them: a Transpose may lie between.
-    """
-
-    node: ir.Node
-    position: int
+    node: ir.Node  # the product, table look-up or recurrent layer
+    position: int  # which of its operands
+    # The axes of the stored weight in the order in which the node reads them: a Transpose may lie between.
     order: tuple[int, ...]
 
     @property
@@ -55,17 +50,11 @@ class Use:
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant that can be stored in fewer bits.
+    """A constant that can be stored in fewer bits."""
 
-    Attributes:
-        value: the initializer.
-        uses: all that read it.
-        layout: its rows.
-    """
-
-    value: ir.Value
-    uses: tuple[Use, ...]
-    layout: Layout
+    value: ir.Value  # the initializer
+    uses: tuple[Use, ...]  # all that read it
+    layout: Layout  # its rows
 
     @property
     def name(self) -> str:
@@ -95,15 +84,10 @@ class Weight:
 
 @dataclass
 class Found:
-    """The weights found.
+    """The weights found."""
 
-    Attributes:
-        weights: in the order of the graph's nodes.
-        left: reason to how many weights stay as they are for it.
-    """
-
-    weights: list[Weight] = field(default_factory=list)
-    left: Counter[str] = field(default_factory=Counter)
+    weights: list[Weight] = field(default_factory=list)  # in the order of the graph's nodes
+    left: Counter[str] = field(default_factory=Counter)  # reason to how many weights stay as they are for it
 
 
 def _matmul(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
@@ -115,37 +99,25 @@ def _gemm(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
     return ((0, 1)[flipped] if position else (1, 0)[flipped],)
 
 
-def _conv(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
-    return tuple(range(1, rank))
-
-
-def _transposed_conv(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
-    return tuple(axis for axis in range(rank) if axis != 1)
-
-
 def _table(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
     return (1,) if rank == 2 and node.attributes.get_int("axis", 0) == 0 else ()
-
-
-def _recurrent(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
-    return (2,)
 
 
 # Operator -> operand -> the axes, of the operand as it is read, that are summed over; () for none that is known.
 _SUMMED: Mapping[str, Mapping[int, Callable[[ir.Node, int, int], tuple[int, ...]]]] = {
     "MatMul": {0: _matmul, 1: _matmul},
     "Gemm": {0: _gemm, 1: _gemm},
-    "Conv": {1: _conv},
-    "ConvTranspose": {1: _transposed_conv},
+    "Conv": {1: lambda node, position, rank: tuple(range(1, rank))},
+    "ConvTranspose": {1: lambda node, position, rank: (0, *range(2, rank))},
     "Gather": {0: _table},
-    **{op: {1: _recurrent, 2: _recurrent} for op in ("LSTM", "GRU", "RNN")},
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), dict.fromkeys((1, 2), lambda node, position, rank: (2,))),
 }
 
 
 def prepare_copy(model: Model) -> Model:
     """Return a copy of `model` with constants as initializers, inlined functions and named nodes.
 
-    Shapes of what lies inside are inferred anew, since files declare stale ones; the outputs keep theirs.
+    Inner shapes are inferred anew, since files declare stale ones; the outputs keep theirs.
     """
     copy = model.clone()
     if copy.ir.functions:
@@ -167,15 +139,8 @@ def keep_outputs(model: Model, source: Model) -> None:
         own.type, own.shape = declared.type or own.type, declared.shape or own.shape
 
 
-def find_weights(
-    model: Model, operators: Collection[str] = tuple(_SUMMED), exclude: Collection[str] = ()
-) -> Found:
-    """Find the weights of `operators` in `model`, including branches and loop bodies.
-
-    Args:
-        model: as `opened` gives it.
-        exclude: names of nodes whose weights stay.
-    """
+def find_weights(model: Model, exclude: Collection[str]) -> Found:
+    """Find the weights of products and tables in `model` (of prepare_copy), except those of the nodes `exclude`."""
     found = Found()
     met: set[ir.Value] = set()
     for node in model.graph.all_nodes():
@@ -186,7 +151,7 @@ def find_weights(
             if value is None or value in met:
                 continue
             met.add(value)
-            weight = _weight(value, operators, exclude)
+            weight = _weight(value, exclude)
             if isinstance(weight, Weight):
                 found.weights.append(weight)
             elif weight:
@@ -205,7 +170,7 @@ def _constant(node: ir.Node, position: int) -> ir.Value | None:
 _MOVES = ("Transpose", "Identity")
 
 
-def _weight(value: ir.Value, operators: Collection[str], exclude: Collection[str]) -> Weight | str:
+def _weight(value: ir.Value, exclude: Collection[str]) -> Weight | str:
     """Return the weight of `value`, or why it stays; nothing for other values."""
     tensor = value.const_value
     assert tensor is not None
@@ -219,7 +184,7 @@ def _weight(value: ir.Value, operators: Collection[str], exclude: Collection[str
     if any(use.node.name in exclude for use in uses):
         return "excluded"
     summed = {_summed_axes(use) for use in uses} - {()}
-    if not summed or any(use.node.op_type not in operators for use in uses):
+    if not summed or any(use.node.op_type not in _SUMMED for use in uses):
         return f"read by {', '.join(sorted({use.node.op_type for use in uses}))}"
     products = {_summed_axes(use) for use in uses if use.node.op_type != "Gather"} or summed
     if len(products) > 1:
@@ -232,12 +197,12 @@ def _weight(value: ir.Value, operators: Collection[str], exclude: Collection[str
 def _uses(value: ir.Value, order: tuple[int, ...]) -> Iterator[Use]:
     for node, position in value.uses():
         if node.op_type in _MOVES and node.domain in _ONNX and not node.outputs[0].is_graph_output():
-            moved = (
-                node.attributes.get_ints("perm", range(len(order))[::-1])
-                if node.op_type == "Transpose"
-                else range(len(order))
-            )
-            yield from _uses(node.outputs[0], tuple(order[axis] for axis in moved))
+            moved = order
+            if node.op_type == "Transpose":
+                moved = tuple(
+                    order[axis] for axis in node.attributes.get_ints("perm", range(len(order))[::-1])
+                )
+            yield from _uses(node.outputs[0], moved)
         else:
             yield Use(node, position, order)
 
@@ -254,18 +219,15 @@ def count_reasons(found: Found) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in found.left.most_common())
 
 
-def format_count(count: int, singular: str, plural: str = "") -> str:
+def format_count(count: int, singular: str) -> str:
     """ "1 weight", "2 weights"."""
-    return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
+    return f"{count} {singular}{'' if count == 1 else 's'}"
 
 
 def no_weight_error(
     model: Model, found: Found, purpose: str, fix: str = "give a float model"
 ) -> CannotConvertError:
     """Return the refusal of a model without such weights."""
-    why = (
-        f"they stay for these reasons: {count_reasons(found)}"
-        if found.left
-        else "no product or table reads a constant"
-    )
+    reasons = f"they stay for these reasons: {count_reasons(found)}"
+    why = reasons if found.left else "no product or table reads a constant"
     return CannotConvertError(f"{model.path} has no weights to {purpose}", why=why, fix=fix)

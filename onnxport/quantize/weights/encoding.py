@@ -1,13 +1,51 @@
-"""Weights as integers: the grids of a row, and the integers, scales and zero points."""
+"""Weights as rows, and rows as integers: the grids of a row, and the integers, scales and zero points."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from onnxport.core.arrays import Array
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The axes of a weight that are summed over."""
+
+    shape: tuple[int, ...]  # of the weight
+    summed: tuple[int, ...]  # the axes inside a row, ascending; the others tell the rows apart
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return tuple(axis for axis in range(len(self.shape)) if axis not in self.summed)
+
+    @property
+    def row(self) -> int:
+        """The number of elements of a row."""
+        return prod(self.shape[axis] for axis in self.summed)
+
+    @property
+    def channel_axis(self) -> int | None:
+        """The one axis that tells rows apart; None where several do: no operator has per-axis scales then."""
+        several = [axis for axis in self.kept if self.shape[axis] > 1]
+        if len(several) > 1 or not self.kept:
+            return None
+        return several[0] if several else self.kept[0]
+
+    def rows(self, weight: Array) -> Array:
+        """Return `weight` as [rows, row]; a view where possible."""
+        return weight.transpose(*self.kept, *self.summed).reshape(-1, self.row)
+
+    def restored(self, rows: Array) -> Array:
+        """Reshape rows back to the weight's shape; with several values a row, along a single summed axis."""
+        sizes = [self.shape[axis] for axis in self.kept]
+        inner = [self.shape[axis] for axis in self.summed] if rows.shape[1] == self.row else [rows.shape[1]]
+        order = np.argsort((*self.kept, *self.summed))
+        return np.ascontiguousarray(rows.reshape(*sizes, *inner).transpose(*order))
+
 
 # Rows are worked on in portions of so many elements: a large weight is not held in memory several times.
 PORTION = 1 << 21
@@ -15,17 +53,11 @@ PORTION = 1 << 21
 
 @dataclass(frozen=True)
 class Grids:
-    """The integer grids of weights.
+    """The integer grids of weights."""
 
-    Attributes:
-        bits: 4, 7 or 8.
-        block: how many neighbours of a row share a scale; the whole row where it is that long.
-        symmetric: signed and without a zero point; else unsigned and with one.
-    """
-
-    bits: int
-    block: int
-    symmetric: bool
+    bits: int  # 4, 7 or 8
+    block: int  # how many neighbours of a row share a scale; the whole row where it is that long
+    symmetric: bool  # signed and without a zero point; else unsigned and with one
 
     @property
     def lowest(self) -> int:
@@ -43,18 +75,12 @@ class Grids:
 
 @dataclass(frozen=True)
 class Encoding:
-    """Integers of rows of weights: weight = (number - zero point) * scale.
-
-    Attributes:
-        numbers: [rows, n] int8 or uint8.
-        scales: [rows, blocks] float32, not 0 and maybe negative; the last block of a row may be shorter.
-        zero_points: [rows, blocks] like the numbers; all 0 where the grids are symmetric.
-    """
+    """Integers of rows of weights: weight = (number - zero point) * scale."""
 
     grids: Grids
-    numbers: Array
-    scales: Array
-    zero_points: Array
+    numbers: Array  # [rows, n] int8 or uint8
+    scales: Array  # [rows, blocks] float32, not 0 and maybe negative; the last block of a row may be shorter
+    zero_points: Array  # [rows, blocks] like the numbers; all 0 where the grids are symmetric
 
     def weights(self) -> Array:
         """Return [rows, n] float32, computed as DequantizeLinear does."""

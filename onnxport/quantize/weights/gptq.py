@@ -1,8 +1,8 @@
 """GPTQ (Frantar et al. 2022): later columns compensate the rounding error of earlier ones.
 
-The output error of a product x @ W.T over all samples is the sum over rows of e @ H @ e.T, with e the row's rounding
-error and H the Gram matrix of the inputs. With e fixed in the columns done so far, the rest has a closed-form best
-answer, which the Cholesky factor of the inverse of H gives column by column (section 3.3 of the paper).
+The output error of x @ W.T over all samples is the sum over rows of e @ H @ e.T, with e the row's rounding error and
+H the Gram matrix of the inputs. With e fixed in the columns done so far, the rest has a closed-form best answer,
+which the Cholesky factor of the inverse of H gives column by column (section 3.3 of the paper).
 """
 
 from __future__ import annotations
@@ -20,12 +20,9 @@ _BATCH = 128
 
 
 def round_gptq(rows: Array, gram: Array, grids: Grids) -> Encoding:
-    """Round `rows` [rows, n] float32 with the least error on inputs of the Gram matrix `gram` [n, n].
+    """Round `rows` [rows, n] float32 with the least error on inputs of the Gram matrix `gram` [n, n] float64.
 
     Every block's grid is chosen when its turn comes, for the weights as the columns before have left them.
-
-    Args:
-        gram: the sum of x.T @ x over all rows of inputs x, float64.
     """
     factor = _factor(gram)
     left = np.array(rows.T, order="C")  # a copy in which a column of the weight lies together

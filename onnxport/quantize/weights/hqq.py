@@ -1,8 +1,8 @@
 """Half-quadratic quantization (Badri and Shaji 2023): grids robust to outliers.
 
-The error counts by its 0.7th power, so that a few weights may be far off. It is split in two: a sparse part, which a
-generalized soft threshold gives, and the rest, for which the best zero point is a mean and the best scale a
-least-squares fit. The article moves the zero point alone, which is no integer then; operators hold integers.
+The error counts by its 0.7th power, so that a few weights may be far off. It is split in a sparse part, by a
+generalized soft threshold, and the rest, for which the best zero point is a mean and the best scale a least-squares
+fit. The article moves the zero point alone, which is no integer then; operators hold integers.
 """
 
 from __future__ import annotations

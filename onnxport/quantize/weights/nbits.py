@@ -1,8 +1,7 @@
 """Weights inside com.microsoft's operators, which ONNX Runtime multiplies as they are stored.
 
-MatMulNBits and GatherBlockQuantized (contrib operators of ONNX Runtime, docs/ContribOperators.md there) hold unsigned
-numbers, of which 4 bits lie two to a byte, the first in the lower half. Signed ones are shifted by half their range,
-which is the zero point where none is given.
+MatMulNBits and GatherBlockQuantized (ONNX Runtime, docs/ContribOperators.md) hold unsigned numbers, of which 4 bits lie
+two to a byte, the first in the lower half. Signed ones are shifted by half their range, the default zero point.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.quantize.weights.discovery import Use, Weight
 from onnxport.quantize.weights.encoding import Encoding, split_blocks
-from onnxport.quantize.weights.graph_edits import register, remove_unused, replace_node
-from onnxport.quantize.weights.shelf import Shelf
+from onnxport.quantize.weights.graph_edits import Shelf, register, remove_unused, replace_node
 
 DOMAIN = "com.microsoft"
 # Leave for kernels that quantize the activations to int8 in blocks, which is several times faster than to de-quantize.

@@ -9,12 +9,10 @@ from typing import Literal
 from onnxport.core.arrays import Array
 from onnxport.quantize.params import Precision, QuantizeParams
 from onnxport.quantize.weights import gptq, hqq, nbits, rtn
-from onnxport.quantize.weights.dequantize_linear import dequantize, opset_for
 from onnxport.quantize.weights.discovery import Weight
-from onnxport.quantize.weights.embedding_tables import store_table
-from onnxport.quantize.weights.encoding import Encoding, Grids
-from onnxport.quantize.weights.layout import Layout
-from onnxport.quantize.weights.shelf import Shelf
+from onnxport.quantize.weights.encoding import Encoding, Grids, Layout
+from onnxport.quantize.weights.graph_edits import Shelf
+from onnxport.quantize.weights.onnx_operators import dequantize, opset_for, store_table
 
 BITS: Mapping[Precision, int] = {"int8-weights": 8, "int4-weights": 4}
 # What four bits, and MatMulNBits, are grouped in unless the user says otherwise; eight bits have a scale a row.
@@ -29,19 +27,13 @@ Form = Literal["DequantizeLinear", "contrib", "rows"]
 
 @dataclass(frozen=True)
 class PlannedWeight:
-    """The planned storage of a weight.
+    """The planned storage of a weight."""
 
-    Attributes:
-        weight: with the layout that its blocks lie in.
-        grids: without zero points; with them where `may_shift` and the error say so.
-        form: behind DequantizeLinear, in ONNX Runtime's own operators, or as a table that rows are looked up in.
-        may_shift: whether zero points may be had.
-    """
-
-    weight: Weight
-    grids: Grids
+    weight: Weight  # with the layout that its blocks lie in
+    grids: Grids  # without zero points; with them where `may_shift` and the error say so
+    # Behind DequantizeLinear, in ONNX Runtime's own operators, or as a table that rows are looked up in.
     form: Form
-    may_shift: bool
+    may_shift: bool  # whether zero points may be had
 
     @property
     def opset(self) -> int:

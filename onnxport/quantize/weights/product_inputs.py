@@ -1,4 +1,4 @@
-"""Inputs of products on the user's samples, for GPTQ."""
+"""Inputs of products on the user's samples, for GPTQ: their Gram matrices."""
 
 from __future__ import annotations
 
@@ -6,15 +6,65 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.quantize.calibration import Resources, calibrate
+from onnxport.quantize.calibration.observers import NotFiniteError
 from onnxport.quantize.contract import QuantizationInputs
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.weights.discovery import Use
-from onnxport.quantize.weights.gram_matrix import GramMatrix
 from onnxport.quantize.weights.plan import PlannedWeight
+
+# A sample's sums are held as integers of two words, the upper one in units of 2^-20 and the lower in 2^-70, so that
+# adding them up neither rounds nor depends on an order; the lower word has room for 2^13 samples.
+_UPPER, _LOWER = 20, 50
+# Rows of one sample beyond this are thinned out: neighbours in a long sequence or a large picture say much the same.
+ROWS = 1024
+
+
+class GramMatrix:
+    """An observer of the Gram matrix of rows of length n: float64 [n, n].
+
+    Attributes:
+        axis: along which a row lies.
+        rows: how many were counted.
+    """
+
+    def __init__(self, axis: int = -1) -> None:
+        self.axis, self.rows = axis, 0
+        self._upper = self._lower = np.zeros((0, 0), np.int64)
+
+    def observe(self, values: Array, sample: int) -> None:
+        """See Observer."""
+        if not values.size:
+            return
+        rows = np.moveaxis(values, self.axis, -1).reshape(-1, values.shape[self.axis])
+        rows = rows[:: -(-len(rows) // ROWS)].astype(np.float32)
+        product = (rows.T @ rows).astype(np.float64)
+        if not np.isfinite(product).all():
+            raise NotFiniteError("NaN or infinity, or a sum of squares that float32 does not hold")
+        scaled = np.ldexp(product, _UPPER)
+        upper = np.floor(scaled)
+        lower = np.floor(np.ldexp(scaled - upper, _LOWER))
+        self._add(upper.astype(np.int64), lower.astype(np.int64), len(rows))
+
+    def merge(self, other: GramMatrix) -> None:
+        """See Observer."""
+        if other.rows:
+            self._add(other._upper, other._lower, other.rows)
+
+    def matrix(self) -> Array:
+        """float64[n, n]."""
+        return np.asarray(np.ldexp(self._upper + np.ldexp(self._lower.astype(np.float64), -_LOWER), -_UPPER))
+
+    def _add(self, upper: Array, lower: Array, rows: int) -> None:
+        self._upper, self._lower = (
+            (upper, lower) if not self.rows else (self._upper + upper, self._lower + lower)
+        )
+        self.rows += rows
+
 
 # Gram matrices that are held at once: the samples are gone through again for the rest.
 _AT_ONCE = 2**30  # bytes
@@ -23,15 +73,11 @@ _WORDS = 16  # bytes of one element of a Gram
 
 @dataclass(frozen=True)
 class Batch:
-    """Weights whose inputs are observed in one pass.
+    """Weights whose inputs are observed in one pass."""
 
-    Attributes:
-        plan: those, and any whose inputs cannot be watched, in the order of the model.
-        taps: what they read: name and axis of the rows.
-    """
-
+    # Those, and any whose inputs cannot be watched, in the order of the model.
     plan: tuple[PlannedWeight, ...]
-    taps: frozenset[tuple[str, int]]
+    taps: frozenset[tuple[str, int]]  # what they read: name and axis of the rows
 
     def grams(
         self, path: Path, params: QuantizeParams, setting: QuantizationInputs
@@ -71,15 +117,9 @@ def find_tap(planned: PlannedWeight, graph: ir.Graph) -> tuple[str, int] | None:
     use = planned.weight.uses[0]
     axis = _axis(use)
     source = use.node.inputs[0]
-    if (
-        axis is None
-        or use.node.graph is not graph
-        or source is None
-        or source.is_initializer()
-        or not source.name
-    ):
+    if axis is None or use.node.graph is not graph:
         return None
-    return source.name, axis
+    return (source.name, axis) if source is not None and source.name and not source.is_initializer() else None
 
 
 def _axis(use: Use) -> int | None:

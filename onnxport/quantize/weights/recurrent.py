@@ -10,8 +10,7 @@ import onnx_ir as ir
 from onnxport.quantize.weights import rtn
 from onnxport.quantize.weights.discovery import Weight
 from onnxport.quantize.weights.encoding import Grids
-from onnxport.quantize.weights.graph_edits import register, remove_unused, replace_node
-from onnxport.quantize.weights.shelf import Shelf
+from onnxport.quantize.weights.graph_edits import Shelf, register, remove_unused, replace_node
 
 DOMAIN = "com.microsoft"
 Layers = dict[ir.Node, tuple[Weight, Weight]]

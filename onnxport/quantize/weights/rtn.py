@@ -1,8 +1,7 @@
 """Round to nearest, on the grid with the least squared error.
 
-The scale that just reaches the largest weight of a block rounds all others coarsely; one that cuts it off is nearer to
-most. Some are tried, and the best is refined: the numbers that a scale gives have a scale that is the least-squares fit
-to them, which gives other numbers, and so on (as in Lloyd 1982).
+The scale that just reaches the largest weight of a block rounds all others coarsely. Smaller ones are tried, and the
+best is refined: its integers have a least-squares scale, which gives other integers, and so on (as in Lloyd 1982).
 """
 
 from __future__ import annotations

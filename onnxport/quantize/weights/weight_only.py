@@ -9,8 +9,7 @@ from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.contract import QuantizationInputs, Quantized
-from onnxport.quantize.eligibility import check_float
-from onnxport.quantize.exclusions import excluded_nodes
+from onnxport.quantize.eligibility import check_float, excluded_nodes
 from onnxport.quantize.float_graph import simplify_for_quantization
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.weights import nbits
@@ -23,10 +22,9 @@ from onnxport.quantize.weights.discovery import (
     no_weight_error,
     prepare_copy,
 )
-from onnxport.quantize.weights.encoding import Encoding
+from onnxport.quantize.weights.graph_edits import Shelf
 from onnxport.quantize.weights.plan import PlannedWeight, plan_weight
 from onnxport.quantize.weights.product_inputs import Batch, find_tap, split_into_batches
-from onnxport.quantize.weights.shelf import Shelf
 
 
 def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> Quantized:
@@ -35,12 +33,15 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
     One weight at a time is in memory; finished ones of more than a megabyte wait in a file.
 
     Raises:
-        CannotConvertError: the model is quantized already, no weight of it can be stored so, or the opset cannot be
-            lifted to one that has the operators.
+        CannotConvertError: the model is quantized already, no weight can be stored so, or the opset cannot be lifted.
         UsageError: --exclude names what the model does not have.
     """
     check_float(model)
-    changed = prepare_copy(_without_normalization(model, setting))
+    source = model
+    if any(node.op_type == "BatchNormalization" for node in model.graph):
+        with setting.watch.phase("settle"):  # behind packed weights nothing can fold it
+            source = simplify_for_quantization(model, setting.folder).model
+    changed = prepare_copy(source)
     exclude = excluded_nodes(model, changed, params.exclude)
     found, plan = _plan(changed, params, exclude)
     oldest = max((each.opset for each in plan), default=0)
@@ -54,23 +55,12 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
         changed.ir.opset_imports[nbits.DOMAIN] = 1
     shape_inference.infer(changed)
     keep_outputs(changed, model)
-    notes = (
-        [f"lifted from opset {model.opset} to {oldest}, which has the operators"]
-        if model.opset < oldest
-        else []
-    )
-    notes += [f"{format_count(count, 'weight')} as {kind}" for kind, count in kinds.most_common()]
+    notes = [f"{format_count(count, 'weight')} as {kind}" for kind, count in kinds.most_common()]
+    if model.opset < oldest:
+        notes.insert(0, f"lifted from opset {model.opset} to {oldest}, which has the operators")
     if found.left:
         notes.append(f"weights that stay as they are: {count_reasons(found)}")
     return Quantized(changed, tuple(notes), {"weights": dict(kinds), "weights_left": dict(found.left)})
-
-
-def _without_normalization(model: Model, setting: QuantizationInputs) -> Model:
-    """Fold BatchNormalization into the convolutions first: behind packed weights nothing can fold it."""
-    if not any(node.op_type == "BatchNormalization" for node in model.graph):
-        return model
-    with setting.watch.phase("settle"):
-        return simplify_for_quantization(model, setting.folder).model
 
 
 def _plan(model: Model, params: QuantizeParams, exclude: frozenset[str]) -> tuple[Found, list[PlannedWeight]]:
@@ -94,14 +84,9 @@ def _store(
             for number, each in enumerate(batch.plan):
                 tap = find_tap(each, graph)
                 encoding = each.encoding(params.rounding, grams.get(tap) if tap else None)
-                kinds[_kind(encoding)] += 1
+                group = "row" if encoding.scales.shape[1] == 1 else f"block of {encoding.grids.block}"
+                sign = "" if encoding.grids.symmetric else "u"
+                kinds[f"{sign}int{encoding.grids.bits} with a scale per {group}"] += 1
                 each.store(encoding, shelf)
                 setting.watch.progress(number + 1, len(batch.plan))
     return kinds
-
-
-def _kind(encoding: Encoding) -> str:
-    """Return the report's name of such weights."""
-    grids = encoding.grids
-    group = "row" if encoding.scales.shape[1] == 1 else f"block of {grids.block}"
-    return f"{'' if grids.symmetric else 'u'}int{grids.bits} with a scale per {group}"

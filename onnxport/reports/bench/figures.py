@@ -1,4 +1,4 @@
-"""What all forms of a bench show: names of rows, columns of the table, and the best row of each figure."""
+"""The content that all forms of a bench show: names of rows, columns of the table, and the best row of each figure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import PurePath
 
 from onnxport.bench.report import BenchReport, Row, Settings
 from onnxport.core.errors import PROVEN
-from onnxport.reports import wording
-from onnxport.reports.wording import text
+from onnxport.reports import phrases
+from onnxport.reports.phrases import text
 
 # Settings in words, in the order of a row's name.
 _SETTINGS: Mapping[str, Callable[[object], str]] = {
     "runtime": text,
     "provider": text,
-    "threads": lambda value: wording.count(int(str(value)), "thread"),
+    "threads": lambda value: phrases.count(int(str(value)), "thread"),
     "level": lambda value: f"level {text(value)}",
     "batch": lambda value: f"batch {value}",
 }
@@ -63,7 +63,6 @@ class Bench:
         )
 
     def _values(self, name: str) -> list[set[object]]:
-        """Return the values of a setting for each artefact."""
         found: dict[str, set[object]] = {}
         for row in self.rows:
             found.setdefault(row.artifact, set()).add(getattr(row.settings, name))
@@ -90,13 +89,17 @@ class Bench:
 
     @cached_property
     def by_sample(self) -> bool:
-        """Whether rows differ in their batch, so that only times of a sample compare."""
+        """Return whether rows differ in their batch, so that only times of a sample compare."""
         return len({row.settings.batch or 1 for row in self.measured}) > 1
 
     def time(self, row: Row) -> float:
         """Return milliseconds of a run, or of a sample where rows differ in their batch."""
         assert row.latency is not None, "only measured rows have a time"
         return row.latency.median / self.samples(row)
+
+    def time_text(self, row: Row) -> str:
+        """Return "4.52 ms", or "0.6 ms a sample" where rows differ in their batch."""
+        return phrases.duration(self.time(row)) + (" a sample" if self.by_sample else "")
 
     def samples(self, row: Row) -> int:
         """Return the divisor of a run's time: the batch where rows differ in it."""
@@ -112,22 +115,21 @@ class Bench:
         if len(timed) > 1:
             ranked = sorted(timed, key=self.time)
             first, last = ranked[0], ranked[-1]
-            unit = " a sample" if self.by_sample else ""
             remark = f"{self.time(last) / self.time(first):.3g}x as fast as the slowest, {self.label(last)}"
-            yield Best("fastest", self.label(first), f"{wording.duration(self.time(first))}{unit}", remark)
+            yield Best("fastest", self.label(first), self.time_text(first), remark)
         ready = [(row.load_ms + row.first_ms, row) for row in self.measured if row.load_ms and row.first_ms]
         if len(ready) > 1:
             ms, row = min(ready, key=lambda each: each[0])
-            yield Best("fastest start", self.label(row), wording.duration(ms), "load and first run")
+            yield Best("fastest start", self.label(row), phrases.duration(ms), "load and first run")
         small, large = (each(self.measured, key=lambda row: row.size) for each in (min, max))
         if small.size != large.size:
             remark = f"{small.size / large.size:.2g} of the largest, {self.name(large)}"
-            yield Best("smallest", self.name(small), wording.human_size(small.size), remark)
+            yield Best("smallest", self.name(small), phrases.human_size(small.size), remark)
         memory = [(row.memory.added, row) for row in self.measured if row.memory is not None]
         if len(memory) > 1:
             added, row = min(memory, key=lambda each: each[0])
             remark = "at the peak, added to the bare process"
-            yield Best("least memory", self.label(row), wording.human_size(added), remark)
+            yield Best("least memory", self.label(row), phrases.human_size(added), remark)
 
     @property
     def _ties(self) -> str:
@@ -155,8 +157,8 @@ class Bench:
         artefacts, rows = len({row.artifact for row in self.rows}), len(self.rows)
         statuses = _counts(row.status for row in self.rows)
         standings = _counts(row.against.standing for row in self.rows if row.against is not None)
-        in_rows = f" in {wording.count(rows, 'row')}" if rows != artefacts else ""
-        measured = f"{wording.count(artefacts, 'artefact')}{in_rows}: {statuses}"
+        in_rows = f" in {phrases.count(rows, 'row')}" if rows != artefacts else ""
+        measured = f"{phrases.count(artefacts, 'artefact')}{in_rows}: {statuses}"
         return f"{measured}; against the baseline: {standings}" if standings else measured
 
     @property
@@ -165,7 +167,7 @@ class Bench:
         slower = [self.label(row) for row in self.rows if row.against and row.against.standing == "slower"]
         if slower:
             are = "is" if len(slower) == 1 else "are"
-            return f"{wording.name_list(slower)} {are} slower than the baseline allows"
+            return f"{phrases.name_list(slower)} {are} slower than the baseline allows"
         if not self.measured:
             return "nothing could be measured"
         fastest = next((best for best in self.bests if best.title == "fastest"), None)
@@ -173,7 +175,7 @@ class Bench:
             ties = f"; {self._ties} as fast within the noise" if self._ties else ""
             return f"{fastest.label} is fastest: {fastest.figure}{ties}"
         row = self.measured[0]
-        time = wording.duration(row.latency.median) if row.latency is not None else "not timed"
+        time = phrases.duration(row.latency.median) if row.latency is not None else "not timed"
         return f"{self.label(row)}: {time}"
 
 
@@ -194,14 +196,14 @@ def accuracy(row: Row) -> str:
     if row.accuracy is None:
         return ""
     sqnr = row.accuracy.sqnr
-    return "without error" if sqnr == math.inf else f"SQNR {wording.number(sqnr)} dB"
+    return "without error" if sqnr == math.inf else f"SQNR {phrases.number(sqnr)} dB"
 
 
 def interval(row: Row) -> str:
     """Return the interval of the median: "1.21–1.26 ms"."""
     if row.latency is None:
         return ""
-    low, high = wording.duration(row.latency.low), wording.duration(row.latency.high)
+    low, high = phrases.duration(row.latency.low), phrases.duration(row.latency.high)
     unit = high.rpartition(" ")[2]
     return f"{low.removesuffix(f' {unit}')}–{high}"
 
@@ -212,8 +214,8 @@ def time_title(row: Row) -> str:
     if found is None:
         return ""
     return (
-        f"p50 {wording.duration(found.median)} ({100 * found.confidence:.0f} % confidence: {interval(row)}), "
-        f"p90 {wording.duration(found.p90)}, p99 {wording.duration(found.p99)}; {wording.count(found.runs, 'run')}"
+        f"p50 {phrases.duration(found.median)} ({100 * found.confidence:.0f} % confidence: {interval(row)}), "
+        f"p90 {phrases.duration(found.p90)}, p99 {phrases.duration(found.p99)}; {phrases.count(found.runs, 'run')}"
     )
 
 
@@ -234,22 +236,22 @@ def ratio(row: Row) -> str:
     return f"{found.ratio:.2f}x{spread}"
 
 
+def throughput(row: Row) -> str:
+    if row.throughput is None:
+        return ""
+    return f"{row.throughput:,.0f}/s" if row.throughput >= 1000 else f"{phrases.number(row.throughput)}/s"
+
+
 def size(row: Row) -> str:
-    return wording.human_size(row.size) if row.size else ""
+    return phrases.human_size(row.size) if row.size else ""
 
 
 def peak_memory(row: Row) -> str:
-    return wording.human_size(row.memory.peak) if row.memory else ""
+    return phrases.human_size(row.memory.peak) if row.memory else ""
 
 
 def _latency(name: str) -> Callable[[Row], str]:
-    return lambda row: "" if row.latency is None else wording.duration(getattr(row.latency, name))
-
-
-def _throughput(row: Row) -> str:
-    if row.throughput is None:
-        return ""
-    return f"{row.throughput:,.0f}/s" if row.throughput >= 1000 else f"{wording.number(row.throughput)}/s"
+    return lambda row: "" if row.latency is None else phrases.duration(getattr(row.latency, name))
 
 
 # Column to the text of a row's figure, empty where it has none.
@@ -260,14 +262,14 @@ COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "interval": interval,
     "p90": _latency("p90"),
     "p99": _latency("p99"),
-    "CPU time": lambda row: "" if row.floor is None else wording.duration(row.floor.cpu),
-    "samples": _throughput,
-    "first run": lambda row: wording.duration(row.first_ms),
-    "load": lambda row: wording.duration(row.load_ms),
+    "CPU time": lambda row: "" if row.floor is None else phrases.duration(row.floor.cpu),
+    "samples": throughput,
+    "first run": lambda row: phrases.duration(row.first_ms),
+    "load": lambda row: phrases.duration(row.load_ms),
     "peak memory": peak_memory,
-    "added": lambda row: wording.human_size(row.memory.added) if row.memory else "",
-    "energy": lambda row: "" if row.joules is None else f"{wording.number(1000 * row.joules)} mJ",
-    "zipped": lambda row: wording.human_size(row.compressed) if row.compressed else "",
+    "added": lambda row: phrases.human_size(row.memory.added) if row.memory else "",
+    "energy": lambda row: "" if row.joules is None else f"{phrases.number(1000 * row.joules)} mJ",
+    "zipped": lambda row: phrases.human_size(row.compressed) if row.compressed else "",
 }
 
 
@@ -278,8 +280,8 @@ def columns(rows: Sequence[Row]) -> list[str]:
 
 def method(report: BenchReport) -> str:
     """Return "100 runs after 10 warm-up runs; inputs: generated"."""
-    warmup = wording.count(report.warmup, "warm-up run")
-    return f"{wording.count(report.runs, 'run')} after {warmup}; inputs: {text(report.inputs)}"
+    warmup = phrases.count(report.warmup, "warm-up run")
+    return f"{phrases.count(report.runs, 'run')} after {warmup}; inputs: {text(report.inputs)}"
 
 
 def machine(report: BenchReport) -> Iterator[tuple[str, str]]:
@@ -288,11 +290,11 @@ def machine(report: BenchReport) -> Iterator[tuple[str, str]]:
     yield "processor", text(found.processor)
     yield "instruction sets", text(found.instruction_sets)
     yield "cores", f"{found.cores:,}"
-    yield "memory", wording.human_size(found.memory)
+    yield "memory", phrases.human_size(found.memory)
     yield "system", text(found.system)
-    yield "load before", f"{wording.number(found.load)} programs a core"
+    yield "load before", f"{phrases.number(found.load)} programs a core"
     if report.others is not None:
-        yield "other programs", f"{wording.percent(report.others)} of the cores' time meanwhile"
+        yield "other programs", f"{phrases.percent(report.others)} of the cores' time meanwhile"
     yield "measured", text(report.created)
 
 

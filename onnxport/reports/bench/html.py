@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from onnxport.bench.report import BenchReport, Memory, Row
-from onnxport.reports import tradeoff, wording
+from onnxport.bench.report import BenchReport, Memory
+from onnxport.reports import phrases, tradeoff
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench
 from onnxport.reports.charts import linear_axis
@@ -67,17 +67,16 @@ def choices(bench: Bench) -> list[Choice]:
             low=row.latency.low / bench.samples(row),
             high=row.latency.high / bench.samples(row),
             sqnr=row.accuracy.sqnr if row.accuracy is not None else None,
-            title=_title(bench, row),
+            title=", ".join(
+                filter(
+                    None, (bench.label(row), figures.size(row), bench.time_text(row), figures.accuracy(row))
+                )
+            ),
             alarm=row.against is not None and row.against.standing == "slower",
         )
         for number, row in enumerate(bench.rows, 1)
         if row.latency is not None
     ]
-
-
-def _title(bench: Bench, row: Row) -> str:
-    time = f"{wording.duration(bench.time(row))}{' a sample' if bench.by_sample else ''}"
-    return ", ".join(filter(None, (bench.label(row), figures.size(row), time, figures.accuracy(row))))
 
 
 def time_scale(bench: Bench) -> Callable[[float], float]:
@@ -103,6 +102,6 @@ def memory_layers(memory: Memory, most: int) -> list[Layer]:
     for (kind, name), mark in zip(LAYERS.items(), marks, strict=True):
         if mark > at:
             start, length = (round(each / most * LENGTH, 1) for each in (at, mark - at))
-            layers.append(Layer(kind, start, length, f"{name}: {wording.human_size(mark - at)}"))
+            layers.append(Layer(kind, start, length, f"{name}: {phrases.human_size(mark - at)}"))
             at = mark
     return layers

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from onnxport.bench.providers import PROVIDERS
 from onnxport.bench.report import BenchReport, Row
 from onnxport.core.errors import PROVEN
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench
 
@@ -20,11 +20,13 @@ def bench_lines(report: BenchReport) -> str:
     bench = Bench(report)
     shared = f"{bench.shared}; " if bench.shared else ""
     head = f"{shared}{figures.method(bench.report)}"
-    return "\n".join([head, *_table(bench), *_unmeasured_lines(bench), *_unclear_lines(bench)])
-
-
-def notes(report: BenchReport) -> list[str]:
-    return [f"note: {note}" for note in report.notes]
+    lines = [head, *_table(bench)]
+    for label, row in _group(bench, bench.unmeasured):
+        lines.append(f"{label}  {row.status}: {phrases.text(row.why)}")
+    for row in bench.measured:
+        if row.against is not None and row.against.standing == "unclear":
+            lines.append(f"{bench.label(row)}  {figures.standing(row)}")
+    return "\n".join(lines)
 
 
 def failures(report: BenchReport) -> Iterator[str]:
@@ -49,7 +51,7 @@ def _table(bench: Bench) -> Iterator[str]:
         values = (getattr(row.settings, name) for name in settings)
         shown = ["" if value is None else str(value) for value in values]
         lines.append([bench.name(row), *shown, *(text(row) for text in columns.values())])
-    yield from wording.align(lines, left=1)
+    yield from phrases.align(lines, left=1)
 
 
 def _shown_settings(rows: Sequence[Row]) -> list[str]:
@@ -66,18 +68,6 @@ def _shown_settings(rows: Sequence[Row]) -> list[str]:
     return [*shown, *(name for name, found in values.items() if len(found) > 1)]
 
 
-def _unmeasured_lines(bench: Bench) -> Iterator[str]:
-    for label, row in _group(bench, bench.unmeasured):
-        yield f"{label}  {row.status}: {wording.text(row.why)}"
-
-
-def _unclear_lines(bench: Bench) -> Iterator[str]:
-    """Yield why a comparison with the baseline has no result."""
-    for row in bench.measured:
-        if row.against is not None and row.against.standing == "unclear":
-            yield f"{bench.label(row)}  {figures.standing(row)}"
-
-
 def _group(bench: Bench, rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
     """Group rows of one artefact with one reason; yield the group's label, "model.onnx, cuda", and its first row."""
     groups: dict[tuple[str, str], list[Row]] = {}
@@ -92,12 +82,15 @@ def _group(bench: Bench, rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
 
 
 def _columns(rows: Sequence[Row]) -> Mapping[str, Callable[[Row], str]]:
-    """Return heading and figure of each column."""
     fastest = min(row.latency.median for row in rows if row.latency is not None)
     unit, factor = ("µs", 1000.0) if fastest < _SMALL else ("ms", 1.0)
 
     def time(name: str) -> Callable[[Row], str]:
         return lambda row: "" if row.latency is None else _three(factor * getattr(row.latency, name))
+
+    def sqnr(row: Row) -> str:
+        found = None if row.accuracy is None else row.accuracy.sqnr
+        return "" if found is None else "exact" if found == math.inf else f"{found:.1f}"
 
     low, high = time("low"), time("high")
     return {
@@ -108,8 +101,10 @@ def _columns(rows: Sequence[Row]) -> Mapping[str, Callable[[Row], str]]:
         "95 %": lambda row: f"{low(row)}–{high(row)}",
         f"p99 {unit}": time("p99"),
         "peak": figures.peak_memory,
-        "SQNR dB": _sqnr,
-        "baseline": _ratio,
+        "SQNR dB": sqnr,
+        "baseline": lambda row: (
+            "" if row.against is None else f"{row.against.standing} {figures.ratio(row)}".strip()
+        ),
     }
 
 
@@ -120,13 +115,3 @@ def _three(value: float | None) -> str:
     return (
         f"{value:,.0f}" if value >= 100 else f"{value:#.3g}".rstrip(".") if value >= 1e-3 else f"{value:.4f}"
     )
-
-
-def _sqnr(row: Row) -> str:
-    if row.accuracy is None:
-        return ""
-    return "exact" if row.accuracy.sqnr == math.inf else f"{row.accuracy.sqnr:.1f}"
-
-
-def _ratio(row: Row) -> str:
-    return "" if row.against is None else f"{row.against.standing} {figures.ratio(row)}".strip()

@@ -1,16 +1,15 @@
-"""What all forms of a deployment show: a summary, the nodes that each runtime takes, kinds of fallback."""
+"""The content that all forms of a deployment show: a summary, the nodes that each runtime takes, kinds of fallback."""
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from onnxport.deployment.report import DeploymentReport, Extent, Placement
-from onnxport.reports import wording
-from onnxport.reports.wording import text
+from onnxport.reports import phrases
+from onnxport.reports.phrases import text
 
 _EXTENTS: tuple[Extent, ...] = ("all", "part", "none", "unknown")
 
@@ -25,7 +24,7 @@ class Kind:
 
     def names(self, most: int = 3) -> str:
         """Return the nodes' names: "/a, /b and 12 more"."""
-        return wording.name_list(self.nodes, most)
+        return phrases.name_list(self.nodes, most)
 
 
 def kinds(placement: Placement) -> list[Kind]:
@@ -45,9 +44,9 @@ def summary(report: DeploymentReport) -> str:
         only = report.placements[0]
         return f"{name}: {text(only.title)} takes {extent_text(only)}"
     if not complete:
-        return f"{name}: none of {wording.count(len(report.placements), 'runtime')} takes all of it"
+        return f"{name}: none of {phrases.count(len(report.placements), 'runtime')} takes all of it"
     take = "takes" if complete == 1 else "take"
-    return f"{name}: {complete} of {wording.count(len(report.placements), 'runtime')} {take} all of it"
+    return f"{name}: {complete} of {phrases.count(len(report.placements), 'runtime')} {take} all of it"
 
 
 def totals(report: DeploymentReport) -> str:
@@ -55,12 +54,8 @@ def totals(report: DeploymentReport) -> str:
     extents = Counter(each.extent for each in report.placements)
     asked = sum(each.how == "asked" for each in report.placements)
     ways = ((asked, "asked here"), (len(report.placements) - asked, "estimated from tables"))
-    return "; ".join(
-        (
-            ", ".join(f"{extents[each]} {each}" for each in _EXTENTS if extents[each]),
-            ", ".join(f"{count} {way}" for count, way in ways if count),
-        )
-    )
+    counts = ", ".join(f"{extents[each]} {each}" for each in _EXTENTS if extents[each])
+    return f"{counts}; {', '.join(f'{count} {way}' for count, way in ways if count)}"
 
 
 def verdict(report: DeploymentReport) -> Extent:
@@ -73,15 +68,15 @@ def extent_text(placement: Placement) -> str:
     """Return "all 214 nodes", "120 of 214 nodes in 3 groups", "none", "unknown"."""
     if placement.extent == "unknown":
         return "unknown"
-    groups = "" if placement.partitions is None else f" in {wording.count(placement.partitions, 'group')}"
+    groups = "" if placement.partitions is None else f" in {phrases.count(placement.partitions, 'group')}"
     if placement.extent == "all":
         several = groups if (placement.partitions or 0) > 1 else ""
-        return f"all {wording.count(placement.nodes, 'node')}{several}" if placement.nodes else "all"
+        return f"all {phrases.count(placement.nodes, 'node')}{several}" if placement.nodes else "all"
     if placement.extent == "none":
         verb = "is" if len(placement.fallbacks) == 1 else "are"
-        why = f": {wording.count(len(placement.fallbacks), 'node')} {verb} not supported"
+        why = f": {phrases.count(len(placement.fallbacks), 'node')} {verb} not supported"
         return f"none{why if placement.fallbacks else ''}"
-    return f"{placement.taken:,} of {wording.count(placement.nodes, 'node')}{groups}"
+    return f"{placement.taken:,} of {phrases.count(placement.nodes, 'node')}{groups}"
 
 
 def origin(placement: Placement) -> str:
@@ -109,7 +104,7 @@ def details(placement: Placement) -> Iterator[str]:
     if placement.why:
         yield text(placement.why)
     for kind in kinds(placement):
-        yield f"{wording.count(len(kind.nodes), 'node')} {text(kind.op)}: {text(kind.why)} ({kind.names()})"
+        yield f"{phrases.count(len(kind.nodes), 'node')} {text(kind.op)}: {text(kind.why)} ({kind.names()})"
     if placement.change is not None:
         yield change(placement)
     yield from map(text, placement.notes)
@@ -133,4 +128,5 @@ def arguments(report: DeploymentReport) -> tuple[str, ...]:
 
 def command(report: DeploymentReport) -> str:
     """Return the command line that makes the same report."""
-    return shlex.join(("onnxport", *arguments(report)))
+    name, *others = arguments(report)
+    return phrases.command_line(name, others)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxport.deployment.report import DeploymentReport
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.deployment import figures
 from onnxport.reports.page import render
 
@@ -12,7 +12,7 @@ _KINDS = 40  # of fallback, for one runtime
 
 
 def view(report: DeploymentReport) -> str:
-    operators, rest = wording.cut(figures.operators(report), _OPERATORS)
+    operators, rest = phrases.cut(figures.operators(report), _OPERATORS)
     return render(
         "deployment/report.html.j2",
         ("charts.css", "deployment/report.css"),

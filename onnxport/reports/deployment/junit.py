@@ -5,11 +5,9 @@ from __future__ import annotations
 from xml.etree import ElementTree as xml
 
 from onnxport.deployment.report import DeploymentReport, Placement
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.deployment import figures
-from onnxport.reports.junit import document, failure, suite
-
-__all__ = ["failure", "view"]
+from onnxport.reports.junit import document, suite
 
 
 def view(report: DeploymentReport) -> str:
@@ -19,13 +17,13 @@ def view(report: DeploymentReport) -> str:
 
 
 def _case(report: DeploymentReport, placement: Placement) -> xml.Element:
-    case = xml.Element("testcase", classname="runs-on", name=wording.text(placement.runtime))
+    case = xml.Element("testcase", classname="runs-on", name=phrases.text(placement.runtime))
     lines = "\n".join(figures.details(placement))
     if figures.fails(report, placement):
-        message = f"{wording.text(placement.title)} takes {figures.extent_text(placement)}"
+        message = f"{phrases.text(placement.title)} takes {figures.extent_text(placement)}"
         xml.SubElement(case, "failure", type=placement.extent, message=message).text = lines
     elif placement.extent == "unknown":
-        message = wording.text(placement.why) or "unknown"
+        message = phrases.text(placement.why) or "unknown"
         xml.SubElement(case, "skipped", type="unknown", message=message)
     output = (f"takes: {figures.extent_text(placement)}", f"source: {figures.origin(placement)}", lines)
     xml.SubElement(case, "system-out").text = "\n".join(filter(None, output))

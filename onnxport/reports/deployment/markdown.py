@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from onnxport.deployment.report import DeploymentReport, Placement
-from onnxport.reports import wording
+from onnxport.deployment.report import DeploymentReport
+from onnxport.reports import phrases
 from onnxport.reports.deployment import figures
-from onnxport.reports.markdown import command_block, escape, failure, note_lines, table
-
-__all__ = ["failure", "view"]
+from onnxport.reports.markdown import command_block, escape, note_lines, table
 
 _LINES = 12  # for one runtime
 
 
 def view(report: DeploymentReport) -> str:
-    mark = f"{wording.MARKS['failed' if report.exit_code else 'proven']} " if report.strict else ""
+    mark = f"{phrases.MARKS['failed' if report.exit_code else 'proven']} " if report.strict else ""
     parts = [f"## {mark}{escape(figures.summary(report))}", escape(figures.totals(report))]
     rows = [
         (
-            wording.MARKS[each.extent],
+            phrases.MARKS[each.extent],
             escape(each.title),
             escape(figures.extent_text(each)),
             escape(figures.origin(each)),
@@ -29,14 +25,10 @@ def view(report: DeploymentReport) -> str:
     ]
     parts.append(table(("", "runtime", "takes", "source", "what would help"), rows))
     for each in report.placements:
-        parts += _details(each)
+        shown, rest = phrases.cut(list(figures.details(each)), _LINES)
+        if each.extent != "all" and shown:
+            more = [f"… and {rest:,} more"] if rest else []
+            parts += [f"### {escape(each.title)}", "\n".join(f"- {escape(line)}" for line in (*shown, *more))]
     parts += note_lines(report.notes)
     parts.append(command_block(figures.command(report)))
     return "\n\n".join(parts) + "\n"
-
-
-def _details(placement: Placement) -> Iterator[str]:
-    shown, rest = wording.cut(list(figures.details(placement)), _LINES)
-    if placement.extent != "all" and shown:
-        yield f"### {escape(placement.title)}"
-        yield "\n".join(f"- {escape(line)}" for line in (*shown, *([f"… and {rest:,} more"] if rest else [])))

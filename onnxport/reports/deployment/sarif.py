@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxport.deployment.report import DeploymentReport, Placement
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.deployment import figures
 from onnxport.reports.deployment.figures import Kind
 from onnxport.reports.sarif import Json, Rules, artifact_location, log, result
@@ -41,13 +41,13 @@ def _rules(level: str) -> Rules:
 def _results(report: DeploymentReport, placement: Placement, rules: Rules) -> Iterator[Json]:
     if placement.extent == "all":
         return
-    title = wording.text(placement.title)
+    title = phrases.text(placement.title)
     if placement.why or not placement.fallbacks:
         yield _result(
             report, placement, rules, (), f"{title}: {placement.why or figures.extent_text(placement)}", ()
         )
     for kind in figures.kinds(placement):
-        message = f"{title} leaves out {wording.count(len(kind.nodes), 'node')} {kind.op}: {kind.why}"
+        message = f"{title} leaves out {phrases.count(len(kind.nodes), 'node')} {kind.op}: {kind.why}"
         nodes = [_node(kind, name) for name in dict.fromkeys(kind.nodes)][:_NODES]
         yield _result(report, placement, rules, (kind.op, kind.why), message, nodes)
 
@@ -77,8 +77,8 @@ def _result(
 
 def _node(kind: Kind, name: str) -> Json:
     return {
-        "name": wording.text(name),
-        "fullyQualifiedName": wording.text(f"{kind.op}/{name}"),
+        "name": phrases.text(name),
+        "fullyQualifiedName": phrases.text(f"{kind.op}/{name}"),
         "kind": "node",
-        "properties": {"op": wording.text(kind.op)},
+        "properties": {"op": phrases.text(kind.op)},
     }

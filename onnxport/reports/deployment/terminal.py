@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from onnxport.core.errors import printable
 from onnxport.deployment.report import DeploymentReport, Fallback, Placement
 from onnxport.reports.deployment.figures import extent_text, origin
-from onnxport.reports.wording import align, count
+from onnxport.reports.phrases import align, count
 
 _SHOWN = 4  # kinds of fallback below a row
 
@@ -25,9 +25,16 @@ def lines(report: DeploymentReport, *, detailed: bool = False) -> str:
 def _below(placement: Placement, detailed: bool) -> Iterator[str]:
     if placement.why:
         yield placement.why
-    kinds = _by_operator(placement.fallbacks)
-    for fallbacks in kinds if detailed else kinds[:_SHOWN]:
-        yield from _kind(fallbacks, detailed)
+    by_operator: dict[str, list[Fallback]] = {}
+    for each in placement.fallbacks:
+        by_operator.setdefault(each.op, []).append(each)
+    kinds = sorted(by_operator.values(), key=len, reverse=True)  # the most frequent first
+    for first, *others in kinds if detailed else kinds[:_SHOWN]:
+        if detailed:
+            yield from (f"{each.op} {each.node!r}: {each.why}" for each in (first, *others))
+        else:
+            more = f" and {count(len(others), 'node')} more" if others else ""
+            yield f"{first.op} {first.node!r}{more}: {first.why}"
     if not detailed and len(kinds) > _SHOWN:
         rest = kinds[_SHOWN:]
         operators = ", ".join(f"{each[0].op} {len(each)}" for each in rest)
@@ -38,20 +45,3 @@ def _below(placement: Placement, detailed: bool) -> Iterator[str]:
     if detailed:
         yield from placement.notes
         yield from [placement.source] if placement.source else []
-
-
-def _kind(fallbacks: Sequence[Fallback], detailed: bool) -> Iterator[str]:
-    first, *others = fallbacks
-    if detailed:
-        yield from (f"{each.op} {each.node!r}: {each.why}" for each in fallbacks)
-    else:
-        more = f" and {count(len(others), 'node')} more" if others else ""
-        yield f"{first.op} {first.node!r}{more}: {first.why}"
-
-
-def _by_operator(fallbacks: Iterable[Fallback]) -> list[list[Fallback]]:
-    """Group fallbacks by operator, the most frequent first."""
-    found: dict[str, list[Fallback]] = {}
-    for each in fallbacks:
-        found.setdefault(each.op, []).append(each)
-    return sorted(found.values(), key=len, reverse=True)

@@ -18,14 +18,8 @@ NAMES = ("index.html", "report.json", "junit.xml", "report.sarif", "summary.md")
 def saving_run(paths: Sequence[Path], besides: Sequence[Path] = ()) -> Iterator[Save]:
     """Do as `reports.saving` for a pipeline's report; a path that is a folder, or has no suffix, gets every form.
 
-    A folder that is made for the reports is removed if none is written.
-
-    Args:
-        besides: paths that another block writes; that block writes the files that both name.
-
-    Raises:
-        UsageError: no form has this suffix, or the folder of a file does not exist.
-        MachineError: the folder cannot be written to.
+    A folder that is made for the reports is removed if none is written. Another block writes `besides`, and the files
+    that both name.
     """
     excluded = {file.resolve() for path in besides for file in files_of(path)}
     with ExitStack() as stack:
@@ -43,11 +37,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """Return the files that a report to `path` consists of.
-
-    Raises:
-        UsageError: no form has this suffix, or no folder can be there.
-    """
+    """Return the files that a report to `path` consists of; UsageError for a wrong suffix or no possible folder."""
     if not _is_folder(path):
         return (path,)
     if path.suffix and not path.is_dir():
@@ -57,10 +47,8 @@ def files_of(path: Path) -> tuple[Path, ...]:
         )
     nearest = next(each for each in (path, *path.parents) if each.exists())
     if not nearest.is_dir():
-        raise UsageError(
-            f"no report can be written to {path}: {nearest} is a file, not a folder",
-            fix="choose another path",
-        )
+        what = f"no report can be written to {path}: {nearest} is a file, not a folder"
+        raise UsageError(what, fix="choose another path")
     return tuple(path / name for name in NAMES)
 
 

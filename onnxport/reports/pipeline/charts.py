@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.charts import (
     FLOOR,
     LEFT,
@@ -18,7 +18,7 @@ from onnxport.reports.charts import (
     Spot,
     Tick,
     linear_axis,
-    logarithmic_axis,
+    size_axis,
 )
 from onnxport.reports.pipeline import matrix
 from onnxport.reports.pipeline.matrix import Row, comparable_sqnr
@@ -46,9 +46,7 @@ def size_against_accuracy(rows: Sequence[Row]) -> Scatter | None:
     ]
     if not found:
         return None
-    x_axis = logarithmic_axis(
-        [size for _, size, _ in found], LEFT + 16, RIGHT - 16, lambda size: wording.human_size(round(size))
-    )
+    x_axis = size_axis([size for _, size, _ in found], LEFT + 16, RIGHT - 16)
     y_axis = _sqnr_axis([sqnr for *_, sqnr in found], FLOOR - 14, TOP + 6)
     spots = tuple(
         Spot(
@@ -56,7 +54,7 @@ def size_against_accuracy(rows: Sequence[Row]) -> Scatter | None:
             y=y_axis.place(sqnr),
             number=row.number,
             name=row.cell.name,
-            title=wording.text(f"{row.cell.name}: {row.size}, {row.accuracy}, {row.cell.verdict}"),
+            title=phrases.text(f"{row.cell.name}: {row.size}, {row.accuracy}, {row.cell.verdict}"),
             alarm=row.cell.path is None,
         )
         for row, size, sqnr in found
@@ -67,7 +65,7 @@ def size_against_accuracy(rows: Sequence[Row]) -> Scatter | None:
         y_ticks=y_axis.ticks,
         x_title="size on disk",
         y_title="SQNR",
-        title=f"Size against accuracy of {wording.count(len(spots), 'artefact')}; the table above has the figures",
+        title=f"Size against accuracy of {phrases.count(len(spots), 'artefact')}; the table above has the figures",
     )
 
 
@@ -91,8 +89,8 @@ def _sqnr_axis(values: Sequence[float], floor: float, top: float) -> Axis:
 def choices(rows: Sequence[Row]) -> list[Choice]:
     """Return the cells that have a size and a latency, and their models; empty where no cell was timed.
 
-    Each cell is timed in turns with its model. The model's time differs between cells; its median stands for all of
-    them, and a cell's time is that median divided by the cell's own speedup.
+    Each cell is timed in turns with its model. The median of the model's times stands for all of them; a cell's time
+    is that median divided by the cell's own speedup.
     """
     found: list[Choice] = []
     for model, cells in matrix.by_model(rows).items():
@@ -108,22 +106,22 @@ def _choices_of_model(model: str, timed: Sequence[Timed], number: int) -> Iterat
     yield Choice(
         number=number,
         artifact=model,
-        name=wording.text(model),
+        name=phrases.text(model),
         size=size,
         ms=model_ms,
         sqnr=math.inf,
-        title=f"{model}, the model itself: {wording.human_size(size)}, {wording.duration(model_ms)}",
+        title=f"{model}, the model itself: {phrases.human_size(size)}, {phrases.duration(model_ms)}",
     )
     for row, artifact, latency in timed:
         yield Choice(
             number=row.number,
             artifact=row.cell.name,
-            name=wording.text(row.cell.name),
+            name=phrases.text(row.cell.name),
             size=artifact.size,
             ms=model_ms / latency.speedup,
             low=model_ms / latency.high if latency.confidence else None,
             high=model_ms / latency.low if latency.confidence else None,
             sqnr=None if row.worst_output is None else comparable_sqnr(row.worst_output),
-            title=f"{row.cell.name}: {row.size}, {wording.speed(latency)}, {row.accuracy}",
+            title=f"{row.cell.name}: {row.size}, {phrases.speed(latency)}, {row.accuracy}",
             alarm=row.cell.path is None,
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
-from onnxport.reports import tradeoff
+from onnxport.reports import phrases, tradeoff
 from onnxport.reports.page import render
 from onnxport.reports.pipeline import charts, matrix
 from onnxport.reports.pipeline.matrix import Row
@@ -19,6 +18,8 @@ _FEWEST = 4
 
 def view(report: PipelineReport) -> str:
     rows = matrix.rows(report)
+    judged = sum(node.run is not None for node in report.nodes)
+    most_outputs = max(_FEWEST, min(CAPS["outputs"], _OUTPUTS // max(judged, 1)))  # of each node
     return render(
         "pipeline/report.html.j2",
         ("charts.css", "pipeline/report.css"),
@@ -35,15 +36,9 @@ def view(report: PipelineReport) -> str:
         delivered=sum(row.cell.path is not None for row in rows),
         bars=[charts.stage_bar(node) for node in report.nodes],
         m=matrix,
-        command=shlex.join(("onnxport", report.command, *report.arguments)) if report.arguments else "",
-        **details_values({**CAPS, "outputs": _most_outputs(report)}),
+        command=phrases.command_line(report.command, report.arguments),
+        **details_values({**CAPS, "outputs": most_outputs}),
     )
-
-
-def _most_outputs(report: PipelineReport) -> int:
-    """Return how many outputs of each node are shown: fewer on a page of many nodes."""
-    judged = sum(node.run is not None for node in report.nodes)
-    return max(_FEWEST, min(CAPS["outputs"], _OUTPUTS // max(judged, 1)))
 
 
 class _Grid:

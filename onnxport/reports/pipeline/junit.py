@@ -6,18 +6,15 @@ figures as its output; they are properties of the suite, too.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as xml
 
-from onnxport.reports import wording
-from onnxport.reports.junit import document, failure, suite
+from onnxport.reports import phrases
+from onnxport.reports.junit import document, suite
 from onnxport.reports.pipeline import matrix
 from onnxport.reports.pipeline.matrix import Fault, Row
 from onnxport.reports.pipeline_report import PipelineReport
 from onnxport.validate.report import RIGHT
-
-__all__ = ["failure", "view"]
 
 
 def view(report: PipelineReport) -> str:
@@ -32,7 +29,12 @@ def view(report: PipelineReport) -> str:
 def _suite(report: PipelineReport, model: str, rows: Sequence[Row], faults: Sequence[Fault]) -> xml.Element:
     own = {row.node.name for row in rows} | {row.cell.name for row in rows}
     seconds = sum(node.seconds for node in report.nodes if node.model == model)
-    cases = [_stage(fault) for fault in faults if fault.name not in own]
+    cases = []
+    for fault in faults:
+        if fault.name not in own:
+            case = _case(fault.model, fault.name.removeprefix(f"{fault.model}/"), fault.seconds)
+            _fail(case, fault)
+            cases.append(case)
     cases += [_cell(row, faults) for row in rows]
     return suite(model, seconds, _properties(report, rows), cases)
 
@@ -42,8 +44,8 @@ def _properties(report: PipelineReport, rows: Sequence[Row]) -> Iterator[tuple[s
     for row in rows:
         for label, value in matrix.figures(row):
             yield f"{row.label} {label}", value
-    if report.arguments:
-        yield "command", shlex.join(("onnxport", report.command, *report.arguments))
+    if line := phrases.command_line(report.command, report.arguments):
+        yield "command", line
     yield from matrix.environment(report).items()
 
 
@@ -54,25 +56,19 @@ def _cell(row: Row, faults: Sequence[Fault]) -> xml.Element:
         for fault in causes:
             _fail(case, fault)
     elif row.failed_node is not None:
-        xml.SubElement(case, "skipped", type=row.cell.verdict, message=f"not run: {wording.text(row.why)}")
+        xml.SubElement(case, "skipped", type=row.cell.verdict, message=f"not run: {phrases.text(row.why)}")
     elif row.cell.verdict not in RIGHT:
-        reason = f": {wording.text(row.artifact.report.reason)}" if row.artifact is not None else ""
+        reason = f": {phrases.text(row.artifact.report.reason)}" if row.artifact is not None else ""
         xml.SubElement(case, "skipped", type=row.cell.verdict, message=f"{row.cell.verdict}{reason}")
     lines = (f"{label}: {value}" for label, value in matrix.figures(row))
     xml.SubElement(case, "system-out").text = "\n".join(lines)
     return case
 
 
-def _stage(fault: Fault) -> xml.Element:
-    case = _case(fault.model, fault.name.removeprefix(f"{fault.model}/"), fault.seconds)
-    _fail(case, fault)
-    return case
-
-
 def _case(model: str, name: str, seconds: float) -> xml.Element:
     # Readers split the class name at its dots, and a model's name may have some.
-    classname = wording.text(model).replace(".", "_")
-    return xml.Element("testcase", classname=classname, name=wording.text(name), time=f"{seconds:.3f}")
+    classname = phrases.text(model).replace(".", "_")
+    return xml.Element("testcase", classname=classname, name=phrases.text(name), time=f"{seconds:.3f}")
 
 
 def _fail(case: xml.Element, fault: Fault) -> None:
@@ -80,7 +76,7 @@ def _fail(case: xml.Element, fault: Fault) -> None:
     sentence = " ".join(matrix.lines(fault.sentence))
     kind = "error" if fault.kind == "failed" else "failure"
     found = xml.SubElement(case, kind, type=fault.kind, message=f"{fault.kind}: {sentence}")
-    lines = [*matrix.lines(fault.sentence), f"stage: {wording.text(fault.stage)}"]
+    lines = [*matrix.lines(fault.sentence), f"stage: {phrases.text(fault.stage)}"]
     if fault.found:
         lines.append(fault.found)
     if fault.onnx_node:

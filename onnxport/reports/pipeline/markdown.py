@@ -5,14 +5,12 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 
-from onnxport.reports import wording
-from onnxport.reports.markdown import ending, escape, failure, table
+from onnxport.reports import phrases
+from onnxport.reports.markdown import ending, escape, table
 from onnxport.reports.pipeline import matrix
 from onnxport.reports.pipeline.matrix import Fault, Row
 from onnxport.reports.pipeline_report import NodeRecord, PipelineReport
 from onnxport.reports.run.markdown import details
-
-__all__ = ["failure", "view"]
 
 _ROWS = 100
 _DETAILS = 12  # nodes with details
@@ -21,14 +19,18 @@ _MOST = 900_000  # bytes; GitHub drops a summary above one megabyte
 
 
 def view(report: PipelineReport) -> str:
-    shown, rest = wording.cut(matrix.rows(report), _ROWS)
+    shown, rest = phrases.cut(matrix.rows(report), _ROWS)
     mark = "✓" if report.passed else "✗"
     parts = [f"## {mark} {escape(report.file)}: {escape(matrix.totals(report))}", _matrix(shown)]
     if rest:
-        parts.append(f"… and {wording.count(rest, 'more artefact')}")
+        parts.append(f"… and {phrases.count(rest, 'more artefact')}")
     parts += _failures(matrix.faults(report))
+    times = [
+        (escape(node.name), escape(node.stage), matrix.origin(node), f"{node.seconds:.1f} s")
+        for node in report.nodes
+    ]
     end = [
-        *_times(report),
+        *_fold("Stages", table(("node", "stage", "origin", "time"), times[:_ROWS])),
         *ending(report.command, report.arguments, matrix.environment(report), report.seconds),
     ]
     left = _MOST - sum(len(part.encode()) + 2 for part in (*parts, *end))
@@ -36,7 +38,6 @@ def view(report: PipelineReport) -> str:
 
 
 def _matrix(rows: Sequence[Row]) -> str:
-    """Return the table without empty columns."""
     cells = [_cells(row) for row in rows]
     kept = [i for i, name in enumerate(_HEAD) if not name or any(row[i] for row in cells)]
     return table([_HEAD[i] for i in kept], [[row[i] for i in kept] for row in cells])
@@ -44,7 +45,7 @@ def _matrix(rows: Sequence[Row]) -> str:
 
 def _cells(row: Row) -> Sequence[str]:
     return (
-        wording.MARKS[row.cell.verdict],
+        phrases.MARKS[row.cell.verdict],
         escape(row.cell.name),
         escape(row.cell.verdict),
         row.size,
@@ -73,19 +74,11 @@ def _failures(faults: Sequence[Fault]) -> Iterator[str]:
     yield "\n".join(lines)
 
 
-def _times(report: PipelineReport) -> Iterator[str]:
-    rows = [
-        (escape(node.name), escape(node.stage), matrix.origin(node), f"{node.seconds:.1f} s")
-        for node in report.nodes
-    ]
-    yield from _fold("Stages", table(("node", "stage", "origin", "time"), rows[:_ROWS]))
-
-
 def _details(report: PipelineReport, most: int) -> Iterator[str]:
     """Yield the details of each node, folded, failed nodes first; as many as `most` bytes hold."""
     with_run = [node for node in report.nodes if node.run is not None]
     with_run.sort(key=lambda node: not matrix.is_failed(node))
-    shown, rest = wording.cut(with_run, _DETAILS)
+    shown, rest = phrases.cut(with_run, _DETAILS)
     for node in shown:
         details = "\n\n".join(_fold(f"{node.name}: {matrix.verdict_of(node)}", _details_of(node)))
         most -= len(details.encode())
@@ -94,7 +87,7 @@ def _details(report: PipelineReport, most: int) -> Iterator[str]:
         else:
             yield details
     if rest:
-        yield f"… and {wording.count(rest, 'more node')}, which the HTML report has"
+        yield f"… and {phrases.count(rest, 'more node')}, which the HTML report has"
 
 
 def _details_of(node: NodeRecord) -> str:
@@ -102,13 +95,13 @@ def _details_of(node: NodeRecord) -> str:
     assert run is not None, "the caller passes nodes with a run"
     parts = []
     for artifact in run.artifacts:
-        parts.append(f"**{escape(wording.summary(artifact.report))}**: {escape(artifact.report.reason)}")
+        parts.append(f"**{escape(phrases.summary(artifact.report))}**: {escape(artifact.report.reason)}")
         parts += details(artifact)
     return "\n\n".join(parts)
 
 
 def _fold(title: str, body: str) -> Iterator[str]:
     """Yield a folded section; without the blank lines around it, the body would be HTML instead of Markdown."""
-    yield f"<details><summary>{html.escape(wording.text(title))}</summary>"
+    yield f"<details><summary>{html.escape(phrases.text(title))}</summary>"
     yield body
     yield "</details>"

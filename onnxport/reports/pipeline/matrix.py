@@ -1,4 +1,4 @@
-"""What all forms of a pipeline's run show: each cell with its node, and all failures with their reasons."""
+"""The content that all forms of a pipeline's run show: each cell with its node, and all failures with their reasons."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import PurePath
 
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN
-from onnxport.reports import wording
+from onnxport.reports import phrases
+from onnxport.reports.phrases import text
 from onnxport.reports.pipeline.option_keys import spell_as_keys
 from onnxport.reports.pipeline_report import CellRecord, NodeRecord, PipelineReport, PlaceRecord
 from onnxport.reports.run_report import ArtifactRecord, Latency, RunReport, rejection, remedies
-from onnxport.reports.wording import text
 from onnxport.validate.report import Diagnosis, OutputReport
 
 LIMITS = "limits"
@@ -35,13 +35,7 @@ _WORST_FIRST = (
 
 @dataclass(frozen=True)
 class Row:
-    """A cell with its node.
-
-    Attributes:
-        number: from 1, in the order of the file.
-        node: makes the cell's artefact.
-        failed_node: `node`, or one that it depends on; None where none failed.
-    """
+    """A cell with its node, or a node that it depends on as the `failed_node`; `number` counts from 1."""
 
     number: int
     cell: CellRecord
@@ -76,20 +70,20 @@ class Row:
         """ "SQNR 31.2 dB", "without error"; empty where nothing was judged."""
         if self.worst_output is None:
             return ""
-        sqnr = wording.sqnr(self.worst_output)
+        sqnr = phrases.sqnr(self.worst_output)
         return f"SQNR {sqnr}" if self.worst_output.sqnr_db is not None else sqnr
 
     @property
     def worst(self) -> str:
-        return wording.worst(self.artifact.report) if self.artifact is not None else ""
+        return phrases.worst(self.artifact.report) if self.artifact is not None else ""
 
     @property
     def size(self) -> str:
-        return wording.size(self.artifact) if self.artifact is not None else ""
+        return phrases.size(self.artifact) if self.artifact is not None else ""
 
     @property
     def speed(self) -> str:
-        return wording.speed(self.latency) if self.latency is not None else ""
+        return phrases.speed(self.latency) if self.latency is not None else ""
 
     @property
     def why(self) -> str:
@@ -123,7 +117,6 @@ class Fault:
     """A failure: of a node, or of a cell that exceeds a limit or could not be delivered.
 
     Attributes:
-        name: of the node or of the cell.
         stage: the stage's name, LIMITS or "delivery".
         kind: the verdict, or "failed" where an error ended it.
         sentence: as the command line shows it.
@@ -157,7 +150,7 @@ class Fault:
     def onnx_node(self) -> str:
         """The ONNX node at fault in words; empty where unknown."""
         found = self.diagnosis.node if self.diagnosis is not None else None
-        return wording.node(found) if found is not None else ""
+        return phrases.node(found) if found is not None else ""
 
 
 def comparable_sqnr(output: OutputReport) -> float:
@@ -170,17 +163,13 @@ def comparable_sqnr(output: OutputReport) -> float:
 def rows(report: PipelineReport) -> list[Row]:
     """Return the cells with their nodes."""
     nodes = {node.name: node for node in report.nodes}
-    return [
-        Row(count, cell, nodes[cell.node], _failed_node(nodes[cell.node], nodes))
-        for count, cell in enumerate(report.cells, 1)
-    ]
-
-
-def _failed_node(node: NodeRecord, nodes: dict[str, NodeRecord]) -> NodeRecord | None:
-    at: NodeRecord | None = node
-    while at is not None and not is_failed(at):
-        at = nodes.get(at.after)
-    return at
+    found = []
+    for number, cell in enumerate(report.cells, 1):
+        failed: NodeRecord | None = nodes[cell.node]
+        while failed is not None and not is_failed(failed):
+            failed = nodes.get(failed.after)
+        found.append(Row(number, cell, nodes[cell.node], failed))
+    return found
 
 
 def faults(report: PipelineReport) -> list[Fault]:
@@ -202,7 +191,7 @@ def _node_fault(node: NodeRecord, shown: Sequence[Row]) -> Fault:
         model=node.model,
         lost=tuple(cell.name for cell in lost),
         seconds=node.seconds,
-        diagnosis=_diagnosis(node),
+        diagnosis=None if (found := artifact_of(node)) is None else found.report.diagnosis,
     )
 
 
@@ -263,11 +252,6 @@ def _rename(artifact: ArtifactRecord, name: str) -> ArtifactRecord:
     return artifact.model_copy(update=update)
 
 
-def _diagnosis(node: NodeRecord) -> Diagnosis | None:
-    found = artifact_of(node)
-    return found.report.diagnosis if found is not None else None
-
-
 def reason_of(node: NodeRecord) -> str:
     """Return why a node failed, without its name."""
     artifact = artifact_of(node)
@@ -297,7 +281,7 @@ def totals(report: PipelineReport) -> str:
     statuses = Counter(row.node.status for row in rows(report))
     origins = (f"{statuses['made']} made", f"{statuses['cached']} from the cache")
     parts = (
-        ", ".join((wording.count(len(report.cells), "artefact"), *counts)),
+        ", ".join((phrases.count(len(report.cells), "artefact"), *counts)),
         ", ".join(each for each in origins if not each.startswith("0 ")),
         f"{report.seconds:.1f} s",
     )

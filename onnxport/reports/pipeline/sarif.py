@@ -7,12 +7,11 @@ that did not run has no result, but its cause has one.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.pipeline import matrix
-from onnxport.reports.pipeline.checkout import in_checkout, root
 from onnxport.reports.pipeline.matrix import Fault
+from onnxport.reports.pipeline.services import in_checkout, root
 from onnxport.reports.pipeline_report import PipelineReport, PlaceRecord
 from onnxport.reports.sarif import (
     VERDICT_RULES,
@@ -47,26 +46,27 @@ def view(report: PipelineReport) -> str:
 
 
 def _result(fault: Fault, report: PipelineReport) -> Json:
+    name = phrases.text(fault.name)
+    nodes: list[Json] = [{"name": name, "fullyQualifiedName": name, "kind": "stage"}]
+    if fault.diagnosis is not None and fault.diagnosis.node is not None:
+        nodes.append(node_location(fault.diagnosis.node))
     kind = "limit" if fault.stage == matrix.LIMITS else fault.kind
+    message = "; ".join([*fault.sentence.split("\n"), *([fault.found] if fault.found else [])])
     places = {cell.name: cell.at for cell in report.cells}
-    return result(_RULES, kind, (fault.name, fault.stage), _message(fault)) | {
+    return result(_RULES, kind, (fault.name, fault.stage), message) | {
         "locations": [
-            {"physicalLocation": _place(report, fault.at), "logicalLocations": _nodes(fault)},
+            {"physicalLocation": _place(report, fault.at), "logicalLocations": nodes},
         ],
         "relatedLocations": [
             {
                 "id": count,
-                "physicalLocation": _place(report, places[name]),
-                "message": {"text": f"{wording.text(name)} is not made because of it"},
+                "physicalLocation": _place(report, places[other]),
+                "message": {"text": f"{phrases.text(other)} is not made because of it"},
             }
-            for count, name in enumerate(fault.others, 1)
+            for count, other in enumerate(fault.others, 1)
         ],
-        "properties": {"stage": wording.text(fault.stage), "exitCode": fault.exit_code},
+        "properties": {"stage": phrases.text(fault.stage), "exitCode": fault.exit_code},
     }
-
-
-def _message(fault: Fault) -> str:
-    return "; ".join([*fault.sentence.split("\n"), *([fault.found] if fault.found else [])])
 
 
 def _place(report: PipelineReport, at: PlaceRecord | None) -> Json:
@@ -75,10 +75,3 @@ def _place(report: PipelineReport, at: PlaceRecord | None) -> Json:
         "artifactLocation": artifact_location(in_checkout(Path(file)), root()),
         "region": {"startLine": line},
     }
-
-
-def _nodes(fault: Fault) -> list[Any]:
-    """Return the locations of the pipeline's node and of the ONNX node at fault."""
-    own = {"name": wording.text(fault.name), "fullyQualifiedName": wording.text(fault.name), "kind": "stage"}
-    found = fault.diagnosis.node if fault.diagnosis is not None else None
-    return [own, *([node_location(found)] if found is not None else [])]

@@ -20,11 +20,30 @@ from typing import Any, Literal
 
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Staging, writing
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.pipeline import matrix, terminal
-from onnxport.reports.pipeline.checkout import in_checkout, root
 from onnxport.reports.pipeline.matrix import Fault
 from onnxport.reports.pipeline_report import PipelineReport
+
+# They name the root in GitHub Actions and GitLab CI.
+_VARIABLES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
+
+
+def root() -> Path:
+    """Return the service's checkout if this runs inside one, else the current folder."""
+    here = Path.cwd()
+    for name in _VARIABLES:
+        folder = Path(os.environ.get(name) or "")
+        if folder.is_absolute() and here.is_relative_to(folder.resolve()):
+            return folder.resolve()
+    return here
+
+
+def in_checkout(path: Path) -> Path:
+    """Return `path` relative to the checkout's root; absolute where it lies elsewhere."""
+    full = Path(os.path.normpath(Path.cwd() / path))
+    return full.relative_to(root()) if full.is_relative_to(root()) else full
+
 
 Service = Literal["none", "github", "gitlab"]
 
@@ -44,12 +63,7 @@ _SEVERITIES = tuple(_GITLAB)
 
 @dataclass(frozen=True)
 class Finding:
-    """A message that a service shows at a line of a file.
-
-    Attributes:
-        kind: see Fault; "refused" for an error in the pipeline's file.
-        file: from the checkout's root.
-    """
+    """A message at a line of a file, from the checkout's root; `kind` as a Fault's, or "refused"."""
 
     title: str
     kind: str
@@ -82,11 +96,7 @@ def refusal_findings(error: OnnxportError, pipeline: Path) -> list[Finding]:
 def annotate(service: Service, found: Sequence[Finding], summary: Callable[[], str]) -> list[str]:
     """Write the files that the service reads; return the lines that it reads from the log.
 
-    Args:
-        summary: Markdown of the run.
-
-    Raises:
-        MachineError: a file cannot be written.
+    `summary` returns Markdown of the run. MachineError if a file cannot be written.
     """
     if service == "github":
         _summarize(summary())
@@ -97,11 +107,7 @@ def annotate(service: Service, found: Sequence[Finding], summary: Callable[[], s
 
 
 def figure_section(report: PipelineReport, seconds: float) -> str:
-    """Return the figures of every stage as a section of GitLab's log that is folded at first.
-
-    Args:
-        seconds: Unix time.
-    """
+    """Return the figures of every stage as a folded section of GitLab's log; `seconds` is Unix time."""
     clear, at = "\x1b[0K", int(seconds)
     start = f"{clear}section_start:{at}:{_SECTION}[collapsed=true]\r{clear}figures of every stage"
     return f"{start}\n{terminal.figure_lines(report)}\n{clear}section_end:{at}:{_SECTION}\r{clear}"
@@ -112,16 +118,15 @@ def _message(fault: Fault) -> str:
     if fault.found:
         lines.append(fault.found)
     if fault.others:
-        lines.append(f"not made because of it: {', '.join(map(wording.text, fault.others))}")
+        lines.append(f"not made because of it: {', '.join(map(phrases.text, fault.others))}")
     return "\n".join(lines)
 
 
 def _path(file: str) -> str:
-    return wording.text(in_checkout(Path(file)).as_posix())
+    return phrases.text(in_checkout(Path(file)).as_posix())
 
 
 def _command(found: Finding) -> str:
-    """Return a workflow command of GitHub Actions."""
     kind = "warning" if found.kind == "inconclusive" else "error"
     properties = {"file": found.file, "line": str(found.line), "title": found.title}
     place = ",".join(f"{name}={_property(text)}" for name, text in properties.items())
@@ -130,7 +135,6 @@ def _command(found: Finding) -> str:
 
 
 def _quality(found: Finding) -> dict[str, Any]:
-    """Return a finding as an entry of GitLab's code quality report."""
     # The text of a failure has figures, which change from run to run; errors in a file differ only in their text.
     identity = (found.title, found.file, *([found.message] if found.kind == "refused" else []))
     return {
@@ -147,7 +151,7 @@ def _data(text: str) -> str:
 
 
 def _property(text: str) -> str:
-    return _data(wording.text(text)).replace(":", "%3A").replace(",", "%2C")
+    return _data(phrases.text(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 def _summarize(summary: str) -> None:

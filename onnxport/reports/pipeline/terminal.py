@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.pipeline import matrix
 from onnxport.reports.pipeline.matrix import Fault, Row
 from onnxport.reports.pipeline_report import NodeRecord, PipelineReport
@@ -38,16 +38,16 @@ def figure_lines(report: PipelineReport) -> str:
 def fault_lines(fault: Fault) -> str:
     """Return what failed and why, then the stage, the ONNX node, the line of the file and the missing cells."""
     where = (
-        f"stage {wording.text(fault.stage)}",
+        f"stage {phrases.text(fault.stage)}",
         fault.onnx_node and f"ONNX node {fault.onnx_node}",
-        wording.text(fault.at) if fault.at is not None else "",
+        phrases.text(fault.at) if fault.at is not None else "",
     )
     # Refusals of several nodes are a list, one a line.
     lines = [*matrix.lines(fault.sentence), f"  {', '.join(part for part in where if part)}"]
     if fault.found:
         lines.append(f"  {fault.found}")
     if fault.others:
-        lines.append(f"  not made because of it: {wording.name_list(fault.others)}")
+        lines.append(f"  not made because of it: {phrases.name_list(fault.others)}")
     return "\n".join(lines)
 
 
@@ -58,12 +58,12 @@ def notes(report: PipelineReport) -> list[str]:
         run = matrix.run_of(node)
         for note in terminal.notes(run) if run is not None else ():
             about.setdefault(note, []).append(node.name)
-    return [f"{note} ({wording.name_list(names)})" for note, names in about.items()]
+    return [f"{note} ({phrases.name_list(names)})" for note, names in about.items()]
 
 
 def _cells(row: Row) -> tuple[str, ...]:
     return (
-        wording.text(row.cell.name),
+        phrases.text(row.cell.name),
         row.size,
         row.cell.verdict,
         row.worst,
@@ -89,11 +89,11 @@ def _align(lines: Sequence[Sequence[str]]) -> list[str]:
 
 def _node_line(node: NodeRecord) -> str:
     parts = (
-        wording.text(node.name),
-        f"stage {wording.text(node.stage)}",
+        phrases.text(node.name),
+        f"stage {phrases.text(node.stage)}",
         matrix.origin(node),
         f"{node.seconds:.1f} s" if node.seconds else "",
-        wording.text(node.why),
+        phrases.text(node.why),
         f"key {node.key[:12]}" if node.key else "",
     )
     return _GAP.join(part for part in parts if part)

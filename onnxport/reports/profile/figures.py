@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from onnxport.profiling.report import Group, NodeTime, ProfileReport
-from onnxport.reports import wording
-from onnxport.reports.wording import text
+from onnxport.reports import phrases
+from onnxport.reports.phrases import text
 
 HOTTEST = 10
 _LONGEST_NAME = 100  # characters
@@ -24,42 +25,33 @@ def summary(report: ProfileReport) -> str:
     if not report.by_op:
         return f"{name}: no node was timed"
     first = report.by_op[0]
-    return f"{name}: {text(first.name)} takes {wording.percent(first.share)} of {wording.duration(report.run_ms)}"
+    return f"{name}: {text(first.name)} takes {phrases.percent(first.share)} of {phrases.duration(report.run_ms)}"
 
 
 def totals(report: ProfileReport) -> str:
     """Say how the nodes were timed, and compare the sum of their times with a run."""
     share = report.nodes_ms / report.run_ms if report.run_ms else 0.0
-    outside = (
-        f"; a profiled run takes {wording.duration(report.outside_ms)} outside of the nodes"
-        if report.outside_ms
-        else ""
-    )
+    outside = f"; a profiled run takes {phrases.duration(report.outside_ms)} outside of the nodes"
     return (
-        f"{wording.count(len(report.nodes), 'node')} in {text(report.ran_on)} on "
-        f"{wording.count(report.threads, 'thread')}, {wording.count(report.runs, 'run')}; the nodes' times add up to "
-        f"{wording.duration(report.nodes_ms)}, {wording.percent(share)} of a run without the profiler{outside}"
+        f"{phrases.count(len(report.nodes), 'node')} in {text(report.ran_on)} on "
+        f"{phrases.count(report.threads, 'thread')}, {phrases.count(report.runs, 'run')}; the nodes' times add up to "
+        f"{phrases.duration(report.nodes_ms)}, {phrases.percent(share)} of a run without the profiler"
+        + (outside if report.outside_ms else "")
     )
 
 
 def tiles(report: ProfileReport) -> Iterator[tuple[str, str, str]]:
     """Yield the figures at the top of the page: name, value and remark."""
-    yield "a run", wording.duration(report.run_ms), "without the profiler"
+    yield "a run", phrases.duration(report.run_ms), "without the profiler"
     cost = report.profiled_ms / report.run_ms - 1 if report.run_ms else 0.0
-    yield "with the profiler", wording.duration(report.profiled_ms), f"{100 * cost:+.0f} %"
-    yield "half of the time", wording.count(_nodes_of_half(report.nodes), "node"), f"of {len(report.nodes):,}"
+    yield "with the profiler", phrases.duration(report.profiled_ms), f"{100 * cost:+.0f} %"
+    # How many of the hottest nodes take half of the time: before each of them, less than half is spent.
+    times = sorted((node.ms for node in report.nodes), reverse=True)
+    spent = itertools.accumulate(times, initial=0.0)
+    half = sum(before < 0.5 * sum(times) for before in itertools.islice(spent, len(times)))
+    yield "half of the time", phrases.count(half, "node"), f"of {len(report.nodes):,}"
     traced = sum(node.share for node in report.nodes if node.sources)
-    yield "traced to ONNX nodes", wording.percent(traced), "of the time"
-
-
-def _nodes_of_half(nodes: Sequence[NodeTime]) -> int:
-    """Return how many of the hottest nodes take half of the time."""
-    left, count = 0.5 * sum(node.ms for node in nodes), 0
-    for node in sorted(nodes, key=lambda node: -node.ms):
-        if left <= 0:
-            break
-        left, count = left - node.ms, count + 1
-    return count
+    yield "traced to ONNX nodes", phrases.percent(traced), "of the time"
 
 
 def groups(report: ProfileReport) -> dict[str, Sequence[Group]]:
@@ -94,14 +86,14 @@ def _by_provider(report: ProfileReport) -> list[Group]:
 def node_title(node: NodeTime) -> str:
     """Return a node's figures, with its ONNX nodes, or its own name where these are unknown."""
     name = sources(node) or shorten(node.name)
-    return f"{text(node.op)} {name}: {wording.duration(node.ms)}, {wording.percent(node.share)}"
+    return f"{text(node.op)} {name}: {phrases.duration(node.ms)}, {phrases.percent(node.share)}"
 
 
 def sources(node: NodeTime) -> str:
     """Return the ONNX nodes that it computes, three of them by name; empty where unknown or its own name."""
     if node.sources in ((), (node.name,)):
         return ""
-    return wording.name_list(list(map(shorten, node.sources)))
+    return phrases.name_list(list(map(shorten, node.sources)))
 
 
 def scopes_of(node: NodeTime) -> tuple[str, ...]:

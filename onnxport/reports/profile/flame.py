@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from onnxport.profiling.report import NodeTime, ProfileReport
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.profile.figures import node_title, scopes_of, shorten
 
 WIDTH = 860
@@ -78,8 +78,8 @@ def draw(report: ProfileReport) -> Flame | None:
     return Flame(
         height=sheet.height,
         bars=tuple(bars),
-        duration=wording.duration(spans[-1].end),
-        title=f"{wording.count(len(spans), 'node')} in the order of execution, as wide as the time that they take",
+        duration=phrases.duration(spans[-1].end),
+        title=f"{phrases.count(len(spans), 'node')} in the order of execution, as wide as the time that they take",
     )
 
 
@@ -173,4 +173,4 @@ def _thin_bar(thin: Sequence[_Span], sheet: _Sheet) -> Iterator[Bar]:
 
 def _totals(spans: Sequence[_Span]) -> str:
     ms, share = (sum(getattr(span.node, name) for span in spans) for name in ("ms", "share"))
-    return f"{wording.count(len(spans), 'node')}, {wording.duration(ms)}, {wording.percent(share)}"
+    return f"{phrases.count(len(spans), 'node')}, {phrases.duration(ms)}, {phrases.percent(share)}"

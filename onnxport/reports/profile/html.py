@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxport.profiling.report import ProfileReport
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.page import render
 from onnxport.reports.profile import figures, flame
 
@@ -13,7 +13,7 @@ _NODES = 3000  # the JSON report has all
 
 
 def view(report: ProfileReport) -> str:
-    shown, rest = wording.cut(report.nodes, _NODES)
+    shown, rest = phrases.cut(report.nodes, _NODES)
     return render(
         "profile/report.html.j2",
         ("charts.css", "profile/report.css"),
@@ -22,7 +22,7 @@ def view(report: ProfileReport) -> str:
         flame=flame,
         chart=flame.draw(report),
         colours=flame.colours(report),
-        groups={title: wording.cut(each, _GROUPS) for title, each in figures.groups(report).items()},
+        groups={title: phrases.cut(each, _GROUPS) for title, each in figures.groups(report).items()},
         nodes=shown,
         rest=rest,
         length=_LENGTH,

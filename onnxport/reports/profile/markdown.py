@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from onnxport.profiling.report import Group, ProfileReport
-from onnxport.reports import wording
-from onnxport.reports.markdown import command_block, escape, failure, note_lines, table
+from onnxport.reports import phrases
+from onnxport.reports.markdown import command_block, escape, note_lines, table
 from onnxport.reports.profile import figures
-
-__all__ = ["failure", "view"]
 
 _GROUPS = 15
 
@@ -31,8 +29,8 @@ def _hottest(report: ProfileReport) -> str:
             escape(node.op),
             escape(figures.shorten(node.name)),
             escape(figures.sources(node)),
-            wording.duration(node.ms),
-            wording.percent(node.share),
+            phrases.duration(node.ms),
+            phrases.percent(node.share),
         )
         for node in figures.hottest(report)
     ]
@@ -40,13 +38,13 @@ def _hottest(report: ProfileReport) -> str:
 
 
 def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:
-    shown, rest = wording.cut(groups, _GROUPS)
+    shown, rest = phrases.cut(groups, _GROUPS)
     rows = [
         (
             escape(figures.shorten(group.name)),
             f"{group.count:,}",
-            wording.duration(group.ms),
-            wording.percent(group.share),
+            phrases.duration(group.ms),
+            phrases.percent(group.share),
         )
         for group in shown
     ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from onnxport.profiling.report import Group, NodeTime, ProfileReport
-from onnxport.reports import wording
+from onnxport.profiling.report import Group, ProfileReport
+from onnxport.reports import phrases
 from onnxport.reports.profile import figures
 
 _GROUPS = 10
@@ -19,21 +19,21 @@ def profile_lines(report: ProfileReport, *, detailed: bool = False) -> str:
     if report.nodes:
         title = "nodes in order" if detailed else "hottest nodes"
         nodes = report.nodes if detailed else figures.hottest(report)
-        lines += ["", title, *_rows(_node_row(node) for node in nodes)]
+        rows = (
+            (node.share, (phrases.duration(node.ms), phrases.text(node.op), *map(_cut, names)))
+            for node in nodes
+            for names in [(figures.shorten(node.name), figures.sources(node))]
+        )
+        lines += ["", title, *_rows(rows)]
         lines += _groups("by operator", report.by_op, detailed)
         lines += _groups("by ONNX node", report.by_source, detailed)
     return "\n".join(lines)
 
 
-def _node_row(node: NodeTime) -> tuple[float, tuple[str, ...]]:
-    names = (_cut(figures.shorten(node.name)), _cut(figures.sources(node)))
-    return node.share, (wording.duration(node.ms), wording.text(node.op), *names)
-
-
 def _groups(title: str, groups: Sequence[Group], detailed: bool) -> list[str]:
     shown = groups if detailed else groups[:_GROUPS]
     rows = (
-        (each.share, (wording.duration(each.ms), f"{each.count:,}x", _cut(figures.shorten(each.name))))
+        (each.share, (phrases.duration(each.ms), f"{each.count:,}x", _cut(figures.shorten(each.name))))
         for each in shown
     )
     rest = len(groups) - len(shown)
@@ -49,7 +49,7 @@ def _rows(rows: Iterator[tuple[float, tuple[str, ...]]]) -> Iterator[str]:
         bar = "#" * round(_BAR * share / most)
         cells = [cell.ljust(width) for cell, width in zip(others, widths[1:], strict=True)]
         texts = "  ".join([time.rjust(widths[0]), *cells])
-        yield f"  {bar:<{_BAR}} {wording.percent(share):>6}  {texts}".rstrip()
+        yield f"  {bar:<{_BAR}} {phrases.percent(share):>6}  {texts}".rstrip()
 
 
 def _cut(name: str) -> str:

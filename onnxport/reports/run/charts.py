@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.charts import WIDTH, Bar, Tick
 from onnxport.reports.run_report import Timing
 from onnxport.validate.report import Histogram, LayerFigure
@@ -64,7 +64,7 @@ def histogram(found: Histogram) -> Chart | None:
         if amount:
             height = round(math.log10(1 + amount) / top * (_FLOOR - _TOP), 2)
             width = round(max(place(right) - place(left) - 1, 1), 2)
-            title = f"{wording.count(amount, 'element')} between 1e{left:g} and 1e{right:g} of scale"
+            title = f"{phrases.count(amount, 'element')} between 1e{left:g} and 1e{right:g} of scale"
             alarm = found.allowed is not None and left >= found.allowed
             marks.append(Mark(place(left), _FLOOR - height, title, width, height, alarm))
     return Chart(
@@ -89,7 +89,7 @@ def layers(found: Sequence[LayerFigure]) -> Chart | None:
         sqnr = layer.sqnr_db if layer.sqnr_db is not None and not math.isnan(layer.sqnr_db) else low
         x = _LEFT + 4 + number / max(len(shown) - 1, 1) * (_RIGHT - _LEFT - 8)
         y = _FLOOR - (min(max(sqnr, low), high) - low) / (high - low) * (_FLOOR - _TOP)
-        title = f"{wording.node(layer.node)}: {wording.number(layer.sqnr_db)} dB"
+        title = f"{phrases.node(layer.node)}: {phrases.number(layer.sqnr_db)} dB"
         return Mark(round(x, 2), round(y, 2), title, alarm=is_at_fault(layer))
 
     marks = tuple(point(number, layer) for number, layer in enumerate(shown))
@@ -97,7 +97,7 @@ def layers(found: Sequence[LayerFigure]) -> Chart | None:
         marks=marks,
         x_ticks=(Tick(marks[0].x, "first node", "start"), Tick(marks[-1].x, "last node", "end")),
         y_ticks=(Tick(_TOP, f"{high:.0f} dB"), Tick(_FLOOR, f"{low:.0f} dB")),
-        title=f"SQNR of {wording.count(len(found), 'value')} in the graph's order; exact values lie at the top",
+        title=f"SQNR of {phrases.count(len(found), 'value')} in the graph's order; exact values lie at the top",
         line=" ".join(f"{mark.x},{mark.y}" for mark in marks),
     )
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from onnxport.reports.phrases import human_size, text
 from onnxport.reports.run_report import ArtifactRecord
-from onnxport.reports.wording import human_size, text
 
 # A fact about a whole model, before and after; these of its figures stand in the artefact's line.
 _CHANGED = "changed"

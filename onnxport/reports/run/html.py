@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.page import render
 from onnxport.reports.run import charts, facts
 from onnxport.reports.run_report import RunReport
@@ -22,8 +21,8 @@ def view(report: RunReport) -> str:
         "run/report.html.j2",
         (),
         run=report,
-        verdict=wording.worst_verdict(report),
-        command=shlex.join(("onnxport", report.command, *report.arguments)) if report.arguments else "",
+        verdict=phrases.worst_verdict(report),
+        command=phrases.command_line(report.command, report.arguments),
         **details_values(CAPS),
     )
 
@@ -40,10 +39,10 @@ def _layers_to_show(found: Diagnosis) -> tuple[list[tuple[LayerFigure, bool]], i
     """
     at_fault = {ref.value for ref in (*found.candidates, found.node) if ref is not None}
     rows = [(layer, layer.node.value in at_fault or charts.is_at_fault(layer)) for layer in found.layers]
-    by_interest = sorted(range(len(rows)), key=lambda i: (not rows[i][1], _finite_sqnr(rows[i][0])))
-    shown, rest = wording.cut(by_interest, CAPS["layers"])
+    sqnrs = [
+        math.inf if each.sqnr_db is None or math.isnan(each.sqnr_db) else each.sqnr_db
+        for each in found.layers
+    ]
+    by_interest = sorted(range(len(rows)), key=lambda i: (not rows[i][1], sqnrs[i]))
+    shown, rest = phrases.cut(by_interest, CAPS["layers"])
     return [rows[i] for i in sorted(shown)], rest
-
-
-def _finite_sqnr(layer: LayerFigure) -> float:
-    return math.inf if layer.sqnr_db is None or math.isnan(layer.sqnr_db) else layer.sqnr_db

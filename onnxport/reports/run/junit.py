@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from pathlib import PurePath
 from xml.etree import ElementTree as xml
 
-from onnxport.reports import wording
-from onnxport.reports.junit import document, failure, suite
+from onnxport.reports import phrases
+from onnxport.reports.junit import document, suite
 from onnxport.reports.run_report import ArtifactRecord, RunReport
-from onnxport.validate.report import LEAVES, RIGHT, Figure, Judgement, OutputReport, Report, Verdict
-
-__all__ = ["failure", "view"]
+from onnxport.validate.report import LEAVES, RIGHT, Judgement, OutputReport, Report, Verdict
 
 
 def view(report: RunReport) -> str:
-    suites = [_suite(artifact, report) for artifact in report.artifacts]
+    suites = [
+        suite(
+            each.label,
+            each.report.seconds or report.seconds,
+            _properties(each, report),
+            [*_cases(each.report)],
+        )
+        for each in report.artifacts
+    ]
     return document(f"onnxport {report.command}", report.seconds, suites)
-
-
-def _suite(artifact: ArtifactRecord, run: RunReport) -> xml.Element:
-    report = artifact.report
-    seconds = report.seconds or run.seconds
-    return suite(artifact.label, seconds, _properties(artifact, run), list(_cases(report)))
 
 
 def _properties(artifact: ArtifactRecord, run: RunReport) -> Iterator[tuple[str, object]]:
@@ -35,12 +34,12 @@ def _properties(artifact: ArtifactRecord, run: RunReport) -> Iterator[tuple[str,
     yield "bytes", artifact.size
     yield "input sets", len(report.fed)
     if artifact.worth is not None and artifact.worth.latency is not None:
-        yield "speed", wording.speed(artifact.worth.latency)
+        yield "speed", phrases.speed(artifact.worth.latency)
     for judgement in report.judgements:
         for figure in judgement.metrics:
-            yield f"{judgement.question} {wording.text(figure.metric)}", wording.metric_value(figure)
-    if run.arguments:
-        yield "command", shlex.join(("onnxport", run.command, *run.arguments))
+            yield f"{judgement.question} {phrases.text(figure.metric)}", phrases.metric_value(figure)
+    if line := phrases.command_line(run.command, run.arguments):
+        yield "command", line
     yield from run.environment.items()
 
 
@@ -48,7 +47,11 @@ def _cases(report: Report) -> Iterator[xml.Element]:
     """Yield every case; one of them fails exactly if the artefact does."""
     for judgement in report.judgements:
         cases = [_output_case(report, judgement, output) for output in judgement.outputs]
-        cases += [_metric_case(report, judgement, each) for each in judgement.metrics if each.met is not None]
+        for figure in judgement.metrics:
+            if figure.met is not None:
+                reason = f"{phrases.metric_value(figure)}, {phrases.budget(figure)}"
+                verdict: Verdict = "measured" if figure.met else "over budget"
+                cases.append(_case(report, judgement.question, figure.metric, verdict, reason))
         if not cases or (_fails(report, judgement.verdict) and all(c.find("failure") is None for c in cases)):
             cases.append(_case(report, judgement.question, "verdict", judgement.verdict, judgement.reason))
         yield from cases
@@ -58,22 +61,16 @@ def _cases(report: Report) -> Iterator[xml.Element]:
 
 def _output_case(report: Report, judgement: Judgement, output: OutputReport) -> xml.Element:
     case = _case(report, judgement.question, output.name, output.verdict, output.rule)
-    lines = (f"{label}: {text}" for label, text in wording.output_figures(output, judgement.question))
+    lines = (f"{label}: {text}" for label, text in phrases.output_figures(output, judgement.question))
     xml.SubElement(case, "system-out").text = "\n".join(lines)
     return case
-
-
-def _metric_case(report: Report, judgement: Judgement, figure: Figure) -> xml.Element:
-    reason = f"{wording.metric_value(figure)}, {wording.budget(figure)}"
-    verdict: Verdict = "measured" if figure.met else "over budget"
-    return _case(report, judgement.question, figure.metric, verdict, reason)
 
 
 def _case(report: Report, question: str, name: str, verdict: Verdict, reason: str) -> xml.Element:
     # Readers split the class name at its dots: the artefact becomes the package, the question the class.
     artefact = PurePath(report.candidate.path).name
-    case = xml.Element("testcase", classname=wording.text(f"{artefact}.{question}"), name=wording.text(name))
-    message = wording.text(f"{verdict}: {reason}")
+    case = xml.Element("testcase", classname=phrases.text(f"{artefact}.{question}"), name=phrases.text(name))
+    message = phrases.text(f"{verdict}: {reason}")
     if _fails(report, verdict):
         xml.SubElement(case, "failure", type=verdict, message=message).text = "\n".join(_explain(report))
     elif verdict not in RIGHT:
@@ -83,14 +80,14 @@ def _case(report: Report, question: str, name: str, verdict: Verdict, reason: st
 
 def _explain(report: Report) -> Iterator[str]:
     """Yield the failure of the whole run, and the node at fault where `debug` found it."""
-    yield wording.text(f"{wording.summary(report)}: {report.reason}")
+    yield phrases.text(f"{phrases.summary(report)}: {report.reason}")
     found = report.diagnosis
     if found is not None:
-        yield wording.text(found.summary)
+        yield phrases.text(found.summary)
         if found.node is not None:
-            yield wording.text(f"node: {wording.node(found.node)}, stage {found.node.stage}")
+            yield phrases.text(f"node: {phrases.node(found.node)}, stage {found.node.stage}")
         if found.repro is not None:
-            yield wording.text(f"to reproduce it alone: {found.repro}")
+            yield phrases.text(f"to reproduce it alone: {found.repro}")
 
 
 def _fails(report: Report, verdict: Verdict) -> bool:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from onnxport.reports import wording
-from onnxport.reports.markdown import ending, escape, failure, note_lines, table
+from onnxport.reports import phrases
+from onnxport.reports.markdown import ending, escape, note_lines, table
 from onnxport.reports.run import facts
-from onnxport.reports.run_report import ArtifactRecord, RunReport, Worth
-from onnxport.validate.report import LEAVES, Diagnosis, Figure, InputSet, Judgement, OutputReport
-
-__all__ = ["failure", "view"]
+from onnxport.reports.run_report import ArtifactRecord, RunReport
+from onnxport.validate.report import LEAVES, Diagnosis, InputSet, Judgement, OutputReport
 
 _ROWS = 50
 _FEW_OUTPUTS = 5  # every metric is listed; of more outputs, metrics with a budget
 _INPUT_SETS = 10  # that are named
-_HEAD = ("output", "verdict", "decided by", "difference", "of scale", "SQNR", wording.BEYOND_TOLERANCE)
+_HEAD = ("output", "verdict", "decided by", "difference", "of scale", "SQNR", phrases.BEYOND_TOLERANCE)
 
 
 def view(report: RunReport) -> str:
@@ -26,14 +24,14 @@ def view(report: RunReport) -> str:
 
 def _artifact(artifact: ArtifactRecord) -> Iterator[str]:
     report = artifact.report
-    yield f"## {wording.MARKS[report.verdict]} {escape(artifact.label)}: {report.verdict}"
-    size = escape(facts.change(artifact)) or wording.human_size(artifact.size) + wording.size_ratio(
+    yield f"## {phrases.MARKS[report.verdict]} {escape(artifact.label)}: {report.verdict}"
+    size = escape(facts.change(artifact)) or phrases.human_size(artifact.size) + phrases.size_ratio(
         artifact, " ({:.2f}x of the source)"
     )
     kept = "" if artifact.path else ", not kept"
     yield (
-        f"**{escape(wording.summary(report))}**: {escape(report.reason)}\n\n"
-        f"{size}{kept}, {wording.count(len(report.fed), 'input set')}"
+        f"**{escape(phrases.summary(report))}**: {escape(report.reason)}\n\n"
+        f"{size}{kept}, {phrases.count(len(report.fed), 'input set')}"
     )
     yield from details(artifact)
 
@@ -42,7 +40,9 @@ def details(artifact: ArtifactRecord) -> Iterator[str]:
     """Yield everything below an artefact's verdict."""
     report = artifact.report
     if artifact.worth is not None:
-        yield from _costs(artifact, artifact.worth)
+        yield "### Is it worth it?"
+        lines = (*phrases.costs(artifact), *phrases.slowness(artifact.worth))
+        yield "\n".join(f"- {escape(line)}" for line in lines)
     for judgement in report.judgements:
         yield from _judgement(judgement)
     if report.diagnosis is not None:
@@ -56,40 +56,41 @@ def details(artifact: ArtifactRecord) -> Iterator[str]:
         yield "\n".join(note_lines(artifact.notes))
 
 
-def _costs(artifact: ArtifactRecord, worth: Worth) -> Iterator[str]:
-    yield "### Is it worth it?"
-    lines = (*wording.costs(artifact), *wording.slowness(worth))
-    yield "\n".join(f"- {escape(line)}" for line in lines)
-
-
 def _judgement(judgement: Judgement) -> Iterator[str]:
     yield f"### {judgement.question.capitalize()}: {judgement.verdict}"
-    question = wording.QUESTIONS[judgement.question]
+    question = phrases.QUESTIONS[judgement.question]
     yield f"{question} Compared with {escape(judgement.against)}."
-    shown, rest = wording.cut(wording.worst_first(judgement.outputs), _ROWS)
+    shown, rest = phrases.cut(phrases.worst_first(judgement.outputs), _ROWS)
     if shown:
-        columns = wording.columns(_HEAD, judgement)
-        rows = [dict(zip(_HEAD, _row(output), strict=True)) for output in shown]
-        yield table(columns, [[row[column] for column in columns] for row in rows])
+        head, *rows = phrases.columns([_HEAD, *map(_row, shown)], judgement)
+        yield table(head, rows)
     if rest:
-        yield f"… and {wording.count(rest, 'more output')}; the worst are shown"
+        yield f"… and {phrases.count(rest, 'more output')}; the worst are shown"
     yield from _worst_elements(shown)
-    metrics = [(figure, "all outputs") for figure in judgement.metrics]
     few = len(shown) <= _FEW_OUTPUTS
-    metrics += [
-        (figure, output.name)
-        for output in shown
-        for figure in wording.extra_metrics(output, budgeted=True)
-        if few or figure.budget is not None
+    metrics = [
+        *((figure, "all outputs") for figure in judgement.metrics),
+        *(
+            (figure, output.name)
+            for output in shown
+            for figure in phrases.extra_metrics(output, budgeted=True)
+            if few or figure.budget is not None
+        ),
     ]
-    if metrics:
-        yield table(("metric", "of", "value", "budget"), [_metric(figure, of) for figure, of in metrics])
+    lines = [
+        (
+            *(escape(text) for text in (phrases.metric_name(figure), of, phrases.metric_value(figure))),
+            phrases.budget(figure) or "none",
+        )
+        for figure, of in metrics
+    ]
+    if lines:
+        yield table(("metric", "of", "value", "budget"), lines)
 
 
 def _worst_elements(outputs: Sequence[OutputReport]) -> Iterator[str]:
-    """Yield the worst element of each output that is not proven."""
     lines = [
-        f"- {escape(output.name)}: {escape(wording.worst_element(output.worst))}"
+        f"- {escape(output.name)}: {escape(phrases.worst_element(output.worst))}"
         for output in outputs
         if output.verdict not in LEAVES and output.worst is not None
     ]
@@ -100,8 +101,8 @@ def _worst_elements(outputs: Sequence[OutputReport]) -> Iterator[str]:
 def _diagnosis(found: Diagnosis) -> Iterator[str]:
     yield f"### Where they begin to differ\n\n{escape(found.summary)}"
     lines = {
-        "node": f"{wording.node(found.node)}, stage {found.node.stage}" if found.node else "",
-        "worst element": wording.worst_element(found.worst) if found.worst else "",
+        "node": f"{phrases.node(found.node)}, stage {found.node.stage}" if found.node else "",
+        "worst element": phrases.worst_element(found.worst) if found.worst else "",
         "to reproduce it alone": found.repro or "",
     }
     items = [f"- {label}: {escape(text)}" for label, text in lines.items() if text]
@@ -111,35 +112,26 @@ def _diagnosis(found: Diagnosis) -> Iterator[str]:
 
 def _inputs(fed: Sequence[InputSet]) -> str:
     """Return the sets of inputs by name, with their shapes where these differ from the set before."""
-    shown, rest = wording.cut(fed, _INPUT_SETS)
+    shown, rest = phrases.cut(fed, _INPUT_SETS)
     shapes = [
-        ", ".join(f"{name} {wording.indices(shape)}" for name, shape in each.shapes.items()) for each in shown
+        ", ".join(f"{name} {phrases.indices(shape)}" for name, shape in each.shapes.items()) for each in shown
     ]
     names = [
         escape(each.label if number and of == shapes[number - 1] else f"{each.label}: {of}")
         for number, (each, of) in enumerate(zip(shown, shapes, strict=True))
     ]
     own = "your samples" if any(each.source == "samples" for each in fed) else "generated inputs"
-    more = f"; and {wording.count(rest, 'more set')}" if rest else ""
+    more = f"; and {phrases.count(rest, 'more set')}" if rest else ""
     return f"Compared on {own}: {'; '.join(names)}{more}"
 
 
 def _row(output: OutputReport) -> Sequence[str]:
     return (
         escape(output.name),
-        f"{wording.MARKS[output.verdict]} {output.verdict}",
+        f"{phrases.MARKS[output.verdict]} {output.verdict}",
         escape(output.rule),
-        wording.number(output.difference),
-        wording.number(output.share),
-        wording.sqnr(output),
+        phrases.number(output.difference),
+        phrases.number(output.share),
+        phrases.sqnr(output),
         f"{output.mismatches:,} of {output.elements:,}",
-    )
-
-
-def _metric(figure: Figure, of: str) -> Sequence[str]:
-    return (
-        escape(wording.metric_name(figure)),
-        escape(of),
-        escape(wording.metric_value(figure)),
-        wording.budget(figure) or "none",
     )

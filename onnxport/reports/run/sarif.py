@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
-from onnxport.reports import wording
+from onnxport.reports import phrases
 from onnxport.reports.run_report import RunReport
 from onnxport.reports.sarif import VERDICT_RULES, Json, artifact_location, log, node_location, result
 from onnxport.validate.report import Judgement, OutputReport, Report, Verdict
@@ -33,17 +33,17 @@ def _results(report: Report, base: PurePath) -> Iterator[Json]:
 
 
 def _output_result(report: Report, judgement: Judgement, output: OutputReport, base: PurePath) -> Json:
-    text = f"{judgement.question} of output '{wording.text(output.name)}': {output.rule}"
+    text = f"{judgement.question} of output '{phrases.text(output.name)}': {output.rule}"
     if output.worst is not None:
-        text += f"; {wording.worst_element(output.worst)}"
+        text += f"; {phrases.worst_element(output.worst)}"
     at_fault = report.diagnosis.node if report.diagnosis is not None else None
     # The standard wants each node once, also where the node at fault makes the output.
     refs = dict.fromkeys(node for node in (at_fault, output.node) if node is not None)
     nodes = [node_location(node) for node in refs]
-    nodes.append({"name": wording.text(output.name), "kind": "output"})
+    nodes.append({"name": phrases.text(output.name), "kind": "output"})
     key = (judgement.question, output.name)
     found = _result(report, output.verdict, key, text, nodes, base)
-    found["properties"] = dict(wording.output_figures(output, judgement.question))
+    found["properties"] = dict(phrases.output_figures(output, judgement.question))
     return found
 
 

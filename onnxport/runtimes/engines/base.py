@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
+import os
+import sys
 import tempfile
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -32,7 +35,6 @@ class Session(Protocol):
 
     def run(self, feeds: Feeds) -> Sequence[Array]:
         """Return the outputs in the order of `Work.wanted`."""
-        ...
 
 
 class Refusal(Exception):
@@ -41,34 +43,21 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Work:
-    """A model for an engine to load.
+    """A model for an engine to load."""
 
-    Attributes:
-        file: the ONNX file.
-        companions: files of its external data, below its folder.
-        wanted: names of the outputs.
-        sizes: shape of every input; None where the engine takes any.
-        threads: kernel threads.
-        own: settings that only this engine knows.
-    """
-
-    file: Path
-    companions: tuple[Path, ...]
+    file: Path  # the ONNX file
+    companions: tuple[Path, ...]  # files of its external data, below its folder
     inputs: tuple[TensorSpec, ...]
-    wanted: tuple[str, ...]
-    sizes: Sizes | None
-    threads: int
-    own: Mapping[str, str]
+    wanted: tuple[str, ...]  # names of the outputs
+    sizes: Sizes | None  # shape of every input; None where the engine takes any
+    threads: int  # kernel threads
+    own: Mapping[str, str]  # settings that only this engine knows
 
 
 class EngineRuntime(Closing):
-    """An ONNX model in a third-party engine.
+    """An ONNX model in a third-party engine, with its `threads` and `own` settings where the engine knows them.
 
     An engine that needs sizes loads a model with open dimensions at the first run, any other model at once.
-
-    Args:
-        path: the `.onnx` file.
-        options: `threads` and `own`, where the engine knows them.
 
     Raises:
         InputError: no ONNX model, or one that the engine refuses, with the engine's message.
@@ -101,8 +90,7 @@ class EngineRuntime(Closing):
 
     @property
     def taps(self) -> frozenset[str]:
-        """Every value that a node of the main graph computes; the engine loads a copy of the model that returns the
-        wanted ones as outputs, and may compute them differently there."""
+        """The values that nodes of the main graph compute; the engine loads a copy with the wanted ones as outputs."""
         return self._model.intermediate_values
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
@@ -208,3 +196,32 @@ def one_line(error: Exception) -> str:
 
 def _sizes(feeds: Feeds) -> Sizes:
     return {name: array.shape for name, array in feeds.items()}
+
+
+@dataclass
+class Output:
+    """The text that was printed; set at the end of the block."""
+
+    text: str = ""
+
+
+@contextlib.contextmanager
+def captured_output() -> Iterator[Output]:
+    """Redirect what this process prints, native code included, to `Output.text`."""
+    output = Output()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    originals = os.dup(1), os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield output
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, original in enumerate(originals, start=1):
+                os.dup2(original, number)
+                os.close(original)
+            file.seek(0)
+            output.text = file.read().decode(errors="replace")

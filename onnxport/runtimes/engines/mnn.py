@@ -1,7 +1,7 @@
 """MNN (Alibaba) on the CPU: its converter writes a temporary file, sizes stay open.
 
-We call the converter as a function of its native module, never the command `mnnconvert` and the Python modules around
-it: at import they install a logging library with pip and report their use to a server.
+We call the converter's native module: the command `mnnconvert` and its Python modules install a logging library with
+pip at import and report their use to a server.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import UsageError
-from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work
-from onnxport.runtimes.engines.native_output import captured_output
+from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work, captured_output
 
 with captured_output():  # it prints the CPU's features
     import _tools

@@ -1,7 +1,7 @@
 """ncnn (Tencent) on the CPU: its converter pnnx writes files for given sizes into a temporary folder.
 
-We run pnnx as a program: its Python package imports PyTorch before it starts the same program. Only the script that it
-writes beside ncnn's files names the batch axis of each tensor.
+pnnx runs as a program, since its Python package imports PyTorch. Only the script that it writes beside ncnn's files
+names the batch axis of each tensor.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from pathlib import Path
 import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work
-from onnxport.runtimes.engines.native_output import captured_output
+from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work, captured_output
 
 
 @contextlib.contextmanager
 def _passive() -> Iterator[None]:
-    """Load OpenMP with threads that wait without spinning, unless the user sets the policy.
+    """Load OpenMP, which reads its policy once, with threads that wait without spinning, unless the user sets it.
 
-    OpenMP reads it once, when it is loaded. With spinning, ncnn takes a thousand times as long beside other processes.
+    With spinning, ncnn takes a thousand times as long beside other processes.
     """
     name = "OMP_WAIT_POLICY"
     is_set = name in os.environ
@@ -114,11 +113,7 @@ class _Session:
 
 
 def _convert(work: Work, folder: Path) -> None:
-    """Run pnnx, which writes `model.ncnn.param`, `.bin` and its notes into `folder`.
-
-    Raises:
-        Refusal: pnnx failed; with its last line.
-    """
+    """Run pnnx, which writes `model.ncnn.param`, `.bin` and its notes into `folder`; Refusal with its last line."""
     assert work.sizes is not None
     for file in (work.file, *work.companions):
         link = folder / ("model.onnx" if file == work.file else file.relative_to(work.file.parent))
@@ -128,7 +123,11 @@ def _convert(work: Work, folder: Path) -> None:
     feeds = [f"given{place}.npy" for place in range(len(work.inputs))]
     for name, spec in zip(feeds, work.inputs, strict=True):
         np.save(folder / name, np.zeros(work.sizes[spec.name], spec.dtype))
-    command = [_program(), "model.onnx", f"input={','.join(feeds)}", "fp16=0"]
+    package = importlib.util.find_spec("pnnx")
+    assert package is not None, "Kind.distributions has pnnx"
+    assert package.origin is not None
+    program = Path(package.origin).with_name("pnnx.exe" if sys.platform == "win32" else "pnnx")
+    command = [os.fspath(program), "model.onnx", f"input={','.join(feeds)}", "fp16=0"]
     try:
         done = subprocess.run(
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT, check=False
@@ -142,21 +141,10 @@ def _convert(work: Work, folder: Path) -> None:
         raise Refusal(f"pnnx says: {last}")
 
 
-def _program() -> str:
-    """Return the path of the program pnnx, in its Python package."""
-    spec = importlib.util.find_spec("pnnx")
-    assert spec is not None, "Kind.distributions has pnnx"
-    assert spec.origin is not None
-    return os.fspath(Path(spec.origin).with_name("pnnx.exe" if sys.platform == "win32" else "pnnx"))
-
-
 def _output_shapes(text: str) -> Sequence[tuple[int, ...]]:
     """Return the shape of every output, in their order."""
-    found = {
-        int(place): tuple(int(dim) for dim in shape.split(",") if dim)
-        for place, shape in _OUTPUT.findall(text)
-    }
-    return [found[place] for place in sorted(found)]
+    found = sorted((int(place), shape) for place, shape in _OUTPUT.findall(text))
+    return [tuple(int(dim) for dim in shape.split(",") if dim) for _, shape in found]
 
 
 def _array(value: Array, shape: tuple[int, ...]) -> Array:

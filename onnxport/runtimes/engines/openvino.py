@@ -1,7 +1,6 @@
 """OpenVINO on the CPU: its own frontend reads the ONNX file, sizes stay open.
 
-`import openvino` reports its use to a server of Intel and writes `~/intel` where openvino_telemetry is importable;
-where it is not, OpenVINO uses a stub that does nothing.
+Where openvino_telemetry is importable, `import openvino` reports to a server of Intel and writes `~/intel`.
 """
 
 from __future__ import annotations

@@ -30,8 +30,7 @@ class TractRuntime(EngineRuntime):
     """A model in tract, optimized for the sizes that it meets.
 
     tract takes sizes as facts of the inputs before shape inference, or as values of the file's symbols afterwards. It
-    refuses the first where intermediate values have symbolic shapes, the second where it cannot prove two expressions
-    of symbols equal. We try the first, then the second.
+    refuses the first for symbolic intermediate shapes, the second where it cannot prove expressions equal. We try both.
     """
 
     title = "tract"
@@ -101,11 +100,7 @@ class _Session:
 
 
 def _array(tensor: Any) -> Array:
-    """Return a tensor's content.
-
-    tract's own `to_numpy` fails for its type of sizes (int64 in ONNX), and for tensors without elements, where it reads
-    from a null address.
-    """
+    """Return a tensor's content; `to_numpy` fails for sizes (int64 in ONNX) and for tensors without elements."""
     try:
         dtype, shape, _ = tensor._parts()
     except tract.TractError:

@@ -14,11 +14,7 @@ from onnxport.runtimes.mlprogram.kernels.registry import Failed, Undefined, appl
 
 
 class Evaluator:
-    """One function of a package, planned once.
-
-    Args:
-        strict: raise Undefined where Apple's documentation defines no result.
-    """
+    """One function of a package, planned once; `strict` raises Undefined where Apple documents no result."""
 
     def __init__(self, function: Function, *, strict: bool = True) -> None:
         self._function = function

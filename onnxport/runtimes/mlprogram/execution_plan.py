@@ -39,28 +39,17 @@ class _Operand:
 
 @dataclass
 class Step:
-    """An operator, ready to run; operands are keyed by parameter.
+    """An operator, ready to run; operands are keyed by parameter."""
 
-    Attributes:
-        kernel: None where the operator has none.
-        constants: constant operands, widened.
-        large_constants: constant operands to widen at each read.
-        values: names of computed operands.
-        lists: operands that are lists.
-        dtypes: NumPy dtype of each result; None for any other type.
-        returns_tuple: whether the kernel returns a tuple of results.
-        dead: names that no later operator reads.
-    """
-
-    kernel: Kernel | None
+    kernel: Kernel | None  # None where the operator has none
     call: Call
-    constants: dict[str, Any]
-    large_constants: dict[str, Any]
-    values: dict[str, str]
-    lists: dict[str, list[_Operand]]
-    dtypes: list[np.dtype[Any] | None]
-    returns_tuple: bool
-    dead: tuple[str, ...] = ()
+    constants: dict[str, Any]  # constant operands, widened
+    large_constants: dict[str, Any]  # constant operands to widen at each read
+    values: dict[str, str]  # names of computed operands
+    lists: dict[str, list[_Operand]]  # operands that are lists
+    dtypes: list[np.dtype[Any] | None]  # NumPy dtype of each result; None for any other type
+    returns_tuple: bool  # whether the kernel returns a tuple of results
+    dead: tuple[str, ...] = ()  # names that no later operator reads
 
 
 @dataclass(frozen=True)
@@ -147,11 +136,8 @@ def _types(operation: Operation, known: _Symbols) -> dict[str, str]:
     """Return the declared type of each operand."""
     types = {name: _type(each.value) for name, each in operation.attributes.items()}
     for parameter, bound in operation.inputs.items():
-        if bound:
-            first = bound[0]
-            types[parameter] = (
-                _type(first.value) if isinstance(first, Constant) else known.types.get(first, "")
-            )
+        for first in bound[:1]:
+            types[parameter] = known.types.get(first, "") if isinstance(first, str) else _type(first.value)
     return types
 
 

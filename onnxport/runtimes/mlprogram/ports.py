@@ -17,24 +17,16 @@ from onnxport.formats.mlpackage.program import Function, Package
 
 @dataclass(frozen=True)
 class Signature:
-    """Inputs and outputs by our manifest, or by the program itself in a foreign package.
-
-    Attributes:
-        taps: intermediate values in the manifest; empty in a foreign package.
-    """
+    """Inputs and outputs by our manifest, or by the program itself in a foreign package."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    # Intermediate values in the manifest; empty in a foreign package.
     taps: dict[str, Tap] = field(default_factory=dict)
 
 
 def function_name(package: Package, path: Path, wanted: str) -> str:
-    """Return the name of the function to run: the user's, or the package's default.
-
-    Raises:
-        UsageError: the package has no function of the user's name.
-        InputError: the package has no function of the name of its default.
-    """
+    """Return the name of the function to run: the user's (UsageError), or the package's default (InputError)."""
     name = wanted or package.default
     if name in package.functions:
         return name
@@ -48,11 +40,7 @@ def function_name(package: Package, path: Path, wanted: str) -> str:
 
 
 def signature(package: Package, path: Path, name: str) -> Signature:
-    """Return the signature of the package's function `name`.
-
-    Raises:
-        InputError: our note in the package is damaged.
-    """
+    """Return the signature of the package's function `name`; InputError if our note in the package is damaged."""
     function = package.functions[name]
     note = package.description.metadata.userDefined.get(note_key(name))
     if note:
@@ -126,11 +114,7 @@ def to_program(array: Array, dtype: str, port: Port) -> Array:
 
 
 def image_inputs(package: Package, path: Path, name: str) -> dict[str, tuple[Array, Array]]:
-    """Return scale and bias, ready to broadcast, of each input that apps feed as an image; keyed by input.
-
-    Raises:
-        InputError: our note of them is damaged.
-    """
+    """Return scale and bias, ready to broadcast, of each image input by its key; InputError if our note is damaged."""
     place = pixels_key(name)
     note = package.description.metadata.userDefined.get(place)
     try:

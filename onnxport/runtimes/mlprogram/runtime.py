@@ -34,13 +34,9 @@ _EVALUATED = "the package was evaluated as Apple documents its operators; Core M
 class MilRuntime(Closing):
     """An `.mlpackage`, evaluated; in a package of ours, inputs and outputs have the source's names and dtypes.
 
-    Args:
-        path: the package's folder.
-        options: `function`.
-
     Raises:
         InputError: no package, a damaged one, or one with operators that the evaluator does not know.
-        UsageError: the package has no such function.
+        UsageError: the package has no function of the name in `options`.
     """
 
     name = "evaluator of ML programs, as Apple documents them"

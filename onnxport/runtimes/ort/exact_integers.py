@@ -1,7 +1,7 @@
 """Integer products that saturate on no CPU: signed weights of unsigned activations become unsigned.
 
 Kernels of two unsigned operands sum in 32 bits on every CPU, those of uint8 by int8 do not (integer_products.py). So
-each such weight becomes uint8, 128 higher, and its zero point 128 higher: the same numbers, and the same sums.
+each such weight becomes uint8, 128 higher, and its zero point too: the same numbers, and the same sums.
 
     Given   QLinearConv(x: uint8, ..., w: int8, w_scale, w_zero_point = 0, ...)
     Result  QLinearConv(x: uint8, ..., w + 128: uint8, w_scale, w_zero_point = 128, ...)
@@ -25,7 +25,8 @@ _INT8, _UINT8 = ir.DataType.INT8, ir.DataType.UINT8
 
 def with_unsigned_weights(model: Model) -> Model | None:
     """Return a copy of `model` whose integer products are exact on every CPU; None where nothing had to change."""
-    if not any(_is_product(node) for graph in model.ir.graphs() for node in graph):
+    nodes = (node for graph in model.ir.graphs() for node in graph)
+    if not any(node.op_type == DEQUANTIZE or (node.domain, node.op_type) in OPERANDS for node in nodes):
         return None
     copy = model.clone()
     # For element types: files need not declare those of intermediate values.
@@ -36,32 +37,19 @@ def with_unsigned_weights(model: Model) -> Model | None:
         for node in list(graph):
             for use in signed_weights(node):
                 _make_unsigned(use)
-        _remove_unused(graph)
+        outputs = set(graph.outputs)
+        for name, value in list(graph.initializers.items()):
+            if not value.uses() and value not in outputs and value not in graph.inputs:
+                del graph.initializers[name]
     return copy
-
-
-def _remove_unused(graph: ir.Graph) -> None:
-    """Remove the constants that no node reads any more."""
-    outputs = set(graph.outputs)
-    for name, value in list(graph.initializers.items()):
-        if not value.uses() and value not in outputs and value not in graph.inputs:
-            del graph.initializers[name]
-
-
-def _is_product(node: ir.Node) -> bool:
-    return (node.domain, node.op_type) in OPERANDS or node.op_type == DEQUANTIZE
 
 
 @dataclass(frozen=True)
 class SignedWeight:
-    """An int8 operand that is multiplied by uint8 activations.
+    """An int8 operand that is multiplied by uint8 activations."""
 
-    Attributes:
-        node: its reader: a product, or the DequantizeLinear before one.
-        place, zero_point: indices of the node's inputs.
-    """
-
-    node: ir.Node
+    node: ir.Node  # its reader: a product, or the DequantizeLinear before one
+    # place, zero_point: indices of the node's inputs.
     place: int
     zero_point: int
 

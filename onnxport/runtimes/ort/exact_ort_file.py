@@ -19,8 +19,7 @@ _UINT8, _INT8 = 2, 3  # TensorProto's numbers
 
 
 def with_unsigned_weights(path: Path) -> bytes | None:
-    """Return the `.ort` file at `path` with exact integer products; None where nothing had to change, or the file's
-    form is unknown."""
+    """Return the `.ort` file at `path` with exact integer products; None if nothing had to change or it is unknown."""
     try:
         session = ort_file.read(path.read_bytes())
         changed = [_change(graph) for graph in _graphs(session["model"]["graph"])]

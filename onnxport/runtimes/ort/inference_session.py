@@ -13,12 +13,6 @@ from onnxport.runtimes.options import OrtLevel
 
 CPU = "CPUExecutionProvider"
 
-_LEVELS: dict[OrtLevel, str] = {
-    "disable": "ORT_DISABLE_ALL",
-    "basic": "ORT_ENABLE_BASIC",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "all": "ORT_ENABLE_ALL",
-}
 _FATAL = 4  # log severity: an error arrives as an exception, its echo on stderr would be noise
 
 
@@ -45,15 +39,15 @@ def open_session(
         provider: full name of the execution provider; the CPU runs what it does not.
         spinning: threads spin while they wait, which starves other processes.
         prepacking: kernels keep a copy of their weights in their own layout; wasted in a session that never runs.
-        optimized: where ONNX Runtime writes the optimized graph.
-        optimized_weights: name of the file beside it that takes the large weights.
+        optimized, optimized_weights: where ONNX Runtime writes the optimized graph, and its large weights beside it.
         external_data: folder of the external data of a model given as bytes.
         initializers: weights by name, in place of the model's external data.
         config: further session config entries (onnxruntime_session_options_config_keys.h).
         attributes: further attributes of `SessionOptions`.
     """
     options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[level])
+    name = "ORT_DISABLE_ALL" if level == "disable" else f"ORT_ENABLE_{level.upper()}"
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, name)
     options.intra_op_num_threads = threads
     options.log_severity_level = _FATAL
     if optimized is not None:

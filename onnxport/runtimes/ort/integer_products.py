@@ -1,10 +1,9 @@
 """The operators that multiply integers, and the indices of their operands.
 
-On x86 CPUs without VNNI, ONNX Runtime multiplies uint8 activations by int8 weights with VPMADDUBSW. That instruction
-adds two products in 16 bits and saturates (255 * 127 * 2 > 32767); ONNX's integer operators sum in 32 bits. Measured
-with ONNX Runtime 1.31.1 restricted to AVX2 (tests/runtimes/integer_products.py): of the operators in OPERANDS, uint8 by
-int8 saturates and every other mix of types is exact. ConvInteger saturates for int8 by uint8 only, which no tool
-writes; depthwise QLinearConv and MatMulNBits never do.
+On x86 CPUs without VNNI, ONNX Runtime multiplies uint8 activations by int8 weights with VPMADDUBSW, which adds two
+products in 16 bits and saturates (255 * 127 * 2 > 32767). Measured with ONNX Runtime 1.31.1 restricted to AVX2
+(tests/runtimes/integer_products.py): of the operators in OPERANDS, uint8 by int8 saturates and every other mix is
+exact. ConvInteger saturates for int8 by uint8 only, which no tool writes; depthwise QLinearConv and MatMulNBits never.
 
 Light on purpose: the process of a float model imports only this of the change to exact integers.
 """
@@ -26,17 +25,11 @@ _MICROSOFT = "com.microsoft"
 
 @dataclass(frozen=True)
 class Operands:
-    """The indices of a product's operands among a node's inputs.
+    """The indices of a product's operands among a node's inputs."""
 
-    Attributes:
-        activation: the uint8 operand; None where the operator quantizes it itself.
-        activation_zero_point: its zero point, which has its type; None where there is none.
-        weights: int8 weights, each with its zero point.
-    """
-
-    activation: int | None
-    activation_zero_point: int | None
-    weights: tuple[tuple[int, int], ...]
+    activation: int | None  # the uint8 operand; None where the operator quantizes it itself
+    activation_zero_point: int | None  # its zero point, which has its type; None where there is none
+    weights: tuple[tuple[int, int], ...]  # int8 weights, each with its zero point
 
 
 # (domain, operator) -> operands.

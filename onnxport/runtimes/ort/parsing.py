@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from onnxport.formats.artifact import Dim, TensorSpec
 
 # ONNX Runtime's names of element types -> NumPy's, where they differ.
-_DTYPES = {"float": "float32", "double": "float64"}
+_DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    **{f"float8{kind}": f"float8_{kind}" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")},
+    "float8e8m0": "float8_e8m0fnu",
+}
 
 
 def spec_of(name: str, kind: str, shape: Sequence[object]) -> TensorSpec:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes  # noqa: F401  registers the names of 8-bit floats
 import numpy as np
 import onnxruntime as ort
 
@@ -25,7 +26,14 @@ if TYPE_CHECKING:
     from onnxport.formats.model import Model
 
 _PROVIDER = "ExecutionProvider"
-_ONNX_BFLOAT16 = 16  # TensorProto.BFLOAT16, without an import of onnx
+# ml_dtypes' name -> TensorProto's number, without an import of onnx.
+_PACKED = {
+    "bfloat16": 16,
+    "float8_e4m3fn": 17,
+    "float8_e4m3fnuz": 18,
+    "float8_e5m2": 19,
+    "float8_e5m2fnuz": 20,
+}
 
 _LARGE = 256 * 2**20  # bytes of weights, from which a second, prepacked copy costs more than it saves
 _LEVEL_NAMES: dict[OrtLevel, str] = {
@@ -38,12 +46,10 @@ _DEFAULT = RuntimeOptions()
 
 
 class OrtRuntime(Closing):
-    """A model in ONNX Runtime.
+    """A model in ONNX Runtime; reads the options `level`, `provider`, `integers` and `threads`.
 
     Args:
-        source: an `.onnx` or `.ort` file, or the bytes of an ONNX model.
-        options: `level`, `provider`, `integers` and `threads`.
-        folder: folder of the external data of a model given as bytes.
+        source: an `.onnx` or `.ort` file, or the bytes of an ONNX model, whose external data lie in `folder`.
 
     Raises:
         InputError: ONNX Runtime cannot load the model; with ONNX Runtime's message.
@@ -51,11 +57,7 @@ class OrtRuntime(Closing):
     """
 
     def __init__(
-        self,
-        source: Path | bytes,
-        options: RuntimeOptions = _DEFAULT,
-        *,
-        folder: Path | None = None,
+        self, source: Path | bytes, options: RuntimeOptions = _DEFAULT, *, folder: Path | None = None
     ) -> None:
         self._source, self._options, self._folder = source, options, folder
         self._label = str(source) if isinstance(source, Path) else "the model in memory"
@@ -157,7 +159,11 @@ class OrtRuntime(Closing):
                     fix="give smaller sizes (--shape) or inputs (--inputs DIR), or use a larger machine",
                 ) from error
             raise RunError(f"ONNX Runtime cannot run {self._label} on {shapes}", why=cause(error)) from error
-        return {name: np.asarray(value) for name, value in zip(wanted, values, strict=True)}
+        dtypes = {spec.name: spec.dtype for spec in self.outputs}
+        return {
+            name: _unpacked(np.asarray(value), dtypes.get(name, ""))
+            for name, value in zip(wanted, values, strict=True)
+        }
 
     def _check_outputs(self) -> None:
         for spec in self.outputs:
@@ -243,11 +249,7 @@ class OrtRuntime(Closing):
 
 
 def find_provider(wanted: str) -> str:
-    """Return ONNX Runtime's full name of a provider.
-
-    Raises:
-        MissingDependencyError: this build lacks it; ONNX Runtime itself would silently use the CPU.
-    """
+    """Return a provider's full name; MissingDependencyError if the build lacks it (ONNX Runtime would use the CPU)."""
     available: list[str] = ort.get_available_providers()
     for name in available:
         if _short(name).lower() == wanted.lower().removesuffix(_PROVIDER.lower()):
@@ -260,19 +262,24 @@ def find_provider(wanted: str) -> str:
 
 
 def _run(session: Any, wanted: Sequence[str], feeds: Feeds) -> Sequence[Any]:
-    if not any(array.dtype.name == "bfloat16" for array in feeds.values()):
+    if not any(array.dtype.name in _PACKED for array in feeds.values()):
         values: Sequence[Any] = session.run(wanted, feeds)
         return values
-    # ONNX Runtime takes no arrays of ml_dtypes' bfloat16.
+    # ONNX Runtime takes no arrays of ml_dtypes' types.
     inputs = {name: _ort_value(array) for name, array in feeds.items()}
     return [value.numpy() for value in session.run_with_ort_values(wanted, inputs)]
 
 
 def _ort_value(array: Array) -> Any:
-    if array.dtype.name != "bfloat16":
+    if array.dtype.name not in _PACKED:
         return ort.OrtValue.ortvalue_from_numpy(array)
-    bits = array.copy(order="C").view(np.uint16)
-    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _ONNX_BFLOAT16)
+    bits = array.copy(order="C").view(f"uint{8 * array.itemsize}")
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _PACKED[array.dtype.name])
+
+
+def _unpacked(value: Array, dtype: str) -> Array:
+    """Return an answer in its own type: ONNX Runtime returns the bits of 8-bit floats."""
+    return value.view(dtype) if dtype.startswith("float8") and value.dtype == np.uint8 else value
 
 
 def _short(provider: str) -> str:

@@ -24,9 +24,9 @@ from onnxport.validate.debug.search import Trail, search
 from onnxport.validate.debug.taps import Sides
 from onnxport.validate.judge import Judge
 from onnxport.validate.precision import kept_float32
+from onnxport.validate.progress import Tell
 from onnxport.validate.reference import AnsweredSet, Reference
 from onnxport.validate.report import Diagnosis, LayerFigure, NodeRef, OutputReport, Report, Worst
-from onnxport.validate.size_search import Tell
 
 Phase = Callable[[str], AbstractContextManager[None]]
 

@@ -13,9 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 import onnxport
 from onnxport.converters.app_metadata import parse_functions
 from onnxport.core.errors import CannotConvertError, InputError, NotProvenError, UsageError
-from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
-from onnxport.inspection.coreml import inspect
+from onnxport.inspection import inspect_model
 from tests.conformance.harness import Array
 from tests.converters.coreml.packages import convert, spec_of
 from tests.converters.tflite.models import run_onnx
@@ -177,7 +176,7 @@ def test_a_default_of_another_name_answers(models: dict[str, Path], tmp_path: Pa
     np.testing.assert_allclose(
         answer(package, "", FEEDS["two"]), wanted(models["two"], FEEDS["two"]), rtol=1e-4, atol=1e-5
     )
-    found = inspect(Artifact.open(package))
+    found = inspect_model(package)
     assert [port.name for port in found.inputs] == ["u"]
     assert any("2 functions: main, two" in each and "of two" in each for each in found.unusual)
 
@@ -246,7 +245,7 @@ def test_the_same_models_give_the_same_bytes(
         (["a-b=a.onnx"], "cannot name a function"),
         (["1st=a.onnx"], "cannot name a function"),
         (["a=a.onnx", "a=b.onnx"], "given twice"),
-        (["a.onnx"], "gives no value a name"),
+        (["a.onnx"], "has no name before '='"),
         (["a="], "is not given by"),
     ],
 )

@@ -123,7 +123,8 @@ def test_names_that_core_ml_does_not_carry_become_others_that_do_not_collide(tmp
 
 
 def test_names_that_core_ml_carries_stay() -> None:
-    assert Keys().keys(["x", "input_1", "X"]) == ["x", "input_1", "X"]
+    keys = Keys()
+    assert [keys.key(name) for name in ("x", "input_1", "X")] == ["x", "input_1", "X"]
 
 
 @pytest.mark.parametrize(

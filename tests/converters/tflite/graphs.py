@@ -46,7 +46,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Graph:
-    """What was drawn: a model, and one feed for it."""
+    """A drawn model, and one feed for it."""
 
     model: Model
     feeds: dict[str, Array]
@@ -77,7 +77,7 @@ class Growing:
         return number
 
     def values(self, fits: Callable[[Value], bool]) -> list[Value]:
-        """Those that fit, the newest first: graphs that grow deep find more than those that grow wide."""
+        """Return the values that fit, the newest first: graphs that grow deep find more than those that grow wide."""
         return [value for value in reversed(self.pool) if fits(value)]
 
     def array(self, shape: Sequence[int], dtype: str) -> Array:

@@ -132,7 +132,7 @@ def test_casts_within_the_target_type(conformance: Conformance, source: str) -> 
 
 
 def fault(conformance: Harness, op: str, operands: list[Array], attributes: dict[str, Any]) -> str:
-    """How the op's answer differs; empty if it does not, or where ONNX or we do not take the type."""
+    """Return how the op's answer differs; empty if it does not, or where ONNX or we do not take the type."""
     first, *others = operands
     names = [f"c{i}" for i in range(len(others))]
     outputs = [f"y{i}" for i in range(len(attributes_outputs(op)))]

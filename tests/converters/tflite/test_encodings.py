@@ -21,20 +21,20 @@ WEIGHTS = RANDOM.standard_normal((6, 5, 40)).astype(np.float32) * np.float32(
 
 
 def floats(encoded: Encoded) -> Array:
-    """What DEQUANTIZE makes of the numbers."""
+    """Return what DEQUANTIZE makes of the numbers."""
     shape = [-1 if axis == encoded.axis else 1 for axis in range(encoded.numbers.ndim)]
     steps = encoded.numbers.astype(np.int64) - encoded.zero_points.reshape(shape)
     return np.asarray(steps.astype(np.float32) * encoded.scales.reshape(shape))
 
 
-def kept(encoded: Encoded | None) -> Encoded:
+def require(encoded: Encoded | None) -> Encoded:
     assert encoded is not None
     return encoded
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, None])
 def test_integers_are_the_nearest_ones_of_every_channel(axis: int | None) -> None:
-    encoded = kept(encode_integers(WEIGHTS, 8, axis))
+    encoded = require(encode_integers(WEIGHTS, 8, axis))
     others = tuple(other for other in range(3) if other != axis)
     largest = np.abs(WEIGHTS).max(axis=None if axis is None else others, keepdims=True)
     assert (np.abs(floats(encoded) - WEIGHTS) <= largest / 127 * 0.5001).all()
@@ -42,13 +42,13 @@ def test_integers_are_the_nearest_ones_of_every_channel(axis: int | None) -> Non
 
 
 def test_integers_are_rounded_half_to_even() -> None:
-    encoded = kept(encode_integers(np.float32([[127, 0.5, 1.5, -2.5, 126.5]]), 8, 0))
+    encoded = require(encode_integers(np.float32([[127, 0.5, 1.5, -2.5, 126.5]]), 8, 0))
     assert encoded.numbers.tolist() == [[127, 0, 2, -2, 126]]
 
 
 def test_four_bits_cut_off_outliers_where_that_is_nearer_on_the_whole() -> None:
     rows = RANDOM.standard_normal((3, 2000)).astype(np.float32)
-    encoded = kept(encode_integers(rows, 4, 0))
+    encoded = require(encode_integers(rows, 4, 0))
     reaching = np.abs(rows).max(axis=1, keepdims=True) / 7
     plain = np.clip(np.rint(rows / reaching), -7, 7) * reaching
     assert np.square(floats(encoded) - rows).sum() < 0.75 * np.square(plain - rows).sum()
@@ -58,7 +58,7 @@ def test_four_bits_cut_off_outliers_where_that_is_nearer_on_the_whole() -> None:
 @pytest.mark.parametrize("bits", [8, 4])
 def test_rows_of_zeros_and_of_tiny_numbers_are_held(bits: int) -> None:
     rows = np.float32([[0, 0, 0], [1e-44, -2e-45, 0], [3, 1, -2]])
-    encoded = kept(encode_integers(rows, bits, 0))
+    encoded = require(encode_integers(rows, bits, 0))
     assert np.isfinite(encoded.scales).all()
     assert (encoded.scales > 0).all()
     assert np.abs(floats(encoded) - rows).max() <= 3 / (2 ** (bits - 1) - 1)
@@ -86,7 +86,7 @@ def test_stored_integers_are_found_again_to_the_last_bit(
     scales = RANDOM.uniform(1e-4, 1e-2, count).astype(np.float32)
     along = scales if axis in (1, None) else scales[:, None]
     weights = (numbers - zero_point).astype(np.float32) * along
-    encoded = kept(recover_integers(weights, bits, axis))
+    encoded = require(recover_integers(weights, bits, axis))
     assert np.array_equal(floats(encoded), weights)
     assert encoded.numbers.min() >= -(2 ** (bits - 1))
     assert encoded.numbers.max() < 2 ** (bits - 1)
@@ -96,7 +96,7 @@ def test_stored_integers_are_found_again_behind_a_factor_for_each_channel() -> N
     scales = RANDOM.uniform(1e-4, 1e-2, (8, 1)).astype(np.float32)
     factors = RANDOM.standard_normal((8, 1)).astype(np.float32)  # of a normalization behind the product
     weights = RANDOM.integers(-127, 128, (8, 100)).astype(np.float32) * (scales * factors)
-    assert np.array_equal(floats(kept(recover_integers(weights, 8, 0))), weights)
+    assert np.array_equal(floats(require(recover_integers(weights, 8, 0))), weights)
 
 
 def test_ordinary_floats_are_no_stored_integers() -> None:
@@ -106,4 +106,4 @@ def test_ordinary_floats_are_no_stored_integers() -> None:
 
 def test_stored_halves_are_found_again() -> None:
     weights = RANDOM.standard_normal((4, 300)).astype(np.float16).astype(np.float32)
-    assert np.array_equal(kept(encode_float16_exactly(weights)).numbers, weights)
+    assert np.array_equal(require(encode_float16_exactly(weights)).numbers, weights)

@@ -1,4 +1,4 @@
-"""What a compiled file is like: its transposes, its names, its answers at other sizes, its bytes."""
+"""Compiled files: their transposes, names, answers at other sizes, and bytes."""
 
 from __future__ import annotations
 

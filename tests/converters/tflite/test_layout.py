@@ -47,14 +47,14 @@ def _factors(size: int, divide: bool) -> list[int]:
     return [smallest, size // smallest] if divide and smallest < size else [size]
 
 
-def numbered(shape: Sequence[int]) -> np.ndarray:
+def number_elements(shape: Sequence[int]) -> np.ndarray:
     return np.arange(prod(shape)).reshape(shape)
 
 
 @given(shape_and_orders(2))
 def test_between_takes_one_order_to_the_other(drawn: tuple[list[int], list[Permutation]]) -> None:
     shape, (source, target) = drawn
-    x = numbered(shape)
+    x = number_elements(shape)
     moved = x.transpose(source).transpose(layout.transpose_between(source, target))
     assert np.array_equal(moved, x.transpose(target))
     assert layout.permute(shape, target) == moved.shape
@@ -63,7 +63,7 @@ def test_between_takes_one_order_to_the_other(drawn: tuple[list[int], list[Permu
 @given(shape_and_orders(2))
 def test_a_transpose_only_renames_the_axes(drawn: tuple[list[int], list[Permutation]]) -> None:
     shape, (physical, transpose) = drawn
-    x = numbered(shape)
+    x = number_elements(shape)
     order = layout.after_transpose(physical, transpose)
     assert np.array_equal(x.transpose(physical), x.transpose(transpose).transpose(order))
 
@@ -71,7 +71,7 @@ def test_a_transpose_only_renames_the_axes(drawn: tuple[list[int], list[Permutat
 @given(shape_and_orders(1))
 def test_moving_axes_of_size_one_is_a_reshape(drawn: tuple[list[int], list[Permutation]]) -> None:
     shape, (transpose,) = drawn
-    x = numbered(shape)
+    x = number_elements(shape)
     moved = x.transpose(transpose)
     assert (
         layout.moves_no_data(shape, transpose) == np.array_equal(moved.reshape(-1), x.reshape(-1))
@@ -100,7 +100,7 @@ def test_a_reshape_in_place_is_what_numpy_reshapes(drawn: tuple[list[int], list[
     order = layout.reshape_in_place(before, after, physical)
     if order is None:
         return
-    x = numbered(before)
+    x = number_elements(before)
     lying = x.transpose(physical).reshape(layout.permute(after, order))
     assert np.array_equal(lying, x.reshape(after).transpose(order))
 

@@ -26,7 +26,7 @@ def _weights(net: Network, x: str, *shape: int, axis: int = 0, op: str = "Conv",
     return net.node(op, x, net.weights(*shape, axis=axis), **attributes)
 
 
-def _resized(net: Network, x: str, **attributes: Any) -> str:
+def _resize(net: Network, x: str, **attributes: Any) -> str:
     return net.node("Resize", x, "", net.constant(np.array([1, 1, 2, 2], np.float32)), **attributes)
 
 
@@ -94,14 +94,14 @@ ONE: Mapping[str, Family] = {
     "softmax": lambda net, x: net.node("Softmax", x),
     "hard swish": lambda net, x: net.node("HardSwish", x),
     "silu": lambda net, x: net.node("Mul", x, net.node("Sigmoid", x, stays_float=True)),
-    "resize nearest": lambda net, x: _resized(
+    "resize nearest": lambda net, x: _resize(
         net,
         x,
         mode="nearest",
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
     ),
-    "resize linear": lambda net, x: _resized(net, x, mode="linear"),
+    "resize linear": lambda net, x: _resize(net, x, mode="linear"),
 }
 # Two operands; the shape of the second.
 TWO: Mapping[str, tuple[tuple[int, ...], Mapping[str, Any]]] = {
@@ -118,7 +118,7 @@ _TRANSITIONS = (("u8", "s16"), ("s16", "u8"), ("s8", "s16"), ("s16", "s8"), ("u8
 _ALWAYS = _TRANSITIONS[:2]
 
 
-def _marked(*cases: tuple[str, ...], always: tuple[tuple[str, ...], ...]) -> list[Any]:
+def _mark_cases(*cases: tuple[str, ...], always: tuple[tuple[str, ...], ...]) -> list[Any]:
     return [pytest.param(*case, marks=[] if case in always else pytest.mark.exhaustive) for case in cases]
 
 
@@ -127,7 +127,7 @@ def _network(given: str) -> tuple[Network, str]:
     return net, net.input(1, 8, 6, 6)
 
 
-@pytest.mark.parametrize(("given", "result"), _marked(*_TRANSITIONS, always=_ALWAYS))
+@pytest.mark.parametrize(("given", "result"), _mark_cases(*_TRANSITIONS, always=_ALWAYS))
 @pytest.mark.parametrize("family", ONE)
 def test_an_operator_between_two_widths_is_right_to_the_step_of_its_result(
     conformance: Conformance, tmp_path: Path, family: str, given: str, result: str
@@ -137,7 +137,7 @@ def test_an_operator_between_two_widths_is_right_to_the_step_of_its_result(
     _assert_right(conformance, tmp_path / "model.tflite", net, steps=1)
 
 
-@pytest.mark.parametrize(("first", "second"), _marked(*_TRANSITIONS, always=_ALWAYS))
+@pytest.mark.parametrize(("first", "second"), _mark_cases(*_TRANSITIONS, always=_ALWAYS))
 @pytest.mark.parametrize("wide_result", [True, False])
 @pytest.mark.parametrize("op", TWO)
 def test_operands_of_two_widths_give_a_right_result_of_either(
@@ -205,7 +205,7 @@ def test_means_on_the_grid_of_what_they_are_of_have_an_integer_kernel(
     made = (
         net.node("AveragePool", x, kernel_shape=[2, 2])
         if op == "AveragePool"
-        else _resized(net, x, mode="linear")
+        else _resize(net, x, mode="linear")
     )
     net.on_operands_grid.add(made)
     model, _ = net.quantized()

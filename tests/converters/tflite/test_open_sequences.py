@@ -1,4 +1,4 @@
-"""What exporters write around batches and sequences of open size: masks, positions, selections, caches.
+"""Exported patterns around batches and sequences of open size: masks, positions, selections, caches.
 
 One artefact answers at several sizes, as ONNX Runtime does on the original.
 """
@@ -47,7 +47,7 @@ class Graph:
     opset: int = OPSET
 
 
-def fed(make: Any) -> list[dict[str, Array]]:
+def feeds_of(make: Any) -> list[dict[str, Array]]:
     return [make(n, t) for n, t in SIZES]
 
 
@@ -106,7 +106,9 @@ GRAPHS: dict[str, Graph] = {
             "heads": [0, 0, 2, 4],
             "eight": [8],
         },
-        fed(lambda n, t: {"x": floats(n, t, 8), "mask": np.maximum(indices(2, n, t), np.arange(t) == 0)}),
+        feeds_of(
+            lambda n, t: {"x": floats(n, t, 8), "mask": np.maximum(indices(2, n, t), np.arange(t) == 0)}
+        ),
         {**NTK, "mask": ["N", "T"]},
     ),
     "keys and values behind those of the past": Graph(
@@ -148,7 +150,7 @@ GRAPHS: dict[str, Graph] = {
     "expanded to the shape of another": Graph(
         [node("Shape", "x", "shape"), node("Expand", "b shape", "y")],
         {},
-        fed(lambda n, t: {"x": floats(n, t, 8), "b": floats(n, 1, 8)}),
+        feeds_of(lambda n, t: {"x": floats(n, t, 8), "b": floats(n, 1, 8)}),
         {**NTK, "b": ["N", 1, 8]},
     ),
     "torch's expand, -1 for a size that stays": Graph(
@@ -160,7 +162,7 @@ GRAPHS: dict[str, Graph] = {
             node("Expand", "b target", "y"),
         ],
         {"keep": [-1], "ones": [1, 1, 1]},
-        fed(lambda n, t: {"x": floats(n, t, 8), "b": floats(n, 1, 5)}),
+        feeds_of(lambda n, t: {"x": floats(n, t, 8), "b": floats(n, 1, 5)}),
         {**NTK, "b": ["N", 1, 5]},
     ),
     "elements under a mask": Graph([*IS_POSITIVE, *WHERE_MASKED, node("GatherND", "x places", "y")], NOTHING),
@@ -186,20 +188,22 @@ GRAPHS: dict[str, Graph] = {
     "slices picked by a condition": Graph(
         [node("Compress", "x picked", "y", axis=1)],
         {},
-        fed(lambda n, t: {"x": floats(n, t, 8), "picked": np.arange(t) % 2 == 0}),
+        feeds_of(lambda n, t: {"x": floats(n, t, 8), "picked": np.arange(t) % 2 == 0}),
         {**NTK, "picked": ["T"]},
     ),
     "torch's index_put over open sizes": Graph(
         [node("ScatterND", "x places updates", "y", reduction="add")],
         {},
-        fed(lambda n, t: {"x": floats(n, t, 8), "places": indices(1, t + 1, 2), "updates": floats(t + 1, 8)}),
+        feeds_of(
+            lambda n, t: {"x": floats(n, t, 8), "places": indices(1, t + 1, 2), "updates": floats(t + 1, 8)}
+        ),
         {**NTK, "places": ["K", 2], "updates": ["K", 8]},
     ),
     **{
         f"torch's scatter_reduce, {reduction}": Graph(
             [node("ScatterElements", "x places updates", "y", axis=1, reduction=reduction)],
             {},
-            fed(
+            feeds_of(
                 lambda n, t: {"x": floats(n, t), "places": indices(t, n, t + 2), "updates": floats(n, t + 2)}
             ),
             {"x": ["N", "T"], "places": ["N", "K"], "updates": ["N", "K"]},
@@ -216,13 +220,13 @@ GRAPHS: dict[str, Graph] = {
             node("Squeeze", "picked second", "y"),
         ],
         {"second": [1], "third": [2], "one": 1, "wide": [1, 1, 8]},
-        fed(lambda n, t: {"x": floats(n, t, 8), "mask": np.ones((n, t), np.int64)}),
+        feeds_of(lambda n, t: {"x": floats(n, t, 8), "mask": np.ones((n, t), np.int64)}),
         {**NTK, "mask": ["N", "T"]},
     ),
     "torch's index_select per batch entry": Graph(
         [node("GatherND", "x places", "y", batch_dims=1)],
         {},
-        fed(lambda n, t: {"x": floats(n, t, 8), "places": indices(t, n, t + 1, 1)}),
+        feeds_of(lambda n, t: {"x": floats(n, t, 8), "places": indices(t, n, t + 1, 1)}),
         {**NTK, "places": ["N", "K", 1]},
     ),
     "the best of at most four": Graph(
@@ -247,7 +251,7 @@ GRAPHS: dict[str, Graph] = {
     "positions of what is not padded": Graph(
         [node("CumSum", "x one", "sums"), node("Mul", "sums x", "y")],
         {"one": 1},
-        fed(lambda n, t: {"x": indices(2, n, t)}),
+        feeds_of(lambda n, t: {"x": indices(2, n, t)}),
         {"x": ["N", "T"]},
     ),
     "halves of an open length": Graph(
@@ -274,7 +278,7 @@ GRAPHS: dict[str, Graph] = {
     "different values and where they are": Graph(
         [node("Unique", "x", "y first inverse counts", sorted=0)],
         {},
-        fed(lambda n, t: {"x": indices(3, n, t)}),
+        feeds_of(lambda n, t: {"x": indices(3, n, t)}),
         {"x": ["N", "T"]},
         "y first inverse counts",
     ),
@@ -291,14 +295,14 @@ GRAPHS: dict[str, Graph] = {
     "the operator Attention": Graph(
         [node("Attention", "x k k", "y", is_causal=1)],
         {},
-        fed(lambda n, t: {"x": floats(n, 2, t, 4), "k": floats(n, 2, t, 4)}),
+        feeds_of(lambda n, t: {"x": floats(n, 2, t, 4), "k": floats(n, 2, t, 4)}),
         {"x": ["N", 2, "T", 4], "k": ["N", 2, "T", 4]},
         opset=23,
     ),
     "the operator RotaryEmbedding": Graph(
         [node("RotaryEmbedding", "x cosines sines places", "y")],
         {"cosines": floats(20, 2), "sines": floats(20, 2)},
-        fed(lambda n, t: {"x": floats(n, 2, t, 4), "places": indices(20, n, t)}),
+        feeds_of(lambda n, t: {"x": floats(n, 2, t, 4), "places": indices(20, n, t)}),
         {"x": ["N", 2, "T", 4], "places": ["N", "T"]},
         opset=23,
     ),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 from onnx import helper
 
+from onnxport.core.errors import CannotConvertError
+from onnxport.optimizers.rewrites.registry import REASON
 from tests.conformance.tflite import Conformance
+from tests.converters.tflite import models
 from tests.optimizers.rewritten import differences, model_of, run
 from tests.optimizers.test_microsoft import CASES, Case, made
 from tests.optimizers.test_ml import FORESTS
@@ -37,3 +41,13 @@ def test_forests_at_several_batches(op: str, seed: int, conformance: Conformance
     feeds = [{"x": x}, {"x": x[:1]}]
     for feed, answer in zip(feeds, conformance.convert_and_run(model, feeds), strict=True):
         assert not differences(run(model, feed), list(answer.values()))
+
+
+def test_the_refusal_of_a_rewriting_is_the_reason(conformance: Conformance) -> None:
+    model = models.model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": np.zeros((2, 3), np.float32)})
+    model.ir.opset_imports["org.example"] = 1
+    model.graph[0].domain = "org.example"
+    model.graph[0].metadata_props[REASON] = "reads backwards; leave out its attribute 'direction'"
+    with pytest.raises(CannotConvertError) as caught:
+        conformance.convert(model, Path(conformance._folder.name, "refused.tflite"))
+    assert [refusal.why for refusal in caught.value.refusals] == [model.graph[0].metadata_props[REASON]]

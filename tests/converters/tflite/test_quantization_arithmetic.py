@@ -108,7 +108,7 @@ def test_random_nodes_answer_to_the_bit(
 
 
 def check(conformance: Conformance, family: Callable[[Random], Drawn], seed: int, bound: bool) -> str:
-    """How the answers differ; empty if they do not, or if ONNX Runtime does not take the node."""
+    """Return how the answers differ; empty if they do not, or if ONNX Runtime does not take the node."""
     random = np.random.default_rng(seed)
     op, inputs, attributes = family(random)
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]

@@ -241,10 +241,10 @@ def layouts(draw: Drawn) -> None:
     x = draw.input(draw.floats(2, channels, height, width))
     y = draw.node("Conv", x, draw.constant(draw.floats(channels, channels, 1, 1)))
     for _ in range(draw.size(1, 4)):
-        y = _rearranged(draw, y, (2, channels, height, width))
+        y = _rearrange(draw, y, (2, channels, height, width))
 
 
-def _rearranged(draw: Drawn, y: str, shape: tuple[int, ...]) -> str:
+def _rearrange(draw: Drawn, y: str, shape: tuple[int, ...]) -> str:
     """A random step that takes [N, C, H, W] to the same shape."""
     n, c, h, w = shape
     kind = draw.choice(
@@ -331,7 +331,7 @@ def check(
     kept_axes: Mapping[str, int | None] = OPEN,
     holds_nothing: bool = True,
 ) -> str:
-    """How the drawn model's answers differ from ONNX Runtime's; empty if they do not, or if one of us takes no such.
+    """Return how the drawn model's answers differ from ONNX Runtime's; empty if not, or if one of us takes no such.
 
     With open sizes one artefact answers for the drawn input and for a larger one.
 

@@ -354,7 +354,7 @@ def test_random_nodes_compute_what_onnx_runtime_does(conformance: Conformance, f
 
 
 def check(conformance: Harness, family: str, seed: int, way: str) -> tuple[str, str]:
-    """What became of the drawn node, and how its answers differ from ONNX Runtime's if they do."""
+    """Return what became of the drawn node, and how its answers differ from ONNX Runtime's if they do."""
     draw = Drawn(seed)
     FAMILIES[family](draw)
     feeds = dict(draw.operands)

@@ -1,4 +1,4 @@
-"""What exporters write around the vision operators: detectors' last steps, heads on regions, warping, unpooling."""
+"""Exported patterns around the vision operators: detectors' last steps, heads on regions, warping, unpooling."""
 
 from __future__ import annotations
 

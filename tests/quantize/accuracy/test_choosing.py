@@ -8,8 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.formats.model import Model
-from onnxport.quantize.accuracy.method_selection import select_best
-from onnxport.quantize.candidate_score import Scorer
+from onnxport.quantize.candidate_score import Scorer, select_best
 from onnxport.samples.readers import find_samples
 
 

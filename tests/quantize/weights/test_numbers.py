@@ -9,7 +9,7 @@ import pytest
 
 from onnxport.quantize.weights import hqq, rtn
 from onnxport.quantize.weights.encoding import Grids
-from onnxport.quantize.weights.gram_matrix import GramMatrix
+from onnxport.quantize.weights.product_inputs import GramMatrix
 
 RANDOM = np.random.default_rng(3)
 ROWS = RANDOM.standard_t(4, (40, 96)).astype(np.float32)  # a few far from the rest, as weights are

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html.parser
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +12,11 @@ from onnxport.reports.bench import html as view
 from tests.reports import chromium
 from tests.reports.bench.handmade import REPORTS, crowd, gated, hostile, nothing, settings, whole
 from tests.reports.handmade import NASTY
+from tests.reports.pages import Page
 
 
-class Text(html.parser.HTMLParser):
-    """The text of a page, its elements counted."""
-
-    def __init__(self, report: BenchReport) -> None:
-        super().__init__()
-        self.text = ""
-        self.tags: list[str] = []
-        self.feed(view.view(report))
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.tags.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+def page_of(report: BenchReport) -> Page:
+    return Page(view.view(report))
 
 
 def test_pages_fit_a_phone_complain_of_nothing_ask_for_nothing_(tmp_path: Path) -> None:
@@ -36,7 +24,7 @@ def test_pages_fit_a_phone_complain_of_nothing_ask_for_nothing_(tmp_path: Path) 
 
 
 def test_page_says_all_that_was_found() -> None:
-    page = Text(whole())
+    page = page_of(whole())
     for said in (
         "mobilenetv2_int8.onnx is fastest: 4.52 ms",
         "7 artefacts: 6 measured, 1 not here",
@@ -55,7 +43,7 @@ def test_page_says_all_that_was_found() -> None:
 
 
 def test_page_with_a_baseline_names_the_slower_row() -> None:
-    page = Text(gated())
+    page = page_of(gated())
     for said in (
         "✗ slower",
         "b.onnx is slower than the baseline allows",
@@ -69,13 +57,13 @@ def test_page_with_a_baseline_names_the_slower_row() -> None:
 
 
 def test_rows_of_several_batches_are_drawn_by_the_sample() -> None:
-    page = Text(settings())
+    page = page_of(settings())
     assert "Time of a sample" in page.text
     assert "Dots are slower settings" in page.text
 
 
 def test_page_without_any_figure_has_no_drawing() -> None:
-    page = Text(nothing())
+    page = page_of(nothing())
     assert "nothing could be measured" in page.text
     assert "svg" not in page.tags
 
@@ -88,7 +76,7 @@ def test_forty_artefacts_are_numbered_and_the_numbers_explained() -> None:
 
 
 def test_names_from_files_are_text_wherever_they_stand() -> None:
-    page = Text(hostile())
+    page = page_of(hostile())
     assert "script" not in page.tags
     assert "\x1b" not in page.text
     assert page.text.count(NASTY.replace("\x1b", "\\x1b").replace("\x00", "\\x00")) > 4

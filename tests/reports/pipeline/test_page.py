@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html.parser
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +12,7 @@ from onnxport.reports.pipeline import html as view
 from onnxport.reports.pipeline_report import PipelineReport
 from tests.reports import chromium
 from tests.reports.handmade import NASTY
+from tests.reports.pages import Page
 from tests.reports.pipeline.handmade import RUNS, cached, crowd, endless, hostile, lone, lost, mixed
 
 PHONE, DESKTOP = 400, 1400
@@ -27,26 +27,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Site]:
         yield served
 
 
-class Text(html.parser.HTMLParser):
-    """The text of a page, its elements counted, its links and the places they lead to."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.text, self.tags, self.links, self.places = "", [], set[str](), set[str]()
-        self.feed(source)
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.tags.append(tag)
-        said = dict(attrs)
-        self.links |= {said["href"]} if tag == "a" else set()
-        self.places |= {f"#{said['id']}"} if "id" in said else set()
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def seen(run: PipelineReport) -> Text:
-    return Text(view.view(run))
+def seen(run: PipelineReport) -> Page:
+    return Page(view.view(run))
 
 
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
@@ -91,7 +73,7 @@ def test_head_says_the_worst_also_of_a_stage_that_others_wait_for() -> None:
 
 def test_every_link_leads_somewhere(site: chromium.Site) -> None:
     for name in RUNS:
-        page = Text((site.folder / f"{name}.html").read_text(encoding="utf-8"))
+        page = Page((site.folder / f"{name}.html").read_text(encoding="utf-8"))
         assert page.links <= page.places
         assert page.links
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from onnxport.cli.error_output import inert, inert_document
-from onnxport.core.errors import UsageError
-from onnxport.pipelines.config.faults import BadPipelineError
+from onnxport.core.errors import BadPipelineError, UsageError
 from onnxport.reports.pipeline import services
 from onnxport.reports.pipeline_report import PipelineReport
 from tests.reports.pipeline.handmade import hostile, lone, lost, mixed

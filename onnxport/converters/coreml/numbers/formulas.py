@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from onnxport.converters.coreml.builder import Compute, MilBuilder
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.formulas import Formula
@@ -75,8 +73,3 @@ class Term(Formula):
 
 def terms(mil: MilBuilder, values: Sequence[Value]) -> list[Term]:
     return [Term(mil, value) for value in values]
-
-
-def scalar(number: float, dtype: Any) -> Value:
-    """Return a constant of rank 0 and ONNX's `dtype`."""
-    return Value((), np.dtype(dtype), constant=np.asarray(number, dtype))

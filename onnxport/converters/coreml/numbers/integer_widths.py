@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.numbers.formulas import Term
-from onnxport.converters.coreml.values import Value
+from onnxport.converters.coreml.values import LARGEST_RANK, Value
 
 _NARROW = frozenset(("int8", "uint8", "int16", "uint16"))
 
@@ -119,7 +119,6 @@ _JOINED: dict[str, Callable[[Term, Term], Term]] = {
     "or": lambda a, b: a.maximum(b),
     "xor": lambda a, b: (a + b) % 2,
 }
-_MOST_AXES = 5
 
 
 def bitwise(mil: MilBuilder, name: str, a: Value, b: Value, dtype: np.dtype[np.generic]) -> Term:
@@ -128,7 +127,7 @@ def bitwise(mil: MilBuilder, name: str, a: Value, b: Value, dtype: np.dtype[np.g
     weights = [1 << bit for bit in range(width)]
     if dtype.kind == "i" or width == 32:
         weights[-1] *= -1  # the sign bit; beyond 2^31 there is nothing in int32
-    if max(a.rank, b.rank) < _MOST_AXES:
+    if max(a.rank, b.rank) < LARGEST_RANK:
         first, second = (_bits(mil, each, width) for each in (a, b))
         weighted = joined(first, second) * mil.constant(np.array(weights, np.int32))
         return weighted.call("reduce_sum", axes=[-1], keep_dims=False)
@@ -137,7 +136,7 @@ def bitwise(mil: MilBuilder, name: str, a: Value, b: Value, dtype: np.dtype[np.g
 
 
 def _bits(mil: MilBuilder, x: Value, width: int) -> Term:
-    """Return Return [..., width] bits, the lowest first, in two's complement."""
+    """Return [..., width] bits, the lowest first, in two's complement."""
     column = Term(mil, mil.expand_dims(x=x, axes=[-1]))
     powers = np.array([1 << min(bit, 30) for bit in range(width)], np.int32)
     moved = column // mil.constant(powers)

@@ -1,13 +1,22 @@
-"""Activation functions."""
+"""Activation functions; softmax and its logarithm, over logits that a mask may have moved beyond float16's range."""
 
 from __future__ import annotations
 
-from onnxport.converters.coreml.builder import MilBuilder
+from functools import partial
+
+import numpy as np
+import onnx_ir as onnx
+
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.ops.elementwise import formula
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
+
+# MIL's own, with attributes of the same names.
+formula("Elu", alpha=1.0)(partial(Term.call, op="elu"))
+formula("HardSigmoid", alpha=0.2, beta=0.5)(partial(Term.call, op="sigmoid_hard"))
+formula("LeakyRelu", alpha=0.01)(partial(Term.call, op="leaky_relu"))
 
 
 @formula("Relu")
@@ -16,14 +25,8 @@ def relu(x: Term) -> Term:
     return x.call("relu") if x.value.is_float else x.maximum(0)
 
 
-@formula("LeakyRelu", alpha=0.01)
-def leaky_relu(x: Term, alpha: float) -> Term:
-    """y = x where x >= 0, alpha * x elsewhere (ONNX LeakyRelu-16)."""
-    return x.call("leaky_relu", alpha=alpha)
-
-
 @lower("PRelu")
-def prelu(node: NodeView[Value], mil: MilBuilder) -> None:
+def prelu(node: MilNode, mil: MilBuilder) -> None:
     """y = x where x >= 0, slope * x elsewhere, slope broadcast to x one way (ONNX PRelu-16)."""
     x, slope = node.input(0), node.input(1)
     if x.is_float and x.rank == 4 and slope.constant is not None:
@@ -33,12 +36,6 @@ def prelu(node: NodeView[Value], mil: MilBuilder) -> None:
             return
     term = Term(mil, x)
     node.emit((term < 0).where(term * slope, term).value)
-
-
-@formula("Elu", alpha=1.0)
-def elu(x: Term, alpha: float) -> Term:
-    """y = x where x >= 0, alpha * (exp(x) - 1) elsewhere (ONNX Elu-22)."""
-    return x.call("elu", alpha=alpha)
 
 
 @formula("Celu", alpha=1.0)
@@ -55,16 +52,10 @@ def selu(x: Term, alpha: float, gamma: float) -> Term:
 
 
 @lower("Gelu")
-def gelu(node: NodeView[Value], mil: MilBuilder) -> None:
+def gelu(node: MilNode, mil: MilBuilder) -> None:
     """Gaussian error linear unit, exact or by its tanh approximation (ONNX Gelu-20)."""
     tanh = node.attribute("approximate", "none") == "tanh"
     node.emit(mil.gelu(x=node.x, mode="TANH_APPROXIMATION" if tanh else "EXACT"))
-
-
-@formula("HardSigmoid", alpha=0.2, beta=0.5)
-def hard_sigmoid(x: Term, alpha: float, beta: float) -> Term:
-    """y = max(0, min(1, alpha * x + beta)) (ONNX HardSigmoid-22)."""
-    return x.call("sigmoid_hard", alpha=alpha, beta=beta)
 
 
 @formula("HardSwish")
@@ -93,10 +84,58 @@ def thresholded_relu(x: Term, alpha: float) -> Term:
 
 
 @lower("Shrink")
-def shrink(node: NodeView[Value], mil: MilBuilder) -> None:
+def shrink(node: MilNode, mil: MilBuilder) -> None:
     """y = x + bias below -lambd, x - bias above lambd, 0 between (ONNX Shrink-9)."""
     x, bias, lambd = Term(mil, node.x), node.attribute("bias", 0.0), node.attribute("lambd", 0.5)
     if not node.x.is_float:
         node.unsupported("of integers; cast to a float type before it")
     below = (x < -float(lambd)).where(x + float(bias), 0.0)
     node.emit((x > float(lambd)).where(x - float(bias), below).value)
+
+
+# Smaller than any real logit, and far enough from float16's limit that a few more additions do not overflow.
+_MASKED = -6e4
+# Operators between a mask's constant and the logits.
+_CARRYING = frozenset("Add Cast Expand Mul Reshape Squeeze Sub Transpose Unsqueeze Where".split())
+_FLOATS = (onnx.DataType.FLOAT, onnx.DataType.FLOAT16, onnx.DataType.BFLOAT16, onnx.DataType.DOUBLE)
+_FAR = 5  # the most of them
+
+
+@lower("Softmax")
+def softmax(node: MilNode, mil: MilBuilder) -> None:
+    """Softmax along one axis (ONNX Softmax-13)."""
+    node.emit(mil.softmax(x=_logits(node, mil), axis=node.attribute("axis", -1) % node.x.rank))
+
+
+@lower("LogSoftmax")
+def log_softmax(node: MilNode, mil: MilBuilder) -> None:
+    """The logarithm of Softmax (ONNX LogSoftmax-13), shifted by the largest element so that exp cannot overflow."""
+    x, axis = _logits(node, mil), node.attribute("axis", -1) % node.x.rank
+    below = mil.sub(x=x, y=mil.reduce_max(x=x, axes=[axis], keep_dims=True))
+    total = mil.reduce_sum(x=mil.exp(x=below), axes=[axis], keep_dims=True)
+    node.emit(mil.sub(x=below, y=mil.log(x=total, epsilon=0.0)))
+
+
+def _logits(node: MilNode, mil: MilBuilder) -> Value:
+    """Return the operand; in float16, with logits finite that a mask of -3.4e38 made infinite.
+
+    A fully masked row would otherwise be NaN instead of equal shares.
+    """
+    source = node.node.inputs[0]
+    if mil.compute == "fp32" or source is None or not _is_masked(source, _FAR):
+        return node.x
+    return mil.maximum(x=node.x, y=_MASKED)
+
+
+def _is_masked(value: onnx.Value, steps: int) -> bool:
+    """Return whether a finite number beyond float16's range is added to a value."""
+    known = value.const_value
+    if known is not None:
+        if known.dtype not in _FLOATS:
+            return False
+        numbers = known.numpy().astype(np.float32)
+        return bool((np.isfinite(numbers) & (np.abs(numbers) > -_MASKED)).any())
+    producer = value.producer()
+    if producer is None or not steps or producer.op_type not in _CARRYING:
+        return False
+    return any(operand is not None and _is_masked(operand, steps - 1) for operand in producer.inputs)

@@ -1,4 +1,4 @@
-"""Arithmetic on broadcast operands: sums, products, quotients, powers, extremes, shifts and bits."""
+"""Arithmetic, comparison and logic on broadcast operands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial, reduce
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.formulas import Term, terms
 from onnxport.converters.coreml.numbers.integer_widths import (
     bitwise,
@@ -20,8 +20,6 @@ from onnxport.converters.coreml.numbers.integer_widths import (
     wrap,
 )
 from onnxport.converters.coreml.registry import REGISTRY, lower
-from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.semantics import check_divisor
 
 _Binary = Callable[[Term, Term, np.dtype[np.generic]], Term]
@@ -37,7 +35,7 @@ _BINARY: dict[str, _Binary] = {
 _NATURAL = {"Add": all, "Max": any, "Min": all, "Mul": all, "Sum": all}
 
 
-def _lower_variadic(binary: _Binary, node: NodeView[Value], mil: MilBuilder) -> None:
+def _lower_variadic(binary: _Binary, node: MilNode, mil: MilBuilder) -> None:
     values = node.rest()
     dtype = values[0].dtype
     result = reduce(lambda a, b: binary(a, b, dtype), terms(mil, values)).value
@@ -50,14 +48,14 @@ REGISTRY.table({op: partial(_lower_variadic, binary) for op, binary in _BINARY.i
 
 
 @lower("Mean")
-def mean(node: NodeView[Value], mil: MilBuilder) -> None:
+def mean(node: MilNode, mil: MilBuilder) -> None:
     """The mean of all operands, element by element (ONNX Mean-13)."""
     values = terms(mil, node.rest())
     node.emit((reduce(lambda a, b: a + b, values) / len(values)).value)
 
 
 @lower("Div")
-def div(node: NodeView[Value], mil: MilBuilder) -> None:
+def div(node: MilNode, mil: MilBuilder) -> None:
     """a / b, integers truncated toward zero (ONNX Div-14)."""
     a, b = terms(mil, (node.input(0), node.input(1)))
     if a.value.is_float:
@@ -73,7 +71,7 @@ def div(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 @lower("Mod")
-def mod(node: NodeView[Value], mil: MilBuilder) -> None:
+def mod(node: MilNode, mil: MilBuilder) -> None:
     """The remainder with the divisor's sign, or with fmod=1 the dividend's (ONNX Mod-13)."""
     a, b = terms(mil, (node.input(0), node.input(1)))
     like_dividend = bool(node.attribute("fmod", 0))
@@ -89,7 +87,7 @@ def mod(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 @lower("Pow")
-def pow_(node: NodeView[Value], mil: MilBuilder) -> None:
+def pow_(node: MilNode, mil: MilBuilder) -> None:
     """base ^ exponent in the base's type (ONNX Pow-15)."""
     base, exponent = terms(mil, (node.input(0), node.input(1)))
     dtype, known = base.value.dtype, exponent.value.constant
@@ -117,7 +115,7 @@ def pow_(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 @lower("Clip")
-def clip(node: NodeView[Value], mil: MilBuilder) -> None:
+def clip(node: MilNode, mil: MilBuilder) -> None:
     """y = min(max(x, low), high) (ONNX Clip-13); bounds may be absent, or computed at run time."""
     x, low, high = node.x, node.optional(1), node.optional(2)
     if x.is_float and low is not None and high is not None:
@@ -135,7 +133,7 @@ def clip(node: NodeView[Value], mil: MilBuilder) -> None:
     node.emit(x)
 
 
-def _lower_bitwise(name: str, node: NodeView[Value], mil: MilBuilder) -> None:
+def _lower_bitwise(name: str, node: MilNode, mil: MilBuilder) -> None:
     a, b = node.input(0), node.input(1)
     node.emit(bitwise(mil, name, a, b, a.dtype).value)
 
@@ -146,7 +144,7 @@ REGISTRY.table(
 
 
 @lower("BitwiseNot")
-def bitwise_not(node: NodeView[Value], mil: MilBuilder) -> None:
+def bitwise_not(node: MilNode, mil: MilBuilder) -> None:
     """Every bit flipped (ONNX BitwiseNot-18): the largest number (or -1) minus x."""
     x = node.x
     if x.dtype.name in ("uint32", "uint64"):
@@ -157,7 +155,49 @@ def bitwise_not(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 @lower("BitShift")
-def bit_shift(node: NodeView[Value], mil: MilBuilder) -> None:
+def bit_shift(node: MilNode, mil: MilBuilder) -> None:
     """Unsigned integers times or divided by powers of two (ONNX BitShift-11)."""
     x, count = terms(mil, (node.input(0), node.input(1)))
     node.emit(shift(x, count, x.value.dtype, left=node.attribute("direction") == "LEFT").value)
+
+
+# ---- comparison and logic
+
+# ONNX op -> MIL op of two operands, same semantics.
+_COMPARISONS = {
+    "And": "logical_and",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Or": "logical_or",
+    "Xor": "logical_xor",
+}
+
+
+def _lower_comparison(name: str, node: MilNode, mil: MilBuilder) -> None:
+    node.emit(mil.emit(name, x=node.input(0), y=node.input(1)))
+
+
+REGISTRY.table({op: partial(_lower_comparison, name) for op, name in _COMPARISONS.items()})
+
+
+@lower("Equal")
+def equal(node: MilNode, mil: MilBuilder) -> None:
+    """a == b (ONNX Equal-19); not (a xor b) for booleans, which MIL does not compare."""
+    a, b = node.input(0), node.input(1)
+    if a.dtype.kind in "OUS":
+        node.unsupported("compares strings, which Core ML does not hold")
+    if a.dtype.kind == "b":
+        node.emit(mil.logical_not(x=mil.logical_xor(x=a, y=b)))
+    else:
+        node.emit(mil.equal(x=a, y=b))
+
+
+@lower("Where")
+def where(node: MilNode, mil: MilBuilder) -> None:
+    """y = a where the condition holds, b elsewhere, all broadcast (ONNX Where-16)."""
+    a, b = node.input(1), node.input(2)
+    chosen = mil.select(cond=node.input(0), a=a, b=b)
+    chosen.is_natural = is_natural(a) and is_natural(b)
+    node.emit(chosen)

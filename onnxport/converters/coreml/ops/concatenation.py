@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.integer_widths import is_natural
-from onnxport.converters.coreml.ops.reshape import with_axes
+from onnxport.converters.coreml.ops.reshape import insert_axes
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
-from onnxport.converters.coreml.shapes.axes import normalize_axis
-from onnxport.converters.coreml.shapes.integers import Integers, concatenate, integers, size_of, sizes_of
+from onnxport.converters.coreml.shapes.integers import (
+    Integers,
+    concatenate,
+    integers,
+    normalize_axis,
+    size_of,
+    sizes_of,
+)
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
-
-Node = NodeView[Value]
 
 
 @lower("Concat")
-def concat(node: Node, mil: MilBuilder) -> None:
+def concat(node: MilNode, mil: MilBuilder) -> None:
     """Join values along an axis (ONNX Concat-13)."""
     axis = normalize_axis(node.attribute("axis"), node.x.rank)
     values = [value for value in node.rest() if value.shape[axis] != 0]
@@ -34,23 +37,22 @@ def _join(mil: MilBuilder, values: Sequence[Value], axis: int) -> Value:
     if len(values) == 1:
         return first
     if not any(high_rank.is_tall(value) for value in values):
-        return mil.concat(values=values, axis=axis)  # type: ignore[no-any-return]
+        return mil.concat(values=values, axis=axis)
     length = concatenate(mil, [size_of(mil, value, axis) for value in values]).summed(0)
-    total: high_rank.Size = length if length.number is None else length.number
 
     def change(part: Value) -> Value:
         others = [high_rank.sides(mil, value, axis) for value in values[1:]]
-        return mil.concat(values=[part, *others], axis=1)  # type: ignore[no-any-return]
+        return mil.concat(values=[part, *others], axis=1)
 
-    return high_rank.apply_along(mil, first, axis, change, [total])
+    return high_rank.apply_along(mil, first, axis, change, [length])
 
 
 @lower("Expand")
-def expand(node: Node, mil: MilBuilder) -> None:
+def expand(node: MilNode, mil: MilBuilder) -> None:
     """Broadcast to a shape (ONNX Expand-13), both ways: a 1 in it keeps the operand's size."""
     x, rank = node.input(0), len(node.output_shape())
     wanted = integers(mil, node.input(1))
-    aligned = with_axes(mil, x, range(rank - x.rank))
+    aligned = insert_axes(mil, x, range(rank - x.rank))
     target = concatenate(mil, [*[1] * (rank - wanted.length), wanted])
     own = sizes_of(mil, aligned)
     repeats: list[Integers | int] = []
@@ -64,7 +66,7 @@ def expand(node: Node, mil: MilBuilder) -> None:
 
 
 @lower("Tile")
-def tile(node: Node, mil: MilBuilder) -> None:
+def tile(node: MilNode, mil: MilBuilder) -> None:
     """Repeat a tensor along each axis (ONNX Tile-13)."""
     node.emit(_tile(mil, node.input(0), integers(mil, node.input(1))))
 
@@ -74,4 +76,4 @@ def _tile(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
         return x
     if high_rank.is_tall(x):
         return high_rank.tile(mil, x, repeats)
-    return mil.tile(x=x, reps=repeats.value)  # type: ignore[no-any-return]
+    return mil.tile(x=x, reps=repeats.value)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.ops.padding import interleave_pads, window_pads
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
+from onnxport.converters.coreml.ops.padding import interleave_pads, pad_spatial, window_pads
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.windows import check_axes, known_kernel, read_transposed_window, read_window
 
 
 @lower("Conv")
-def conv(node: NodeView[Value], mil: MilBuilder) -> None:
+def conv(node: MilNode, mil: MilBuilder) -> None:
     """Grouped, dilated, padded 1-D to 3-D convolution (ONNX Conv-22)."""
     x, weights = node.input(0), node.input(1)
     check_axes(node, "Core ML convolves")
@@ -22,16 +21,17 @@ def conv(node: NodeView[Value], mil: MilBuilder) -> None:
     dilations = window.dilations
     if weights.constant is None and any(d != 1 for d in dilations):
         weights, dilations = _dilate_weights(mil, weights, dilations), (1,) * len(dilations)
+    constant_bias, computed_bias = _split_bias(node)
     result = mil.conv(
         x=x,
         weight=weights,
-        bias=_constant_bias(node),
+        bias=constant_bias,
         strides=list(window.strides),
         dilations=list(dilations),
         groups=groups,
         **window_pads(window),
     )
-    node.emit(_add_computed_bias(node, mil, result))
+    node.emit(_add_bias(mil, result, computed_bias))
 
 
 def _dilate_weights(mil: MilBuilder, weights: Value, dilations: tuple[int, ...]) -> Value:
@@ -53,25 +53,20 @@ def _dilate_weights(mil: MilBuilder, weights: Value, dilations: tuple[int, ...])
     return weights
 
 
-def _constant_bias(node: NodeView[Value]) -> Value | None:
+def _split_bias(node: MilNode) -> tuple[Value | None, Value | None]:
+    """Return the bias if it is constant, and if it is computed at run time."""
     bias = node.optional(2)
-    return bias if bias is not None and bias.constant is not None else None
-
-
-def _add_computed_bias(node: NodeView[Value], mil: MilBuilder, result: Value) -> Value:
-    """Add a bias that is computed at run time."""
-    bias = node.optional(2)
-    return result if bias is not None and bias.constant is not None else _add_bias(mil, result, bias)
+    return (bias, None) if bias is None or bias.constant is not None else (None, bias)
 
 
 def _add_bias(mil: MilBuilder, result: Value, bias: Value | None) -> Value:
     if bias is None:
         return result
-    return mil.add(x=result, y=mil.reshape(x=bias, shape=[1, -1, *(1,) * (result.rank - 2)]))  # type: ignore[no-any-return]
+    return mil.add(x=result, y=mil.reshape(x=bias, shape=[1, -1, *(1,) * (result.rank - 2)]))
 
 
 @lower("ConvTranspose")
-def conv_transpose(node: NodeView[Value], mil: MilBuilder) -> None:
+def conv_transpose(node: MilNode, mil: MilBuilder) -> None:
     """Transposed, grouped, dilated convolution (ONNX ConvTranspose-22)."""
     x, weights = node.input(0), node.input(1)
     check_axes(node, "Core ML convolves")
@@ -80,19 +75,16 @@ def conv_transpose(node: NodeView[Value], mil: MilBuilder) -> None:
     window = shape.window
     # Elements beyond every window hold the bias alone.
     cut, beyond = shape.excess, shape.beyond
+    constant_bias, computed_bias = _split_bias(node)
     result = mil.conv_transpose(
         x=x,
         weight=weights,
-        bias=None if any(beyond) else _constant_bias(node),
+        bias=None if any(beyond) else constant_bias,
         pad_type="custom",
         pad=interleave_pads(window.before, cut),
         strides=list(window.strides),
         dilations=list(window.dilations),
         groups=groups,
     )
-    if not any(beyond):
-        node.emit(_add_computed_bias(node, mil, result))
-        return
-    pads = interleave_pads((0, 0, *(0 for _ in beyond)), (0, 0, *beyond))
-    result = mil.pad(x=result, pad=pads, mode="constant", constant_val=0.0)
-    node.emit(_add_bias(mil, result, node.optional(2)))
+    result = pad_spatial(mil, result, (0,) * len(beyond), beyond)
+    node.emit(_add_bias(mil, result, node.optional(2) if any(beyond) else computed_bias))

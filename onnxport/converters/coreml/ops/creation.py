@@ -5,24 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.constants import read_constant
-from onnxport.converters.coreml.builder import MilBuilder, MilType
+from onnxport.converters.coreml.builder import MilBuilder, MilNode, MilType
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.integers import Integers, arange, integers, size_of, sizes_of
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.semantics import shape_bounds
-
-Node = NodeView[Value]
 
 
 @lower("Constant")
-def constant(node: Node, mil: MilBuilder) -> None:
+def constant(node: MilNode, mil: MilBuilder) -> None:
     """A constant in a branch (ONNX Constant-21); `prepare` makes others initializers."""
     node.emit(mil.constant(read_constant(node)))
 
 
 @lower("Shape")
-def shape(node: Node, mil: MilBuilder) -> None:
+def shape(node: MilNode, mil: MilBuilder) -> None:
     """The dimensions from `start` to `end` (ONNX Shape-21)."""
     x = node.x
     first, last = shape_bounds(node)
@@ -35,7 +32,7 @@ def shape(node: Node, mil: MilBuilder) -> None:
 
 
 @lower("Size")
-def size(node: Node, mil: MilBuilder) -> None:
+def size(node: MilNode, mil: MilBuilder) -> None:
     """The number of elements (ONNX Size-21)."""
     node.emit(_natural(mil, sizes_of(mil, node.x).product()))
 
@@ -47,7 +44,7 @@ def _natural(mil: MilBuilder, sizes: Integers) -> Value:
 
 
 @lower("Range")
-def range_(node: Node, mil: MilBuilder) -> None:
+def range_(node: MilNode, mil: MilBuilder) -> None:
     """start, start + delta, ... below the limit (ONNX Range-11)."""
     start, end, step = (node.input(i) for i in range(3))
     type_: MilType = "fp32" if start.is_float else "int32"
@@ -56,7 +53,7 @@ def range_(node: Node, mil: MilBuilder) -> None:
 
 
 @lower("ConstantOfShape")
-def constant_of_shape(node: Node, mil: MilBuilder) -> None:
+def constant_of_shape(node: MilNode, mil: MilBuilder) -> None:
     """One value throughout a shape computed at run time (ONNX ConstantOfShape-21)."""
     value = np.asarray(node.attribute("value", np.zeros(1, np.float32))).reshape(())
     wanted = integers(mil, node.x)
@@ -67,13 +64,13 @@ def constant_of_shape(node: Node, mil: MilBuilder) -> None:
 
 
 def _diagonals(mil: MilBuilder, x: Value) -> Integers:
-    """The number of the diagonal of each element of x's matrices."""
+    """Return the number of the diagonal of each element of x's matrices."""
     rows, columns = (arange(mil, size_of(mil, x, axis)) for axis in (x.rank - 2, x.rank - 1))
-    return columns.reshaped(1, -1) - rows.reshaped(-1, 1)
+    return columns.reshape(1, -1) - rows.reshape(-1, 1)
 
 
 @lower("EyeLike")
-def eye_like(node: Node, mil: MilBuilder) -> None:
+def eye_like(node: MilNode, mil: MilBuilder) -> None:
     """1 on a diagonal, 0 elsewhere, in the shape of the operand (ONNX EyeLike-22)."""
     node.attribute("dtype", None)  # shape inference has turned it into the result's type
     on_it = _diagonals(mil, node.x).equals(node.attribute("k", 0))
@@ -84,10 +81,10 @@ def eye_like(node: Node, mil: MilBuilder) -> None:
 
 
 @lower("Trilu")
-def trilu(node: Node, mil: MilBuilder) -> None:
+def trilu(node: MilNode, mil: MilBuilder) -> None:
     """The upper or lower triangle of matrices, from diagonal k on, 0 elsewhere (ONNX Trilu-14)."""
     x, k = node.x, node.optional(1)
-    first = Integers(mil, 0) if k is None else integers(mil, k).reshaped()
+    first = Integers(mil, 0) if k is None else integers(mil, k).reshape()
     numbers = _diagonals(mil, x)
     is_kept = numbers >= first if node.attribute("upper", 1) else (numbers - first) < 1
     if x.dtype.kind == "b":

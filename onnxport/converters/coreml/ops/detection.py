@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.dims import Size, product, reshaped, size_of
+from onnxport.converters.coreml.shapes.dims import Size, product, reshape, size_of
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 
 _MANY = 100_000  # boxes of one class, for which MIL allocates memory
 
 
 @lower("NonMaxSuppression")
-def non_max_suppression(node: NodeView[Value], mil: MilBuilder) -> None:
+def non_max_suppression(node: MilNode, mil: MilBuilder) -> None:
     """[image, class, box] of the boxes that no better one of their class overlaps (ONNX NonMaxSuppression-11)."""
     if not mil.at_least("iOS17"):
         node.unsupported(
@@ -29,9 +28,10 @@ def non_max_suppression(node: NodeView[Value], mil: MilBuilder) -> None:
     runs = product(mil, [images, classes])
     centred = _to_centres(node, mil, boxes)
     repeated = mil.tile(x=mil.expand_dims(x=centred, axes=[1]), reps=[1, classes, 1, 1])
-    given = reshaped(mil, scores, [runs, 1, count])
-    _, best, found = mil.non_maximum_suppression(
-        boxes=reshaped(mil, repeated, [runs, 4, count]),
+    given = reshape(mil, scores, [runs, 1, count])
+    _, best, found = mil.emit_all(
+        "non_maximum_suppression",
+        boxes=reshape(mil, repeated, [runs, 4, count]),
         scores=given,
         iou_threshold=_threshold(node),
         max_boxes=_max_boxes(node, count),
@@ -46,19 +46,19 @@ def non_max_suppression(node: NodeView[Value], mil: MilBuilder) -> None:
     node.emit(_rows(mil, found, valid, classes))
 
 
-def _to_centres(node: NodeView[Value], mil: MilBuilder, boxes: Value) -> Value:
+def _to_centres(node: MilNode, mil: MilBuilder, boxes: Value) -> Value:
     """Return the boxes as centre and size, [images, 4, boxes]."""
     flat = mil.transpose(x=boxes, perm=[0, 2, 1])
-    first, second = mil.split(x=flat, num_splits=2, axis=1)
+    first, second = mil.emit_all("split", x=flat, num_splits=2, axis=1)
     if node.attribute("center_point_box", 0):
-        return mil.concat(values=[first, mil.maximum(x=second, y=0.0)], axis=1)  # type: ignore[no-any-return]
+        return mil.concat(values=[first, mil.maximum(x=second, y=0.0)], axis=1)
     # Corners come in either order.
     low, high = mil.minimum(x=first, y=second), mil.maximum(x=first, y=second)
     centre = mil.mul(x=mil.add(x=low, y=high), y=0.5)
-    return mil.concat(values=[centre, mil.sub(x=high, y=low)], axis=1)  # type: ignore[no-any-return]
+    return mil.concat(values=[centre, mil.sub(x=high, y=low)], axis=1)
 
 
-def _threshold(node: NodeView[Value]) -> float:
+def _threshold(node: MilNode) -> float:
     allowed = node.optional(3)
     if allowed is None:
         return 0.0
@@ -67,8 +67,8 @@ def _threshold(node: NodeView[Value]) -> float:
     return float(allowed.constant.item())
 
 
-def _max_boxes(node: NodeView[Value], count: Size) -> int:
-    """The most boxes to keep of a class, at most all of them."""
+def _max_boxes(node: MilNode, count: Size) -> int:
+    """Return the most boxes to keep of a class, at most all of them."""
     most = node.optional(2)
     if most is not None and most.constant is None:
         node.unsupported("computes max_output_boxes_per_class at run time, which Core ML wants constant")
@@ -84,7 +84,7 @@ def _max_boxes(node: NodeView[Value], count: Size) -> int:
 
 
 def _rows(mil: MilBuilder, found: Value, valid: Value, classes: int) -> Value:
-    """[image, class, box] of the remaining boxes, in the order of images and classes."""
+    """Return [image, class, box] of the remaining boxes, in the order of images and classes."""
     places = mil.non_zero(x=mil.cast(x=valid, dtype="int32"))
     box = mil.expand_dims(x=mil.gather_nd(x=found, indices=places), axes=[1])
     run = mil.slice_by_index(x=places, begin=[0, 0], end=[0, 1], end_mask=[True, False])
@@ -92,4 +92,4 @@ def _rows(mil: MilBuilder, found: Value, valid: Value, classes: int) -> Value:
     class_ = mil.sub(x=run, y=mil.mul(x=image, y=classes))
     rows = mil.concat(values=[image, class_, box], axis=1)
     rows.dtype = np.dtype(np.int64)
-    return rows  # type: ignore[no-any-return]
+    return rows

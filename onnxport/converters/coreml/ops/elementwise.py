@@ -1,78 +1,47 @@
-"""Functions of single elements: transcendental ones, rounding, signs and tests for special values."""
+"""Functions of single elements: transcendental ones, rounding, signs, tests for special values, casts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from operator import methodcaller
+from typing import Any
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import Compute, MilBuilder
+from onnxport.converters.coreml.builder import Compute, MilBuilder, MilNode, wrap
 from onnxport.converters.coreml.numbers.formulas import Term
-from onnxport.converters.coreml.numbers.integer_widths import wrap
-from onnxport.converters.coreml.registry import REGISTRY, lower
+from onnxport.converters.coreml.numbers.integer_widths import wrap as wrap_integer
+from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.semantics import infinity_signs
 
-# ONNX op -> MIL op of one operand, same semantics.
-_UNARY = {
-    "Acos": "acos",
-    "Asin": "asin",
-    "Atan": "atan",
-    "Atanh": "atanh",
-    "Ceil": "ceil",
-    "Cos": "cos",
-    "Cosh": "cosh",
-    "Erf": "erf",
-    "Exp": "exp",
-    "Floor": "floor",
-    "Not": "logical_not",
-    "Round": "round",  # both round half to even
-    "Sigmoid": "sigmoid",
-    "Sign": "sign",
-    "Sin": "sin",
-    "Sinh": "sinh",
-    "Softplus": "softplus",
-    "Softsign": "softsign",
-    "Sqrt": "sqrt",
-    "Tan": "tan",
-    "Tanh": "tanh",
+# ONNX ops of one operand that MIL has with the same semantics (both round half to even) and name.
+_SAME = "Acos Asin Atan Atanh Ceil Cos Cosh Erf Exp Floor Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh"
+# ONNX op -> MIL's call.
+_UNARY = {op: methodcaller("call", op.lower()) for op in _SAME.split()} | {
+    "Log": methodcaller("call", "log", epsilon=0.0),  # MIL adds 1e-45 by default
+    "Not": methodcaller("call", "logical_not"),
+    "Reciprocal": methodcaller("call", "inverse", epsilon=0.0),  # MIL adds 1e-4 by default
 }
 _LOG_2 = float(np.log(2))
-
-
-def _lower_unary(name: str, node: NodeView[Value], mil: MilBuilder) -> None:
-    node.emit(mil.emit(name, x=node.x))
-
-
-REGISTRY.table({op: partial(_lower_unary, name) for op, name in _UNARY.items()})
 
 
 def formula(op: str, **defaults: float) -> Callable[[Callable[..., Term]], Callable[..., Term]]:
     """Register a formula of x and of the op's attributes, given by name with their defaults."""
 
     def register(body: Callable[..., Term]) -> Callable[..., Term]:
-        def lowering(node: NodeView[Value], mil: MilBuilder) -> None:
+        @lower(op)
+        def lowering(node: MilNode, mil: MilBuilder) -> None:
             attributes = {name: float(node.attribute(name, default)) for name, default in defaults.items()}
             node.emit(body(Term(mil, node.x), **attributes).value)
 
-        lower(op)(lowering)
         return body
 
     return register
 
 
-@formula("Log")
-def log(x: Term) -> Term:
-    """log x (ONNX Log-13); MIL adds 1e-45 by default."""
-    return x.call("log", epsilon=0.0)
-
-
-@formula("Reciprocal")
-def reciprocal(x: Term) -> Term:
-    """1 / x (ONNX Reciprocal-13); MIL's inverse adds 1e-4 by default."""
-    return x.call("inverse", epsilon=0.0)
+for _op, _call in _UNARY.items():
+    formula(_op)(_call)
 
 
 @formula("Abs")
@@ -80,13 +49,13 @@ def absolute(x: Term) -> Term:
     """|x| (ONNX Abs-13); the lowest integer gives itself."""
     if x.value.dtype.kind == "u":
         return x
-    return wrap(x.call("abs"), x.value.dtype) if x.value.is_integer else x.call("abs")
+    return wrap_integer(x.call("abs"), x.value.dtype) if x.value.is_integer else x.call("abs")
 
 
 @formula("Neg")
 def negative(x: Term) -> Term:
     """-x (ONNX Neg-13); the lowest integer gives itself."""
-    return wrap(-x, x.value.dtype)
+    return wrap_integer(-x, x.value.dtype)
 
 
 @formula("Acosh")
@@ -120,7 +89,7 @@ def is_nan(x: Term) -> Term:
 
 
 @lower("IsInf")
-def is_inf(node: NodeView[Value], mil: MilBuilder) -> None:
+def is_inf(node: MilNode, mil: MilBuilder) -> None:
     """x == inf, x == -inf, or either (ONNX IsInf-20)."""
     mil.compute = _stored_type(node.x)
     x, signs = Term(mil, node.x), infinity_signs(node)
@@ -128,5 +97,37 @@ def is_inf(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 def _stored_type(x: Value) -> Compute:
-    """The type that holds x: a cast to half precision would make infinities of its own."""
+    """Return the type that holds x: a cast to half precision would add infinities."""
     return "fp16" if set(x.copies) == {"fp16"} else "fp32"
+
+
+@lower("Cast")
+def cast(node: MilNode, mil: MilBuilder) -> None:
+    """Element type conversion (ONNX Cast-25)."""
+    x, target = node.x, node.output_dtype()
+    node.attribute("to")
+    node.ignore("round_mode", "saturate")  # of float8 only, which is refused
+    if x.dtype.kind in "OUSc" or target.kind in "OUSc":
+        node.unsupported("to or from strings or complex numbers, which Core ML does not hold")
+    if target.kind == "V" or target.name in ("int4", "uint4", "int2", "uint2"):
+        node.unsupported(f"to {target.name}, which MIL's tensors do not hold")
+    if x.dtype == target:
+        node.emit(x)
+    elif x.constant is not None:
+        node.emit(mil.constant(x.constant.astype(target)))
+    elif target.kind == "b":
+        node.emit(Term(mil, x).differs(0).value)
+    elif target.kind in "iu":
+        node.emit(_cast_to_integer(mil, x, target))
+    else:
+        type_ = "fp16" if target == np.float16 and mil.at_least("iOS16") else mil.compute
+        held = x.copies.get(type_)
+        node.emit(mil.cast(x=wrap(x.var), dtype=type_) if held is None else wrap(held))
+
+
+def _cast_to_integer(mil: MilBuilder, x: Value, target: np.dtype[Any]) -> Value:
+    if x.is_integer:
+        return x if np.can_cast(x.dtype, target) else wrap_integer(Term(mil, x), target).value
+    # From the type that holds it: half precision on the way would round or overflow.
+    mil.compute = _stored_type(x)
+    return wrap_integer(Term(mil, x).call("cast", dtype="int32"), target).value

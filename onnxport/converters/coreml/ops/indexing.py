@@ -6,18 +6,21 @@ from math import prod
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.integer_widths import is_natural
-from onnxport.converters.coreml.ops.reshape import reshaped
+from onnxport.converters.coreml.ops.reshape import reshape_to
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
-from onnxport.converters.coreml.shapes.axes import normalize_axis
-from onnxport.converters.coreml.shapes.integers import Integers, concatenate, integers, size_of, sizes_of
+from onnxport.converters.coreml.shapes.integers import (
+    Integers,
+    concatenate,
+    integers,
+    normalize_axis,
+    size_of,
+    sizes_of,
+)
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.semantics import check_indices
-
-Node = NodeView[Value]
 
 
 def to_gatherable(mil: MilBuilder, x: Value) -> Value:
@@ -30,24 +33,26 @@ def to_gatherable(mil: MilBuilder, x: Value) -> Value:
 def gather_at(mil: MilBuilder, x: Value, axis: int, positions: Integers) -> Value:
     """Gather the elements of an axis at `positions`, none of which is negative."""
     if high_rank.is_tall(x, x.rank + len(positions.shape) - 1):
-        row = positions.reshaped(-1)
-
-        def gather_part(part: Value) -> Value:
-            return mil.gather(x=to_gatherable(mil, part), indices=row.value, axis=1)  # type: ignore[no-any-return]
-
-        return high_rank.apply_along(mil, x, axis, gather_part, high_rank.sizes(mil, positions.value))
-    return mil.gather(x=to_gatherable(mil, x), indices=positions.value, axis=axis)  # type: ignore[no-any-return]
+        row = positions.reshape(-1)
+        return high_rank.apply_along(
+            mil,
+            x,
+            axis,
+            lambda part: mil.gather(x=to_gatherable(mil, part), indices=row.value, axis=1),
+            high_rank.sizes(mil, positions.value),
+        )
+    return mil.gather(x=to_gatherable(mil, x), indices=positions.value, axis=axis)
 
 
 @lower("Gather")
-def gather(node: Node, mil: MilBuilder) -> None:
+def gather(node: MilNode, mil: MilBuilder) -> None:
     """Pick slices along an axis by index (ONNX Gather-13); a negative index counts from the end."""
     x, indices = node.input(0), node.input(1)
     axis = normalize_axis(node.attribute("axis", 0), x.rank)
     node.emit(gather_at(mil, x, axis, wrap_indices(node, mil, indices, axis)))
 
 
-def wrap_indices(node: Node, mil: MilBuilder, indices: Value, axis: int) -> Integers:
+def wrap_indices(node: MilNode, mil: MilBuilder, indices: Value, axis: int) -> Integers:
     """Add the size of input 0's `axis` to negative indices, which MIL takes for out of bounds."""
     x, known = node.input(0), indices.constant
     if known is not None:
@@ -58,7 +63,7 @@ def wrap_indices(node: Node, mil: MilBuilder, indices: Value, axis: int) -> Inte
 
 
 @lower("GatherElements")
-def gather_elements(node: Node, mil: MilBuilder) -> None:
+def gather_elements(node: MilNode, mil: MilBuilder) -> None:
     """y[i][j] = x[index[i][j]][j] and so on along an axis (ONNX GatherElements-13)."""
     x, indices = node.input(0), node.input(1)
     axis = normalize_axis(node.attribute("axis", 0), x.rank)
@@ -74,7 +79,7 @@ def _crop(mil: MilBuilder, x: Value, indices: Value, axis: int) -> Value:
     others = [i != axis for i in range(x.rank)]
     wanted = sizes_of(mil, indices)
     ends = [wanted.element(i) if other else 0 for i, other in enumerate(others)]
-    return mil.slice_by_index(  # type: ignore[no-any-return]
+    return mil.slice_by_index(
         x=x,
         begin=[0] * x.rank,
         end=concatenate(mil, ends).value,
@@ -90,7 +95,7 @@ def same_sizes(mil: MilBuilder, x: Value, indices: Value, axis: int) -> bool:
 
 
 @lower("GatherND")
-def gather_nd(node: Node, mil: MilBuilder) -> None:
+def gather_nd(node: MilNode, mil: MilBuilder) -> None:
     """Pick slices by tuples of indices, after `batch_dims` axes that both operands share (ONNX GatherND-13)."""
     x, indices, batch = node.input(0), node.input(1), node.attribute("batch_dims", 0)
     tuples = wrap_tuples(node, mil, batch)
@@ -98,13 +103,13 @@ def gather_nd(node: Node, mil: MilBuilder) -> None:
         node.unsupported("batch_dims needs iOS16 (MIL's gather_nd); give --minimum-target iOS16")
     extra = {"batch_dims": batch} if batch else {}
     if indices.rank == 1 and batch + tuples.length == x.rank:
-        found = mil.gather_nd(x=to_gatherable(mil, x), indices=tuples.reshaped(1, tuples.length).value)
+        found = mil.gather_nd(x=to_gatherable(mil, x), indices=tuples.reshape(1, tuples.length).value)
         node.emit(mil.squeeze(x=found, axes=[0]))
         return
     node.emit(mil.gather_nd(x=to_gatherable(mil, x), indices=tuples.value, **extra))
 
 
-def wrap_tuples(node: Node, mil: MilBuilder, batch: int = 0) -> Integers:
+def wrap_tuples(node: MilNode, mil: MilBuilder, batch: int = 0) -> Integers:
     """Input 1's tuples of indices into input 0's axes from `batch` on, with negative ones made positive."""
     x, indices = node.input(0), node.input(1)
     depth = indices.shape[-1]
@@ -118,7 +123,7 @@ def wrap_tuples(node: Node, mil: MilBuilder, batch: int = 0) -> Integers:
 
 
 @lower("NonZero")
-def non_zero(node: Node, mil: MilBuilder) -> None:
+def non_zero(node: MilNode, mil: MilBuilder) -> None:
     """The coordinates of all elements other than 0, one row per axis (ONNX NonZero-13)."""
     if node.x.rank == 0:
         node.unsupported("a scalar")
@@ -128,7 +133,7 @@ def non_zero(node: Node, mil: MilBuilder) -> None:
 
 
 @lower("Compress")
-def compress(node: Node, mil: MilBuilder) -> None:
+def compress(node: MilNode, mil: MilBuilder) -> None:
     """The slices along an axis for which the condition holds (ONNX Compress-11)."""
     x, condition = node.input(0), node.input(1)
     axis = node.attribute("axis", None)
@@ -145,12 +150,12 @@ def compress(node: Node, mil: MilBuilder) -> None:
 
 
 def flatten(mil: MilBuilder, x: Value) -> Value:
-    """The elements of x as one row."""
-    return reshaped(mil, x, [None if None in x.shape else prod(dim or 0 for dim in x.shape)])
+    """Return the elements of x as one row."""
+    return reshape_to(mil, x, [None if None in x.shape else prod(dim or 0 for dim in x.shape)])
 
 
 @lower("ReverseSequence")
-def reverse_sequence(node: Node, mil: MilBuilder) -> None:
+def reverse_sequence(node: MilNode, mil: MilBuilder) -> None:
     """Reverse the first elements of each sequence in a batch (ONNX ReverseSequence-10)."""
     batch, time = node.attribute("batch_axis", 1), node.attribute("time_axis", 0)
     node.emit(mil.reverse_sequence(x=node.x, lengths=node.input(1), seq_axis=time, batch_axis=batch))

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.dims import Size, product, reshaped, size_of
+from onnxport.converters.coreml.shapes.dims import Size, product, reshape, size_of
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.semantics import batch_norm_factors, check_inference, check_stash_type
 from onnxport.core.arrays import Array
 
@@ -27,7 +26,7 @@ def _parameters(mil: MilBuilder, **numbers: Array | float | None) -> dict[str, o
 
 
 @lower("BatchNormalization")
-def batch_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+def batch_normalization(node: MilNode, mil: MilBuilder) -> None:
     """y = (x - mean) / sqrt(var + epsilon) * scale + bias per channel (ONNX BatchNormalization-15)."""
     check_inference(node)
     x, epsilon = node.x, node.attribute("epsilon", 1e-5)
@@ -40,8 +39,7 @@ def batch_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
     factor, mean, bias = known
     if 3 <= x.rank <= 5:
         statistics = {"mean": mean, "variance": np.ones_like(mean)}
-        values = _parameters(mil, **statistics, gamma=factor, beta=bias, epsilon=0.0)
-        node.emit(mil.batch_norm(x=x, **values))
+        node.emit(mil.batch_norm(x=x, **_parameters(mil, **statistics, gamma=factor, beta=bias, epsilon=0.0)))
         return
     factors, offsets = (_per_channel(each, x.rank) for each in (factor, bias - mean * factor))
     node.emit(mil.add(x=mil.mul(x=x, y=factors), y=offsets))
@@ -56,14 +54,14 @@ def _batch_norm_at_run_time(mil: MilBuilder, x: Value, parameters: Sequence[Valu
     scale, bias, mean, variance = (_along_channels(mil, value, x.rank) for value in parameters)
     factor = mil.mul(x=scale, y=mil.rsqrt(x=variance, epsilon=epsilon))
     centred = mil.sub(x=x, y=mean)
-    return mil.add(x=mil.mul(x=centred, y=factor), y=bias)  # type: ignore[no-any-return]
+    return mil.add(x=mil.mul(x=centred, y=factor), y=bias)
 
 
 def _along_channels(mil: MilBuilder, values: Value, rank: int) -> Value:
     """Reshape [C] to broadcast along axis 1 of `rank` axes."""
     if values.constant is not None:
         return mil.constant(_per_channel(values.constant, rank))
-    return mil.reshape(x=values, shape=[-1, *(1,) * (rank - 2)])  # type: ignore[no-any-return]
+    return mil.reshape(x=values, shape=[-1, *(1,) * (rank - 2)])
 
 
 def _standardize(
@@ -78,7 +76,7 @@ def _standardize(
 
 
 @lower("InstanceNormalization")
-def instance_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+def instance_normalization(node: MilNode, mil: MilBuilder) -> None:
     """Standardize each channel of each sample over space (ONNX InstanceNormalization-22)."""
     x, scale, bias = node.x, node.input(1), node.input(2)
     epsilon = node.attribute("epsilon", 1e-5)
@@ -95,21 +93,21 @@ def instance_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 @lower("GroupNormalization")
-def group_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+def group_normalization(node: MilNode, mil: MilBuilder) -> None:
     """Standardize groups of channels, then scale and shift each channel (ONNX GroupNormalization-21)."""
     check_stash_type(node)
     x, groups, epsilon = node.x, node.attribute("num_groups"), node.attribute("epsilon", 1e-5)
     sizes = [size_of(mil, x, axis) for axis in range(x.rank)]
     rest = product(mil, sizes[1:])
     width: Size = rest // groups if isinstance(rest, int) else mil.floor_div(x=rest, y=groups)
-    grouped = reshaped(mil, x, [sizes[0], groups, width])
+    grouped = reshape(mil, x, [sizes[0], groups, width])
     standard = mil.instance_norm(x=grouped, **_parameters(mil, epsilon=epsilon))
-    scaled = mil.mul(x=reshaped(mil, standard, sizes), y=_along_channels(mil, node.input(1), x.rank))
+    scaled = mil.mul(x=reshape(mil, standard, sizes), y=_along_channels(mil, node.input(1), x.rank))
     node.emit(mil.add(x=scaled, y=_along_channels(mil, node.input(2), x.rank)))
 
 
 @lower("LayerNormalization")
-def layer_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+def layer_normalization(node: MilNode, mil: MilBuilder) -> None:
     """Standardize over the axes from `axis` on, in float32 (ONNX LayerNormalization-17)."""
     check_stash_type(node)
     x, scale, bias, epsilon = node.x, node.input(1), node.optional(2), node.attribute("epsilon", 1e-5)
@@ -144,7 +142,7 @@ def _broadcast(value: Value, x: Value, axes: Sequence[int]) -> Array | None:
 
 
 @lower("LpNormalization")
-def lp_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+def lp_normalization(node: MilNode, mil: MilBuilder) -> None:
     """x divided by its L1 or L2 norm along an axis (ONNX LpNormalization-22); 0 where that norm is 0."""
     x, p, axis = node.x, node.attribute("p", 2), node.attribute("axis", -1)
     mil.compute = "fp32"  # half precision does not hold the squares
@@ -155,7 +153,7 @@ def lp_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 @lower("LRN")
-def local_response_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+def local_response_normalization(node: MilNode, mil: MilBuilder) -> None:
     """x / (bias + alpha / size * sum of squares over `size` channels) ^ beta (ONNX LRN-13)."""
     x, size, k = node.x, node.attribute("size"), float(node.attribute("bias", 1.0))
     alpha, beta = float(node.attribute("alpha", 1e-4)), float(node.attribute("beta", 0.75))
@@ -169,14 +167,10 @@ def local_response_normalization(node: NodeView[Value], mil: MilBuilder) -> None
     squares = mil.pad(x=mil.mul(x=x, y=x), pad=pads, mode="constant", constant_val=0.0)
     total = None
     for offset in range(size):
-        part = _slice_channels(mil, squares, offset, size)
+        begin, end = [0] * x.rank, [0] * x.rank
+        begin[1], end[1] = offset, offset - size + 1
+        end_mask = [axis != 1 or end[1] == 0 for axis in range(x.rank)]
+        part = mil.slice_by_index(x=squares, begin=begin, end=end, end_mask=end_mask)
         total = part if total is None else mil.add(x=total, y=part)
     weight = mil.add(x=mil.mul(x=total, y=alpha / size), y=k)
     node.emit(mil.real_div(x=x, y=mil.pow(x=weight, y=beta)))
-
-
-def _slice_channels(mil: MilBuilder, squares: Value, offset: int, size: int) -> Value:
-    begin, end = [0] * squares.rank, [0] * squares.rank
-    begin[1], end[1] = offset, offset - size + 1
-    end_mask = [axis != 1 or end[1] == 0 for axis in range(squares.rank)]
-    return mil.slice_by_index(x=squares, begin=begin, end=end, end_mask=end_mask)  # type: ignore[no-any-return]

@@ -7,23 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.ops.indexing import gather_at, to_gatherable
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.axes import named_axes
-from onnxport.converters.coreml.shapes.integers import Integers, arange, axis_table, integers, size_of
+from onnxport.converters.coreml.shapes.integers import (
+    Integers,
+    arange,
+    axis_table,
+    integers,
+    named_axes,
+    size_of,
+)
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.windows import Window
-
-Node = NodeView[Value]
 
 # ONNX's mode -> MIL's.
 _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}
 
 
 @lower("Pad")
-def pad(node: Node, mil: MilBuilder) -> None:
+def pad(node: MilNode, mil: MilBuilder) -> None:
     """Extend axes by a constant, by reflection, by the edge or by wrapping (ONNX Pad-21)."""
     x, mode = node.x, node.attribute("mode", "constant")
     if mode not in (*_MODES, "wrap"):
@@ -35,7 +38,14 @@ def pad(node: Node, mil: MilBuilder) -> None:
     amounts = [each.number for pair in zip(before, after, strict=True) for each in pair]
     known = [amount for amount in amounts if amount is not None]
     if len(known) == len(amounts) and _is_native(x, known, mode, fill):
-        node.emit(_pad_natively(mil, x, known, mode, fill))
+        if not any(known):
+            node.emit(x)
+        elif mode == "constant":
+            assert fill.constant is not None
+            number = float(fill.constant.reshape(-1)[0])
+            node.emit(mil.pad(x=x, pad=known, mode="constant", constant_val=number))
+        else:
+            node.emit(mil.pad(x=x, pad=known[-4:], mode=_MODES[mode]))
         return
     for axis, (first, last) in enumerate(zip(before, after, strict=True)):
         if (first.number, last.number) != (0, 0):
@@ -43,7 +53,7 @@ def pad(node: Node, mil: MilBuilder) -> None:
     node.emit(x)
 
 
-def _amounts_per_axis(node: Node, mil: MilBuilder) -> tuple[list[Integers], list[Integers]]:
+def _amounts_per_axis(node: MilNode, mil: MilBuilder) -> tuple[list[Integers], list[Integers]]:
     """Return the padding before and after every axis, scalars; ONNX lists all starts, then all ends."""
     rank, amounts, axes = node.x.rank, integers(mil, node.input(1)), node.optional(3)
     count = rank if axes is None else axes.shape[0]
@@ -83,23 +93,11 @@ def _is_native(x: Value, amounts: Sequence[int], mode: str, fill: Value) -> bool
     )
 
 
-def _pad_natively(mil: MilBuilder, x: Value, amounts: Sequence[int], mode: str, fill: Value) -> Value:
-    if not any(amounts):
-        return x
-    extra: dict[str, float] = {}
-    if mode == "constant" and fill.constant is not None:
-        extra["constant_val"] = float(fill.constant.reshape(-1)[0])
-    elif mode != "constant":
-        amounts = amounts[-4:]
-    result: Value = mil.pad(x=x, pad=list(amounts), mode=_MODES[mode], **extra)
-    return result
-
-
 def _extend(
     mil: MilBuilder, x: Value, axis: int, before: Integers, after: Integers, mode: str, fill: Value
 ) -> Value:
     """Gather an axis from its own elements; negative amounts crop it."""
-    start, end = before.negated().maximum(0), after.negated().maximum(0)
+    start, end = (-before).maximum(0), (-after).maximum(0)
     length = size_of(mil, x, axis) - start - end
     first = before.maximum(0)
     places = arange(mil, first + length + after.maximum(0)) - first
@@ -107,8 +105,8 @@ def _extend(
     is_own = (places >= 0) & (places < length)
     if mode != "constant" or (is_own.known is not None and is_own.known.all()):
         return result
-    column = is_own.reshaped(*(-1 if i == axis else 1 for i in range(x.rank))).value
-    filled: Value = mil.select(cond=column, a=result, b=_scalar(mil, fill))
+    column = is_own.reshape(*(-1 if i == axis else 1 for i in range(x.rank))).value
+    filled = mil.select(cond=column, a=result, b=_scalar(mil, fill))
     filled.dtype = x.dtype
     return filled
 
@@ -120,7 +118,7 @@ def _source(places: Integers, length: Integers, mode: str) -> Integers:
         return places % length
     if mode == "reflect":
         period = (final * 2).maximum(1)
-        return final - ((places % period) - final).absolute()
+        return final - abs((places % period) - final)
     return places.maximum(0).minimum(final)
 
 
@@ -129,8 +127,7 @@ def _scalar(mil: MilBuilder, fill: Value) -> Value:
     fill = to_gatherable(mil, fill)
     if fill.constant is not None:
         return mil.constant(fill.constant.reshape(()))
-    result: Value = mil.squeeze(x=fill) if fill.rank else fill
-    return result
+    return mil.squeeze(x=fill) if fill.rank else fill
 
 
 # ---- MIL's forms of padding
@@ -139,6 +136,16 @@ def _scalar(mil: MilBuilder, fill: Value) -> Value:
 def interleave_pads(before: Sequence[int], after: Sequence[int]) -> list[int]:
     """Return pads in MIL's order: before and after axis 0, then axis 1 ..."""
     return [pad for pair in zip(before, after, strict=True) for pad in pair]
+
+
+def pad_spatial(
+    mil: MilBuilder, x: Value, before: Sequence[int], after: Sequence[int], fill: float = 0.0
+) -> Value:
+    """Pad the axes from 2 on."""
+    if not any(before) and not any(after):
+        return x
+    pads = interleave_pads((0, 0, *before), (0, 0, *after))
+    return mil.pad(x=x, pad=pads, mode="constant", constant_val=fill)
 
 
 def window_pads(window: Window) -> dict[str, Any]:

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from onnxport.converters import quantized_constants
-from onnxport.converters.coreml.builder import MilBuilder, MilType
+from onnxport.converters.coreml.builder import MilBuilder, MilNode, MilType
 from onnxport.converters.coreml.quantized import Grid, holds_scale
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.quantized_constants import LIMITS
 from onnxport.converters.semantics import block_numbers, scale_axis
 from onnxport.core.arrays import Array
@@ -21,7 +20,7 @@ _BYTES: dict[str, MilType] = {"int8": "int8", "uint8": "uint8"}
 
 
 @lower("QuantizeLinear")
-def quantize_linear(node: NodeView[Value], mil: MilBuilder) -> None:
+def quantize_linear(node: MilNode, mil: MilBuilder) -> None:
     """saturate(round(x / scale) + zero point), ties to even (ONNX QuantizeLinear-25).
 
     Numbers between round and saturate are exact in float32: every type saturates below 2^24.
@@ -51,7 +50,7 @@ def quantize_linear(node: NodeView[Value], mil: MilBuilder) -> None:
 
 
 @lower("DequantizeLinear")
-def dequantize_linear(node: NodeView[Value], mil: MilBuilder) -> None:
+def dequantize_linear(node: MilNode, mil: MilBuilder) -> None:
     """(x - zero point) * scale (ONNX DequantizeLinear-25)."""
     node.ignore("output_dtype")  # the result's type is inferred
     parameters = _Parameters(node, mil)
@@ -75,7 +74,7 @@ def dequantize_linear(node: NodeView[Value], mil: MilBuilder) -> None:
 class _Parameters:
     """A node's scale and zero point, in shapes that broadcast with x."""
 
-    def __init__(self, node: NodeView[Value], mil: MilBuilder) -> None:
+    def __init__(self, node: MilNode, mil: MilBuilder) -> None:
         self.node, self.mil, self.x = node, mil, node.x
         self.axis, self.block = node.attribute("axis", 1), node.attribute("block_size", 0)
         scale, zero_point = node.input(1), node.optional(2)
@@ -94,7 +93,7 @@ class _Parameters:
 
     @property
     def are_known(self) -> bool:
-        """Whether MIL's own operators take them: constants, one or one for each index of an axis."""
+        """True if MIL's own operators take them: constants, one or one for each index of an axis."""
         scale = self.given[0].constant
         return self.are_constant and scale is not None and bool(scale.all()) and not self.is_blocked
 
@@ -130,7 +129,7 @@ class _Parameters:
         places = block_numbers(self.node, parameter, axis, self.block)
         if parameter.constant is not None:
             return self.mil.constant(parameter.constant.take(places, axis))
-        taken: Value = self.mil.gather(x=parameter, indices=places.astype(np.int32), axis=axis)
+        taken = self.mil.gather(x=parameter, indices=places.astype(np.int32), axis=axis)
         taken.dtype = parameter.dtype
         return taken
 
@@ -144,7 +143,7 @@ def _reshape(mil: MilBuilder, value: Value, shape: tuple[int, ...]) -> Value:
         return mil.constant(value.constant.reshape(shape))
     if value.shape == shape:
         return value
-    made: Value = mil.reshape(x=value, shape=list(shape)) if shape else mil.squeeze(x=value, axes=[0])
+    made = mil.reshape(x=value, shape=list(shape)) if shape else mil.squeeze(x=value, axes=[0])
     made.dtype = value.dtype
     return made
 
@@ -152,9 +151,7 @@ def _reshape(mil: MilBuilder, value: Value, shape: tuple[int, ...]) -> Value:
 def _floats(mil: MilBuilder, value: Value) -> Value:
     if value.constant is not None:
         return mil.constant(value.constant.astype(np.float32))
-    if value.is_float:
-        return value
-    return mil.cast(x=value, dtype="fp32")  # type: ignore[no-any-return]
+    return value if value.is_float else mil.cast(x=value, dtype="fp32")
 
 
 def _grid(x: Array, parameters: _Parameters) -> Grid | None:

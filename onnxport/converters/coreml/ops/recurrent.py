@@ -11,13 +11,12 @@ from functools import cached_property
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.recurrence import ACTIVATIONS, Cell, Outcome, State, Steps, part
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.shapes.dims import as_shape, size_of
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.recurrence.lowering import KINDS, RecurrentLowering
 from onnxport.core.arrays import Array
 
@@ -32,7 +31,7 @@ _LSTM_GATES = (0, 2, 1, 3)
 class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
     cell_class, functions = Cell, ACTIVATIONS
 
-    def __init__(self, node: NodeView[Value], mil: MilBuilder) -> None:
+    def __init__(self, node: MilNode, mil: MilBuilder) -> None:
         super().__init__(node)
         self.mil = mil
         self.lengths = node.optional(4)
@@ -57,11 +56,13 @@ class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
 
     def operand(self, index: int, number: int) -> Value | None:
         value = self.node.optional(index)
-        if value is None:
-            return None
+        return None if value is None else self._entry(value, number)
+
+    def _entry(self, value: Value, number: int) -> Value:
+        """Return value[number]."""
         if value.constant is not None:
             return self.mil.constant(np.ascontiguousarray(value.constant[number]))
-        return self.mil.squeeze(x=part(self.mil, value, number, 1), axes=[0])  # type: ignore[no-any-return]
+        return self.mil.squeeze(x=part(self.mil, value, number, 1), axes=[0])
 
     def initial(self, index: int, number: int) -> Term:
         return Term(self.mil, self._initial(index, number))
@@ -69,26 +70,23 @@ class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
     def _initial(self, index: int, number: int) -> Value:
         mil, value = self.mil, self.node.optional(index)
         if value is None:
-            sizes = [size_of(mil, self.x, 1), self.size]
-            shape = as_shape(mil, sizes)
+            shape = as_shape(mil, [size_of(mil, self.x, 1), self.size])
             if isinstance(shape, list):
                 return mil.constant(np.zeros(shape, np.float32))
-            return mil.fill(shape=shape, value=0.0)  # type: ignore[no-any-return]
+            return mil.fill(shape=shape, value=0.0)
         if self.attributes.batch_first:
-            value = self._transposed(value)
-        if value.constant is not None:
-            return mil.constant(np.ascontiguousarray(value.constant[number]))
-        return mil.squeeze(x=part(mil, value, number, 1), axes=[0])  # type: ignore[no-any-return]
+            value = self._transpose(value)
+        return self._entry(value, number)
 
-    def _transposed(self, value: Value) -> Value:
+    def _transpose(self, value: Value) -> Value:
         if value.constant is not None:
             return self.mil.constant(np.ascontiguousarray(value.constant.transpose(1, 0, 2)))
-        return self.mil.transpose(x=value, perm=[1, 0, 2])  # type: ignore[no-any-return]
+        return self.mil.transpose(x=value, perm=[1, 0, 2])
 
     # ---- MIL's own layers
 
     def _is_native(self) -> bool:
-        """Tell if MIL's lstm or rnn computes the same, by its documentation."""
+        """Tell if MIL's lstm or rnn is documented to compute the same."""
         weights = [self.node.optional(index) for index in (1, 2, 3)]
         return (
             self.node.op != "GRU"
@@ -112,7 +110,6 @@ class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
 
     def _native_direction(self, number: int, is_backwards: bool, names: Sequence[str]) -> Outcome:
         mil = self.mil
-        direction = "reverse" if is_backwards else "forward"
         named = [_NATIVE[name.lower()] for name in names]
         weights = {
             "weight_ih": self._by_mil_gates(self.operand(1, number)),
@@ -121,15 +118,17 @@ class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
         }
         common = {
             "x": self.x,
-            "direction": direction,
+            "direction": "reverse" if is_backwards else "forward",
             "output_sequence": self.node.wants_output(0),
             **weights,
         }
+        initial = self._initial(5, number)
         if self.node.op == "RNN":
-            sequence, hidden = mil.rnn(initial_h=self._initial(5, number), activation=named[0], **common)
+            sequence, hidden = mil.emit_all("rnn", initial_h=initial, activation=named[0], **common)
             return Outcome(sequence, State(Term(mil, hidden)))
-        sequence, hidden, cell = mil.lstm(
-            initial_h=self._initial(5, number),
+        sequence, hidden, cell = mil.emit_all(
+            "lstm",
+            initial_h=initial,
             initial_c=self._initial(6, number),
             recurrent_activation=named[0],
             cell_activation=named[1],
@@ -139,18 +138,19 @@ class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
         return Outcome(sequence, State(Term(mil, hidden), Term(mil, cell)))
 
     def _by_mil_gates(self, value: Value | None) -> Value | None:
+        """Reorder LSTM's gates along the first axis for MIL."""
         if value is None or self.node.op != "LSTM":
             return value
         assert value.constant is not None
-        return self.mil.constant(_reorder_gates(value.constant))
+        gates = np.split(value.constant, len(_LSTM_GATES))
+        return self.mil.constant(np.concatenate([gates[place] for place in _LSTM_GATES]))
 
     def _bias(self, number: int) -> Value | None:
         both = self.operand(3, number)
         if both is None:
             return None
         assert both.constant is not None
-        total = both.constant.reshape(2, -1).sum(axis=0)
-        return self.mil.constant(_reorder_gates(total) if self.node.op == "LSTM" else total)
+        return self._by_mil_gates(self.mil.constant(both.constant.reshape(2, -1).sum(axis=0)))
 
     # ---- step by step
 
@@ -161,52 +161,45 @@ class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
         if self.lengths is not None:
             floats = mil.cast(x=self.lengths, dtype="fp32")
             lengths = Term(mil, mil.expand_dims(x=floats, axes=[1]))
-        steps = Steps(mil, self.attributes.kind.step, self.x.shape[1], lengths, self.node.wants_output(0))
-        count = self.x.shape[0]
-        unrolls = count is not None and count <= _UNROLLED_STEPS
-        return [steps.unroll(each, count or 0) if unrolls else steps.loop(each) for each in self.directions()]
+        (count, batch), outcomes = self.x.shape[:2], []
+        for direction in self.directions():
+            step, collects = self.attributes.kind.step, self.node.wants_output(0)
+            steps = Steps(mil, step, direction, batch, lengths, collects)
+            unrolls = count is not None and count <= _UNROLLED_STEPS
+            outcomes.append(steps.unroll(count or 0) if unrolls else steps.loop())
+        return outcomes
 
     def project(self, number: int, bias: Value | None) -> Value:
         mil, weights = self.mil, self.operand(1, number)
         assert weights is not None
         total = mil.matmul(x=self.x, y=weights, transpose_y=True)
         if bias is None:
-            return total  # type: ignore[no-any-return]
+            return total
         width = self.attributes.kind.gates * self.size
         counts = self.attributes.outer_biases(self.size)
         if bias.constant is not None:
             ours, theirs = bias.constant.reshape(2, -1)
-            return mil.add(x=total, y=(ours + theirs * counts).astype(np.float32))  # type: ignore[no-any-return]
+            return mil.add(x=total, y=(ours + theirs * counts).astype(np.float32))
         first, second = (part(mil, bias, start, width) for start in (0, width))
         if self.attributes.linear_before_reset:
             second = mil.mul(x=second, y=counts)
-        return mil.add(x=total, y=mil.add(x=first, y=second))  # type: ignore[no-any-return]
+        return mil.add(x=total, y=mil.add(x=first, y=second))
 
     # ---- results
 
     def emit_sequence(self, sequences: Sequence[Value]) -> None:
         if self.attributes.batch_first:
-            sequences = [self._transposed(each) for each in sequences]
-        self.node.emit(self._stacked(sequences, 2 if self.attributes.batch_first else 1), 0)
+            sequences = [self._transpose(each) for each in sequences]
+        self.node.emit(self._stack(sequences, 2 if self.attributes.batch_first else 1), 0)
 
     def emit_state(self, parts: Sequence[Term], index: int) -> None:
         axis = 1 if self.attributes.batch_first else 0
-        self.node.emit(self._stacked([each.value for each in parts], axis), index)
+        self.node.emit(self._stack([each.value for each in parts], axis), index)
 
-    def _stacked(self, values: Sequence[Value], axis: int) -> Value:
+    def _stack(self, values: Sequence[Value], axis: int) -> Value:
         if len(values) == 1:
-            return self.mil.expand_dims(x=values[0], axes=[axis])  # type: ignore[no-any-return]
-        return self.mil.stack(values=list(values), axis=axis)  # type: ignore[no-any-return]
+            return self.mil.expand_dims(x=values[0], axes=[axis])
+        return self.mil.stack(values=list(values), axis=axis)
 
 
-def _reorder_gates(array: Array) -> Array:
-    """Reorder LSTM's gates along the first axis for MIL."""
-    gates = np.split(array, len(_LSTM_GATES))
-    return np.concatenate([gates[place] for place in _LSTM_GATES])
-
-
-def _lower_recurrent(node: NodeView[Value], mil: MilBuilder) -> None:
-    _Recurrent(node, mil).run()
-
-
-REGISTRY.table(dict.fromkeys(KINDS, _lower_recurrent))
+REGISTRY.table(dict.fromkeys(KINDS, lambda node, mil: _Recurrent(node, mil).run()))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.resize import is_last, resize_at_run_time, resize_linearly
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
 from onnxport.converters.resize.sampling import (
     Axis,
     Sampling,
@@ -32,7 +31,7 @@ _POSITIONS = {
 
 
 @lower("Resize")
-def resize(node: NodeView[Value], mil: MilBuilder) -> None:
+def resize(node: MilNode, mil: MilBuilder) -> None:
     """Resample axes (ONNX Resize-19)."""
     x, shape, sampling = node.x, node.output_shape(), read_sampling(node)
     if sampling.mode != "nearest" and not x.is_float:
@@ -60,18 +59,18 @@ def resize(node: NodeView[Value], mil: MilBuilder) -> None:
 
 def _resize_natively(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[int, Axis]) -> Value | None:
     """Resize the last two axes by an operator that samples both as the node does, if there is one."""
-    if (
-        x.rank < 3
-        or not x.is_float
-        or not is_last(axes, x.rank)
-        or sampling.coordinates == "tf_crop_and_resize"
-    ):
+    if x.rank < 3 or not x.is_float or not is_last(axes, x.rank):
         return None
-    height, width = (axes.get(axis) or _unchanged_axis(x, axis) for axis in (x.rank - 2, x.rank - 1))
+    if sampling.coordinates == "tf_crop_and_resize":
+        return None
+    height, width = (
+        axes.get(axis) or Axis(x.shape[axis] or 0, x.shape[axis] or 0, np.float32(1))
+        for axis in (x.rank - 2, x.rank - 1)
+    )
     if sampling.mode == "nearest":
         if not all(_is_repetition(sampling, axis) for axis in (height, width)):
             return None
-        return mil.upsample_nearest_neighbor(  # type: ignore[no-any-return]
+        return mil.upsample_nearest_neighbor(
             x=x,
             scale_factor_height=height.after // height.before,
             scale_factor_width=width.after // width.before,
@@ -83,11 +82,6 @@ def _resize_natively(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[i
         if all(_is_alike(sampling, mode, axis) for axis in (height, width)):
             return resize_linearly(mil, x, mode, [height.after, width.after])
     return None
-
-
-def _unchanged_axis(x: Value, axis: int) -> Axis:
-    size = x.shape[axis] or 0
-    return Axis(size, size, np.float32(1))
 
 
 def _is_repetition(sampling: Sampling, axis: Axis) -> bool:
@@ -114,7 +108,7 @@ def _apply_weights(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value
     """Multiply the axis by a matrix [after, before]."""
     weights = mil.constant(matrix.astype(np.float32))
     if x.rank > 1 and axis == x.rank - 2:
-        return mil.matmul(x=weights, y=x)  # type: ignore[no-any-return]
+        return mil.matmul(x=weights, y=x)
     order = [each for each in range(x.rank) if each != axis] + [axis]
     last = axis == x.rank - 1
     rows = x if last else mil.transpose(x=x, perm=order)
@@ -122,8 +116,8 @@ def _apply_weights(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value
         rows = mil.expand_dims(x=rows, axes=[0])
     result = mil.matmul(x=rows, y=weights, transpose_y=True)
     if x.rank == 1:
-        return mil.squeeze(x=result, axes=[0])  # type: ignore[no-any-return]
-    return result if last else mil.transpose(x=result, perm=np.argsort(order).tolist())  # type: ignore[no-any-return]
+        return mil.squeeze(x=result, axes=[0])
+    return result if last else mil.transpose(x=result, perm=np.argsort(order).tolist())
 
 
 def _extrapolate(mil: MilBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:

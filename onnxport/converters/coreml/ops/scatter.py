@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.numbers.integer_widths import is_narrow, wrap
 from onnxport.converters.coreml.ops.indexing import (
@@ -14,26 +14,22 @@ from onnxport.converters.coreml.ops.indexing import (
     wrap_indices,
     wrap_tuples,
 )
-from onnxport.converters.coreml.ops.reshape import with_axes
+from onnxport.converters.coreml.ops.reshape import insert_axes
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes.axes import normalize_axis
-from onnxport.converters.coreml.shapes.integers import Integers, arange, integers, sizes_of
+from onnxport.converters.coreml.shapes.integers import Integers, arange, integers, normalize_axis, sizes_of
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.lowering import NodeView
-
-Node = NodeView[Value]
 
 # ONNX's reduction -> MIL's mode.
 _MODES = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 
-def _wrap_sums(mil: MilBuilder, node: Node, result: Value) -> Value:
+def _wrap_sums(mil: MilBuilder, node: MilNode, result: Value) -> Value:
     """Wrap sums of narrow integers around as their type does."""
     is_sum = node.attribute("reduction", "none") == "add" and is_narrow(node.x.dtype)
     return wrap(Term(mil, result), node.x.dtype).value if is_sum else result
 
 
-def _mode(node: Node) -> str:
+def _mode(node: MilNode) -> str:
     reduction = node.attribute("reduction", "none")
     if reduction not in _MODES:
         node.unsupported(f"reduction {reduction!r}")
@@ -45,7 +41,7 @@ def _mode(node: Node) -> str:
 
 
 @lower("ScatterND")
-def scatter_nd(node: Node, mil: MilBuilder) -> None:
+def scatter_nd(node: MilNode, mil: MilBuilder) -> None:
     """Replace slices of x by updates at tuples of indices, or reduce them with the updates (ONNX ScatterND-18)."""
     x, updates = node.input(0), node.input(2)
     if 0 in updates.shape:
@@ -59,7 +55,7 @@ def scatter_nd(node: Node, mil: MilBuilder) -> None:
 
 
 @lower("ScatterElements")
-def scatter_elements(node: Node, mil: MilBuilder) -> None:
+def scatter_elements(node: MilNode, mil: MilBuilder) -> None:
     """Replace x[index[i][j]][j] and so on, or reduce it with updates, along an axis (ONNX ScatterElements-18)."""
     x, indices, updates = node.input(0), node.input(1), node.input(2)
     axis, mode = normalize_axis(node.attribute("axis", 0), x.rank), _mode(node)
@@ -78,7 +74,7 @@ def scatter_elements(node: Node, mil: MilBuilder) -> None:
 
 
 def _coordinates(mil: MilBuilder, indices: Value, places: Integers, axis: int) -> Integers:
-    """The target of each update, [elements, rank], for indices that do not cover the other axes."""
+    """Return the target of each update, [elements, rank], for indices that do not cover the other axes."""
     rank, sizes = indices.rank, sizes_of(mil, indices)
     columns = []
     for other in range(rank):
@@ -86,15 +82,15 @@ def _coordinates(mil: MilBuilder, indices: Value, places: Integers, axis: int) -
             column = places
         else:
             form = [-1 if i == other else 1 for i in range(rank)]
-            column = arange(mil, sizes.element(other)).reshaped(*form) + places * 0
-        columns.append(column.reshaped(-1, 1))
+            column = arange(mil, sizes.element(other)).reshape(*form) + places * 0
+        columns.append(column.reshape(-1, 1))
     if all(column.known is not None for column in columns):
         return Integers(mil, np.concatenate([np.asarray(column.known) for column in columns], 1))
     return Integers(mil, mil.concat(values=[column.value for column in columns], axis=1))
 
 
 @lower("OneHot")
-def one_hot(node: Node, mil: MilBuilder) -> None:
+def one_hot(node: MilNode, mil: MilBuilder) -> None:
     """values[1] at each index along a new axis, values[0] elsewhere (ONNX OneHot-11).
 
     Compares instead of using MIL's one_hot, which wants constant values and does not document indices out of range.
@@ -102,11 +98,11 @@ def one_hot(node: Node, mil: MilBuilder) -> None:
     indices, depth, values = node.input(0), node.input(1), node.input(2)
     rank = indices.rank + 1
     axis = normalize_axis(node.attribute("axis", -1), rank)
-    count = integers(mil, depth).reshaped() if depth.rank else integers(mil, depth)
+    count = integers(mil, depth).reshape() if depth.rank else integers(mil, depth)
     # An index from -depth to -1 counts from the end; any other outside 0 to depth - 1 gives no 1.
     places = integers(mil, indices).within(count)
-    row = arange(mil, count).reshaped(*[-1 if i == axis else 1 for i in range(rank)])
-    hits = Integers(mil, with_axes(mil, places.value, [axis])).equals(row)
+    row = arange(mil, count).reshape(*[-1 if i == axis else 1 for i in range(rank)])
+    hits = Integers(mil, insert_axes(mil, places.value, [axis])).equals(row)
     pair = values.constant
     if pair is not None and list(pair) == [0, 1]:
         node.emit(hits.value)

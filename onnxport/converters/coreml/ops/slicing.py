@@ -5,30 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.ops.indexing import gather_at
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
-from onnxport.converters.coreml.shapes.axes import named_axes, normalize_axis
 from onnxport.converters.coreml.shapes.integers import (
     Integers,
     arange,
     axis_table,
     concatenate,
     integers,
+    named_axes,
+    normalize_axis,
     size_of,
 )
-from onnxport.converters.coreml.values import Value, nothing
-from onnxport.converters.lowering import NodeView
+from onnxport.converters.coreml.values import Value, empty
 from onnxport.converters.shape_arithmetic import LIMIT, clamp_bounds, even_parts, refuse_disputed_end
-
-Node = NodeView[Value]
 
 _WHOLE = (0, LIMIT, 1)  # start, end and step of an axis that stays whole
 
 
 @lower("Slice")
-def slice_(node: Node, mil: MilBuilder) -> None:
+def slice_(node: MilNode, mil: MilBuilder) -> None:
     """Slice some axes with steps (ONNX Slice-13); bounds beyond the end are clamped."""
     if node.input(1).shape[0] is None:
         node.unsupported("the number of its axes is known only at run time")
@@ -59,7 +57,7 @@ class _Cut(NamedTuple):
         return tuple(bound.number for bound in self) == _WHOLE
 
 
-def _cuts(node: Node, mil: MilBuilder) -> list[_Cut]:
+def _cuts(node: MilNode, mil: MilBuilder) -> list[_Cut]:
     """Return the slice of every axis of x."""
     count, rank = node.input(1).shape[0] or 0, node.x.rank
     axes, steps = node.optional(3), node.optional(4)
@@ -77,7 +75,7 @@ def _cuts(node: Node, mil: MilBuilder) -> list[_Cut]:
     return cuts
 
 
-def _slice_forwards(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
+def _slice_forwards(node: MilNode, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
     """Slice forwards, as MIL does."""
     x = node.x
     begins, ends, steps = [], [], [cut.step.number or 1 for cut in cuts]
@@ -86,7 +84,7 @@ def _slice_forwards(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
         if size is not None and begin.number is not None and end.number is not None:
             first, last, _ = slice(begin.number, end.number).indices(size)
             if first >= last:
-                return nothing(node.output_shape(), x.dtype)
+                return empty(node.output_shape(), x.dtype)
             begin, end = Integers(mil, first), Integers(mil, last)
         begins.append(begin)
         ends.append(end)
@@ -94,7 +92,7 @@ def _slice_forwards(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
     to_last = [end.number in (LIMIT, size or LIMIT) for end, size in zip(ends, x.shape, strict=True)]
     if all(from_first) and all(to_last) and max(steps) == 1:
         return x
-    result: Value = mil.slice_by_index(
+    return mil.slice_by_index(
         x=x,
         begin=concatenate(mil, begins).value,
         end=concatenate(mil, [0 if whole else end for end, whole in zip(ends, to_last, strict=True)]).value,
@@ -102,10 +100,9 @@ def _slice_forwards(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
         begin_mask=from_first,
         end_mask=to_last,
     )
-    return result
 
 
-def _positions(node: Node, mil: MilBuilder, axis: int, cut: _Cut) -> Integers:
+def _positions(node: MilNode, mil: MilBuilder, axis: int, cut: _Cut) -> Integers:
     """Return the indices of a slice that may run backwards."""
     start, end, step = cut
     if (step.number or 0) < 0 and end.number == LIMIT:
@@ -123,7 +120,7 @@ def _positions(node: Node, mil: MilBuilder, axis: int, cut: _Cut) -> Integers:
 
 
 @lower("Split")
-def split(node: Node, mil: MilBuilder) -> None:
+def split(node: MilNode, mil: MilBuilder) -> None:
     """Split an axis (ONNX Split-18); sizes default to equal parts, the last one smaller."""
     x = node.x
     axis = normalize_axis(node.attribute("axis", 0), x.rank)
@@ -132,7 +129,11 @@ def split(node: Node, mil: MilBuilder) -> None:
     length = size_of(mil, x, axis)
     parts = even_parts(length, count) if sizes is None else integers(mil, sizes)
     if parts.known is not None and (parts.known > 0).all() and not high_rank.is_tall(x):
-        _split_natively(node, mil, axis, [int(part) for part in parts.known])
+        pieces = [x]
+        if len(parts.known) > 1:
+            pieces = mil.emit_all("split", x=x, split_sizes=[int(part) for part in parts.known], axis=axis)
+        for index, piece in enumerate(pieces):
+            node.emit(piece, index)
         return
     ends = parts.running_sum()
     starts = ends - parts
@@ -140,39 +141,19 @@ def split(node: Node, mil: MilBuilder) -> None:
         if node.wants_output(index):
             begin, end = starts.element(index), ends.element(index)
             if begin.number is not None and begin.number == end.number:
-                node.emit(
-                    nothing(tuple(0 if i == axis else dim for i, dim in enumerate(x.shape)), x.dtype), index
-                )
-                continue
-            node.emit(slice_axis(mil, x, axis, begin, end), index)
-
-
-def _split_natively(node: Node, mil: MilBuilder, axis: int, parts: Sequence[int]) -> None:
-    if len(parts) == 1:
-        node.emit(node.x)
-        return
-    for index, part in enumerate(mil.split(x=node.x, split_sizes=parts, axis=axis)):
-        node.emit(part, index)
+                shape = tuple(0 if i == axis else dim for i, dim in enumerate(x.shape))
+                node.emit(empty(shape, x.dtype), index)
+            else:
+                node.emit(slice_axis(mil, x, axis, begin, end), index)
 
 
 def slice_axis(mil: MilBuilder, x: Value, axis: int, begin: Integers, end: Integers) -> Value:
     """Return the elements of an axis from `begin` up to `end`."""
     if high_rank.is_tall(x):
-        length = end - begin
-
-        def change(part: Value) -> Value:
-            return slice_axis(mil, part, 1, begin, end)
-
         return high_rank.apply_along(
-            mil, x, axis, change, [length if length.number is None else length.number]
+            mil, x, axis, lambda part: slice_axis(mil, part, 1, begin, end), [end - begin]
         )
     others = [i != axis for i in range(x.rank)]
     begins, ends = ([0 if other else bound for other in others] for bound in (begin, end))
-    result: Value = mil.slice_by_index(
-        x=x,
-        begin=concatenate(mil, begins).value,
-        end=concatenate(mil, ends).value,
-        begin_mask=others,
-        end_mask=others,
-    )
-    return result
+    begin_values, end_values = concatenate(mil, begins).value, concatenate(mil, ends).value
+    return mil.slice_by_index(x=x, begin=begin_values, end=end_values, begin_mask=others, end_mask=others)

@@ -28,8 +28,8 @@ def add_classifier(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:
     if len(labels) > 1:
         raise UsageError("labels are given for two outputs", why="a Core ML classifier has one")
     ((name, file),) = labels.items()
-    names = _read(file)
-    port = _output(lowered, name, len(names), file)
+    names = _read_classes(file)
+    port = _find_scores(lowered, name, len(names), file)
     function = lowered.program.functions["main"]
     scores = next(var for var in function.outputs if var.name == port.key)
     rest = [var for var in function.outputs if var is not scores]
@@ -41,7 +41,7 @@ def add_classifier(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:
     return replace(lowered, outputs=ports, labels=len(names))
 
 
-def _read(file: Path) -> list[str]:
+def _read_classes(file: Path) -> list[str]:
     _, names = read_labels(file)
     while names and not names[-1].strip():
         names.pop()
@@ -60,7 +60,7 @@ def _read(file: Path) -> list[str]:
     return names
 
 
-def _output(lowered: Lowered, name: str, count: int, file: Path) -> Port:
+def _find_scores(lowered: Lowered, name: str, count: int, file: Path) -> Port:
     outputs = lowered.outputs
     floats = [port for port in outputs if port.dtype.startswith("float")]
     if name:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -47,24 +45,23 @@ def compress(program: Any, weights: str | None) -> None:
     """Compress the weights of a program in place."""
     if weights is None:
         return
-    kind, digits = re.fullmatch(r"([a-z]+)(\d+)", weights).groups()  # type: ignore[union-attr]
-    _KINDS[kind](int(digits)).apply(program)
-
-
-def _integers(bits: int) -> Any:
-    if bits == 8:
-        config = OpLinearQuantizerConfig(mode="linear_symmetric", dtype="int8", granularity="per_channel")
+    kind = weights.rstrip("0123456789")
+    number = int(weights.removeprefix(kind))
+    if kind == "palette":
+        # coremltools' own "kmeans" asks for scikit-learn unless there are many weights, all of float16.
+        config = OpPalettizerConfig(mode="custom", lut_function=partial(_cluster, 2**number))
+        optimizer = palettize_weights
+    elif kind == "sparse":
+        config, optimizer = OpMagnitudePrunerConfig(target_sparsity=number / 100), prune_weights
     else:
-        config = OpLinearQuantizerConfig(
-            mode="linear_symmetric", dtype="int4", granularity="per_block", block_size=_BLOCK
+        grain = (
+            {"granularity": "per_channel"}
+            if number == 8
+            else {"granularity": "per_block", "block_size": _BLOCK}
         )
-    return linear_quantize_weights(OptimizationConfig(global_config=config))
-
-
-def _palette(bits: int) -> Any:
-    # coremltools' own "kmeans" asks for scikit-learn unless there are many weights, all of float16.
-    config = OpPalettizerConfig(mode="custom", lut_function=partial(_cluster, 2**bits))
-    return palettize_weights(OptimizationConfig(global_config=config))
+        config = OpLinearQuantizerConfig(mode="linear_symmetric", dtype=weights, **grain)
+        optimizer = linear_quantize_weights
+    optimizer(OptimizationConfig(global_config=config)).apply(program)
 
 
 def _cluster(most: int, weights: Array) -> tuple[Array, Array]:
@@ -80,11 +77,3 @@ def _cluster(most: int, weights: Array) -> tuple[Array, Array]:
     indices = np.asarray(clusters)[which.ravel()]
     sums, sizes = (np.bincount(indices, each, minlength=most) for each in (exact, None))
     return (sums / np.maximum(sizes, 1)).astype(weights.dtype), indices.astype(np.uint8)
-
-
-def _sparse(percent: int) -> Any:
-    config = OpMagnitudePrunerConfig(target_sparsity=percent / 100)
-    return prune_weights(OptimizationConfig(global_config=config))
-
-
-_KINDS: dict[str, Callable[[int], Any]] = {"int": _integers, "palette": _palette, "sparse": _sparse}

@@ -36,17 +36,14 @@ def describe_function(
         else:
             _describe_input(target.input.add(name=name).type.multiArrayType, var, sizes.get(name))
     for var in function.outputs:
-        _describe_output(target.output.add(name=var.name).type, var)
-
-
-def _describe_output(feature: Any, var: Any) -> None:
-    if types.is_dict(var.sym_type):
-        feature.dictionaryType.stringKeyType.SetInParent()
-    elif types.is_str(var.sym_type):
-        feature.stringType.SetInParent()
-    else:
-        # An output whose size follows an open input has no shape in its description.
-        _describe_array(feature.multiArrayType, () if any_symbolic(var.shape) else var.shape, var)
+        feature = target.output.add(name=var.name).type
+        if types.is_dict(var.sym_type):
+            feature.dictionaryType.stringKeyType.SetInParent()
+        elif types.is_str(var.sym_type):
+            feature.stringType.SetInParent()
+        else:
+            # An output whose size follows an open input has no shape in its description.
+            _describe_array(feature.multiArrayType, () if any_symbolic(var.shape) else var.shape, var)
 
 
 def _describe_input(array: Any, var: Any, sizes: Sizes | None) -> None:

@@ -37,24 +37,19 @@ def check_images(inputs: Sequence[TensorSpec], images: Mapping[str, ImageInput])
                 f"input {spec} is not an image of {image.layout}",
                 why=f"its second dimension would be {channels}, the channels",
             )
-        _check_numbers(name, image)
+        for number in (*image.scale, *image.bias):
+            with np.errstate(over="ignore"):
+                held = np.float32(number)
+            if not np.isfinite(held) or (number != 0 and held == 0):
+                raise UsageError(
+                    f"the image {name!r} is given by {number}, which float32 cannot represent",
+                    fix="scale the model itself",
+                )
         for what, numbers in (("scales", image.scale), ("biases", image.bias)):
             if len(numbers) not in (1, channels):
                 raise UsageError(
                     f"{len(numbers)} {what} are given for the {channels} channels of input {name!r}",
                     fix="give one number, or one for each channel, as in bias:-0.5:-0.4:-0.4",
-                )
-
-
-def _check_numbers(name: str, image: ImageInput) -> None:
-    """Refuse numbers beyond float32, in which the program computes."""
-    with np.errstate(over="ignore"):
-        for number in (*image.scale, *image.bias):
-            held = np.float32(number)
-            if not np.isfinite(held) or (number != 0 and held == 0):
-                raise UsageError(
-                    f"the image {name!r} is given by {number}, which float32 cannot represent",
-                    fix="scale the model itself",
                 )
 
 

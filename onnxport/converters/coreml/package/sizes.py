@@ -68,7 +68,9 @@ def input_sizes(
         )
         found[spec.name] = Sizes(default, bounds if within else ())
         if guessed:
-            notes.append(_note(spec.name, bounds))
+            written = ",".join(str(least) if least == most else f"{least}..{most}" for least, most in bounds)
+            advice = f"give others with --shape {spec.name}={written}"
+            notes.append(f"input {spec.name!r} takes {written}, default bounds; {advice}")
     enumerated = [name for name, sizes in found.items() if sizes.choices]
     if len(enumerated) > 1 and not several_enumerated:
         raise UsageError(
@@ -95,8 +97,3 @@ def _enumerate_shapes(spec: TensorSpec, within: Mapping[int, Limit]) -> Sizes:
         for turn in range(count)
     )
     return Sizes(choices[0], choices=tuple(dict.fromkeys(choices)))
-
-
-def _note(name: str, bounds: Sequence[tuple[int, int]]) -> str:
-    written = ",".join(str(least) if least == most else f"{least}..{most}" for least, most in bounds)
-    return f"input {name!r} takes {written}, default bounds; give others with --shape {name}={written}"

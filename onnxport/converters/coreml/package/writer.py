@@ -54,7 +54,12 @@ def write_package(functions: Mapping[str, Lowered], folder: Path, metadata: Meta
     """
     weights = folder / "Data" / _WEIGHTS
     weights.mkdir(parents=True)
-    program = functions[MAIN].program if len(functions) == 1 else _merge(functions)
+    program = functions[MAIN].program
+    if len(functions) > 1:
+        program = Program()
+        for name, lowered in functions.items():
+            program.add_function(name, lowered.program.functions[MAIN])
+        share_across(operations_of(program))
     version = program.functions[MAIN].opset_version.value
     exporter = MILProtoExporter(prog=program, weights_dir=str(weights), specification_version=version)
     model = proto.Model_pb2.Model(specificationVersion=version)
@@ -71,15 +76,6 @@ def write_package(functions: Mapping[str, Lowered], folder: Path, metadata: Meta
         setattr(model.description.metadata, name, text)
     (folder / "Data" / _MODEL).write_bytes(model.SerializeToString(deterministic=True))
     (folder / "Manifest.json").write_text(_manifest_json(), encoding="utf-8")
-
-
-def _merge(functions: Mapping[str, Lowered]) -> Program:
-    """Merge the functions into one program that stores equal weights once."""
-    program = Program()
-    for name, lowered in functions.items():
-        program.add_function(name, lowered.program.functions[MAIN])
-    share_across(operations_of(program))
-    return program
 
 
 def _describe(target: Any, lowered: Lowered) -> None:

@@ -73,26 +73,18 @@ def optimize(lowered: Lowered) -> Lowered:
     program = lowered.program
     taps = TapTracker(program.functions["main"], lowered.taps)
     for each in PASSES:
-        if _is_needed(each, program):
-            _run(each, program, taps)
+        found = (operation.op_type in each.needs for operation in operations_of(program))
+        if each.needs is not _ANY and sum(found) < each.count:
+            continue
+        if each.run is not None:
+            each.run(program, taps)
+            continue
+        before = taps.axis_orders() if each.moves else None
+        PASS_REGISTRY[f"common::{each.name}"](program)
+        if before is not None:
+            taps.keep_unmoved(before)
     share_weights(operations_of(program))
     return replace(lowered, taps=taps.taps())
-
-
-def _is_needed(each: Pass, program: Any) -> bool:
-    if each.needs is _ANY:
-        return True
-    return sum(operation.op_type in each.needs for operation in operations_of(program)) >= each.count
-
-
-def _run(each: Pass, program: Any, taps: TapTracker) -> None:
-    if each.run is not None:
-        each.run(program, taps)
-        return
-    before = taps.axis_orders() if each.moves else None
-    PASS_REGISTRY[f"common::{each.name}"](program)
-    if before is not None:
-        taps.keep_unmoved(before)
 
 
 def operations_of(program: Any) -> Iterator[Any]:

@@ -20,6 +20,7 @@ from onnxport.core.arrays import Array
 from onnxport.optimizers.float16.constants import to_half
 
 _CONVOLUTIONS = ("conv", "conv_transpose")
+_BINARY = ("mul", "add", "sub", "real_div")
 # A channel whose weights are all smaller would lose digits in float16, whose normal numbers end at 6e-5.
 _LEAST_HALF = 2.0**-9
 
@@ -45,23 +46,19 @@ def _fold_block(block: Any, taps: TapTracker) -> None:
             for inner in operation.blocks:
                 _fold_block(inner, taps)
             affine = _as_affine(operation)
-            if affine is not None and _is_read_once(affine.x, block):
-                folded = _fold(operation, affine)
-                if folded is not None:
-                    _replace(operation, folded, taps)
-
-
-def _fold(operation: Any, affine: _Affine) -> Any:
-    """Return the operator that an affine one was folded into; None if that is not possible."""
-    before = affine.x.op
-    if before.op_type in _CONVOLUTIONS:
-        return _fold_into_convolution(before, affine)
-    if before.op_type == "batch_norm" or (before.op_type == "mul" and operation.op_type != "mul"):
-        return _fold_into_norm(before, affine)
-    return None
+            if affine is None or not _is_read_once(affine.x, block):
+                continue
+            before, folded = affine.x.op, None
+            if before.op_type in _CONVOLUTIONS:
+                folded = _fold_into_convolution(before, affine)
+            elif before.op_type == "batch_norm" or (before.op_type == "mul" and operation.op_type != "mul"):
+                folded = _fold_into_norm(before, affine)
+            if folded is not None:
+                _replace(operation, folded, taps)
 
 
 def _fold_into_convolution(convolution: Any, affine: _Affine) -> Any:
+    """Return the convolution with other weights; None if its own are not constant, or those beyond the type."""
     weight, bias = convolution.weight, convolution.bias
     if not _is_const(weight) or not (bias is None or _is_const(bias)):
         return None
@@ -78,7 +75,14 @@ def _fold_into_convolution(convolution: Any, affine: _Affine) -> Any:
     shifted = _round(offset * affine.scale + affine.shift, weight.val.dtype, least=0.0)
     if scaled is None or shifted is None:
         return None
-    _set(convolution, weight=scaled, bias=shifted)
+    arrays, old = {"weight": scaled, "bias": shifted}, (weight, convolution.inputs.get("bias"))
+    constants = {
+        name: mb.const(val=array, before_op=convolution, name=f"{convolution.name}_{name}_folded")
+        for name, array in arrays.items()
+    }
+    convolution.set_inputs(**constants)
+    for var in old:
+        _remove_unread(var and var.op)
     return convolution
 
 
@@ -129,25 +133,10 @@ def _remove_unread(operation: Any) -> None:
         _remove_unread(each)
 
 
-def _set(operation: Any, **arrays: Array) -> None:
-    old = [operation.inputs.get(name) for name in arrays]
-    operation.set_inputs(
-        **{
-            name: mb.const(val=array, before_op=operation, name=f"{operation.name}_{name}_folded")
-            for name, array in arrays.items()
-        }
-    )
-    for var in old:
-        if var is not None:
-            _remove_unread(var.op)
-
-
 def _as_affine(operation: Any) -> _Affine | None:
     if operation.op_type == "batch_norm":
         return _norm_as_affine(operation)
-    if operation.op_type in ("mul", "add", "sub", "real_div"):
-        return _binary_as_affine(operation)
-    return None
+    return _binary_as_affine(operation) if operation.op_type in _BINARY else None
 
 
 def _norm_as_affine(operation: Any) -> _Affine | None:

@@ -29,17 +29,17 @@ def as_shape(mil: MilBuilder, sizes: Sequence[Size]) -> list[int] | Value:
     return vector.value if vector.known is None else [int(each) for each in vector.known]
 
 
-def reshaped(mil: MilBuilder, value: Value, sizes: Sequence[Size]) -> Value:
+def reshape(mil: MilBuilder, value: Value, sizes: Sequence[Size]) -> Value:
     """Reshape `value`; one open size is inferred, more are computed."""
     if value.shape == tuple(sizes):
         return value
     if not sizes:
-        return mil.squeeze(x=value, axes=list(range(value.rank)))  # type: ignore[no-any-return]
+        return mil.squeeze(x=value, axes=list(range(value.rank)))
     if sum(not isinstance(each, int) for each in sizes) <= 1:
         shape: list[int] | Value = [each if isinstance(each, int) else -1 for each in sizes]
     else:
         shape = as_shape(mil, sizes)
-    return mil.reshape(x=value, shape=shape)  # type: ignore[no-any-return]
+    return mil.reshape(x=value, shape=shape)
 
 
 def _vector(mil: MilBuilder, sizes: Sequence[Size]) -> Integers:
@@ -49,4 +49,4 @@ def _vector(mil: MilBuilder, sizes: Sequence[Size]) -> Integers:
 
 
 def _size(size: Integers) -> Size:
-    return size.reshaped(1).value if size.number is None else size.number
+    return size.reshape(1).value if size.number is None else size.number

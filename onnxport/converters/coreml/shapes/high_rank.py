@@ -51,12 +51,12 @@ def reshape(mil: MilBuilder, x: Value, wanted: Sequence[Size]) -> Value:
         return mil.constant(x.constant.reshape(shape), x.dtype)
     held = x if x.row is None else x.row.held
     if len(wanted) > LARGEST_RANK:
-        row = _reshaped(mil, held, [-1])
+        row = _reshape(mil, held, [-1])
         return Value(shape, x.dtype, row=Row(row, tuple(wanted)), is_natural=x.is_natural)
-    return _reshaped(mil, held, [-1 if size is None else size for size in wanted])
+    return _reshape(mil, held, [-1 if size is None else size for size in wanted])
 
 
-def _reshaped(mil: MilBuilder, x: Value, wanted: Sequence[int | Integers]) -> Value:
+def _reshape(mil: MilBuilder, x: Value, wanted: Sequence[int | Integers]) -> Value:
     target = concatenate(mil, wanted or [1])
     given = target.known.tolist() if target.known is not None else target.value
     result: Value = x if given == [-1] and x.rank == 1 else mil.reshape(x=x, shape=given)
@@ -79,7 +79,10 @@ def apply_along(
     before, after = own[:axis], own[axis + 1 :]
     changed = change(sides(mil, x, axis))
     changed.dtype = x.dtype
-    return reshape(mil, changed, [*before, *result, *after])
+    replaced = [
+        size.number if isinstance(size, Integers) and size.number is not None else size for size in result
+    ]
+    return reshape(mil, changed, [*before, *replaced, *after])
 
 
 def sides(mil: MilBuilder, x: Value, axis: int) -> Value:
@@ -101,20 +104,20 @@ def transpose(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
     x = reshape(mil, x, [merged[run] for run in there])
     if len(runs) <= LARGEST_RANK:
         if there != wanted:
-            x = _permuted(mil, x, [there.index(run) for run in wanted])
+            x = _permute(mil, x, [there.index(run) for run in wanted])
         return reshape(mil, x, [own[axis] for axis in perm])
     for place, run in enumerate(wanted):
         at = there.index(run)
         if at != place:
             parts = [there[:place], there[place:at], [run], there[at + 1 :]]
             x = reshape(mil, x, [product(mil, [merged[each] for each in part]) for part in parts])
-            x = _permuted(mil, x, [0, 2, 1, 3])
+            x = _permute(mil, x, [0, 2, 1, 3])
             there = [*parts[0], run, *parts[1], *parts[3]]
     return reshape(mil, x, [own[axis] for axis in perm])
 
 
-def _permuted(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
-    result: Value = mil.transpose(x=x, perm=list(perm))
+def _permute(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
+    result = mil.transpose(x=x, perm=list(perm))
     result.dtype = x.dtype
     return result
 
@@ -127,21 +130,19 @@ def tile(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
             continue
 
         def repeated(part: Value, times: Integers = times) -> Value:
-            result: Value = mil.tile(x=part, reps=concatenate(mil, [1, times, 1]).value)
-            return result
+            return mil.tile(x=part, reps=concatenate(mil, [1, times, 1]).value)
 
-        grown = times * sizes_of(mil, x).element(axis)
-        x = apply_along(mil, x, axis, repeated, [grown if grown.number is None else grown.number])
+        x = apply_along(mil, x, axis, repeated, [times * sizes_of(mil, x).element(axis)])
     return x
 
 
-def flat(mil: MilBuilder, x: Value) -> Value:
+def flatten(mil: MilBuilder, x: Value) -> Value:
     """Flatten `x`."""
     if x.row is not None:
         return x.row.held
     if x.constant is not None:
         return mil.constant(np.reshape(x.constant, -1), x.dtype)
-    return _reshaped(mil, x, [-1])
+    return _reshape(mil, x, [-1])
 
 
 # ---- elementwise operators
@@ -166,7 +167,7 @@ def flatten_operands(mil: MilBuilder, op: str, operands: Sequence[Value | None])
         if x is None:
             rows.append(None)
         elif x is highest[0] or (x.shape == shape and _is_as_long(mil, x, highest[0])):
-            rows.append(flat(mil, x))
+            rows.append(flatten(mil, x))
         elif x.constant is not None and x.constant.size == 1:
             rows.append(mil.constant(np.reshape(x.constant, ()), x.dtype))
         elif x.rank == 0:
@@ -178,7 +179,7 @@ def flatten_operands(mil: MilBuilder, op: str, operands: Sequence[Value | None])
 
 def _is_as_long(mil: MilBuilder, x: Value, other: Value) -> bool:
     """Tell if values of one shape, as far as it is known, surely have equally many elements."""
-    lengths = [mil.var(flat(mil, each)).shape for each in (x, other)]
+    lengths = [mil.var(flatten(mil, each)).shape for each in (x, other)]
     return bool(lengths[0] == lengths[1])
 
 

@@ -7,26 +7,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, NoMil
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.formulas import IntegerFormula
 from onnxport.converters.shape_arithmetic import LIMIT
 from onnxport.core.arrays import Array
 
-# Operations of Arithmetic -> NumPy's functions.
-_NUMPY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "floor_div": np.floor_divide,
-    "mod": np.mod,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "less": np.less,
-    "greater_equal": np.greater_equal,
-    "equal": np.equal,
-    "logical_and": np.logical_and,
-}
+# Operations of Arithmetic -> NumPy's functions of other names.
+_NUMPY = {"sub": np.subtract, "mul": np.multiply, "floor_div": np.floor_divide}
 
 Operand: TypeAlias = "Integers | int | Sequence[int] | Array"
 
@@ -44,19 +32,14 @@ class Integers(IntegerFormula):
     def __init__(self, mil: MilBuilder, held: Array | Value | int | Sequence[int] | Element) -> None:
         self.mil = mil
         self.origin = held if isinstance(held, Element) else None
-        self._held = (
-            None if isinstance(held, Element) else held if isinstance(held, Value) else np.asarray(held)
-        )
+        self._held = held if isinstance(held, Element | Value) else np.asarray(held)
 
     @property
     def held(self) -> Array | Value:
-        if self._held is None:
-            assert self.origin is not None
+        if isinstance(self._held, Element):
             # A gather, through which MIL's builder follows sizes that it knows.
-            vector, place = self.origin
-            self._held = self.mil.gather(x=vector.value, indices=place, axis=0)
-        found: Array | Value = self._held
-        return found
+            self._held = self.mil.gather(x=self._held.vector.value, indices=self._held.place, axis=0)
+        return self._held
 
     @property
     def known(self) -> Array | None:
@@ -90,20 +73,20 @@ class Integers(IntegerFormula):
         pair = (self, self._operand(other))
         x, y = reversed(pair) if swapped else pair
         if x.known is not None and y.known is not None:
-            return Integers(self.mil, _NUMPY[op](x.known, y.known))
+            return Integers(self.mil, (_NUMPY.get(op) or getattr(np, op))(x.known, y.known))
         return Integers(self.mil, self.mil.emit(op, x=x.value, y=y.value))
 
     def column(self) -> Integers:
-        return self.reshaped(-1, 1)
+        return self.reshape(-1, 1)
 
     def _operand(self, other: Operand) -> Integers:
         return other if isinstance(other, Integers) else Integers(self.mil, np.asarray(other))
 
-    def negated(self) -> Integers:
+    def __neg__(self) -> Integers:
         return Integers(self.mil, 0) - self
 
-    def absolute(self) -> Integers:
-        return self.maximum(self.negated())
+    def __abs__(self) -> Integers:
+        return self.maximum(-self)
 
     def where(self, then: Operand, otherwise: Operand) -> Integers:
         chosen, rest = self._operand(then), self._operand(otherwise)
@@ -119,26 +102,24 @@ class Integers(IntegerFormula):
             chosen = chosen + np.zeros([dim or 1 for dim in self.shape], np.int32)
         return Integers(self.mil, self.mil.select(cond=self.value, a=chosen.value, b=rest.value))
 
-    def as_numbers(self) -> Integers:
+    def _apply(self, op: str, fold: Callable[[Array], Any], **parameters: Any) -> Integers:
+        """Emit `op`, or compute it with `fold` as long as the elements are known."""
         if self.known is not None:
-            return Integers(self.mil, self.known.astype(np.int32))
-        return Integers(self.mil, self.mil.cast(x=self.value, dtype="int32"))
+            return Integers(self.mil, fold(self.known))
+        return Integers(self.mil, self.mil.emit(op, x=self.value, **parameters))
+
+    def as_numbers(self) -> Integers:
+        return self._apply("cast", lambda x: x.astype(np.int32), dtype="int32")
 
     def summed(self, axis: int) -> Integers:
-        if self.known is not None:
-            return Integers(self.mil, self.known.sum(axis))
-        return Integers(self.mil, self.mil.reduce_sum(x=self.value, axes=[axis], keep_dims=False))
+        return self._apply("reduce_sum", lambda x: x.sum(axis), axes=[axis], keep_dims=False)
 
     def product(self) -> Integers:
         """Return the product of a vector's elements, a scalar."""
-        if self.known is not None:
-            return Integers(self.mil, self.known.prod())
-        return Integers(self.mil, self.mil.reduce_prod(x=self.value, axes=[0], keep_dims=False))
+        return self._apply("reduce_prod", np.prod, axes=[0], keep_dims=False)
 
     def running_sum(self) -> Integers:
-        if self.known is not None:
-            return Integers(self.mil, self.known.cumsum())
-        return Integers(self.mil, self.mil.cumsum(x=self.value, axis=0))
+        return self._apply("cumsum", np.cumsum, axis=0)
 
     def part(self, start: int, stop: int) -> Integers:
         """Return the elements of a vector from `start` up to `stop`."""
@@ -154,7 +135,7 @@ class Integers(IntegerFormula):
             return Integers(self.mil, self.known[index])
         return Integers(self.mil, Element(self, index))
 
-    def reshaped(self, *shape: int) -> Integers:
+    def reshape(self, *shape: int) -> Integers:
         """Return the elements in another shape, in which one size may be -1."""
         if self.known is not None:
             return Integers(self.mil, self.known.reshape(shape))
@@ -176,7 +157,7 @@ def integers(mil: MilBuilder, value: Value) -> Integers:
 
 def sizes_of(mil: MilBuilder, x: Value) -> Integers:
     """Return the sizes of x's axes; none for a scalar."""
-    if x.is_static:
+    if None not in x.shape:
         return Integers(mil, np.array(x.shape, np.int64))
     if x.row is not None:
         held = list(x.row.sizes)
@@ -195,7 +176,7 @@ def size_of(mil: MilBuilder, x: Value, axis: int) -> Integers:
 def concatenate(mil: MilBuilder, parts: Sequence[Integers | int]) -> Integers:
     """Concatenate scalars and vectors to a vector."""
     vectors = [part if isinstance(part, Integers) else Integers(mil, part) for part in parts]
-    vectors = [vector.reshaped(1) if vector.shape == () else vector for vector in _runs(vectors)]
+    vectors = [vector.reshape(1) if vector.shape == () else vector for vector in _runs(vectors)]
     vectors = [vector for vector in vectors if vector.shape != (0,)]
     if all(vector.known is not None for vector in vectors):
         arrays = [np.asarray(vector.known) for vector in vectors]
@@ -230,5 +211,25 @@ def arange(mil: MilBuilder, count: Integers) -> Integers:
 
 def axis_table(mil: MilBuilder, axes: Value, rank: int) -> Integers:
     """Return [rank, len(axes)]: 1 where `axes` names the row's axis in that column, 0 elsewhere."""
-    wrapped = integers(mil, axes).within(rank).reshaped(1, -1)
+    wrapped = integers(mil, axes).within(rank).reshape(1, -1)
     return Integers(mil, np.arange(rank)[:, None]).equals(wrapped).as_numbers()
+
+
+# ---- axes, which may count from the end
+
+
+def normalize_axis(axis: int, rank: int, *, last: bool = False) -> int:
+    """Return an axis counted from 0.
+
+    Args:
+        last: accept the place behind the last axis.
+    """
+    if not -rank <= axis < rank + last:
+        raise NoMil(f"names axis {axis} of a tensor that has {rank}")
+    return axis + rank if axis < 0 else axis
+
+
+def named_axes(axes: Value, rank: int) -> list[int]:
+    """Return constant axes, counted from 0."""
+    assert axes.constant is not None
+    return [normalize_axis(int(axis), rank) for axis in axes.constant.reshape(-1)]

@@ -26,8 +26,8 @@ def emit_branches(
 ) -> list[Tensor]:
     """Return the results of `then` if `condition`, a bool scalar, holds, else those of `otherwise`.
 
-    Both get the operands, and give tensors of the same ranks and element types; dimensions in which they differ are
-    open in the results.
+    Both get the operands, and give tensors of the same ranks and element types; where they differ in a dimension, it
+    is open in the results.
     """
     types = [tensor.type for tensor in operands]
     functions = [_function(tfl, name, types, body) for name, body in (("then", then), ("else", otherwise))]
@@ -99,21 +99,17 @@ def _function(tfl: TensorBuilder, name: str, types: Sequence[ir.Type], body: Ste
     with tfl.emitting_into(block):
         results = body(list(block.arguments))
         ir.Operation.create("func.return", operands=results)
-    function.attributes["function_type"] = ir.TypeAttr.get(
-        ir.FunctionType.get(list(types), [tensor.type for tensor in results])
-    )
+    signature = ir.FunctionType.get(list(types), [tensor.type for tensor in results])
+    function.attributes["function_type"] = ir.TypeAttr.get(signature)
     return function
 
 
 def find_captures(node: TflNode, tfl: TflBuilder, graphs: Sequence[onnx.Graph]) -> dict[onnx.Value, Value]:
-    """Return the values around `node` that its graphs read, each constant or with a tensor.
-
-    Initializers are left out: every block makes its own constants of them.
-    """
+    """Return the values around `node` that its graphs read, each constant or with a tensor, initializers apart."""
     found: dict[onnx.Value, Value] = {}
     for value in dict.fromkeys(value for graph in graphs for value in _free_values(graph)):
         if value.const_value is not None:
-            continue
+            continue  # every block makes its own constants of initializers
         ours = tfl.scope.find(value)
         if ours is None:
             node.unsupported(f"reads {value.name!r}, the result of a node that is refused")

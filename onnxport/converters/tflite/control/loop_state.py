@@ -7,7 +7,7 @@ into slots made beforehand.
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 import numpy as np
 from litert_converter.mlir import ir
@@ -22,12 +22,7 @@ Carried = tuple[Tensor, ir.Type]
 
 
 class State:
-    """A value that each step replaces by another of the same rank.
-
-    Args:
-        initial: before the first step.
-        shape: in all steps, None where a dimension may change.
-    """
+    """A value that each step replaces by another of the same rank; `shape` is None where a dimension may change."""
 
     def __init__(self, tfl: TflBuilder, initial: Value, shape: Shape) -> None:
         self._tfl, self._initial, self._shape = tfl, initial, shape
@@ -39,114 +34,118 @@ class State:
             padding = [(extra, 0) for extra in self._extra]
             tensor = self._tfl.constant(np.pad(self._initial.constant, padding))
         else:
-            tensor = self._padded(self._tfl.tensor(self._initial))
+            tensor = self._pad(self._tfl.tensor(self._initial))
         return tensor, self._tfl.tensor_type(shape, self._tfl.dtype_of(tensor))
 
     def value(self, carried: Tensor) -> Value:
         """Return the state before a step, or after the last one."""
         if not any(self._extra):
-            return self._tfl.computed(carried)
+            return self._tfl.value(carried)
         shape = [None if extra else dim for dim, extra in zip(self._shape, self._extra, strict=True)]
-        every = [None] * len(shape), [1] * len(shape)
-        cut = self._tfl.strided_slice(carried, begin=self._extra, end=every[0], strides=every[1], shape=shape)
-        return self._tfl.computed(cut)
+        return self._tfl.value(self._tfl.crop(carried, self._extra, [0] * len(shape), shape))
 
-    def carried(self, value: Value) -> Tensor:
+    def carry(self, value: Value) -> Tensor:
         """Return the tensor that a step hands to the next."""
-        return self._padded(self._tfl.tensor(value))
+        return self._pad(self._tfl.tensor(value))
 
-    def _padded(self, tensor: Tensor) -> Tensor:
+    def _pad(self, tensor: Tensor) -> Tensor:
         return self._tfl.pad(tensor, self._extra, [0] * len(self._extra))
 
 
-class Rows(Protocol):
-    """A collector of one tensor per step, stacked along a new first axis."""
+class Rows(ABC):
+    """A collector of one tensor of `shape` per step, stacked along a new first axis."""
 
+    operator = "concatenation"  # that adds a row
+
+    def __init__(self, tfl: TflBuilder, shape: Shape, dtype: np.dtype[np.generic]) -> None:
+        self._tfl, self._shape, self._dtype = tfl, shape, dtype
+        self._stored = _storage_dtype(self.operator, dtype)
+
+    @abstractmethod
     def start(self) -> list[Carried]: ...
 
+    @abstractmethod
     def add(self, carried: list[Tensor], row: Value, step: Tensor) -> list[Tensor]:
         """Add a row; `step` is the step's number, an int32 scalar."""
-        ...
 
+    @abstractmethod
     def finish(self, carried: list[Tensor], steps: Tensor) -> Tensor:
         """Return the rows; `steps` is their number, an int32 scalar."""
-        ...
+
+    def _stored_row(self, row: Value, shape: Shape) -> Tensor:
+        return self._tfl.cast(self._tfl.reshape(self._tfl.tensor(row), shape), self._stored)
+
+    def _without_first(self, rows: Tensor) -> Tensor:
+        _, *sizes = self._tfl.shape_of(rows)
+        nothing = [0] * len(sizes)
+        rows = self._tfl.crop(rows, [1, *nothing], [0, *nothing], (None, *sizes))
+        return self._tfl.cast(rows, self._dtype)
 
 
 def make_rows(tfl: TflBuilder, shape: Shape, dtype: np.dtype[np.generic], steps: int | Tensor | None) -> Rows:
     """Return a collector for rows of `shape`; `steps` is their number, an int32 scalar if computed, None if unknown."""
     if None in shape:
         return _OpenRows(tfl, shape, dtype)
-    sizes = [dim or 0 for dim in shape]
-    if steps is None or steps == 0 or 0 in sizes:
-        return _GrowingRows(tfl, sizes, dtype)
-    return _Slots(tfl, sizes, dtype, steps)
+    if steps is None or steps == 0 or 0 in shape:
+        return _GrowingRows(tfl, shape, dtype)
+    return _Slots(tfl, shape, dtype, steps)
 
 
-class _Slots:
+class _Slots(Rows):
     """Slots for a known number of rows."""
 
+    operator = "dynamic_update_slice"
+
     def __init__(
-        self, tfl: TflBuilder, shape: list[int], dtype: np.dtype[np.generic], steps: int | Tensor
+        self, tfl: TflBuilder, shape: Shape, dtype: np.dtype[np.generic], steps: int | Tensor
     ) -> None:
-        self._tfl, self._shape, self._dtype, self._steps = tfl, shape, dtype, steps
-        self._stored = _storage_dtype("dynamic_update_slice", dtype)
+        super().__init__(tfl, shape, dtype)
+        self._steps, self._sizes = steps, [dim or 0 for dim in shape]
 
     def start(self) -> list[Carried]:
         tfl = self._tfl
         zero = tfl.constant(np.zeros((), self._stored))
         if isinstance(self._steps, int):
-            sizes, steps = tfl.int32([self._steps, *self._shape]), self._steps
+            sizes, steps = tfl.int32([self._steps, *self._sizes]), self._steps
         else:
             # A tensor without elements cannot be carried.
             count = tfl.op("maximum", [tfl.reshape(self._steps, [1]), tfl.int32([1])], [1])
-            sizes, steps = _concatenate(tfl, [count, tfl.int32(self._shape)]), None
+            sizes, steps = _concatenate(tfl, [count, tfl.int32(self._sizes)]), None
         tensor = tfl.op("broadcast_to", [zero, sizes], (steps, *self._shape))
         return [(tensor, tensor.type)]
 
     def add(self, carried: list[Tensor], row: Value, step: Tensor) -> list[Tensor]:
         tfl, (slots,) = self._tfl, carried
-        update = tfl.cast(tfl.reshape(tfl.tensor(row), [1, *self._shape]), self._stored)
-        place = [tfl.reshape(step, [1]), tfl.int32([0] * len(self._shape))]
-        start = _concatenate(tfl, place) if self._shape else place[0]
+        update = self._stored_row(row, (1, *self._shape))
+        start = _concatenate(tfl, [tfl.reshape(step, [1]), tfl.int32([0] * len(self._shape))])
         return [tfl.op("dynamic_update_slice", [slots, update, start], tfl.shape_of(slots))]
 
     def finish(self, carried: list[Tensor], steps: Tensor) -> Tensor:
         tfl, (slots,) = self._tfl, carried
         if not isinstance(self._steps, int):
-            sizes = _concatenate(tfl, [tfl.reshape(steps, [1]), tfl.int32(self._shape)])
+            sizes = _concatenate(tfl, [tfl.reshape(steps, [1]), tfl.int32(self._sizes)])
             begin = tfl.int32([0] * (1 + len(self._shape)))
             slots = tfl.op("slice", [slots, begin, sizes], (None, *self._shape))
         return tfl.cast(slots, self._dtype)
 
 
-class _GrowingRows:
+class _GrowingRows(Rows):
     """Rows of one size, appended to those before."""
 
-    def __init__(self, tfl: TflBuilder, shape: list[int], dtype: np.dtype[np.generic]) -> None:
-        self._tfl, self._shape, self._dtype = tfl, shape, dtype
-        self._stored = _storage_dtype("concatenation", dtype)
-
     def start(self) -> list[Carried]:
-        tfl = self._tfl
-        first = tfl.constant(np.zeros((1, *self._shape), self._stored))
-        return [(first, tfl.tensor_type((None, *self._shape), self._stored))]
+        first = self._tfl.constant(np.zeros((1, *(dim or 0 for dim in self._shape)), self._stored))
+        return [(first, self._tfl.tensor_type((None, *self._shape), self._stored))]
 
     def add(self, carried: list[Tensor], row: Value, step: Tensor) -> list[Tensor]:
-        tfl, (before,) = self._tfl, carried
-        tensor = tfl.cast(tfl.reshape(tfl.tensor(row), [1, *self._shape]), self._stored)
-        return [tfl.op("concatenation", [before, tensor], (None, *self._shape), axis=0)]
+        tensors = [carried[0], self._stored_row(row, (1, *self._shape))]
+        return [self._tfl.op("concatenation", tensors, (None, *self._shape), axis=0)]
 
     def finish(self, carried: list[Tensor], steps: Tensor) -> Tensor:
-        return self._tfl.cast(_without_first(self._tfl, carried[0]), self._dtype)
+        return self._without_first(carried[0])
 
 
-class _OpenRows:
+class _OpenRows(Rows):
     """Rows of a size known at run time only: all elements in one vector, and the size."""
-
-    def __init__(self, tfl: TflBuilder, shape: Shape, dtype: np.dtype[np.generic]) -> None:
-        self._tfl, self._shape, self._dtype = tfl, shape, dtype
-        self._stored = _storage_dtype("concatenation", dtype)
 
     def start(self) -> list[Carried]:
         tfl = self._tfl
@@ -154,24 +153,19 @@ class _OpenRows:
         return [(first, tfl.tensor_type((None,), self._stored)), (sizes, sizes.type)]
 
     def add(self, carried: list[Tensor], row: Value, step: Tensor) -> list[Tensor]:
-        tfl = self._tfl
-        flat = tfl.cast(tfl.reshape(tfl.tensor(row), [None]), self._stored)
-        joined = tfl.op("concatenation", [carried[0], flat], (None,), axis=0)
-        return [joined, tfl.run_time_shape(row)]
+        tensors = [carried[0], self._stored_row(row, (None,))]
+        joined = self._tfl.op("concatenation", tensors, (None,), axis=0)
+        return [joined, self._tfl.run_time_shape(row)]
 
     def finish(self, carried: list[Tensor], steps: Tensor) -> Tensor:
         tfl, (flat, sizes) = self._tfl, carried
-        elements = tfl.cast(_without_first(tfl, flat), self._dtype)
+        elements = self._without_first(flat)
         shape = _concatenate(tfl, [tfl.reshape(steps, [1]), sizes])
         return tfl.op("reshape", [elements, shape], (None, *self._shape))
 
 
 def _storage_dtype(op: str, dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
-    """Return the type of rows in `op`, so that it does not convert all of them at each step.
-
-    Raises:
-        NoKernel: a type that `op` carries as bits only.
-    """
+    """Return the type of rows in `op`, so that it does not convert all of them at each step; NoKernel if none."""
     if dtype == np.float64:
         return np.dtype(np.float32)  # in which it is computed
     wider = carrier(op, [dtype])
@@ -180,16 +174,6 @@ def _storage_dtype(op: str, dtype: np.dtype[np.generic]) -> np.dtype[np.generic]
     return dtype if wider is None else np.dtype(wider.dtype)
 
 
-def _without_first(tfl: TflBuilder, tensor: Tensor) -> Tensor:
-    shape = tfl.shape_of(tensor)
-    rank = len(shape)
-    return tfl.strided_slice(
-        tensor, begin=[1] + [0] * (rank - 1), end=[None] * rank, strides=[1] * rank, shape=(None, *shape[1:])
-    )
-
-
 def _concatenate(tfl: TflBuilder, parts: list[Tensor]) -> Tensor:
-    """Concatenate sizes of axes."""
-    parts = [part for part in parts if tfl.shape_of(part) != (0,)]
-    total = sum(tfl.shape_of(part)[0] or 0 for part in parts)
-    return parts[0] if len(parts) == 1 else tfl.op("concatenation", parts, [total], axis=0)
+    """Concatenate sizes of axes, some of which may be none."""
+    return tfl.concatenate([part for part in parts if tfl.shape_of(part) != (0,)])

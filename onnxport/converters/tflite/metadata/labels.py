@@ -17,17 +17,12 @@ AXIS, VALUE = 2, 3
 
 @dataclass(frozen=True)
 class LabelFile:
-    """One file for one output.
-
-    Attributes:
-        name: its name inside the artefact.
-        kind: AXIS if the output has a position for each label, VALUE if its numbers are indices of labels.
-    """
+    """One file for one output."""
 
     output: str
-    name: str
+    name: str  # inside the artefact
     content: bytes
-    kind: int
+    kind: int  # AXIS if the output has a position for each label, VALUE if its numbers are indices of labels
 
 
 def read_label_files(outputs: Sequence[TensorSpec], labels: Mapping[str, Path]) -> tuple[LabelFile, ...]:
@@ -40,9 +35,8 @@ def read_label_files(outputs: Sequence[TensorSpec], labels: Mapping[str, Path]) 
     found = tuple(_label_file(outputs, output, file) for output, file in labels.items())
     contents = {file.name: file.content for file in found}
     if any(contents[file.name] != file.content for file in found):
-        raise UsageError(
-            "two label files have the same name", fix="rename one: the artefact stores both under their names"
-        )
+        fix = "rename one: the artefact stores both under their names"
+        raise UsageError("two label files have the same name", fix=fix)
     return found
 
 

@@ -38,13 +38,10 @@ def write_metadata(
     """Write the metadata flatbuffer; inputs and outputs are in the order of the model's signature."""
     writer = _Writer()
     tensors = [_input(writer, port, normalization.get(port.name)) for port in inputs]
-    results = [
-        _output(writer, port, [file for file in labels if file.output == port.name]) for port in outputs
-    ]
+    results = [_output(writer, port, [f for f in labels if f.output == port.name]) for port in outputs]
     graph = writer.table(7, {2: writer.tables(tensors), 3: writer.tables(results)})
-    return writer.finish(
-        writer.table(8, {0: writer.text(name), 3: writer.tables([graph]), 7: writer.text(_PARSER)})
-    )
+    fields = {0: writer.text(name), 3: writer.tables([graph]), 7: writer.text(_PARSER)}
+    return writer.finish(writer.table(8, fields))
 
 
 def pack_labels(path: Path, labels: Collection[LabelFile]) -> None:
@@ -79,10 +76,10 @@ def _content(writer: _Writer, port: Port) -> int:
 def _output(writer: _Writer, port: Port, labels: Sequence[LabelFile]) -> int:
     if not labels:
         return writer.table(7, {0: writer.text(port.name)})
-    files = [
-        writer.table(4, {0: writer.text(file.name), 1: writer.text(_DESCRIPTIONS[file.kind])}, {2: file.kind})
-        for file in labels
-    ]
+    files = []
+    for file in labels:
+        texts = {0: writer.text(file.name), 1: writer.text(_DESCRIPTIONS[file.kind])}
+        files.append(writer.table(4, texts, {2: file.kind}))
     return writer.table(7, {0: writer.text(port.name), 6: writer.tables(files)})
 
 

@@ -6,16 +6,36 @@ tensor whose values float32 holds has a float32 twin, so that a chain of float64
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.kernels import NoKernel
-from onnxport.converters.tflite.layout import Shape
 from onnxport.core.arrays import Array
+
+
+class TensorBuilder(Protocol):
+    """What conversions need of the builder (tensors.py)."""
+
+    twins: dict[ir.Value, ir.Value]
+    doubles: dict[ir.Value, Array]
+
+    def dtype_of(self, tensor: ir.Value) -> np.dtype[Any]: ...
+
+    def shape_of(self, tensor: ir.Value) -> tuple[int | None, ...]: ...
+
+    def op(
+        self, name: str, operands: Sequence[ir.Value], shape: Any, dtype: Any = None, /, **attributes: object
+    ) -> ir.Value: ...
+
+    def cast(self, tensor: ir.Value, dtype: Any) -> ir.Value: ...
+
+    def bitcast(self, tensor: ir.Value, dtype: Any) -> ir.Value: ...
+
+    def constant(self, array: Any, dtype: Any = None) -> ir.Value: ...
+
 
 _FLOATS = frozenset("bfloat16 float16 float32 float64".split())
 _HALVES = frozenset("bfloat16 float16".split())
@@ -24,117 +44,73 @@ _NARROW = frozenset("bool int8 int16 uint8 uint16".split())
 _SIGN_BIT = np.iinfo(np.int64).min
 
 
-class Conversions(ABC):
-    """The conversions of a builder of ops.
+def cast(tfl: TensorBuilder, tensor: ir.Value, dtype: np.dtype[Any]) -> ir.Value:
+    """Convert a tensor's elements to `dtype` as ONNX Runtime does.
 
-    Attributes:
-        twins: float64 tensors -> the float32 tensors with the same values.
-        doubles: float64 constants.
+    Raises:
+        NoKernel: a float64 constant that float32, in which TFLite computes, does not hold.
     """
+    source, target = tfl.dtype_of(tensor).name, dtype.name
+    if source == target:
+        return tensor
+    if tensor in tfl.twins:
+        return tfl.cast(tfl.twins[tensor], dtype)
+    if tensor in tfl.doubles and target == "float32":
+        return tfl.constant(narrow(tfl.doubles[tensor]))
+    if source == "uint64":
+        return _from_uint64(tfl, tensor, dtype)
+    if target == "uint64":
+        return _to_uint64(tfl, tensor)
+    between = _intermediate_type(source, target)
+    if between is not None:
+        return tfl.cast(tfl.cast(tensor, np.dtype(between)), dtype)
+    result = tfl.op("cast", [tensor], tfl.shape_of(tensor), dtype)
+    if (source, target) == ("float32", "float64"):
+        tfl.twins[result] = tensor
+    return result
 
-    twins: dict[ir.Value, ir.Value]
-    doubles: dict[ir.Value, Array]
 
-    @abstractmethod
-    def op(
-        self,
-        name: str,
-        operands: Sequence[ir.Value],
-        shape: Sequence[int | None],
-        dtype: np.dtype[Any] | type | None = None,
-        /,
-        **attributes: object,
-    ) -> ir.Value: ...
+def _to_uint64(tfl: TensorBuilder, tensor: ir.Value) -> ir.Value:
+    """Convert integers modulo 2^64, and floats in two ranges: int64 ends at 2^63."""
+    if tfl.dtype_of(tensor).name not in _FLOATS:
+        return tfl.bitcast(tfl.cast(tensor, np.int64), np.uint64)
+    x, shape = tfl.cast(tensor, np.float32), tfl.shape_of(tensor)
+    limit = tfl.constant(2.0**63, np.float32)
+    large = tfl.op("greater_equal", [x, limit], shape, bool)
+    rest = tfl.op("sub", [x, limit], shape)  # exact where it is used
+    above = tfl.op("add", [tfl.cast(rest, np.int64), tfl.constant(_SIGN_BIT, np.int64)], shape)
+    bits = tfl.op("select_v2", [large, above, tfl.cast(x, np.int64)], shape)
+    return tfl.bitcast(bits, np.uint64)
 
-    @abstractmethod
-    def constant(
-        self, array: Array | np.generic | float | Sequence[int], dtype: np.dtype[Any] | type | None = None
-    ) -> ir.Value: ...
 
-    @abstractmethod
-    def dtype_of(self, tensor: ir.Value) -> np.dtype[Any]: ...
+def _from_uint64(tfl: TensorBuilder, tensor: ir.Value, dtype: np.dtype[Any]) -> ir.Value:
+    bits = tfl.bitcast(tensor, np.int64)
+    if dtype.name not in _FLOATS:
+        return tfl.cast(bits, dtype)
+    if dtype == np.float64:
+        raise NoKernel("TFLite converts no uint64 to float64")
+    return tfl.cast(_unsigned_float(tfl, bits), dtype)
 
-    @abstractmethod
-    def shape_of(self, tensor: ir.Value) -> Shape: ...
 
-    def cast(self, tensor: ir.Value, dtype: np.dtype[Any] | type) -> ir.Value:
-        """Convert a tensor's elements to `dtype` as ONNX Runtime does.
+def _unsigned_float(tfl: TensorBuilder, bits: ir.Value) -> ir.Value:
+    """Return the unsigned numbers of the bits, rounded to float32; from 2^63 on its neighbours are 2^40 apart."""
+    shape = tfl.shape_of(bits)
 
-        Raises:
-            NoKernel: a float64 constant that float32, in which TFLite computes, does not hold.
-        """
-        dtype = np.dtype(dtype)
-        if self.dtype_of(tensor) == dtype:
-            return tensor
-        source, target = self.dtype_of(tensor).name, dtype.name
-        if tensor in self.twins:
-            return self.cast(self.twins[tensor], dtype)
-        if tensor in self.doubles and target == "float32":
-            return self.constant(narrow(self.doubles[tensor]))
-        if source == "uint64":
-            return self._from_uint64(tensor, dtype)
-        if target == "uint64":
-            return self._to_uint64(tensor)
-        between = _intermediate_type(source, target)
-        if between is not None:
-            return self.cast(self.cast(tensor, np.dtype(between)), dtype)
-        result = self.op("cast", [tensor], self.shape_of(tensor), dtype)
-        if (source, target) == ("float32", "float64"):
-            self.twins[result] = tensor
-        return result
+    def op(name: str, a: ir.Value, b: ir.Value | int) -> ir.Value:
+        compares = name in ("less", "equal", "not_equal", "logical_or", "logical_and")
+        operands = [a, tfl.constant(b, np.int64) if isinstance(b, int) else b]
+        return tfl.op(name, operands, shape, bool if compares else None)
 
-    def bitcast(self, tensor: ir.Value, dtype: np.dtype[Any] | type) -> ir.Value:
-        """Read a tensor's elements as another type of the same width."""
-        if self.dtype_of(tensor) == np.dtype(dtype):
-            return tensor
-        return self.op("bitcast", [tensor], self.shape_of(tensor), dtype)
-
-    def _to_uint64(self, tensor: ir.Value) -> ir.Value:
-        """Convert integers modulo 2^64, and floats in two ranges: int64 ends at 2^63."""
-        if self.dtype_of(tensor).name not in _FLOATS:
-            return self.bitcast(self.cast(tensor, np.int64), np.uint64)
-        x, shape = self.cast(tensor, np.float32), self.shape_of(tensor)
-        limit = self.constant(2.0**63, np.float32)
-        large = self.op("greater_equal", [x, limit], shape, bool)
-        rest = self.op("sub", [x, limit], shape)  # exact where it is used
-        above = self.op("add", [self.cast(rest, np.int64), self.constant(_SIGN_BIT, np.int64)], shape)
-        bits = self.op("select_v2", [large, above, self.cast(x, np.int64)], shape)
-        return self.bitcast(bits, np.uint64)
-
-    def _from_uint64(self, tensor: ir.Value, dtype: np.dtype[Any]) -> ir.Value:
-        bits = self.bitcast(tensor, np.int64)
-        if dtype.name not in _FLOATS:
-            return self.cast(bits, dtype)
-        if dtype == np.float64:
-            raise NoKernel("TFLite converts no uint64 to float64")
-        return self.cast(self._unsigned_float(bits), dtype)
-
-    def _unsigned_float(self, bits: ir.Value) -> ir.Value:
-        """Return the unsigned numbers of the bits, rounded to float32; from 2^63 on its neighbours are 2^40 apart."""
-        shape = self.shape_of(bits)
-
-        def op(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
-            compares = name in ("less", "equal", "not_equal", "logical_or", "logical_and")
-            return self.op(name, [a, b], shape, bool if compares else None)
-
-        def whole(number: int) -> ir.Value:
-            return self.constant(number, np.int64)
-
-        above = op("sub", bits, whole(_SIGN_BIT))  # the excess over 2^63
-        rest = op("floor_mod", above, whole(2**40))
-        steps = op("sub", above, rest)
-        odd = op("not_equal", op("floor_mod", steps, whole(2**41)), whole(0))
-        tie = op("logical_and", op("equal", rest, whole(2**39)), odd)
-        up = op("logical_or", op("less", whole(2**39), rest), tie)
-        added = self.op(
-            "select_v2",
-            [up, self.constant(2.0**40, np.float32), self.constant(0, np.float32)],
-            shape,
-            np.float32,
-        )
-        large = op("add", op("add", self.cast(steps, np.float32), added), self.constant(2.0**63, np.float32))
-        is_large = op("less", bits, whole(0))
-        return self.op("select_v2", [is_large, large, self.cast(bits, np.float32)], shape)
+    above = op("sub", bits, _SIGN_BIT)  # the excess over 2^63
+    rest = op("floor_mod", above, 2**40)
+    steps = op("sub", above, rest)
+    odd = op("not_equal", op("floor_mod", steps, 2**41), 0)
+    tie = op("logical_and", op("equal", rest, 2**39), odd)
+    up = op("logical_or", op("less", tfl.constant(2**39, np.int64), rest), tie)
+    choices = [tfl.constant(2.0**40, np.float32), tfl.constant(0, np.float32)]
+    added = tfl.op("select_v2", [up, *choices], shape, np.float32)
+    large = op("add", op("add", tfl.cast(steps, np.float32), added), tfl.constant(2.0**63, np.float32))
+    return tfl.op("select_v2", [op("less", bits, 0), large, tfl.cast(bits, np.float32)], shape)
 
 
 def _intermediate_type(source: str, target: str) -> str | None:

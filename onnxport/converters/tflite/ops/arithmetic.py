@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from onnxport.converters.semantics import check_divisor
-from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.numbers.integer_arithmetic import bitwise, divide, power, remainder, shift
-from onnxport.converters.tflite.registry import REGISTRY, lower
-from onnxport.converters.tflite.values import Value, scalar
+from onnxport.converters.tflite.registry import lower
+from onnxport.converters.tflite.values import Value, constant
 
 
 @lower("Div")
@@ -22,11 +19,11 @@ def div(node: TflNode, tfl: TflBuilder) -> None:
         check_divisor(node, b)
     if a.dtype == np.int64 and a.is_size and b.is_size:
         # Sizes fit int32, in which TFLite can divide.
-        narrow = broadcast(tfl, "div", tfl.converted(a, np.int32), tfl.converted(b, np.int32))
-        node.emit(tfl.converted(narrow, np.int64))
+        narrow = tfl.broadcast("div", tfl.convert(a, np.int32), tfl.convert(b, np.int32))
+        node.emit(tfl.convert(narrow, np.int64))
         return
     wide = a.dtype.name in ("int64", "uint32", "uint64")
-    node.emit(divide(tfl, a, b) if wide else broadcast(tfl, "div", a, b))
+    node.emit(divide(tfl, a, b) if wide else tfl.broadcast("div", a, b))
 
 
 @lower("Mod")
@@ -40,7 +37,7 @@ def mod(node: TflNode, tfl: TflBuilder) -> None:
     if a.dtype == np.uint64:
         node.emit(remainder(tfl, a, b))
     elif not fmod or a.dtype.kind == "u":
-        node.emit(broadcast(tfl, "floor_mod", a, b))
+        node.emit(tfl.broadcast("floor_mod", a, b))
     else:
         node.emit(_truncated_remainder(tfl, a, b))
 
@@ -50,29 +47,27 @@ def _replace_minus_one(tfl: TflBuilder, divisor: Value) -> Value:
     if divisor.dtype.name not in ("int32", "int64") or divisor.is_natural:
         return divisor
     if divisor.constant is not None:
-        constant = np.where(divisor.constant == -1, 1, divisor.constant).astype(divisor.dtype)
-        return Value(divisor.shape, divisor.dtype, constant=constant)
-    one, minus_one = scalar(1, divisor.dtype), scalar(-1, divisor.dtype)
-    return broadcast(tfl, "select_v2", broadcast(tfl, "equal", divisor, minus_one), one, divisor)
+        return constant(np.where(divisor.constant == -1, 1, divisor.constant).astype(divisor.dtype))
+    return tfl.broadcast("select_v2", tfl.broadcast("equal", divisor, -1), 1, divisor)
 
 
 def _truncated_remainder(tfl: TflBuilder, a: Value, b: Value) -> Value:
-    """The remainder with the dividend's sign, from FLOOR_MOD, which gives the divisor's."""
-    op, zero = partial(broadcast, tfl), scalar(0, a.dtype)
-    negative = op("less", a, zero)
+    """Return the remainder with the dividend's sign, from FLOOR_MOD, which gives the divisor's."""
+    op = tfl.broadcast
+    negative = op("less", a, 0)
     if a.dtype.kind == "i":
         rest = op("floor_mod", a, b)
-        other_sign = op("not_equal", op("less", rest, zero), negative)
-        moves = op("logical_and", other_sign, op("not_equal", rest, zero))
+        other_sign = op("not_equal", op("less", rest, 0), negative)
+        moves = op("logical_and", other_sign, op("not_equal", rest, 0))
         return op("select_v2", moves, op("sub", rest, b), rest)
     rest = op("floor_mod", _magnitude(tfl, a), _magnitude(tfl, b))
-    return op("select_v2", negative, op("sub", zero, rest), rest)
+    return op("select_v2", negative, op("sub", 0, rest), rest)
 
 
 def _magnitude(tfl: TflBuilder, value: Value) -> Value:
     if value.constant is not None:
-        return Value(value.shape, value.dtype, constant=np.abs(value.constant))
-    return broadcast(tfl, "maximum", value, broadcast(tfl, "sub", scalar(0, value.dtype), value))
+        return constant(np.abs(value.constant))
+    return tfl.broadcast("maximum", value, tfl.broadcast("sub", 0, value))
 
 
 @lower("Pow")
@@ -80,22 +75,16 @@ def pow_(node: TflNode, tfl: TflBuilder) -> None:
     """base ^ exponent in the base's type (ONNX Pow-15)."""
     base, exponent = node.input(0), node.input(1)
     if exponent.constant is not None and exponent.constant.size == 1 and exponent.constant.item() == 2:
-        node.emit(_square(tfl, base, exponent))
+        square = tfl.broadcast("mul", base, base)
+        if exponent.rank > base.rank:  # the result has the exponent's rank
+            square = tfl.broadcast("mul", square, constant(np.ones(exponent.constant.shape, base.dtype)))
+        node.emit(square)
     elif base.dtype.kind not in "iu":
-        node.emit(broadcast(tfl, "pow", base, tfl.converted(exponent, base.dtype)))
+        node.emit(tfl.broadcast("pow", base, tfl.convert(exponent, base.dtype)))
     elif exponent.dtype.kind in "iu":
         node.emit(power(tfl, base, exponent))
     else:
         node.emit(_float_power(node, tfl, base, exponent))
-
-
-def _square(tfl: TflBuilder, base: Value, exponent: Value) -> Value:
-    """base * base, broadcast to the rank of the exponent, which has one element."""
-    square = broadcast(tfl, "mul", base, base)
-    if exponent.rank <= base.rank:
-        return square
-    ones = np.ones([dim or 0 for dim in exponent.shape], base.dtype)
-    return broadcast(tfl, "mul", square, Value(exponent.shape, base.dtype, constant=ones))
 
 
 def _float_power(node: TflNode, tfl: TflBuilder, base: Value, exponent: Value) -> Value:
@@ -103,29 +92,24 @@ def _float_power(node: TflNode, tfl: TflBuilder, base: Value, exponent: Value) -
     if exponent.constant is not None:
         if (exponent.constant != np.rint(exponent.constant)).any():
             node.unsupported(f"{base.dtype} to a power that is not whole; cast the base to a float type")
-        return power(tfl, base, tfl.converted(exponent, np.int64))
+        return power(tfl, base, tfl.convert(exponent, np.int64))
     exponent = tfl.float32(exponent)
-    count = tfl.converted(exponent, np.int64)
-    is_whole = broadcast(tfl, "equal", exponent, tfl.converted(count, np.float32))
-    root = tfl.converted(broadcast(tfl, "pow", tfl.float32(base), exponent), base.dtype)
-    return broadcast(tfl, "select_v2", is_whole, power(tfl, base, count), root)
+    count = tfl.convert(exponent, np.int64)
+    is_whole = tfl.broadcast("equal", exponent, tfl.convert(count, np.float32))
+    root = tfl.convert(tfl.broadcast("pow", tfl.float32(base), exponent), base.dtype)
+    return tfl.broadcast("select_v2", is_whole, power(tfl, base, count), root)
 
 
-def _lower_bitwise(name: str, node: TflNode, tfl: TflBuilder) -> None:
-    node.emit(bitwise(tfl, name, node.input(0), node.input(1)))
-
-
-REGISTRY.table(
-    {f"Bitwise{name.capitalize()}": partial(_lower_bitwise, name) for name in ("and", "or", "xor")}
-)
+@lower("BitwiseAnd", "BitwiseOr", "BitwiseXor")
+def bitwise_(node: TflNode, tfl: TflBuilder) -> None:
+    node.emit(bitwise(tfl, node.op.removeprefix("Bitwise").lower(), node.input(0), node.input(1)))
 
 
 @lower("BitwiseNot")
 def bitwise_not(node: TflNode, tfl: TflBuilder) -> None:
     """Every bit flipped (ONNX BitwiseNot-18): the largest number (or -1) minus x."""
-    x = node.x
-    all_bits = np.iinfo(x.dtype).max if x.dtype.kind == "u" else -1
-    node.emit(broadcast(tfl, "sub", scalar(all_bits, x.dtype), x))
+    all_bits = np.iinfo(node.x.dtype).max if node.x.dtype.kind == "u" else -1
+    node.emit(tfl.broadcast("sub", all_bits, node.x))
 
 
 @lower("BitShift")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import onnx_ir
 
-from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.numbers.integer_arithmetic import reinterpret
-from onnxport.converters.tflite.ops.elementwise import unary
 from onnxport.converters.tflite.registry import lower
-from onnxport.converters.tflite.values import Value, scalar
+from onnxport.converters.tflite.values import Value
 
 # Ops that pass float64 on unchanged.
 KEEPS_FLOAT64 = frozenset(
@@ -26,21 +23,13 @@ KEEPS_FLOAT64 = frozenset(
 
 @dataclass(frozen=True)
 class SmallFloat:
-    """A float format of 8 bits.
+    """A float format of 8 bits."""
 
-    Attributes:
-        mantissa: number of bits.
-        smallest: exponent of the smallest normal number.
-        largest: the largest number.
-        beyond: the result for larger numbers without saturation.
-        has_minus_zero: whether -0 differs from 0.
-    """
-
-    mantissa: int
-    smallest: int
+    mantissa: int  # number of bits
+    smallest: int  # exponent of the smallest normal number
     largest: float
-    beyond: float
-    has_minus_zero: bool = True
+    beyond: float  # the result for larger numbers without saturation
+    has_minus_zero: bool = True  # -0 differs from 0
 
 
 SMALL_FLOATS = {
@@ -68,7 +57,7 @@ def cast(node: TflNode, tfl: TflBuilder) -> None:
     elif target.kind == "V" and target.name != "bfloat16":
         node.unsupported(f"to {target.name}, which TFLite has no tensors of")
     else:
-        node.emit(tfl.converted(x, target))
+        node.emit(tfl.convert(x, target))
 
 
 @lower("BitCast")
@@ -104,42 +93,39 @@ def round_to(tfl: TflBuilder, x: Value, kind: SmallFloat, *, saturate: bool) -> 
     Every step is exact: the spacing of the format's numbers around x is a power of two. Without saturation ONNX
     Runtime departs from ONNX between the largest number and its double.
     """
-    op = partial(broadcast, tfl)
+    op = tfl.broadcast
     spacing = _spacing(tfl, x, kind)
-    result = op("mul", unary(tfl, "round", op("div", x, spacing)), spacing)
-    largest, lowest = scalar(kind.largest, np.float32), scalar(-kind.largest, np.float32)
-    above, below = op("greater", result, largest), op("less", result, lowest)
+    result = op("mul", tfl.apply("round", op("div", x, spacing)), spacing)
+    above, below = op("greater", result, kind.largest), op("less", result, -kind.largest)
     beyond = kind.largest if saturate else kind.beyond
-    result = op("select_v2", above, scalar(beyond, np.float32), result)
-    result = op("select_v2", below, scalar(-beyond, np.float32), result)
+    result = op("select_v2", below, -beyond, op("select_v2", above, beyond, result))
     if kind.has_minus_zero:
         return result
-    zero = scalar(0, np.float32)
-    return op("select_v2", op("equal", result, zero), zero, result)
+    return op("select_v2", op("equal", result, 0), 0, result)
 
 
 def _spacing(tfl: TflBuilder, x: Value, kind: SmallFloat) -> Value:
-    """The spacing of the format's numbers around x: a float32 with x's exponent and no mantissa."""
-    op = partial(broadcast, tfl)
+    """Return the spacing of the format's numbers around x: a float32 with x's exponent and no mantissa."""
+    op = tfl.broadcast
     bits = reinterpret(tfl, x, np.uint32)
-    exponent = tfl.converted(op("right_shift", bits, scalar(23, np.uint32)), np.int32)
-    exponent = op("floor_mod", exponent, scalar(256, np.int32))  # without the sign
-    least = op("maximum", exponent, scalar(kind.smallest + 127, np.int32))
-    lowered = op("sub", least, scalar(kind.mantissa, np.int32))
-    return reinterpret(tfl, op("mul", lowered, scalar(1 << 23, np.int32)), np.float32)
+    exponent = tfl.convert(op("right_shift", bits, 23), np.int32)
+    exponent = op("floor_mod", exponent, 256)  # without the sign
+    least = op("maximum", exponent, kind.smallest + 127)
+    lowered = op("sub", least, kind.mantissa)
+    return reinterpret(tfl, op("mul", lowered, 1 << 23), np.float32)
 
 
 def _wrap(tfl: TflBuilder, x: Value, width: int, dtype: type) -> Value:
     """Wrap integers modulo 2^width as ONNX Runtime does; it rounds floats to the nearest, ties away from zero."""
-    op = partial(broadcast, tfl)
+    op = tfl.broadcast
     if x.dtype.kind not in "iub":
         x = tfl.float32(x)
-        whole = tfl.converted(x, np.int32)
-        rest = op("sub", x, tfl.converted(whole, np.float32))
-        up = tfl.converted(op("greater_equal", rest, scalar(0.5, np.float32)), np.int32)
-        down = tfl.converted(op("less_equal", rest, scalar(-0.5, np.float32)), np.int32)
+        whole = tfl.convert(x, np.int32)
+        rest = op("sub", x, tfl.convert(whole, np.float32))
+        up = tfl.convert(op("greater_equal", rest, 0.5), np.int32)
+        down = tfl.convert(op("less_equal", rest, -0.5), np.int32)
         x = op("sub", op("add", whole, up), down)
-    x = tfl.converted(x, np.int32)
-    lowest = scalar(1 << (width - 1) if dtype is np.int8 else 0, np.int32)
-    wrapped = op("floor_mod", op("add", x, lowest), scalar(1 << width, np.int32))
-    return tfl.converted(op("sub", wrapped, lowest), dtype)
+    x = tfl.convert(x, np.int32)
+    lowest = 1 << (width - 1) if dtype is np.int8 else 0
+    wrapped = op("floor_mod", op("add", x, lowest), 1 << width)
+    return tfl.convert(op("sub", wrapped, lowest), dtype)

@@ -15,7 +15,7 @@ from onnxport.converters.tflite.ops.windows import (
 )
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
-from onnxport.converters.tflite.values import Value, with_unit_axis
+from onnxport.converters.tflite.values import Value, constant, with_unit_axis
 from onnxport.converters.windows import Window, check_axes, known_kernel, read_window
 
 
@@ -33,14 +33,11 @@ def conv(node: TflNode, tfl: TflBuilder) -> None:
     if padding is None:
         tensor, window, padding = pad_input(tfl, tensor, window), window.padded(), "VALID"
     make = _conv_3d if x.rank == 5 else _conv_2d
-    result = make(tfl, tensor, weights, _bias(node, tfl, weights.shape[0]), window, padding, groups)
+    bias = tfl.tensor(node.input(2)) if node.has_input(2) else None
+    if bias is None:
+        bias = tfl.constant(np.zeros(weights.shape[0] or 0), x.dtype)
+    result = make(tfl, tensor, weights, bias, window, padding, groups)
     node.emit(from_images(tfl, result, x.rank))
-
-
-def _bias(node: TflNode, tfl: TflBuilder, channels: int | None) -> Tensor:
-    if node.has_input(2):
-        return tfl.tensor(node.input(2))
-    return tfl.constant(np.zeros(channels or 0), node.x.dtype)
 
 
 def as_weights(value: Value, channels: int) -> Value:
@@ -48,7 +45,8 @@ def as_weights(value: Value, channels: int) -> Value:
     quantized = value.quantized
     if quantized is None or (quantized.is_weights and quantized.grid.axis in (None, channels)):
         return value
-    return Value(value.shape, value.dtype, constant=value.constant)
+    assert value.constant is not None
+    return constant(value.constant)
 
 
 def _filters(tfl: TflBuilder, weights: Value, order: tuple[int, ...]) -> Tensor:
@@ -66,17 +64,10 @@ def _conv_2d(
 ) -> Tensor:
     channels = weights.shape[0] or 0
     shape = [tfl.shape_of(tensor)[0], *output_sizes(window, padding), channels]
-    attributes = {
-        "padding": padding,
-        "stride_h": window.strides[0],
-        "stride_w": window.strides[1],
-        "dilation_h_factor": window.dilations[0],
-        "dilation_w_factor": window.dilations[1],
-    }
+    attributes = {"padding": padding, **_steps(window, "hw")}
     if groups > 1 and weights.shape[1] == 1:
         # Depthwise filters lie as [1, H, W, channels out]; output channel o reads input channel o // multiplier.
-        filters = _filters(tfl, weights, (1, 2, 3, 0))
-        operands = [tensor, filters, bias]
+        operands = [tensor, _filters(tfl, weights, (1, 2, 3, 0)), bias]
         return tfl.op("depthwise_conv_2d", operands, shape, depth_multiplier=channels // groups, **attributes)
     return tfl.op("conv_2d", [tensor, _filters(tfl, weights, (0, 2, 3, 1)), bias], shape, **attributes)
 
@@ -84,20 +75,18 @@ def _conv_2d(
 def _conv_3d(
     tfl: TflBuilder, tensor: Tensor, weights: Value, bias: Tensor, window: Window, padding: str, groups: int
 ) -> Tensor:
-    channels = weights.shape[0] or 0
-    shape = [tfl.shape_of(tensor)[0], *output_sizes(window, padding), channels // groups]
-    sizes = {
-        f"{kind}{axis}{suffix}": values[i]
-        for kind, suffix, values in (
-            ("stride_", "", window.strides),
-            ("dilation_", "_factor", window.dilations),
-        )
-        for i, axis in enumerate("dhw")
-    }
+    shape = [tfl.shape_of(tensor)[0], *output_sizes(window, padding), (weights.shape[0] or 0) // groups]
     operands = (tensor, _filters(tfl, weights, (2, 3, 4, 1, 0)), bias)
     # TFLite's has no groups.
     parts = [
-        tfl.op("conv_3d", list(each), shape, padding=padding, **sizes)
+        tfl.op("conv_3d", list(each), shape, padding=padding, **_steps(window, "dhw"))
         for each in zip(*(split_channels(tfl, operand, groups) for operand in operands), strict=True)
     ]
-    return parts[0] if groups == 1 else tfl.op("concatenation", parts, [*shape[:4], channels], axis=4)
+    return tfl.concatenate(parts, 4)
+
+
+def _steps(window: Window, axes: str) -> dict[str, int]:
+    """Return TFLite's attributes for the strides and dilations."""
+    strides = {f"stride_{axis}": stride for axis, stride in zip(axes, window.strides, strict=True)}
+    dilations = zip(axes, window.dilations, strict=True)
+    return strides | {f"dilation_{axis}_factor": dilation for axis, dilation in dilations}

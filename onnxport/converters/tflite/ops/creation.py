@@ -6,18 +6,16 @@ import numpy as np
 
 from onnxport.converters.constants import read_constant
 from onnxport.converters.semantics import shape_bounds
-from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.numbers.integers import Integers, integers
+from onnxport.converters.tflite.formulas import Integers, integers
 from onnxport.converters.tflite.registry import lower
-from onnxport.converters.tflite.values import Value, scalar
+from onnxport.converters.tflite.values import Value, constant, scalar
 
 
 @lower("Constant")
-def constant(node: TflNode, tfl: TflBuilder) -> None:
+def lower_constant(node: TflNode, tfl: TflBuilder) -> None:
     """A constant in a branch (ONNX Constant-21); `prepare` makes others initializers."""
-    value = read_constant(node)
-    node.emit(Value(value.shape, value.dtype, constant=value))
+    node.emit(constant(read_constant(node)))
 
 
 @lower("Shape")
@@ -26,10 +24,10 @@ def shape(node: TflNode, tfl: TflBuilder) -> None:
     x = node.x
     first, last = shape_bounds(node)
     if first >= last:
-        node.emit(Value((0,), np.int64, constant=np.zeros(0, np.int64)))
+        node.emit(constant(np.zeros(0, np.int64)))
         return
     tensor = tfl.run_time_shape(x, np.int64)
-    result = tfl.computed(tensor if last - first == x.rank else tfl.slice(tensor, [first], [last - first]))
+    result = tfl.value(tensor if last - first == x.rank else tfl.slice(tensor, [first], [last - first]))
     result.is_size = True
     node.emit(result)
 
@@ -37,9 +35,8 @@ def shape(node: TflNode, tfl: TflBuilder) -> None:
 @lower("Size")
 def size(node: TflNode, tfl: TflBuilder) -> None:
     """The number of elements as int64 (ONNX Size-21)."""
-    x = node.x
-    tensor = tfl.run_time_shape(x, np.int64)
-    result = tfl.computed(tfl.op("reduce_prod", [tensor, tfl.int32([0])], (), keep_dims=False))
+    tensor = tfl.run_time_shape(node.x, np.int64)
+    result = tfl.value(tfl.op("reduce_prod", [tensor, tfl.int32([0])], (), keep_dims=False))
     result.is_size = True
     node.emit(result)
 
@@ -48,29 +45,28 @@ def size(node: TflNode, tfl: TflBuilder) -> None:
 def range_(node: TflNode, tfl: TflBuilder) -> None:
     """start, start + delta, ... below the limit (ONNX Range-11)."""
     bounds = [tfl.reshape(tfl.tensor(node.input(i)), ()) for i in range(3)]
-    node.emit(tfl.computed(tfl.op("range", bounds, node.output_shape())))
+    node.emit(tfl.value(tfl.op("range", bounds, node.output_shape())))
 
 
 @lower("ConstantOfShape")
 def constant_of_shape(node: TflNode, tfl: TflBuilder) -> None:
     """One value throughout a shape computed at run time (ONNX ConstantOfShape-21)."""
     value = np.asarray(node.attribute("value", np.zeros(1, np.float32))).reshape(())
-    target = tfl.tensor(tfl.converted(node.x, np.int32))
-    node.emit(tfl.computed(tfl.op("broadcast_to", [tfl.constant(value), target], node.output_shape())))
+    target = tfl.tensor(tfl.convert(node.x, np.int32))
+    node.emit(tfl.value(tfl.op("broadcast_to", [tfl.constant(value), target], node.output_shape())))
 
 
 def _diagonals(tfl: TflBuilder, x: Value) -> Value:
-    """The number of the diagonal of each element of x's matrices."""
+    """Return the number of the diagonal of each element of x's matrices."""
     rows, columns = x.shape[-2:]
     if rows is not None and columns is not None:
-        numbers = np.arange(columns)[None, :] - np.arange(rows)[:, None]
-        return Value(numbers.shape, np.int32, constant=numbers.astype(np.int32))
+        return constant((np.arange(columns)[None, :] - np.arange(rows)[:, None]).astype(np.int32))
     sizes = Integers(tfl, tfl.run_time_shape(x))
     down, across = (
         Integers(tfl, tfl.op("range", [tfl.int32(0), sizes.element(axis).tensor, tfl.int32(1)], (size,)))
         for axis, size in ((x.rank - 2, rows), (x.rank - 1, columns))
     )
-    return tfl.computed((across - down.column()).tensor)
+    return tfl.value((across - down.column()).tensor)
 
 
 @lower("EyeLike")
@@ -80,12 +76,11 @@ def eye_like(node: TflNode, tfl: TflBuilder) -> None:
     node.attribute("dtype", None)  # shape inference has turned it into the result's type
     diagonal = node.attribute("k", 0)
     if None in shape:
-        is_one = broadcast(tfl, "equal", _diagonals(tfl, node.x), scalar(diagonal, np.int32))
-        node.emit(tfl.converted(is_one, node.output_dtype()))
-        return
-    rows, columns = (dim or 0 for dim in shape)
-    eye = np.eye(rows, columns, k=diagonal, dtype=node.output_dtype())
-    node.emit(Value(shape, eye.dtype, constant=eye))
+        is_one = tfl.broadcast("equal", _diagonals(tfl, node.x), diagonal)
+        node.emit(tfl.convert(is_one, node.output_dtype()))
+    else:
+        rows, columns = (dim or 0 for dim in shape)
+        node.emit(constant(np.eye(rows, columns, k=diagonal, dtype=node.output_dtype())))
 
 
 @lower("Trilu")
@@ -96,9 +91,8 @@ def trilu(node: TflNode, tfl: TflBuilder) -> None:
     numbers = _diagonals(tfl, x)
     if numbers.constant is not None and (k is None or k.constant is not None):
         first = 0 if k is None or k.constant is None else int(k.constant.item())
-        kept = numbers.constant >= first if upper else numbers.constant <= first
-        mask = Value(kept.shape, bool, constant=kept)
+        mask = constant(numbers.constant >= first if upper else numbers.constant <= first)
     else:
-        least = scalar(0, np.int32) if k is None else tfl.computed(tfl.reshape(integers(tfl, k).tensor, ()))
-        mask = broadcast(tfl, "greater_equal" if upper else "less_equal", numbers, least)
-    node.emit(broadcast(tfl, "select_v2", mask, x, scalar(0, x.dtype)))
+        least = scalar(0, np.int32) if k is None else tfl.value(tfl.reshape(integers(tfl, k).tensor, ()))
+        mask = tfl.broadcast("greater_equal" if upper else "less_equal", numbers, least)
+    node.emit(tfl.broadcast("select_v2", mask, x, 0))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
-from onnxport.converters.tflite.values import Value, scalar
+from onnxport.converters.tflite.values import Value, constant, scalar
 
 # Images times classes; each takes half a dozen ops.
 _MAX_RUNS = 1000
@@ -32,7 +31,7 @@ def non_max_suppression(node: TflNode, tfl: TflBuilder) -> None:
             f"{images} images by {classes} classes; cut the model before it and suppress outside"
         )
     count = count if count is not None else scores.shape[2]
-    number = tfl.computed(tfl.size(tfl.tensor(scores), 2)) if count is None else _constant(count)
+    number = tfl.value(tfl.size(tfl.tensor(scores), 2)) if count is None else _constant(count)
     most = _max_boxes(node, tfl, number)
     threshold, keeps_all = _threshold(node, tfl)
     is_centred = bool(node.attribute("center_point_box", 0))
@@ -51,17 +50,17 @@ def non_max_suppression(node: TflNode, tfl: TflBuilder) -> None:
 
 
 def _constant(size: int) -> Value:
-    return Value((1,), np.int32, constant=np.array([size], np.int32))
+    return constant(np.array([size], np.int32))
 
 
 def _part(tfl: TflBuilder, x: Value, place: list[int], shape: tuple[int | None, ...]) -> Value:
     begin = [*place, *(0 for _ in shape)]
     part = tfl.slice(tfl.tensor(x), begin, [*(1 for _ in place), *shape])
-    return tfl.computed(tfl.reshape(part, shape))
+    return tfl.value(tfl.reshape(part, shape))
 
 
 def _max_boxes(node: TflNode, tfl: TflBuilder, number: Value) -> Value:
-    """The most boxes to keep of a class, at most all of them: int32 [1]."""
+    """Return the most boxes to keep of a class, at most all of them: int32 [1]."""
     if not node.has_input(2):
         return _constant(0)
     most = node.input(2)
@@ -69,28 +68,26 @@ def _max_boxes(node: TflNode, tfl: TflBuilder, number: Value) -> Value:
         given = max(0, min(int(most.constant.item()), np.iinfo(np.int32).max))
         if number.constant is not None:
             return _constant(min(given, int(number.constant[0])))
-        return broadcast(tfl, "minimum", number, _constant(given))
-    one = tfl.computed(tfl.reshape(tfl.tensor(most), (1,)))
-    bounded = broadcast(tfl, "minimum", one, tfl.converted(number, one.dtype))
-    return tfl.converted(broadcast(tfl, "maximum", bounded, scalar(0, one.dtype)), np.int32)
+        return tfl.broadcast("minimum", number, _constant(given))
+    one = tfl.value(tfl.reshape(tfl.tensor(most), (1,)))
+    bounded = tfl.broadcast("minimum", one, tfl.convert(number, one.dtype))
+    return tfl.convert(tfl.broadcast("maximum", bounded, 0), np.int32)
 
 
 def _threshold(node: TflNode, tfl: TflBuilder) -> tuple[Value, Value]:
-    """The smallest number above the allowed overlap, and whether every overlap is allowed; both of rank 0."""
+    """Return the smallest number above the allowed overlap, and whether every overlap is allowed; both of rank 0."""
     if not node.has_input(3):
         return scalar(_TINY, np.float32), scalar(False, bool)
     allowed = node.input(3)
     if allowed.constant is not None:
         number = np.float32(allowed.constant.item())
-        above = min(max(float(np.nextafter(number, np.float32(2))), _TINY), 1.0)
-        return scalar(above, np.float32), scalar(bool(number >= 1), bool)
-    one = tfl.computed(tfl.reshape(tfl.tensor(allowed), ()))
-    bits = tfl.computed(tfl.bitcast(tfl.tensor(one), np.int32))
-    following = broadcast(tfl, "add", bits, scalar(1, np.int32))
-    next_ = tfl.computed(tfl.bitcast(tfl.tensor(following), np.float32))
-    bounded = broadcast(tfl, "maximum", next_, scalar(_TINY, np.float32))
-    bounded = broadcast(tfl, "minimum", bounded, scalar(1, np.float32))
-    return bounded, broadcast(tfl, "greater_equal", one, scalar(1, np.float32))
+        least = min(max(float(np.nextafter(number, np.float32(2))), _TINY), 1.0)
+        return scalar(least, np.float32), scalar(bool(number >= 1), bool)
+    one = tfl.value(tfl.reshape(tfl.tensor(allowed), ()))
+    bits = tfl.value(tfl.bitcast(tfl.tensor(one), np.int32))
+    above = tfl.value(tfl.bitcast(tfl.tensor(tfl.broadcast("add", bits, 1)), np.float32))
+    bounded = tfl.broadcast("minimum", tfl.broadcast("maximum", above, _TINY), 1)
+    return bounded, tfl.broadcast("greater_equal", one, 1)
 
 
 def _corners(tfl: TflBuilder, boxes: Value) -> Value:
@@ -99,7 +96,7 @@ def _corners(tfl: TflBuilder, boxes: Value) -> Value:
     centre, size = (tfl.slice(tensor, [0, 0, first], [images, count, 2]) for first in (0, 2))
     half = tfl.op("mul", [size, tfl.constant(0.5, np.float32)], tfl.shape_of(size))
     ends = [tfl.op(op, [centre, half], tfl.shape_of(centre)) for op in ("sub", "add")]
-    return tfl.computed(tfl.op("concatenation", ends, boxes.shape, axis=2))
+    return tfl.value(tfl.op("concatenation", ends, boxes.shape, axis=2))
 
 
 def _move_flat_boxes(
@@ -111,25 +108,23 @@ def _move_flat_boxes(
     ends = [tfl.slice(tensor, [0, first], [count, 2]) for first in (0, 2)]
     extent = tfl.op("sub", ends[::-1], [count, 2])
     # Corners may come in either order; a centre with a negative size overlaps nothing.
-    if is_centred:
-        extent = tfl.op("maximum", [extent, tfl.constant(0, np.float32)], [count, 2])
-    else:
-        extent = tfl.op("abs", [extent], [count, 2])
+    positive = [extent, tfl.constant(0, np.float32)] if is_centred else [extent]
+    extent = tfl.op("maximum" if is_centred else "abs", positive, [count, 2])
     area = tfl.op("reduce_prod", [extent, tfl.int32([1])], [count, 1], keep_dims=True)
-    flat = tfl.computed(tfl.op("less_equal", [area, tfl.constant(0, np.float32)], [count, 1], bool))
-    moves = broadcast(tfl, "logical_or", flat, keeps_all)
+    flat = tfl.value(tfl.op("less_equal", [area, tfl.constant(0, np.float32)], [count, 1], bool))
+    moves = tfl.broadcast("logical_or", flat, keeps_all)
     size = tfl.op("abs", [tensor], [count, 4])
     largest = tfl.op("reduce_max", [size, tfl.int32([0, 1])], [1, 1], keep_dims=True)
-    unit = broadcast(tfl, "add", tfl.computed(largest), scalar(1, np.float32))
+    unit = tfl.broadcast("add", tfl.value(largest), 1)
     places = tfl.reshape(_counting(tfl, number, count), [count, 1])
-    steps = broadcast(tfl, "add", tfl.computed(places), tfl.computed(places))
-    corners = Value((1, 4), np.float32, constant=np.array([[2, 2, 3, 3]], np.float32))
-    apart = broadcast(tfl, "mul", broadcast(tfl, "add", steps, corners), unit)
-    return broadcast(tfl, "select_v2", moves, apart, boxes)
+    steps = tfl.broadcast("add", tfl.value(places), tfl.value(places))
+    corners = constant(np.array([[2, 2, 3, 3]], np.float32))
+    apart = tfl.broadcast("mul", tfl.broadcast("add", steps, corners), unit)
+    return tfl.broadcast("select_v2", moves, apart, boxes)
 
 
 def _counting(tfl: TflBuilder, number: Value, count: int | None) -> Tensor:
-    """0, 1, ... as float32."""
+    """Return 0, 1, ... as float32."""
     if count is not None:
         return tfl.constant(np.arange(count), np.float32)
     bounds = [tfl.int32(0), tfl.reshape(tfl.tensor(number), ()), tfl.int32(1)]
@@ -145,35 +140,27 @@ def _suppress(
     threshold: Value,
     limit: Value | None,
 ) -> tuple[Tensor, Tensor]:
-    """The places of one class's remaining boxes, int32 [most], and how many of them are valid."""
-    count = scores.shape[0]
+    """Return the places of one class's remaining boxes, int32 [most], and how many of them are valid."""
+    count, int32 = scores.shape[0], np.dtype(np.int32)
     length = tfl.reshape(tfl.tensor(number), ())
-    best, order = tfl.ops(
-        "topk_v2", [tfl.tensor(scores), length], [((count,), scores.dtype), ((count,), np.dtype(np.int32))]
-    )
-    places = tfl.computed(_counting(tfl, number, count))
-    rank = broadcast(tfl, "sub", tfl.converted(number, np.float32), places)  # from N down to 1
+    results = [((count,), scores.dtype), ((count,), int32)]
+    best, order = tfl.ops("topk_v2", [tfl.tensor(scores), length], results)
+    places = tfl.value(_counting(tfl, number, count))
+    rank = tfl.broadcast("sub", tfl.convert(number, np.float32), places)  # from N down to 1
     if limit is not None:
-        bound = tfl.computed(tfl.reshape(tfl.tensor(limit), ()))
-        passes = broadcast(tfl, "greater", tfl.computed(best), bound)
-        rank = broadcast(tfl, "select_v2", passes, rank, scalar(-1, np.float32))
+        bound = tfl.value(tfl.reshape(tfl.tensor(limit), ()))
+        passes = tfl.broadcast("greater", tfl.value(best), bound)
+        rank = tfl.broadcast("select_v2", passes, rank, -1)
     in_order = tfl.op("gather", [tfl.tensor(boxes), order], [count, 4], axis=0, batch_dims=0)
     wanted = int(most.constant[0]) if most.constant is not None else None
-    operands = [
-        in_order,
-        tfl.tensor(rank),
-        tfl.reshape(tfl.tensor(most), ()),
-        tfl.tensor(threshold),
-        tfl.constant(0, np.float32),
-    ]
-    chosen, valid = tfl.ops(
-        "non_max_suppression_v4", operands, [((wanted,), np.dtype(np.int32)), ((), np.dtype(np.int32))]
-    )
+    operands = [in_order, tfl.tensor(rank), tfl.reshape(tfl.tensor(most), ())]
+    operands += [tfl.tensor(threshold), tfl.constant(0, np.float32)]
+    chosen, valid = tfl.ops("non_max_suppression_v4", operands, [((wanted,), int32), ((), int32)])
     return tfl.op("gather", [order, chosen], [wanted], axis=0, batch_dims=0), valid
 
 
 def _rows(tfl: TflBuilder, found: list[Tensor], counts: list[Tensor], most: Value, classes: int) -> Value:
-    """[image, class, box] of the remaining boxes, in the order of images and classes."""
+    """Return [image, class, box] of the remaining boxes, in the order of images and classes."""
     runs, (wanted,) = len(found), tfl.shape_of(found[0])
     boxes = tfl.op("pack", found, [runs, wanted], axis=0, values_count=runs)
     valid = tfl.op("pack", [tfl.reshape(c, [1]) for c in counts], [runs, 1], axis=0, values_count=runs)
@@ -186,4 +173,4 @@ def _rows(tfl: TflBuilder, found: list[Tensor], counts: list[Tensor], most: Valu
     first = tfl.op("mul", [image, tfl.int32(classes)], [None, 1])
     rows = [image, tfl.op("sub", [run, first], [None, 1]), box]
     joined = tfl.op("concatenation", rows, [None, 3], axis=1)
-    return tfl.computed(tfl.cast(joined, np.int64))
+    return tfl.value(tfl.cast(joined, np.int64))

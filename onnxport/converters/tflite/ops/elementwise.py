@@ -7,12 +7,10 @@ from functools import partial, reduce
 import numpy as np
 
 from onnxport.converters.semantics import infinity_signs
-from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import permute
 from onnxport.converters.tflite.numbers import doubles
 from onnxport.converters.tflite.registry import REGISTRY, lower
-from onnxport.converters.tflite.values import Value, scalar
+from onnxport.converters.tflite.values import Value, constant
 
 # ONNX op -> tfl op of one operand with the same meaning.
 _UNARY = {
@@ -50,25 +48,17 @@ _BINARY = {
 _VARIADIC = {"Sum": "add", "Max": "maximum", "Min": "minimum"}
 
 
-def unary(tfl: TflBuilder, name: str, x: Value, **attributes: object) -> Value:
-    """Emit `tfl.<name>` on every element of x, in the axis order that x has."""
-    order = tfl.common_order(x)
-    tensor = tfl.tensor(x, order)
-    return tfl.computed(tfl.op(name, [tensor], permute(x.shape, order), **attributes), order)
-
-
 def _lower_unary(name: str, node: TflNode, tfl: TflBuilder) -> None:
-    node.emit(unary(tfl, name, node.x))
+    node.emit(tfl.apply(name, node.x))
 
 
 def _lower_variadic(name: str, node: TflNode, tfl: TflBuilder) -> None:
-    node.emit(reduce(partial(_join, tfl, name), node.rest()))
+    def join(a: Value, b: Value) -> Value:
+        if name in ("add", "sub") and doubles.is_exact(tfl, a, b):
+            return doubles.total(tfl, name, a, b)
+        return tfl.broadcast(name, a, b)
 
-
-def _join(tfl: TflBuilder, name: str, a: Value, b: Value) -> Value:
-    if name in ("add", "sub") and doubles.is_exact(tfl, a, b):
-        return doubles.total(tfl, name, a, b)
-    return broadcast(tfl, name, a, b)
+    node.emit(reduce(join, node.rest()))
 
 
 REGISTRY.table({op: partial(_lower_unary, name) for op, name in _UNARY.items()})
@@ -79,8 +69,8 @@ REGISTRY.table({op: partial(_lower_variadic, name) for op, name in (_BINARY | _V
 def mean(node: TflNode, tfl: TflBuilder) -> None:
     """The mean of all operands, element by element (ONNX Mean-13)."""
     values = node.rest()
-    total = reduce(partial(broadcast, tfl, "add"), values)
-    node.emit(broadcast(tfl, "div", total, scalar(len(values), total.dtype)))
+    total = reduce(partial(tfl.broadcast, "add"), values)
+    node.emit(tfl.broadcast("div", total, len(values)))
 
 
 @lower("Identity")
@@ -100,8 +90,7 @@ def dropout(node: TflNode, tfl: TflBuilder) -> None:
         shape = node.output_shape(1)
         if None in shape:
             node.unsupported("its mask output is used, of an open size; fix the size with --shape NAME=...")
-        mask = np.ones([dim or 0 for dim in shape], bool)
-        node.emit(Value(shape, bool, constant=mask), 1)
+        node.emit(constant(np.ones([dim or 0 for dim in shape], bool)), 1)
     node.emit(node.x)
 
 
@@ -110,9 +99,9 @@ def absolute(node: TflNode, tfl: TflBuilder) -> None:
     """|x| (ONNX Abs-13); max(x, -x) for int64, which TFLite's ABS lacks."""
     x = node.x
     if x.dtype == np.int64:
-        node.emit(broadcast(tfl, "maximum", x, unary(tfl, "neg", x)))
+        node.emit(tfl.broadcast("maximum", x, tfl.apply("neg", x)))
     else:
-        node.emit(x if x.dtype.kind == "u" else unary(tfl, "abs", x))
+        node.emit(x if x.dtype.kind == "u" else tfl.apply("abs", x))
 
 
 @lower("Sign")
@@ -120,10 +109,9 @@ def sign(node: TflNode, tfl: TflBuilder) -> None:
     """-1, 0 or 1 (ONNX Sign-13); x clipped to that range for int64, which TFLite's SIGN lacks."""
     x = node.x
     if x.dtype == np.int64:
-        above = broadcast(tfl, "maximum", x, scalar(-1, np.int64))
-        node.emit(broadcast(tfl, "minimum", above, scalar(1, np.int64)))
+        node.emit(tfl.broadcast("minimum", tfl.broadcast("maximum", x, -1), 1))
     else:
-        node.emit(unary(tfl, "sign", x))
+        node.emit(tfl.apply("sign", x))
 
 
 @lower("Clip")
@@ -132,29 +120,28 @@ def clip(node: TflNode, tfl: TflBuilder) -> None:
     x, low, high = node.x, node.optional(1), node.optional(2)
     bounds = [None if v is None or v.constant is None else float(v.constant.item()) for v in (low, high)]
     if bounds == [0.0, 6.0] and x.dtype == np.float32:
-        node.emit(unary(tfl, "relu6", x))  # fuses into the convolution before it
+        node.emit(tfl.apply("relu6", x))  # fuses into the convolution before it
         return
     for name, bound in (("maximum", low), ("minimum", high)):
         if bound is not None:
-            x = broadcast(tfl, name, x, bound)
+            x = tfl.broadcast(name, x, bound)
     node.emit(x)
 
 
 @lower("Where")
 def where(node: TflNode, tfl: TflBuilder) -> None:
     """y = a where the condition holds, b elsewhere, all broadcast (ONNX Where-16)."""
-    node.emit(broadcast(tfl, "select_v2", *node.rest()))
+    node.emit(tfl.broadcast("select_v2", *node.rest()))
 
 
 @lower("IsNaN")
 def is_nan(node: TflNode, tfl: TflBuilder) -> None:
     """x != x (ONNX IsNaN-20)."""
-    node.emit(broadcast(tfl, "not_equal", node.x, node.x))
+    node.emit(tfl.broadcast("not_equal", node.x, node.x))
 
 
 @lower("IsInf")
 def is_inf(node: TflNode, tfl: TflBuilder) -> None:
     """x == inf, x == -inf, or either (ONNX IsInf-20)."""
-    x = node.x
-    found = [broadcast(tfl, "equal", x, scalar(sign * np.inf, x.dtype)) for sign in infinity_signs(node)]
-    node.emit(reduce(partial(broadcast, tfl, "logical_or"), found))
+    found = [tfl.broadcast("equal", node.x, sign * np.inf) for sign in infinity_signs(node)]
+    node.emit(reduce(partial(tfl.broadcast, "logical_or"), found))

@@ -7,22 +7,20 @@ from math import prod
 import numpy as np
 
 from onnxport.converters.semantics import check_indices
-from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import normalize_axis
-from onnxport.converters.tflite.numbers.integers import Integers
+from onnxport.converters.tflite.formulas import Integers
+from onnxport.converters.tflite.layout import normalize_axis, product
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
-from onnxport.converters.tflite.values import Value, scalar
+from onnxport.converters.tflite.values import Value, constant
 
 
 @lower("ReverseSequence")
 def reverse_sequence(node: TflNode, tfl: TflBuilder) -> None:
     """Reverse the first elements of each sequence in a batch (ONNX ReverseSequence-10)."""
-    x, lengths = node.x, node.input(1)
-    batch, time = node.attribute("batch_axis", 1), node.attribute("time_axis", 0)
-    operands = [tfl.tensor(x), tfl.tensor(tfl.converted(lengths, np.int32))]
-    node.emit(tfl.computed(tfl.op("reverse_sequence", operands, x.shape, seq_dim=time, batch_dim=batch)))
+    axes = {"seq_dim": node.attribute("time_axis", 0), "batch_dim": node.attribute("batch_axis", 1)}
+    operands = [tfl.tensor(node.x), tfl.tensor(tfl.convert(node.input(1), np.int32))]
+    node.emit(tfl.value(tfl.op("reverse_sequence", operands, node.x.shape, **axes)))
 
 
 @lower("Gather")
@@ -32,8 +30,7 @@ def gather(node: TflNode, tfl: TflBuilder) -> None:
     axis = normalize_axis(node.attribute("axis", 0), x.rank)
     indices = _wrap_indices(node, tfl, wanted, axis)
     shape = (*x.shape[:axis], *wanted.shape, *x.shape[axis + 1 :])
-    result = tfl.op("gather", [tfl.tensor(x), indices], shape, axis=axis, batch_dims=0)
-    node.emit(tfl.computed(result))
+    node.emit(tfl.value(tfl.gather(tfl.tensor(x), indices, axis, shape)))
 
 
 def _wrap_indices(node: TflNode, tfl: TflBuilder, indices: Value, axis: int) -> Tensor:
@@ -47,19 +44,16 @@ def _wrap_indices(node: TflNode, tfl: TflBuilder, indices: Value, axis: int) -> 
             return tfl.int32(np.where(positions < 0, positions + (size or 0), positions))
     if indices.is_natural:
         return tfl.tensor(indices)
-    length = scalar(size, np.int32) if size is not None else tfl.computed(_axis_size(tfl, x, axis))
+    length = tfl.value(tfl.reshape(tfl.size(tfl.tensor(x), axis), ())) if size is None else size
     return tfl.tensor(add_to_negative(tfl, indices, length))
 
 
-def _axis_size(tfl: TflBuilder, x: Value, axis: int) -> Tensor:
-    return tfl.reshape(tfl.size(tfl.tensor(x), axis), ())
-
-
-def add_to_negative(tfl: TflBuilder, indices: Value, sizes: Value) -> Value:
+def add_to_negative(tfl: TflBuilder, indices: Value, sizes: Value | int) -> Value:
     """Add sizes to negative indices, which count from the end of an axis."""
-    is_negative = broadcast(tfl, "less", indices, scalar(0, indices.dtype))
-    moved = broadcast(tfl, "add", indices, tfl.converted(sizes, indices.dtype))
-    return broadcast(tfl, "select_v2", is_negative, moved, indices)
+    is_negative = tfl.broadcast("less", indices, 0)
+    sizes = sizes if isinstance(sizes, int) else tfl.convert(sizes, indices.dtype)
+    moved = tfl.broadcast("add", indices, sizes)
+    return tfl.broadcast("select_v2", is_negative, moved, indices)
 
 
 @lower("GatherElements")
@@ -68,43 +62,39 @@ def gather_elements(node: TflNode, tfl: TflBuilder) -> None:
     x, indices = node.input(0), node.input(1)
     axis = normalize_axis(node.attribute("axis", 0), x.rank)
     places = flat_positions(node, tfl, axis)
-    found = tfl.op("gather", [flatten(tfl, x), places], tfl.shape_of(places), axis=0, batch_dims=0)
-    node.emit(reshape_like(tfl, found, indices))
+    node.emit(reshape_like(tfl, tfl.gather(flatten(tfl, x), places), indices))
 
 
 def reshape_like(tfl: TflBuilder, tensor: Tensor, like: Value) -> Value:
     """Reshape a tensor to the shape of `like`."""
     if like.shape.count(None) < 2:
-        return tfl.computed(tfl.reshape(tensor, like.shape))
-    return tfl.computed(tfl.op("reshape", [tensor, tfl.run_time_shape(like)], like.shape))
+        return tfl.value(tfl.reshape(tensor, like.shape))
+    return tfl.value(tfl.op("reshape", [tensor, tfl.run_time_shape(like)], like.shape))
 
 
 def flatten(tfl: TflBuilder, x: Value) -> Tensor:
-    """The elements of x as one row."""
-    return tfl.reshape(tfl.tensor(x), (None if None in x.shape else prod(dim or 0 for dim in x.shape),))
+    """Return the elements of x as one row."""
+    return tfl.reshape(tfl.tensor(x), (product(x.shape),))
 
 
 def flat_positions(node: TflNode, tfl: TflBuilder, axis: int) -> Tensor:
-    """The position in flattened x of each element of input 1, which gives the position along `axis`."""
+    """Return the position in flattened x of each element of input 1, which gives the position along `axis`."""
     x, indices = node.input(0), node.input(1)
     if None in x.shape or None in indices.shape:
-        return _open_positions(node, tfl, axis)
+        return _open_positions(tfl, node, x, indices, axis)
     sizes = [dim or 0 for dim in x.shape]
     steps = [prod(sizes[i + 1 :]) for i in range(x.rank)]
     places = np.indices([dim or 0 for dim in indices.shape])
     others = sum(places[i] * steps[i] for i in range(x.rank) if i != axis)
     offsets = np.broadcast_to(np.asarray(others, np.int32), places.shape[1:]).reshape(-1)
-    if indices.constant is not None:
-        row = Value(offsets.shape, indices.dtype, constant=indices.constant.reshape(-1))
-    else:
-        row = tfl.computed(flatten(tfl, indices))
+    known = indices.constant
+    row = tfl.value(flatten(tfl, indices)) if known is None else constant(known.reshape(-1))
     along = Integers(tfl, tfl.cast(_wrap_indices(node, tfl, row, axis), np.int32))
     return (along * steps[axis] + offsets).tensor
 
 
-def _open_positions(node: TflNode, tfl: TflBuilder, axis: int) -> Tensor:
-    """flat_positions with sizes read at run time: the positions along each axis, broadcast together."""
-    x, indices = node.input(0), node.input(1)
+def _open_positions(tfl: TflBuilder, node: TflNode, x: Value, indices: Value, axis: int) -> Tensor:
+    """Return flat_positions with sizes read at run time: the positions along each axis, broadcast together."""
     own, wanted = (Integers(tfl, tfl.run_time_shape(value)) for value in (x, indices))
     along = Integers(tfl, tfl.cast(_wrap_indices(node, tfl, indices, axis), np.int32))
     step, total = Integers(tfl, tfl.int32(1)), Integers(tfl, tfl.int32(0))
@@ -112,14 +102,14 @@ def _open_positions(node: TflNode, tfl: TflBuilder, axis: int) -> Tensor:
         if place == axis:
             total = total + along * step
         else:
-            row = _positions_along(tfl, wanted, indices, place, x.rank)
-            total = total + Integers(tfl, row) * step
+            row = Integers(tfl, _positions_along(tfl, wanted, indices, place, x.rank))
+            total = total + row * step
         step = step * own.element(place)
-    return flatten(tfl, tfl.computed(total.tensor))
+    return flatten(tfl, tfl.value(total.tensor))
 
 
 def _positions_along(tfl: TflBuilder, sizes: Integers, indices: Value, axis: int, rank: int) -> Tensor:
-    """0, 1, ... along an axis of the indices, in a shape that broadcasts with `rank` axes."""
+    """Return 0, 1, ... along an axis of the indices, in a shape that broadcasts with `rank` axes."""
     limits = [tfl.int32(0), sizes.element(axis).tensor, tfl.int32(1)]
     row = tfl.op("range", limits, (indices.shape[axis],))
     return tfl.reshape(row, [1] * axis + [indices.shape[axis]] + [1] * (rank - axis - 1))
@@ -139,19 +129,17 @@ def gather_nd(node: TflNode, tfl: TflBuilder) -> None:
         shape = (*leading, batch + indices.shape[-1])
         tuples = tfl.op("concatenation", [*own, tuples], shape, axis=len(leading))
     result = (*indices.shape[:-1], *x.shape[batch + indices.shape[-1] :])
-    node.emit(tfl.computed(tfl.op("gather_nd", [tfl.tensor(x), tuples], result)))
+    node.emit(tfl.value(tfl.op("gather_nd", [tfl.tensor(x), tuples], result)))
 
 
 def _batch_places(tfl: TflBuilder, indices: Value, batch: int) -> list[Tensor]:
-    """The positions of each tuple of indices along the first `batch` axes."""
+    """Return the positions of each tuple of indices along the first `batch` axes."""
     if None not in indices.shape:
         leading = [dim or 0 for dim in indices.shape[:-1]]
         return [tfl.int32(np.moveaxis(np.indices(leading)[:batch], 0, -1))]
     rank = indices.rank
     sizes = Integers(tfl, tfl.run_time_shape(indices))
-    columns = tfl.op(
-        "concatenation", [tfl.slice(sizes.tensor, [0], [rank - 1]), tfl.int32([1])], [rank], axis=0
-    )
+    columns = tfl.concatenate([tfl.slice(sizes.tensor, [0], [rank - 1]), tfl.int32([1])])
     places = []
     for axis in range(batch):
         row = _positions_along(tfl, sizes, indices, axis, rank)
@@ -160,7 +148,7 @@ def _batch_places(tfl: TflBuilder, indices: Value, batch: int) -> list[Tensor]:
 
 
 def wrap_tuples(node: TflNode, tfl: TflBuilder, batch: int = 0) -> Tensor:
-    """Input 1's tuples of indices into x's axes from `batch` on, int32, with negative ones made positive."""
+    """Return input 1's tuples of indices into x's axes from `batch` on, int32, negative ones made positive."""
     x, indices = node.input(0), node.input(1)
     depth = indices.shape[-1] or 0
     sizes = x.shape[batch : batch + depth]
@@ -169,21 +157,20 @@ def wrap_tuples(node: TflNode, tfl: TflBuilder, batch: int = 0) -> Tensor:
         if None not in sizes or (positions >= 0).all():
             return tfl.int32(np.where(positions < 0, positions + limits, positions))
     if None in sizes:
-        actual = tfl.op("shape", [tfl.tensor(x)], [x.rank], np.int32)
-        lengths = tfl.computed(tfl.slice(actual, [batch], [depth]))
+        lengths = tfl.value(tfl.slice(tfl.sizes(tfl.tensor(x)), [batch], [depth]))
     else:
-        lengths = Value((depth,), np.int32, constant=np.array(sizes, np.int32))
-    return tfl.tensor(add_to_negative(tfl, tfl.converted(indices, np.int32), lengths))
+        lengths = constant(np.array(sizes, np.int32))
+    return tfl.tensor(add_to_negative(tfl, tfl.convert(indices, np.int32), lengths))
 
 
 @lower("NonZero")
 def non_zero(node: TflNode, tfl: TflBuilder) -> None:
     """The coordinates of all elements other than 0, one row per axis (ONNX NonZero-13)."""
-    x = node.x
-    if x.rank == 0:
+    rank = node.x.rank
+    if rank == 0:
         node.unsupported("a scalar")
-    found = tfl.op("where", [tfl.tensor(x)], (None, x.rank), np.int64)
-    node.emit(tfl.computed(tfl.op("transpose", [found, tfl.int32([1, 0])], (x.rank, None))))
+    found = tfl.op("where", [tfl.tensor(node.x)], (None, rank), np.int64)
+    node.emit(tfl.value(tfl.op("transpose", [found, tfl.int32([1, 0])], (rank, None))))
 
 
 @lower("Compress")
@@ -192,9 +179,8 @@ def compress(node: TflNode, tfl: TflBuilder) -> None:
     x, condition = node.input(0), node.input(1)
     axis = node.attribute("axis", None)
     if axis is None:
-        x, axis = tfl.computed(flatten(tfl, x)), 0
+        x, axis = tfl.value(flatten(tfl, x)), 0
     axis = normalize_axis(axis, x.rank)
-    found = tfl.op("where", [tfl.tensor(condition)], (None, 1), np.int64)
-    places = tfl.reshape(found, (None,))
+    places = tfl.reshape(tfl.op("where", [tfl.tensor(condition)], (None, 1), np.int64), (None,))
     shape = (*x.shape[:axis], None, *x.shape[axis + 1 :])
-    node.emit(tfl.computed(tfl.op("gather", [tfl.tensor(x), places], shape, axis=axis, batch_dims=0)))
+    node.emit(tfl.value(tfl.gather(tfl.tensor(x), places, axis, shape)))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.tflite.broadcasting import broadcast, broadcast_shape
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
+from onnxport.converters.tflite.layout import broadcast_shape
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
-from onnxport.converters.tflite.values import Value, scalar
+from onnxport.converters.tflite.values import Value, constant, scalar
 
 _SIGN_BIT = 0x80
 
@@ -25,49 +25,47 @@ def matmul_integer(node: TflNode, tfl: TflBuilder) -> None:
     a, za = _as_int8(tfl, node.input(0), node.optional(2))
     b, zb = _as_int8(tfl, node.input(1), node.optional(3))
     za = _per_row(tfl, za)  # those of b's columns broadcast as they are
-    result = tfl.computed(_product(tfl, a, b))
+    result = tfl.value(_product(tfl, a, b))
     if not _is_zero(za):
-        centred = tfl.converted(b, np.int32)
+        centred = tfl.convert(b, np.int32)
         if not _is_zero(zb):
             centred = _difference(tfl, centred, zb)
-        result = broadcast(tfl, "sub", result, broadcast(tfl, "mul", za, _sum(tfl, centred, -2)))
+        result = tfl.broadcast("sub", result, tfl.broadcast("mul", za, _sum(tfl, centred, -2)))
     if not _is_zero(zb):
-        rows = _sum(tfl, tfl.converted(a, np.int32), -1)
-        result = broadcast(tfl, "sub", result, broadcast(tfl, "mul", rows, zb))
+        rows = _sum(tfl, tfl.convert(a, np.int32), -1)
+        result = tfl.broadcast("sub", result, tfl.broadcast("mul", rows, zb))
     node.emit(result)
 
 
 def _as_int8(tfl: TflBuilder, value: Value, zero_point: Value | None) -> tuple[Value, Value]:
     """Return the matrix in int8 and its zero point in int32, both lowered by 128 for uint8."""
-    zero = scalar(0, np.int32) if zero_point is None else tfl.converted(zero_point, np.int32)
+    zero = scalar(0, np.int32) if zero_point is None else tfl.convert(zero_point, np.int32)
     if value.dtype != np.uint8:
         return value, zero
     return _flip_sign(tfl, value), _difference(tfl, zero, scalar(128, np.int32))
 
 
 def _flip_sign(tfl: TflBuilder, value: Value) -> Value:
-    """x - 128 of uint8 as int8: the bits with the highest one flipped."""
+    """Return x - 128 of uint8 as int8: the bits with the highest one flipped."""
     if value.constant is not None:
-        constant = (value.constant ^ _SIGN_BIT).astype(np.uint8).view(np.int8)
-        return Value(value.shape, np.int8, constant=constant)
-    tensor = tfl.tensor(value)
-    bit = tfl.constant(_SIGN_BIT, np.uint8)
-    return tfl.computed(tfl.bitcast(tfl.op("bitwise_xor", [tensor, bit], value.shape), np.int8))
+        return constant((value.constant ^ _SIGN_BIT).astype(np.uint8).view(np.int8))
+    tensor, bit = tfl.tensor(value), tfl.constant(_SIGN_BIT, np.uint8)
+    return tfl.value(tfl.bitcast(tfl.op("bitwise_xor", [tensor, bit], value.shape), np.int8))
 
 
 def _product(tfl: TflBuilder, a: Value, b: Value) -> Tensor:
-    """a * b of int8 in int32.
+    """Return a * b of int8 in int32.
 
     The compiler turns products with constant matrices into fully connected layers, which have no such form. It
     leaves constants of three axes alone.
     """
     rank = max(a.rank, b.rank)
-    constant = a if a.constant is not None else b
+    known = a if a.constant is not None else b
     shape = (*broadcast_shape(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
-    if constant.constant is None or constant.rank > 2:
+    if known.constant is None or known.rank > 2:
         return _batch_matmul(tfl, tfl.tensor(a), b, shape)
-    wide = Value((1, *constant.shape), np.int8, constant=constant.constant[None])
-    a, b = (wide if each is constant else each for each in (a, b))
+    wide = constant(known.constant[None])
+    a, b = (wide if each is known else each for each in (a, b))
     result = _batch_matmul(tfl, tfl.tensor(a), b, shape if rank > 2 else (1, *shape))
     return result if rank > 2 else tfl.without_unit_axis(result, 0)
 
@@ -83,17 +81,15 @@ def _sum(tfl: TflBuilder, value: Value, axis: int) -> Value:
     shape = list(value.shape)
     shape[axis] = 1
     if value.constant is not None:
-        total = value.constant.sum(axis, dtype=np.int32, keepdims=True)
-        return Value(shape, np.int32, constant=total)
+        return constant(value.constant.sum(axis, dtype=np.int32, keepdims=True))
     axes = tfl.int32([value.rank + axis])
-    return tfl.computed(tfl.op("sum", [tfl.tensor(value), axes], shape, keep_dims=True))
+    return tfl.value(tfl.op("sum", [tfl.tensor(value), axes], shape, keep_dims=True))
 
 
 def _difference(tfl: TflBuilder, a: Value, b: Value) -> Value:
     if a.constant is not None and b.constant is not None:
-        difference = np.asarray(a.constant - b.constant)
-        return Value(difference.shape, difference.dtype, constant=difference)
-    return broadcast(tfl, "sub", a, b)
+        return constant(np.asarray(a.constant - b.constant))
+    return tfl.broadcast("sub", a, b)
 
 
 def _per_row(tfl: TflBuilder, zero_point: Value) -> Value:
@@ -101,8 +97,8 @@ def _per_row(tfl: TflBuilder, zero_point: Value) -> Value:
     if zero_point.rank != 1 or zero_point.shape == (1,):
         return zero_point
     if zero_point.constant is not None:
-        return Value((*zero_point.shape, 1), np.int32, constant=zero_point.constant[:, None])
-    return tfl.computed(tfl.with_unit_axis(tfl.tensor(zero_point), 1))
+        return constant(zero_point.constant[:, None])
+    return tfl.value(tfl.with_unit_axis(tfl.tensor(zero_point), 1))
 
 
 def _is_zero(value: Value) -> bool:

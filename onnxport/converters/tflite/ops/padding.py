@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from litert_converter.mlir import ir
 
-from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant, require_constant
 from onnxport.converters.tflite.layout import normalize_axis, permute
+from onnxport.converters.tflite.ops.indexing import add_to_negative
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
-from onnxport.converters.tflite.values import Value, scalar
+from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array
 
 
@@ -36,7 +36,9 @@ def pad(node: TflNode, tfl: TflBuilder) -> None:
         node.emit(_fill(tfl, x, before, after, fill))
         return
     node.optional(2)  # a value for the constant mode only
-    if mode == "reflect" and _reflects_once(x, before, after):
+    # On an open size a larger amount is the caller's error, to ONNX Runtime as well.
+    once = all(dim is None or max(b, a) < dim for dim, b, a in zip(x.shape, before, after, strict=True))
+    if mode == "reflect" and once:
         node.emit(_mirror(tfl, x, before, after))
     elif mode in _SOURCE:
         node.emit(_copy_elements(node, tfl, x, before, after, mode))
@@ -49,20 +51,10 @@ def _crop(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int]
     if min(*before, *after, 0) >= 0:
         return x
     order = tfl.common_order(x)
-    begin = [max(-b, 0) for b in before]
-    end = [a if a < 0 else None for a in after]
-    shape = [
-        None if dim is None else dim + min(b, 0) + min(a, 0)
-        for dim, b, a in zip(x.shape, before, after, strict=True)
-    ]
-    result = tfl.strided_slice(
-        tfl.tensor(x, order),
-        begin=[begin[axis] for axis in order],
-        end=[end[axis] for axis in order],
-        strides=[1] * x.rank,
-        shape=permute(shape, order),
-    )
-    return tfl.computed(result, order)
+    first, last = ([max(-amounts[axis], 0) for axis in order] for amounts in (before, after))
+    sizes = zip(permute(x.shape, order), first, last, strict=True)
+    shape = [None if dim is None else dim - b - a for dim, b, a in sizes]
+    return tfl.value(tfl.crop(tfl.tensor(x, order), first, last, shape), order)
 
 
 def _fill(
@@ -71,27 +63,18 @@ def _fill(
     order = tfl.common_order(x)
     tensor = tfl.tensor(x, order)
     first, last = [before[axis] for axis in order], [after[axis] for axis in order]
-    if fill is not None:
-        fill = tfl.reshape(fill, ())
-    return tfl.computed(tfl.pad(tensor, first, last, fill), order)
-
-
-def _reflects_once(x: Value, before: Sequence[int], after: Sequence[int]) -> bool:
-    # On an open size a larger amount is the caller's error, to ONNX Runtime as well.
-    return all(dim is None or max(b, a) < dim for dim, b, a in zip(x.shape, before, after, strict=True))
+    return tfl.value(tfl.pad(tensor, first, last, None if fill is None else tfl.reshape(fill, ())), order)
 
 
 def _mirror(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
     order = tfl.common_order(x)
     first, last = [before[axis] for axis in order], [after[axis] for axis in order]
     tensor = tfl.tensor(x, order)
-    shape = [
-        None if dim is None else dim + b + a
-        for dim, b, a in zip(tfl.shape_of(tensor), first, last, strict=True)
-    ]
+    sizes = zip(tfl.shape_of(tensor), first, last, strict=True)
+    shape = [None if dim is None else dim + b + a for dim, b, a in sizes]
     amounts = tfl.int32(np.stack([first, last], axis=1))
     mode = ir.Attribute.parse("#tfl<mirror_pad_attr REFLECT>")
-    return tfl.computed(tfl.op("mirror_pad", [tensor, amounts], shape, mode=mode), order)
+    return tfl.value(tfl.op("mirror_pad", [tensor, amounts], shape, mode=mode), order)
 
 
 # ---- by the axis's own elements
@@ -127,14 +110,8 @@ def _copy_elements(
             indices = _own_elements(tfl, mode, tfl.size(tensor, place), *bounds)
         else:
             indices = tfl.int32(_SOURCE[mode](np.arange(-before[axis], size + after[axis]), size))
-        tensor = _gather(tfl, tensor, place, indices)
-    return tfl.computed(tensor, order)
-
-
-def _gather(tfl: TflBuilder, tensor: Tensor, place: int, indices: Tensor) -> Tensor:
-    shape = list(tfl.shape_of(tensor))
-    shape[place] = tfl.shape_of(indices)[0]
-    return tfl.op("gather", [tensor, indices], shape, axis=place, batch_dims=0)
+        tensor = tfl.gather(tensor, indices, place)
+    return tfl.value(tensor, order)
 
 
 # ---- by amounts computed at run time, int32 [1] per axis
@@ -155,8 +132,8 @@ def _pad_at_run_time(node: TflNode, tfl: TflBuilder, mode: str) -> Value:
     for axis in touched:
         amounts = [tfl.slice(each, [axis], [1]) for each in (before, after)]
         indices = _own_elements(tfl, mode, tfl.size(tensor, axis), *amounts)
-        tensor = _gather(tfl, tensor, axis, indices)
-    return tfl.computed(tensor)
+        tensor = tfl.gather(tensor, indices, axis)
+    return tfl.value(tensor)
 
 
 def _targets(node: TflNode) -> Sequence[int]:
@@ -172,16 +149,13 @@ def _amounts_per_axis(node: TflNode, tfl: TflBuilder) -> tuple[Tensor, Tensor]:
     count = rank if axes is None else axes.shape[0]
     if count is None:
         node.unsupported("the number of padded axes is known only at run time")
-    pairs = tfl.reshape(tfl.tensor(tfl.converted(amounts, np.int32)), (2, count))
+    pairs = tfl.reshape(tfl.tensor(tfl.convert(amounts, np.int32)), (2, count))
     if axes is not None:
-        numbers = tfl.converted(axes, np.int32)
-        is_negative = broadcast(tfl, "less", numbers, scalar(0, np.int32))
-        moved = broadcast(tfl, "add", numbers, scalar(rank, np.int32))
-        column = tfl.reshape(tfl.tensor(broadcast(tfl, "select_v2", is_negative, moved, numbers)), (count, 1))
+        wrapped = add_to_negative(tfl, tfl.convert(axes, np.int32), rank)
+        column = tfl.reshape(tfl.tensor(wrapped), (count, 1))
         hits = tfl.op("equal", [column, tfl.int32(np.arange(rank)[None])], (count, rank), bool)
-        spread = tfl.op(
-            "mul", [tfl.reshape(pairs, (2, count, 1)), tfl.cast(hits, np.int32)], (2, count, rank)
-        )
+        factors = [tfl.reshape(pairs, (2, count, 1)), tfl.cast(hits, np.int32)]
+        spread = tfl.op("mul", factors, (2, count, rank))
         pairs = tfl.op("sum", [spread, tfl.int32([1])], (2, rank), keep_dims=False)
     before, after = (tfl.reshape(tfl.slice(pairs, [row, 0], [1, rank]), (rank,)) for row in (0, 1))
     return before, after
@@ -197,10 +171,10 @@ def _fill_at_run_time(
         cut.append(tfl.op("maximum", [tfl.op("neg", [amounts], [rank]), zero], [rank]))
         added.append(tfl.op("maximum", [amounts, zero], [rank]))
     total = tfl.op("add", cut, [rank])
-    left = tfl.op("sub", [tfl.op("shape", [tfl.tensor(x)], [rank], np.int32), total], [rank])
+    left = tfl.op("sub", [tfl.sizes(tfl.tensor(x)), total], [rank])
     kept = tfl.op("slice", [tfl.tensor(x), cut[0], left], shape)
     pairs = tfl.op("pack", added, [rank, 2], axis=1, values_count=2)
-    return tfl.computed(tfl.op("padv2", [kept, pairs, fill], shape))
+    return tfl.value(tfl.op("padv2", [kept, pairs, fill], shape))
 
 
 def _own_elements(tfl: TflBuilder, mode: str, size: Tensor, before: Tensor, after: Tensor) -> Tensor:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 
 import numpy as np
 
-from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.kernels import BROADCAST_RANK
+from onnxport.converters.tflite.layout import product
 from onnxport.converters.tflite.ops.reduction import reduce_axes
 from onnxport.converters.tflite.ops.windows import (
     from_images,
@@ -19,9 +18,8 @@ from onnxport.converters.tflite.ops.windows import (
     pad_input,
     tflite_padding,
 )
-from onnxport.converters.tflite.registry import lower
-from onnxport.converters.tflite.tensors import Tensor
-from onnxport.converters.tflite.values import scalar
+from onnxport.converters.tflite.registry import REGISTRY, lower
+from onnxport.converters.tflite.tensors import Bounds, Tensor
 from onnxport.converters.windows import Pool, Window, check_axes, read_pool
 from onnxport.optimizers.rewrites.registry import REASON
 
@@ -41,7 +39,7 @@ def max_pool(node: TflNode, tfl: TflBuilder) -> None:
         result = _slide(tfl, "max_pool_2d", tensor, window, padding)
     else:
         result = _combine_shifted(tfl, "maximum", tensor, window)
-    node.emit(tfl.converted(from_images(tfl, result, x.rank), node.x.dtype))
+    node.emit(tfl.convert(from_images(tfl, result, x.rank), node.x.dtype))
 
 
 @lower("AveragePool")
@@ -52,31 +50,27 @@ def average_pool(node: TflNode, tfl: TflBuilder) -> None:
     divides by something else, the sum over the window is divided by the number of elements that count.
     """
     counts_pads = bool(node.attribute("count_include_pad", 0))
-    pool = _read_pool(node)
-    x = tfl.float32(node.x)
+    pool, x = _read_pool(node), tfl.float32(node.x)
     tensor, window, padding = images(tfl, x), pool.window, tflite_padding(pool.window)
     same = padding == "SAME" and not counts_pads and pool.declared == window.after
     if _is_native(pool.window) and (padding == "VALID" or same):
         result = _slide(tfl, "average_pool_2d", tensor, window, padding or "VALID")
     else:
-        padded, slid = pad_input(tfl, tensor, window), _padded_window(node, pool)
-        result = _mean(tfl, padded, slid)
+        result = _mean(tfl, pad_input(tfl, tensor, window), _padded_window(node, pool))
         result = _rescale_mean(tfl, result, tensor, pool, counts_pads)
-    node.emit(tfl.converted(from_images(tfl, result, x.rank), node.x.dtype))
+    node.emit(tfl.convert(from_images(tfl, result, x.rank), node.x.dtype))
 
 
 @lower("LpPool")
 def lp_pool(node: TflNode, tfl: TflBuilder) -> None:
     """The p-norm over a window (ONNX LpPool-22): the root of the window's area times the mean of |x|^p."""
-    p = node.attribute("p", 2)
-    pool = _read_pool(node)
-    x = tfl.float32(node.x)
+    p, pool, x = node.attribute("p", 2), _read_pool(node), tfl.float32(node.x)
     tensor = images(tfl, x)
     powers = _power(tfl, tfl.op("abs", [tensor], tfl.shape_of(tensor)), p)
     mean = _mean(tfl, pad_input(tfl, powers, pool.window), _padded_window(node, pool))
     area = tfl.constant(prod(pool.window.kernel), np.float32)
     total = tfl.op("mul", [mean, area], tfl.shape_of(mean))
-    node.emit(tfl.converted(from_images(tfl, _power(tfl, total, 1 / p), x.rank), node.x.dtype))
+    node.emit(tfl.convert(from_images(tfl, _power(tfl, total, 1 / p), x.rank), node.x.dtype))
 
 
 def _power(tfl: TflBuilder, tensor: Tensor, exponent: float) -> Tensor:
@@ -88,12 +82,10 @@ def _power(tfl: TflBuilder, tensor: Tensor, exponent: float) -> Tensor:
     if exponent == 0.5:
         return tfl.op("sqrt", [tensor], shape)
     if len(shape) > BROADCAST_RANK["pow"]:
-        flat = tfl.op(
-            "reshape", [tensor, tfl.int32([-1])], [None if None in shape else prod(d or 0 for d in shape)]
-        )
-        actual = tfl.op("shape", [tensor], [len(shape)], np.int32)
+        flat = tfl.op("reshape", [tensor, tfl.int32([-1])], [product(shape)])
+        actual = tfl.sizes(tensor)
         return tfl.op("reshape", [_power(tfl, flat, exponent), actual], shape)
-    return tfl.op("pow", [tensor, tfl.constant(exponent, np.float32)], tfl.shape_of(tensor))
+    return tfl.op("pow", [tensor, tfl.constant(exponent, np.float32)], shape)
 
 
 # ---- windows
@@ -123,16 +115,10 @@ def _padded_window(node: TflNode, pool: Pool) -> Window:
 
 def _slide(tfl: TflBuilder, name: str, tensor: Tensor, window: Window, padding: str) -> Tensor:
     batch, *_, channels = tfl.shape_of(tensor)
-    return tfl.op(
-        name,
-        [tensor],
-        (batch, *output_sizes(window, padding), channels),
-        padding=padding,
-        stride_h=window.strides[0],
-        stride_w=window.strides[1],
-        filter_height=window.kernel[0],
-        filter_width=window.kernel[1],
-    )
+    strides = {"stride_h": window.strides[0], "stride_w": window.strides[1]}
+    kernel = {"filter_height": window.kernel[0], "filter_width": window.kernel[1]}
+    shape = (batch, *output_sizes(window, padding), channels)
+    return tfl.op(name, [tensor], shape, padding=padding, **strides, **kernel)
 
 
 def _mean(tfl: TflBuilder, tensor: Tensor, window: Window) -> Tensor:
@@ -161,12 +147,11 @@ def _strided_elements(
 ) -> Tensor:
     """Return the element at `start` in each of `count` windows along an axis."""
     shape = list(tfl.shape_of(tensor))
-    begin, end, strides = [0] * len(shape), [None] * len(shape), [1] * len(shape)
-    begin[axis], strides[axis], shape[axis] = start, stride, count
     # Of an open number of windows, the last one's end is counted from the end of the axis.
-    last = start + (count - 1) * stride + 1 if count is not None else (start + 1 - extent or None)
-    ends: list[int | None] = [*end[:axis], last, *end[axis + 1 :]]
-    return tfl.strided_slice(tensor, begin=begin, end=ends, strides=strides, shape=shape)
+    end = start + (count - 1) * stride + 1 if count is not None else (start + 1 - extent or None)
+    bounds: list[Bounds] = [(0, None, 1)] * len(shape)
+    bounds[axis], shape[axis] = (start, end, stride), count
+    return tfl.strided_slice(tensor, bounds, tuple(shape))
 
 
 # ---- counting
@@ -183,9 +168,13 @@ def _rescale_mean(tfl: TflBuilder, mean: Tensor, tensor: Tensor, pool: Pool, cou
         return tfl.op("mul", [mean, factor], tfl.shape_of(mean))
     # The share of each window that counts is the pooled image of a tensor of ones.
     sizes = tfl.shape_of(tensor)[1:-1]
-    ones = tfl.op("broadcast_to", [tfl.constant(1, np.float32), _image_shape(tfl, tensor)], (1, *sizes, 1))
-    added = tuple(a - d if counts_pads else a for a, d in zip(window.after, pool.declared, strict=True))
+    one = tfl.constant(1, np.float32)
+    spatial = tfl.int32([0, *(1 for _ in sizes), 0])
+    shape = tfl.op("mul", [tfl.sizes(tensor), spatial], [len(sizes) + 2])
+    shape = tfl.op("maximum", [shape, tfl.int32(1)], [len(sizes) + 2])
+    ones = tfl.op("broadcast_to", [one, shape], (1, *sizes, 1))
     if counts_pads:
+        added = tuple(a - d for a, d in zip(window.after, pool.declared, strict=True))
         ones = tfl.pad(ones, (0, *window.before, 0), (0, *pool.declared, 0), 1.0)
         ones = tfl.pad(ones, (0, *(0 for _ in added), 0), (0, *added, 0))
     else:
@@ -194,37 +183,21 @@ def _rescale_mean(tfl: TflBuilder, mean: Tensor, tensor: Tensor, pool: Pool, cou
     return tfl.op("div", [mean, share], tfl.shape_of(mean))
 
 
-def _image_shape(tfl: TflBuilder, tensor: Tensor) -> Tensor:
-    """Return [1, spatial..., 1] at run time."""
-    rank = len(tfl.shape_of(tensor))
-    spatial = tfl.int32([0, *(1 for _ in range(rank - 2)), 0])
-    sizes = tfl.op("mul", [tfl.op("shape", [tensor], [rank], np.int32), spatial], [rank])
-    return tfl.op("maximum", [sizes, tfl.int32(1)], [rank])
-
-
 # ---- whole feature maps
 
 
-@lower("GlobalAveragePool")
-def global_average_pool(node: TflNode, tfl: TflBuilder) -> None:
-    node.emit(reduce_axes(tfl, "mean", node.x, _spatial(node), keep=True))
+def _lower_global(name: str, node: TflNode, tfl: TflBuilder) -> None:
+    node.emit(reduce_axes(tfl, name, node.x, range(2, node.x.rank), keep=True))
 
 
-@lower("GlobalMaxPool")
-def global_max_pool(node: TflNode, tfl: TflBuilder) -> None:
-    node.emit(reduce_axes(tfl, "reduce_max", node.x, _spatial(node), keep=True))
+_GLOBAL = {"GlobalAveragePool": "mean", "GlobalMaxPool": "reduce_max"}
+REGISTRY.table({op: partial(_lower_global, name) for op, name in _GLOBAL.items()})
 
 
 @lower("GlobalLpPool")
 def global_lp_pool(node: TflNode, tfl: TflBuilder) -> None:
     """The p-norm over all spatial axes (ONNX GlobalLpPool-22)."""
     x, p = tfl.float32(node.x), node.attribute("p", 2)
-    size = broadcast(tfl, "maximum", x, broadcast(tfl, "sub", scalar(0, np.float32), x))
-    total = reduce_axes(
-        tfl, "sum", broadcast(tfl, "pow", size, scalar(p, np.float32)), _spatial(node), keep=True
-    )
-    node.emit(tfl.converted(broadcast(tfl, "pow", total, scalar(1 / p, np.float32)), node.x.dtype))
-
-
-def _spatial(node: TflNode) -> Sequence[int]:
-    return range(2, node.x.rank)
+    size = tfl.broadcast("maximum", x, tfl.broadcast("sub", 0, x))
+    total = reduce_axes(tfl, "sum", tfl.broadcast("pow", size, p), range(2, x.rank), keep=True)
+    node.emit(tfl.convert(tfl.broadcast("pow", total, 1 / p), node.x.dtype))

@@ -1,13 +1,15 @@
-"""QuantizeLinear and DequantizeLinear as TFLite's own quantized tensors, where their parameters are constants."""
+"""Quantization: TFLite's quantized tensors where the parameters allow, else bit-exact arithmetic."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from onnxport.converters import quantized_constants
+from onnxport.converters.quantized_constants import LIMITS
+from onnxport.converters.semantics import block_numbers, scale_axis
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import normalize_axis
-from onnxport.converters.tflite.ops import quantization_arithmetic as arithmetic
+from onnxport.converters.tflite.layout import Shape, normalize_axis
+from onnxport.converters.tflite.ops.casts import SMALL_FLOATS, round_to
 from onnxport.converters.tflite.quantized.quantization import (
     Quantization,
     QuantizedConstant,
@@ -15,51 +17,64 @@ from onnxport.converters.tflite.quantized.quantization import (
     to_storage,
 )
 from onnxport.converters.tflite.registry import lower
-from onnxport.converters.tflite.values import Value
+from onnxport.converters.tflite.values import Value, constant, scalar
 from onnxport.core.arrays import Array
 
 # Integers of 4 bits, which NumPy does not count as integers.
 _NARROW = ("int4", "uint4")
+# Quantized type -> the type that holds it, where TFLite computes on no narrower one.
+_HOLDERS = {"int2": "int8", "uint2": "uint8", "int4": "int8", "uint4": "uint8"}
 
 
 @lower("QuantizeLinear")
 def quantize_linear(node: TflNode, tfl: TflBuilder) -> None:
-    """saturate(round(x / scale) + zero point) (ONNX QuantizeLinear-25), a grid where DequantizeLinear follows."""
+    """saturate(round(x / scale) + zero point), ties to even (ONNX QuantizeLinear-25).
+
+    A grid of the file's quantized tensors where DequantizeLinear follows.
+    """
+    dtype = node.output_dtype()
     # A quantized tensor of TFLite has 8 bits, in which numbers of 4 would not saturate.
-    is_narrow = node.output_dtype().name in _NARROW
-    grid = None if is_narrow else _grid(node, node.output_dtype().name)
+    grid = None if dtype.name in _NARROW else _grid(node, dtype.name)
     if grid is not None and grid.axis is None and node.x.constant is None and _is_dequantized(node):
-        node.ignore(
-            "axis", "block_size", "saturate", "precision", "output_dtype"
-        )  # of no meaning for one scale
+        # All of no meaning for one scale.
+        node.ignore("axis", "block_size", "saturate", "precision", "output_dtype")
         order = tfl.common_order(node.x)
-        tensor = tfl.tensor(tfl.float32(node.x), order)
-        rounded = tfl.quantized.round_to(tensor, grid)
-        node.emit(Value(node.x.shape, node.output_dtype(), dequantized=tfl.computed(rounded, order)))
-        return
-    if (numbers := _quantize_constant(node)) is not None:
-        node.emit(Value(numbers.shape, numbers.dtype, constant=numbers))
-        return
-    arithmetic.quantize_linear(node, tfl)
+        rounded = tfl.quantized.round_to(tfl.tensor(tfl.float32(node.x), order), grid)
+        node.emit(Value(node.x.shape, dtype, dequantized=tfl.value(rounded, order)))
+    elif _is_constant(node) and (dtype.kind in "iu" or dtype.name in _NARROW):
+        node.ignore("saturate", "precision", "output_dtype")
+        node.emit(constant(quantized_constants.quantize(*_constants(node, tfl), dtype)))
+    else:
+        _quantize_by_arithmetic(node, tfl)
 
 
 @lower("DequantizeLinear")
 def dequantize_linear(node: TflNode, tfl: TflBuilder) -> None:
-    """(x - zero point) * scale (ONNX DequantizeLinear-25)."""
+    """(x - zero point) * scale in float32, rounded once to the scale's type (ONNX DequantizeLinear-25)."""
     x = node.x
+    node.ignore("output_dtype")  # the result's type is inferred
     if x.dequantized is not None:
         node.rest()  # the parameters are those of the QuantizeLinear
-        node.ignore("axis", "block_size", "output_dtype")
+        node.ignore("axis", "block_size")
         node.emit(x.dequantized)
-        return
-    if (floats := _dequantize_constant(node)) is not None:
-        node.emit(floats)
-        return
-    arithmetic.dequantize_linear(node, tfl)
+    elif _is_constant(node):
+        numbers, scale, zero_point = _constants(node, tfl)
+        floats = quantized_constants.dequantize(numbers, scale, zero_point, node.output_dtype())
+        grid = _grid(node, x.dtype.name)
+        # The file stores the integers if TFLite can.
+        node.emit(constant(floats, None if grid is None else QuantizedConstant(to_storage(numbers), grid)))
+    else:
+        wide = np.dtype(np.int32 if x.dtype == np.int32 else np.float32)
+        scale_, point = _parameters(node, tfl, tfl.float32(node.input(1)))
+        steps = tfl.convert(x, wide)
+        if point is not None:
+            steps = tfl.broadcast("sub", steps, tfl.convert(point, wide))
+        result = tfl.broadcast("mul", tfl.convert(steps, np.float32), scale_)
+        node.emit(tfl.convert(result, node.output_dtype()))
 
 
 def _grid(node: TflNode, dtype: str) -> Quantization | None:
-    """The node's parameters in TFLite's form; None if it has none for them, or they are computed at run time."""
+    """Return the node's parameters in TFLite's form; None if it has none for them, or they are computed at run time."""
     scale, zero_point = node.input(1).constant, node.optional(2)
     if scale is None or (zero_point is not None and zero_point.constant is None):
         return None
@@ -88,46 +103,104 @@ def _numbers(value: object) -> Array | None:
     return None if tensor is None else tensor.numpy()
 
 
-# ---- constants
+def _is_constant(node: TflNode) -> bool:
+    operands = [node.x, node.input(1), node.optional(2)]
+    return all(operand is None or operand.constant is not None for operand in operands)
 
 
-def _quantize_constant(node: TflNode) -> Array | None:
-    """Quantize a constant; None if the node is not constant throughout."""
-    x, scale, zero_point = _constants(node)
-    dtype = node.output_dtype()
-    if x is None or scale is None or (dtype.kind not in "iu" and dtype.name not in _NARROW):
-        return None
-    node.ignore("saturate", "precision", "output_dtype")
-    return quantized_constants.quantize(x, scale, zero_point, dtype)
+def _constants(node: TflNode, tfl: TflBuilder) -> tuple[Array, Array, Array | None]:
+    """Return constant x, and its scale and zero point in shapes that broadcast with it."""
+    scale, zero_point = _parameters(node, tfl, node.input(1))
+    assert node.x.constant is not None
+    assert scale.constant is not None
+    return node.x.constant, scale.constant, None if zero_point is None else zero_point.constant
 
 
-def _dequantize_constant(node: TflNode) -> Value | None:
-    """Dequantize a constant, which the file stores in integers if TFLite can; None if it is not constant."""
-    x, scale, zero_point = _constants(node)
-    if x is None or scale is None:
-        return None
+def _parameters(node: TflNode, tfl: TflBuilder, scale: Value) -> tuple[Value, Value | None]:
+    """Return the scale and the zero point, both in a shape that broadcasts with x."""
+    aligned, zero_point = _align(node, tfl, scale), node.optional(2)
+    return aligned, None if zero_point is None else _align(node, tfl, zero_point)
+
+
+def _align(node: TflNode, tfl: TflBuilder, parameter: Value) -> Value:
+    x, axis, block = node.x, node.attribute("axis", 1), node.attribute("block_size", 0)
+    if parameter.rank == 0 or parameter.shape == (1,):
+        return _reshape(tfl, parameter, ())
+    axis = scale_axis(node, axis)
+    if parameter.rank == 1:
+        return _reshape(tfl, parameter, tuple(parameter.shape[0] if i == axis else 1 for i in range(x.rank)))
+    places = block_numbers(node, parameter, axis, block)
+    shape = tuple(x.shape[i] if i == axis else dim for i, dim in enumerate(parameter.shape))
+    if parameter.constant is not None:
+        return constant(parameter.constant.take(places, axis))
+    tensor = tfl.tensor(parameter)
+    return tfl.value(tfl.gather(tensor, tfl.int32(places.astype(np.int32)), axis, shape))
+
+
+def _reshape(tfl: TflBuilder, value: Value, shape: Shape) -> Value:
+    if value.constant is not None:
+        return constant(value.constant.reshape([dim or 0 for dim in shape]))
+    return tfl.value(tfl.reshape(tfl.tensor(value), shape))
+
+
+# ---- arithmetic, with scales and zero points that may be run-time values
+
+
+def _quantize_by_arithmetic(node: TflNode, tfl: TflBuilder) -> None:
+    # Numbers between round and saturate are exact in float32: every type saturates below 2^24.
     node.ignore("output_dtype")  # the result's type is inferred
-    floats = quantized_constants.dequantize(x, scale, zero_point, node.output_dtype())
-    grid = _grid(node, x.dtype.name)
-    kept = None if grid is None else QuantizedConstant(to_storage(x), grid)
-    return Value(floats.shape, floats.dtype, constant=floats, quantized=kept)
+    name, saturate = node.output_dtype().name, bool(node.attribute("saturate", 1))
+    if name not in LIMITS and name not in SMALL_FLOATS:
+        node.unsupported(f"quantizes to {name}, which TFLite does not hold; quantize to an integer type")
+    if node.attribute("precision", 0) not in (0, 1):
+        node.unsupported("divides in another precision than float32; leave out its attribute 'precision'")
+    x = tfl.float32(node.x)
+    scale, zero_point = _parameters(node, tfl, tfl.float32(node.input(1)))
+    if name in LIMITS:
+        node.emit(_quantize(tfl, x, scale, zero_point, name))
+        return
+    if zero_point is not None and (
+        zero_point.constant is None or zero_point.constant.astype(np.float32).any()
+    ):
+        node.unsupported(f"quantizes to {name} with a zero point other than 0")
+    steps = tfl.broadcast("div", x, _hide_constant(tfl, scale))
+    node.emit(round_to(tfl, steps, SMALL_FLOATS[name], saturate=saturate))
 
 
-def _constants(node: TflNode) -> tuple[Array | None, Array | None, Array | None]:
-    """Return x, scale and zero point, the latter two in shapes that broadcast with x; None if not constant."""
-    x, scale, zero_point = node.x.constant, node.input(1).constant, node.optional(2)
-    axis, block = node.attribute("axis", 1), node.attribute("block_size", 0)
-    if x is None or scale is None or (zero_point is not None and zero_point.constant is None):
-        return None, None, None
-    points = None if zero_point is None else _along_axis(zero_point.constant, x, axis, block)
-    return x, _along_axis(scale, x, axis, block), points
+def _quantize(tfl: TflBuilder, x: Value, scale: Value, zero_point: Value | None, name: str) -> Value:
+    """Quantize float32 to the integer type `name`."""
+    steps = tfl.apply("round", tfl.broadcast("div", x, _hide_constant(tfl, scale)))
+    if zero_point is not None:
+        steps = tfl.broadcast("add", steps, tfl.convert(zero_point, np.float32))
+    return tfl.convert(_clamp(tfl, steps, *LIMITS[name]), np.dtype(_HOLDERS.get(name, name)))
 
 
-def _along_axis(parameter: Array | None, x: Array, axis: int, block: int) -> Array:
-    assert parameter is not None
-    if parameter.size == 1:
-        return parameter.reshape(())
-    axis = normalize_axis(axis, x.ndim)
-    if parameter.ndim == 1:
-        return parameter.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
-    return parameter.repeat(block, axis).take(np.arange(x.shape[axis]), axis)
+def _clamp(tfl: TflBuilder, x: Value, low: float, high: float) -> Value:
+    return tfl.broadcast("minimum", tfl.broadcast("maximum", x, low), high)
+
+
+def _hide_constant(tfl: TflBuilder, divisor: Value) -> Value:
+    """Hide a constant divisor from the compiler, which would multiply by its reciprocal and round otherwise."""
+    if divisor.constant is None:
+        return divisor
+    return tfl.value(tfl.bitcast(tfl.constant(divisor.constant.view(np.int32)), np.float32))
+
+
+@lower("DynamicQuantizeLinear")
+def dynamic_quantize_linear(node: TflNode, tfl: TflBuilder) -> None:
+    """uint8 over the range of x and 0; the scale is 1 where x is 0 throughout (ONNX DynamicQuantizeLinear-11)."""
+    x = node.x
+    operands = [tfl.tensor(x, x.order), tfl.int32(list(range(x.rank)))]
+    lowest, largest = (
+        tfl.value(tfl.op(f"reduce_{each}", operands, (), keep_dims=False)) for each in ("min", "max")
+    )
+    low, high = tfl.broadcast("minimum", lowest, 0), tfl.broadcast("maximum", largest, 0)
+    span = tfl.broadcast("sub", high, low)
+    scale = tfl.broadcast("div", span, _hide_constant(tfl, scalar(255, np.float32)))
+    is_flat = tfl.broadcast("equal", scale, 0)
+    scale = tfl.broadcast("select_v2", is_flat, 1, scale)
+    offset = tfl.broadcast("sub", 0, tfl.broadcast("div", low, scale))
+    zero_point = tfl.convert(tfl.apply("round", _clamp(tfl, offset, 0, 255)), np.uint8)
+    node.emit(_quantize(tfl, x, scale, zero_point, "uint8"), 0)
+    node.emit(scale, 1)
+    node.emit(zero_point, 2)

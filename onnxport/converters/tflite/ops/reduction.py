@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from onnxport.converters.semantics import reduction_axes
-from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import identity, normalize_axis, permute
-from onnxport.converters.tflite.ops.elementwise import unary
+from onnxport.converters.tflite.layout import identity, normalize_axis, permute, without_axes
 from onnxport.converters.tflite.registry import REGISTRY, lower
-from onnxport.converters.tflite.values import Value, scalar
+from onnxport.converters.tflite.values import Value
 
 # ONNX reduction -> tfl reduction of the same meaning (all of opset 20).
 _REDUCTIONS = {
@@ -33,14 +31,11 @@ def reduce_axes(tfl: TflBuilder, name: str, x: Value, axes: Iterable[int], *, ke
     physical_axes = sorted(order.index(axis) for axis in gone)
     shape = permute(x.shape, order)
     if keep:
-        result_shape = [1 if order[i] in gone else dim for i, dim in enumerate(shape)]
-        result_order = order
+        result_shape = [1 if axis in gone else dim for axis, dim in zip(order, shape, strict=True)]
     else:
-        result_shape = [dim for i, dim in enumerate(shape) if order[i] not in gone]
-        left = [axis for axis in range(x.rank) if axis not in gone]
-        result_order = tuple(left.index(axis) for axis in order if axis not in gone)
+        result_shape = [dim for axis, dim in zip(order, shape, strict=True) if axis not in gone]
     result = tfl.op(name, [tfl.tensor(x, order), tfl.int32(physical_axes)], result_shape, keep_dims=keep)
-    return tfl.computed(result, result_order)
+    return tfl.value(result, order if keep else without_axes(order, gone))
 
 
 def _lower_reduction(name: str, node: TflNode, tfl: TflBuilder) -> None:
@@ -52,7 +47,7 @@ def _lower_reduction(name: str, node: TflNode, tfl: TflBuilder) -> None:
     if name in _EXTREME_OF_NOTHING and 0 in x.shape and result is not x:
         # TFLite gives the largest finite number. All elements of the result are extremes of an empty set.
         nothing = tfl.constant(_EXTREME_OF_NOTHING[name](x.dtype), x.dtype)
-        result = tfl.computed(tfl.op("broadcast_to", [nothing, tfl.run_time_shape(result)], result.shape))
+        result = tfl.value(tfl.op("broadcast_to", [nothing, tfl.run_time_shape(result)], result.shape))
     node.emit(result)
 
 
@@ -73,8 +68,8 @@ def _reduce_run_time_axes(name: str, node: TflNode, tfl: TflBuilder, x: Value, *
     if axes.shape[0] is None:
         node.unsupported("the number of its axes (input 1) is known only at run time")
     rank = x.rank if keep else x.rank - axes.shape[0]
-    operands = [tfl.tensor(x), tfl.tensor(tfl.converted(axes, np.int32))]
-    return tfl.computed(tfl.op(name, operands, [None] * rank, keep_dims=keep))
+    operands = [tfl.tensor(x), tfl.tensor(tfl.convert(axes, np.int32))]
+    return tfl.value(tfl.op(name, operands, [None] * rank, keep_dims=keep))
 
 
 REGISTRY.table({op: partial(_lower_reduction, name) for op, name in _REDUCTIONS.items()})
@@ -97,10 +92,10 @@ def reduce_log_sum_exp(node: TflNode, tfl: TflBuilder) -> None:
 
     # Infinite extremes would make the difference NaN.
     largest = float(np.finfo(np.float16 if x.dtype == np.float16 else np.float32).max)
-    peak = broadcast(tfl, "maximum", reduce("reduce_max", x, keep=True), scalar(-largest, x.dtype))
-    peak = broadcast(tfl, "minimum", peak, scalar(largest, x.dtype))
-    total = reduce("sum", unary(tfl, "exp", broadcast(tfl, "sub", x, peak)), keep=True)
-    result = broadcast(tfl, "add", unary(tfl, "log", total), peak)
+    peak = tfl.broadcast("maximum", reduce("reduce_max", x, keep=True), -largest)
+    peak = tfl.broadcast("minimum", peak, largest)
+    total = reduce("sum", tfl.apply("exp", tfl.broadcast("sub", x, peak)), keep=True)
+    result = tfl.broadcast("add", tfl.apply("log", total), peak)
     # The sum over axes of size 1 only drops them.
     node.emit(result if keep else reduce("sum", result, keep=False))
 
@@ -109,16 +104,11 @@ def reduce_log_sum_exp(node: TflNode, tfl: TflBuilder) -> None:
 def cumulative_sum(node: TflNode, tfl: TflBuilder) -> None:
     """Running sums along an axis (ONNX CumSum-14)."""
     x, axis = node.x, node.input(1)
-    order = tfl.common_order(x) if axis.constant is not None else identity(x.rank)
+    flags = {name: bool(node.attribute(name, 0)) for name in ("exclusive", "reverse")}
     if axis.constant is None:
-        place = tfl.tensor(tfl.converted(axis, np.int32))
+        order, place = identity(x.rank), tfl.tensor(tfl.convert(axis, np.int32))
     else:
+        order = tfl.common_order(x)
         place = tfl.int32(order.index(normalize_axis(int(axis.constant.item()), x.rank)))
-    result = tfl.op(
-        "cumsum",
-        [tfl.tensor(x, order), place if not axis.rank else tfl.reshape(place, ())],
-        permute(x.shape, order),
-        exclusive=bool(node.attribute("exclusive", 0)),
-        reverse=bool(node.attribute("reverse", 0)),
-    )
-    node.emit(tfl.computed(result, order))
+    operands = [tfl.tensor(x, order), tfl.reshape(place, ()) if axis.rank else place]
+    node.emit(tfl.value(tfl.op("cumsum", operands, permute(x.shape, order), **flags), order))

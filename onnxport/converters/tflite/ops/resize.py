@@ -20,7 +20,7 @@ from onnxport.converters.tflite.layout import Permutation, axis_last, permute
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.resize.native import NATIVE, Native, gather_axis, resize_natively, samples_as
 from onnxport.converters.tflite.resize.open import resize_at_run_time
-from onnxport.converters.tflite.values import Value
+from onnxport.converters.tflite.values import Value, constant
 from onnxport.core.arrays import Array
 
 
@@ -33,7 +33,7 @@ def resize(node: TflNode, tfl: TflBuilder) -> None:
         return
     axes = read_axes(node, sampling)
     if 0 in shape:
-        node.emit(Value(shape, x.dtype, constant=np.zeros([dim or 0 for dim in shape], x.dtype)))
+        node.emit(constant(np.zeros([dim or 0 for dim in shape], x.dtype)))
         return
     if not axes:
         node.emit(x)
@@ -70,14 +70,9 @@ def _apply_weights(tfl: TflBuilder, x: Value, axis: int, matrix: Array) -> Value
     """Multiply the axis by a matrix [after, before], as a fully connected layer."""
     order: Permutation = axis_last(x.rank, axis)
     *leading, _ = permute(x.shape, order)
-    result = tfl.op(
-        "fully_connected",
-        [tfl.tensor(x, order), tfl.constant(matrix, x.dtype), tfl.no_value()],
-        (*leading, len(matrix)),
-        keep_num_dims=x.rank > 2,
-        weights_format="DEFAULT",
-    )
-    return tfl.computed(result, order)
+    operands = [tfl.tensor(x, order), tfl.constant(matrix, x.dtype), tfl.no_value()]
+    flags = {"keep_num_dims": x.rank > 2, "weights_format": "DEFAULT"}
+    return tfl.value(tfl.op("fully_connected", operands, (*leading, len(matrix)), **flags), order)
 
 
 def _extrapolate(tfl: TflBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
@@ -87,6 +82,5 @@ def _extrapolate(tfl: TflBuilder, result: Value, axes: dict[int, Axis], sampling
         return result
     order = tfl.common_order(result)
     mask = tfl.constant(np.transpose(lies_outside, order))
-    fill = tfl.constant(sampling.extrapolation, result.dtype)
-    shape = permute(result.shape, order)
-    return tfl.computed(tfl.op("select_v2", [mask, fill, tfl.tensor(result, order)], shape), order)
+    operands = [mask, tfl.constant(sampling.extrapolation, result.dtype), tfl.tensor(result, order)]
+    return tfl.value(tfl.op("select_v2", operands, permute(result.shape, order)), order)

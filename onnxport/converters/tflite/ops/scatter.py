@@ -6,10 +6,9 @@ from math import prod
 
 import numpy as np
 
-from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.layout import normalize_axis
-from onnxport.converters.tflite.numbers.integers import Integers
+from onnxport.converters.tflite.formulas import Integers
+from onnxport.converters.tflite.layout import normalize_axis, product
 from onnxport.converters.tflite.ops.indexing import (
     add_to_negative,
     flat_positions,
@@ -20,7 +19,7 @@ from onnxport.converters.tflite.ops.indexing import (
 from onnxport.converters.tflite.ops.topk import reverse_order
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
-from onnxport.converters.tflite.values import Value, scalar
+from onnxport.converters.tflite.values import Value
 
 # Reductions for which TFLite has no scatter -> tfl op that joins two updates of one position.
 _JOINS = {"max": "maximum", "min": "minimum", "mul": "mul"}
@@ -43,12 +42,12 @@ def scatter_nd(node: TflNode, tfl: TflBuilder) -> None:
             f"reduction {node.attribute('reduction')} over open dimensions; use --shape NAME=..."
         )
     sizes = [dim or 0 for dim in x.shape]
-    count, width = prod(dim or 0 for dim in indices.shape[:-1]), prod(sizes[depth:])
+    count, width = product(indices.shape[:-1]), prod(sizes[depth:])
     steps = [prod(sizes[axis + 1 : depth]) for axis in range(depth)]
     rows = (Integers(tfl, tfl.reshape(tuples, (count, depth))) * steps).summed(1)
     matrix = tfl.reshape(tfl.tensor(x), (prod(sizes[:depth]), width))
     changes = tfl.reshape(tfl.tensor(updates), (count, width))
-    node.emit(tfl.computed(tfl.reshape(_reduce_rows(tfl, join, matrix, rows, changes), x.shape)))
+    node.emit(tfl.value(tfl.reshape(_reduce_rows(tfl, join, matrix, rows, changes), x.shape)))
 
 
 @lower("ScatterElements")
@@ -61,8 +60,7 @@ def scatter_elements(node: TflNode, tfl: TflBuilder) -> None:
     join = _JOINS.get(node.attribute("reduction", "none"))
     if join is None:
         tuples = tfl.reshape(places, (count, 1))
-        outcome = _scatter(node, tfl, tfl.computed(elements), tuples, tfl.computed(changes))
-        result = tfl.tensor(outcome)
+        result = tfl.tensor(_scatter(node, tfl, tfl.value(elements), tuples, tfl.value(changes)))
     else:
         if count is None and join not in _EXTREMES:
             node.unsupported("reduction mul of an open number of updates; use --shape NAME=...")
@@ -75,20 +73,20 @@ def _scatter(node: TflNode, tfl: TflBuilder, x: Value, tuples: Tensor, updates: 
     """Scatter with TFLite's SCATTER_ND, which adds up into zeros; untouched elements come from x."""
     sums = _scatter_into_zeros(tfl, x, tuples, tfl.tensor(updates))
     if node.attribute("reduction", "none") == "add":
-        return broadcast(tfl, "add", x, sums)
+        return tfl.broadcast("add", x, sums)
     written = _scatter_into_zeros(tfl, x, tuples, _ones(tfl, updates))
-    is_written = broadcast(tfl, "greater", written, scalar(0, np.int32))
-    return broadcast(tfl, "select_v2", is_written, sums, x)
+    is_written = tfl.broadcast("greater", written, 0)
+    return tfl.broadcast("select_v2", is_written, sums, x)
 
 
 def _ones(tfl: TflBuilder, like: Value) -> Tensor:
-    shape = tfl.op("shape", [tfl.tensor(like)], [like.rank], np.int32)
+    shape = tfl.sizes(tfl.tensor(like))
     return tfl.op("broadcast_to", [tfl.constant(1, np.int32), shape], like.shape)
 
 
 def _scatter_into_zeros(tfl: TflBuilder, x: Value, tuples: Tensor, updates: Tensor) -> Value:
     shape = tfl.run_time_shape(x) if None in x.shape else tfl.int32([dim or 0 for dim in x.shape])
-    return tfl.computed(tfl.op("scatter_nd", [tuples, updates, shape], x.shape))
+    return tfl.value(tfl.op("scatter_nd", [tuples, updates, shape], x.shape))
 
 
 # ---- reductions that SCATTER_ND lacks
@@ -108,11 +106,10 @@ def _reduce_rows(tfl: TflBuilder, join: str, x: Tensor, rows: Integers, updates:
     height = Integers(tfl, tfl.size(x, 0) if size is None else tfl.int32([size]))
     target = is_reduction.where(rows, height).column()
     longer_shape, shape = (
-        tfl.op("concatenation", [each.tensor, tfl.int32([width or 0])], [2], axis=0)
-        for each in (height + 1, height)
+        tfl.concatenate([each.tensor, tfl.int32([width or 0])]) for each in (height + 1, height)
     )
     longer = None if size is None else size + 1
-    ones = _ones(tfl, tfl.computed(updates))
+    ones = _ones(tfl, tfl.value(updates))
     sums, written = (
         tfl.op("scatter_nd", [target.tensor, each, longer_shape], (longer, width)) for each in (updates, ones)
     )
@@ -130,16 +127,15 @@ def _find_extremes(
     tfl: TflBuilder, join: str, rows: Integers, updates: Tensor
 ) -> tuple[Integers, Tensor, Integers]:
     """Sort by value, then stably by row, and mark the first update of each row, its extreme."""
-    values = tfl.computed(tfl.reshape(updates, tfl.shape_of(updates)[:1]))
+    values = tfl.value(tfl.reshape(updates, tfl.shape_of(updates)[:1]))
     _, order = _sort(tfl, tfl.tensor(reverse_order(tfl, values) if join == "minimum" else values))
-    rows, values = (_pick(tfl, each, order) for each in (rows.tensor, tfl.tensor(values)))
-    falling, order = _sort(tfl, _negate(Integers(tfl, rows)).tensor)
-    sorted_rows = _negate(Integers(tfl, falling))
-    values = _pick(tfl, values, order)
+    rows, values = (tfl.gather(each, order) for each in (rows.tensor, tfl.tensor(values)))
+    falling, order = _sort(tfl, (0 - Integers(tfl, rows)).tensor)
+    sorted_rows = 0 - Integers(tfl, falling)
+    values = tfl.gather(values, order)
     count = tfl.shape_of(values)[0]
-    longer_shape = (None if count is None else count + 1,)
-    longer = tfl.op("concatenation", [tfl.int32([-1]), sorted_rows.tensor], longer_shape, axis=0)
-    before = tfl.op("slice", [longer, tfl.int32([0]), tfl.op("shape", [values], [1], np.int32)], (count,))
+    longer = tfl.concatenate([tfl.int32([-1]), sorted_rows.tensor])
+    before = tfl.op("slice", [longer, tfl.int32([0]), tfl.sizes(values)], (count,))
     changed = tfl.op("not_equal", [sorted_rows.tensor, before], (count,), bool)
     return sorted_rows, tfl.reshape(values, (count, 1)), Integers(tfl, changed)
 
@@ -150,22 +146,17 @@ def _join_equal_rows(
     """Sort by row and join updates over distances of 1, 2, 4, ..., so that the last of each row has them all."""
     count, width = tfl.shape_of(updates)
     assert count is not None
-    falling, order = _sort(tfl, _negate(rows).tensor)
-    rows, updates = _negate(Integers(tfl, falling)), _pick(tfl, updates, order)
+    falling, order = _sort(tfl, (0 - rows).tensor)
+    rows, updates = 0 - Integers(tfl, falling), tfl.gather(updates, order)
     distance = 1
     while distance < count:
-        before = tfl.op("concatenation", [updates, updates], (2 * count, width), axis=0)
-        before = tfl.slice(before, [count - distance, 0], [count, width])
+        before = tfl.slice(tfl.concatenate([updates, updates]), [count - distance, 0], [count, width])
         both = tfl.op(join, [updates, before], (count, width))
         same = rows.equals(_shift(rows, distance)).column()
         updates = tfl.op("select_v2", [same.tensor, both, updates], (count, width))
         distance *= 2
     continues = rows.equals(_shift(rows, -1))
     return rows, updates, Integers(tfl, tfl.op("logical_not", [continues.tensor], (count,)))
-
-
-def _negate(numbers: Integers) -> Integers:
-    return Integers(numbers.tfl, numbers.tfl.int32(0)) - numbers
 
 
 def _sort(tfl: TflBuilder, row: Tensor) -> list[Tensor]:
@@ -175,18 +166,14 @@ def _sort(tfl: TflBuilder, row: Tensor) -> list[Tensor]:
     return tfl.ops("topk_v2", [row, number], [((count,), tfl.dtype_of(row)), ((count,), np.dtype(np.int32))])
 
 
-def _pick(tfl: TflBuilder, tensor: Tensor, places: Tensor) -> Tensor:
-    return tfl.op("gather", [tensor, places], tfl.shape_of(tensor), axis=0, batch_dims=0)
-
-
 def _shift(rows: Integers, by: int) -> Integers:
-    """The row number `by` positions before each, -1 if there is none."""
+    """Return the row number `by` positions before each, -1 if there is none."""
     tfl = rows.tfl
     count = tfl.shape_of(rows.tensor)[0] or 0
     part = tfl.slice(rows.tensor, [max(-by, 0)], [count - abs(by)])
     filler = tfl.int32([-1] * abs(by))
     parts = [filler, part] if by > 0 else [part, filler]
-    return Integers(tfl, tfl.op("concatenation", parts, (count,), axis=0))
+    return Integers(tfl, tfl.concatenate(parts))
 
 
 @lower("OneHot")
@@ -195,11 +182,11 @@ def one_hot(node: TflNode, tfl: TflBuilder) -> None:
     indices, depth, values = node.input(0), node.input(1), node.input(2)
     shape = node.output_shape()
     axis = normalize_axis(node.attribute("axis", -1), len(shape))
-    count = tfl.reshape(tfl.tensor(tfl.converted(depth, np.int32)), ())
-    narrow = tfl.converted(indices, np.int32)
+    count = tfl.reshape(tfl.tensor(tfl.convert(depth, np.int32)), ())
+    narrow = tfl.convert(indices, np.int32)
     # An index from -depth to -1 counts from the end; any other outside 0 to depth - 1 gives no 1.
-    places = tfl.tensor(add_to_negative(tfl, narrow, tfl.computed(count)))
+    places = tfl.tensor(add_to_negative(tfl, narrow, tfl.value(count)))
     pair = tfl.tensor(values)
     off, on = (tfl.reshape(tfl.slice(pair, [i], [1]), ()) for i in (0, 1))
     result = tfl.op("one_hot", [places, count, on, off], shape, axis=-1 if axis == indices.rank else axis)
-    node.emit(tfl.computed(result))
+    node.emit(tfl.value(result))

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 
 from onnxport.converters.shape_arithmetic import LIMIT, clamp_bounds, even_parts, refuse_disputed_end
 from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant, require_constant
-from onnxport.converters.tflite.layout import Shape, normalize_axis, permute
-from onnxport.converters.tflite.numbers.integers import Integers, axis_table, integers
+from onnxport.converters.tflite.formulas import Integers, axis_table, integers
+from onnxport.converters.tflite.layout import Shape, normalize_axis, permute, product
 from onnxport.converters.tflite.registry import lower
-from onnxport.converters.tflite.tensors import Tensor
-from onnxport.converters.tflite.values import Value
+from onnxport.converters.tflite.tensors import Bounds, Tensor
+from onnxport.converters.tflite.values import Value, constant
 
 # Ends that ONNX Runtime reads as "through the last element", whatever the direction.
 _THROUGH = (LIMIT, np.iinfo(np.int64).max)
 _MOST_AXES = 5  # that TFLite's STRIDED_SLICE takes
 
-# Start, end and step as STRIDED_SLICE counts; None runs through the last element.
-Bounds = tuple[int, int | None, int]
 _WHOLE: Bounds = (0, None, 1)
 
 
@@ -80,37 +77,26 @@ def _slice_natively(node: TflNode, tfl: TflBuilder, bounds: dict[int, Bounds]) -
         if None in shape:
             node.unsupported("nothing of an open dimension; use --shape NAME=...")
         # Known to be empty; the compiler's own SLICE counts wrong there.
-        return Value(shape, x.dtype, constant=np.zeros([dim or 0 for dim in shape], x.dtype))
+        return constant(np.zeros([dim or 0 for dim in shape], x.dtype))
     order = tfl.common_order(x)
-    result = _strided_slice(
-        tfl, tfl.tensor(x, order), [bounds[axis] for axis in order], permute(shape, order)
-    )
-    return tfl.computed(result, order)
+    cuts = [bounds[axis] for axis in order]
+    return tfl.value(_strided_slice(tfl, tfl.tensor(x, order), cuts, permute(shape, order)), order)
 
 
 def _strided_slice(tfl: TflBuilder, tensor: Tensor, bounds: Sequence[Bounds], shape: Shape) -> Tensor:
     sizes = tfl.shape_of(tensor)
     if len(sizes) > _MOST_AXES and (groups := _merge_axes(sizes, bounds)) is not None:
         # Axes that stay whole are one to the kernel.
-        joined = [_product([sizes[axis] for axis in group]) for group in groups]
-        cut = [_product([shape[axis] for axis in group]) for group in groups]
-        part = _strided_slice(
-            tfl, tfl.reshape(tensor, joined), [bounds[group[0]] for group in groups], tuple(cut)
+        joined, cut = (
+            tuple(product([s[axis] for axis in group]) for group in groups) for s in (sizes, shape)
         )
-        return tfl.reshape(part, shape)
+        merged = [bounds[group[0]] for group in groups]
+        return tfl.reshape(_strided_slice(tfl, tfl.reshape(tensor, joined), merged, cut), shape)
     # On an open axis the compiler makes a SLICE of a constant end, which then may lie beyond the last element.
     ends: Tensor | None = None
     if any(size is None and (end or 0) > 0 for size, (_, end, _) in zip(sizes, bounds, strict=True)):
-        actual = Integers(tfl, tfl.op("shape", [tensor], [len(sizes)], np.int32))
-        ends = actual.minimum([end or 0 for _, end, _ in bounds]).tensor
-    return tfl.strided_slice(
-        tensor,
-        begin=[begin for begin, _, _ in bounds],
-        end=[end for _, end, _ in bounds],
-        strides=[step for *_, step in bounds],
-        shape=shape,
-        run_time_end=ends,
-    )
+        ends = Integers(tfl, tfl.sizes(tensor)).minimum([end or 0 for _, end, _ in bounds]).tensor
+    return tfl.strided_slice(tensor, bounds, shape, ends)
 
 
 def _merge_axes(sizes: Shape, bounds: Sequence[Bounds]) -> list[list[int]] | None:
@@ -123,10 +109,6 @@ def _merge_axes(sizes: Shape, bounds: Sequence[Bounds]) -> list[list[int]] | Non
         else:
             groups.append([axis])
     return groups if len(groups) < len(sizes) and sizes.count(None) < 2 else None
-
-
-def _product(sizes: Sequence[int | None]) -> int | None:
-    return None if None in sizes else prod(size or 0 for size in sizes)
 
 
 # ---- bounds computed at run time
@@ -144,14 +126,14 @@ def _slice_at_run_time(node: TflNode, tfl: TflBuilder) -> Value:
         untouched = sum(1 << axis for axis, position in enumerate(spread.positions) if position is None)
         steps = Integers(tfl, tfl.int32([spread.stride(axis) for axis in range(x.rank)]))
     else:
-        untouched = 0
-        steps = spread(integers(tfl, node.input(4)), 1) if node.has_input(4) else spread.ones()
-        starts, ends = _clamp(Integers(tfl, tfl.run_time_shape(x)), starts, ends, steps, spread.is_cut())
+        untouched, given = 0, node.optional(4)
+        steps = Integers(tfl, tfl.int32([1] * x.rank)) if given is None else spread(integers(tfl, given), 1)
+        sizes, is_cut = Integers(tfl, tfl.run_time_shape(x)), spread.is_cut()
+        starts, ends = clamp_bounds(sizes, starts, ends, steps < 0, is_cut)
+        # Backwards, "one before the first" is -1, which STRIDED_SLICE would count from the end.
+        ends = (ends < 0).where(ends - sizes, ends)
     operands = [tfl.tensor(x), starts.tensor, ends.tensor, steps.tensor]
-    shape = spread.shape()
-    return tfl.computed(
-        tfl.strided_slice_at_run_time(operands, shape, begin_mask=untouched, end_mask=untouched)
-    )
+    return tfl.value(tfl.slice_by_tensors(operands, spread.shape(), untouched, untouched))
 
 
 class _Spread:
@@ -187,12 +169,7 @@ class _Spread:
             tfl.int32([default]) if at is None else tfl.slice(values.tensor, [at], [1])
             for at in self.positions
         ]
-        if len(parts) == 1:
-            return Integers(tfl, parts[0])
-        return Integers(tfl, tfl.op("concatenation", parts, [len(parts)], axis=0))
-
-    def ones(self) -> Integers:
-        return Integers(self.tfl, self.tfl.int32([1] * self.rank))
+        return Integers(tfl, tfl.concatenate(parts))
 
     def is_cut(self) -> Integers:
         """Return a condition per axis: it is cut."""
@@ -204,14 +181,6 @@ class _Spread:
         if self.table is not None:
             return (None,) * self.rank
         return tuple(d if at is None else None for d, at in zip(self.x.shape, self.positions, strict=True))
-
-
-def _clamp(
-    sizes: Integers, starts: Integers, ends: Integers, steps: Integers, is_cut: Integers
-) -> tuple[Integers, Integers]:
-    starts, ends = clamp_bounds(sizes, starts, ends, steps < 0, is_cut)
-    # Backwards, "one before the first" is -1, which STRIDED_SLICE would count from the end.
-    return starts, (ends < 0).where(ends - sizes, ends)
 
 
 # ---- Split
@@ -228,14 +197,15 @@ def split(node: TflNode, tfl: TflBuilder) -> None:
     if sizes is not None and sizes.constant is None:
         _split_at_run_time(node, tfl, axis, integers(tfl, sizes))
         return
-    if sizes is None and length is None:
+    if sizes is not None and sizes.constant is not None:
+        parts = sizes.constant.tolist()
+    elif length is None:
         length_now = Integers(tfl, tfl.size(tfl.tensor(x), axis))
         _split_at_run_time(node, tfl, axis, even_parts(length_now, count))
         return
-    parts = [] if sizes is None or sizes.constant is None else sizes.constant.tolist()
-    if sizes is None:
-        part = -(-(length or 0) // count)
-        parts = [min(part, (length or 0) - i * part) for i in range(count)]
+    else:
+        part = -(-length // count)
+        parts = [min(part, length - i * part) for i in range(count)]
     order = tfl.common_order(x)
     tensor, shape = tfl.tensor(x, order), permute(x.shape, order)
     physical, start = order.index(axis), 0
@@ -243,7 +213,7 @@ def split(node: TflNode, tfl: TflBuilder) -> None:
         begin = [start if i == physical else 0 for i in range(x.rank)]
         part_shape = [size if i == physical else dim for i, dim in enumerate(shape)]
         if node.wants_output(index):
-            node.emit(tfl.computed(tfl.slice(tensor, begin, part_shape), order), index)
+            node.emit(tfl.value(tfl.slice(tensor, begin, part_shape), order), index)
         start += size
 
 
@@ -259,13 +229,11 @@ def _split_at_run_time(node: TflNode, tfl: TflBuilder, axis: int, sizes: Integer
             for part, other in ((starts, 0), (sizes, -1))
         )
         shape = [None if i == axis else dim for i, dim in enumerate(x.shape)]
-        node.emit(tfl.computed(tfl.op("slice", [tfl.tensor(x), begin, size], shape)), index)
+        node.emit(tfl.value(tfl.op("slice", [tfl.tensor(x), begin, size], shape)), index)
 
 
 def _only_at(tfl: TflBuilder, axis: int, rank: int, number: Tensor, other: int) -> Tensor:
     """Return a vector of `other`, with `number` at `axis`."""
-    if rank == 1:
-        return number
     parts = [*([tfl.int32([other] * axis)] if axis else []), number]
     parts += [tfl.int32([other] * (rank - axis - 1))] if axis < rank - 1 else []
-    return tfl.op("concatenation", parts, [rank], axis=0)
+    return tfl.concatenate(parts)

@@ -13,7 +13,7 @@ from onnxport.converters.tflite.ops.convolution import as_weights
 from onnxport.converters.tflite.ops.windows import from_images, images, spatial_sizes, split_channels
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
-from onnxport.converters.tflite.values import Value, with_unit_axis
+from onnxport.converters.tflite.values import Value, constant, with_unit_axis
 from onnxport.converters.windows import Transposed, check_axes, known_kernel, read_transposed_window
 
 
@@ -29,20 +29,20 @@ def conv_transpose(node: TflNode, tfl: TflBuilder) -> None:
     shape = read_transposed_window(node, known_kernel(node, weights.shape))
     weights = _dilate(tfl, weights, shape.window.dilations)
     if x.rank == 3:
-        shape, weights = shape.with_unit_axis(), _two_dimensional(tfl, weights)
+        shape, known = shape.with_unit_axis(), weights.constant is not None
+        weights = (
+            with_unit_axis(weights, 2) if known else tfl.value(tfl.with_unit_axis(tfl.tensor(weights), 2))
+        )
     bias = tfl.tensor(node.input(2)) if node.has_input(2) else None
     # The 3-D op's verifier demands as many biases as input channels.
     fused = groups == 1 and not any(shape.beyond) and x.rank < 5
     parts = [
         _full_result(tfl, image, part, shape, bias if fused else None)
         for image, part in zip(
-            split_channels(tfl, images(tfl, x), groups),
-            _weight_groups(tfl, weights, groups),
-            strict=True,
+            split_channels(tfl, images(tfl, x), groups), _weight_groups(tfl, weights, groups), strict=True
         )
     ]
-    result = parts[0] if groups == 1 else _concatenate(tfl, parts)
-    result = _crop(tfl, result, shape)
+    result = _crop(tfl, tfl.concatenate(parts, max(x.rank - 1, 3)), shape)
     if bias is not None and not fused:
         result = tfl.op("add", [result, bias], tfl.shape_of(result))
     node.emit(from_images(tfl, result, x.rank))
@@ -60,7 +60,7 @@ def _dilate(tfl: TflBuilder, weights: Value, dilations: Sequence[int]) -> Value:
     wide = np.zeros((*weights.constant.shape[:2], *spread), weights.dtype)
     every: list[Any] = [..., *(slice(None, None, d) for d in dilations)]
     wide[tuple(every)] = weights.constant
-    return Value(wide.shape, wide.dtype, constant=wide)
+    return constant(wide)
 
 
 def _dilate_axis(tfl: TflBuilder, weights: Value, axis: int, dilation: int) -> Value:
@@ -68,18 +68,11 @@ def _dilate_axis(tfl: TflBuilder, weights: Value, axis: int, dilation: int) -> V
     sizes = [dim or 0 for dim in weights.shape]
     before, size, behind = prod(sizes[:axis]), sizes[axis], prod(sizes[axis + 1 :])
     apart = tfl.reshape(tfl.tensor(weights), (before, size, 1, behind))
-    filled = tfl.reshape(
-        tfl.pad(apart, (0, 0, 0, 0), (0, 0, dilation - 1, 0)), (before, size * dilation, behind)
-    )
+    padded = tfl.pad(apart, (0, 0, 0, 0), (0, 0, dilation - 1, 0))
+    filled = tfl.reshape(padded, (before, size * dilation, behind))
     spread = (size - 1) * dilation + 1
     kept = tfl.slice(filled, (0, 0, 0), (before, spread, behind))
-    return tfl.computed(tfl.reshape(kept, (*sizes[:axis], spread, *sizes[axis + 1 :])))
-
-
-def _two_dimensional(tfl: TflBuilder, weights: Value) -> Value:
-    if weights.constant is not None:
-        return with_unit_axis(weights, 2)
-    return tfl.computed(tfl.with_unit_axis(tfl.tensor(weights), 2))
+    return tfl.value(tfl.reshape(kept, (*sizes[:axis], spread, *sizes[axis + 1 :])))
 
 
 def _weight_groups(tfl: TflBuilder, weights: Value, groups: int) -> list[Tensor]:
@@ -101,9 +94,8 @@ def _full_result(
     channels = tfl.shape_of(filters)[0 if spatial == 2 else 3]
     result = (tfl.shape_of(tensor)[0], *shape.full, channels)
     sizes = _run_time_shape(tfl, tensor, shape, result)
-    strides = {
-        f"stride_{axis}": stride for axis, stride in zip("dhw"[-spatial:], shape.window.strides, strict=True)
-    }
+    named = zip("dhw"[-spatial:], shape.window.strides, strict=True)
+    strides = {f"stride_{axis}": stride for axis, stride in named}
     if spatial == 2:
         if bias is None:
             bias = tfl.constant(np.zeros(channels or 0), tfl.dtype_of(tensor))
@@ -120,18 +112,12 @@ def _run_time_shape(
     if None not in result:
         return tfl.int32([dim or 0 for dim in result])
     rank, window = len(result), shape.window
-    actual = tfl.op("shape", [tensor], [rank], np.int32)
+    actual = tfl.sizes(tensor)
     scaled = tfl.op("mul", [spatial_sizes(tfl, tensor), tfl.int32(window.strides)], [rank - 2])
     ends = [extent - stride for extent, stride in zip(window.extent, window.strides, strict=True)]
     full = tfl.op("add", [scaled, tfl.int32(ends)], [rank - 2])
     parts = [tfl.slice(actual, [0], [1]), full, tfl.int32([result[-1] or 0])]
-    return tfl.op("concatenation", parts, [rank], axis=0)
-
-
-def _concatenate(tfl: TflBuilder, parts: Sequence[Tensor]) -> Tensor:
-    *leading, channels = tfl.shape_of(parts[0])
-    shape = [*leading, (channels or 0) * len(parts)]
-    return tfl.op("concatenation", list(parts), shape, axis=len(leading))
+    return tfl.concatenate(parts)
 
 
 def _crop(tfl: TflBuilder, result: Tensor, shape: Transposed) -> Tensor:
@@ -142,10 +128,4 @@ def _crop(tfl: TflBuilder, result: Tensor, shape: Transposed) -> Tensor:
         return result
     batch, *sizes, channels = tfl.shape_of(result)
     kept = [None if size is None else size - b - a for size, b, a in zip(sizes, before, excess, strict=True)]
-    return tfl.strided_slice(
-        result,
-        begin=[0, *before, 0],
-        end=[None, *(-a if a else None for a in excess), None],
-        strides=[1] * (len(kept) + 2),
-        shape=[batch, *kept, channels],
-    )
+    return tfl.crop(result, [0, *before, 0], [0, *excess, 0], [batch, *kept, channels])

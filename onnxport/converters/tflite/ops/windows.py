@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.layout import channels_last
 from onnxport.converters.tflite.tensors import Tensor
@@ -37,7 +35,7 @@ def from_images(tfl: TflBuilder, tensor: Tensor, rank: int) -> Value:
     """Return the ONNX value of `rank` behind an image op's result."""
     if rank == 3:
         tensor = tfl.without_unit_axis(tensor, 1)
-    return tfl.computed(tensor, channels_last(rank))
+    return tfl.value(tensor, channels_last(rank))
 
 
 def output_sizes(window: Window, padding: str) -> tuple[int | None, ...]:
@@ -63,4 +61,4 @@ def split_channels(tfl: TflBuilder, tensor: Tensor, groups: int) -> list[Tensor]
 def spatial_sizes(tfl: TflBuilder, tensor: Tensor) -> Tensor:
     """Return the sizes of a channels-last tensor's spatial axes at run time, int32."""
     rank = len(tfl.shape_of(tensor))
-    return tfl.slice(tfl.op("shape", [tensor], [rank], np.int32), [1], [rank - 2])
+    return tfl.slice(tfl.sizes(tensor), [1], [rank - 2])

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from litert_converter.mlir import ir
 
-from onnxport.converters.tflite.quantized.quantization import is_barrier, is_float
+from onnxport.converters.tflite.quantized.quantization import is_barrier, is_float, producer
 from onnxport.formats.tflite.tensor_names import INNER
 
 # tfl op -> its name in notes.
@@ -37,10 +37,9 @@ def describe_products(operations: Iterable[ir.Operation]) -> tuple[str, ...]:
     notes = [
         f"{count} of {len(products)} convolutions and matrix products compute in {storage or 'integers'}"
     ]
-    notes += [
-        f"{_PRODUCTS[operation.name]} {_name(operation)!r} stays in float32: {_why_float(operation)}"
-        for operation in floats[:_NAMED]
-    ]
+    for operation in floats[:_NAMED]:
+        name = str(getattr(operation.location, "name_str", "")).split(INNER)[0]
+        notes.append(f"{_PRODUCTS[operation.name]} {name!r} stays in float32: {_why_float(operation)}")
     if len(floats) > _NAMED:
         notes.append(f"{len(floats) - _NAMED} more stay in float32")
     return tuple(notes)
@@ -55,7 +54,7 @@ def _why_float(operation: ir.Operation) -> str:
     factors = [operand for operand in operation.operands if is_float(operand)][:2]
     if operation.name == "tfl.transpose_conv":
         factors.reverse()
-    data, weights = (_is_dequantized(factor) for factor in factors)
+    data, weights = (producer(factor) == "dequantize" for factor in factors)
     if not data:
         return "its input is not quantized"
     if not weights:
@@ -67,7 +66,9 @@ def _why_float(operation: ir.Operation) -> str:
 def _widths(operation: ir.Operation) -> set[str]:
     """Return the integer types that an operation's data come from, and those that its result goes to."""
     data = [operation.operands[place] for place in _DATA.get(operation.name, (0,))]
-    sources = [tensor.owner.operation for tensor in map(_skip_barrier, data) if _is_dequantized(tensor)]
+    sources = [
+        tensor.owner.operation for tensor in map(_skip_barrier, data) if producer(tensor) == "dequantize"
+    ]
     users = [use.owner for use in operation.results[0].uses]
     users += [use.owner for user in users if is_barrier(user) for use in user.results[0].uses]
     read = {_storage(source.operands[0]) for source in sources}
@@ -81,17 +82,7 @@ def _skip_barrier(tensor: ir.Value) -> ir.Value:
     return tensor.owner.operation.operands[0]
 
 
-def _is_dequantized(tensor: ir.Value) -> bool:
-    return not isinstance(tensor.owner, ir.Block) and tensor.owner.operation.name == "tfl.dequantize"
-
-
 def _storage(tensor: ir.Value) -> str:
     """Return the integer type of a quantized tensor; empty for any other."""
     found = re.match(r"!quant\.uniform<[iu](\d+)", str(ir.RankedTensorType(tensor.type).element_type))
     return f"int{found[1]}" if found else ""
-
-
-def _name(operation: ir.Operation) -> str:
-    location = operation.location
-    name = location.name_str if hasattr(location, "name_str") else ""
-    return str(name).split(INNER)[0]

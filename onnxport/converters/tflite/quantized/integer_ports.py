@@ -38,7 +38,9 @@ class IntegerPorts:
         plain = self._tfl.tensor_type(shape, dtype)
         if self._io == "float" or dtype != np.float32:
             return plain
-        grid = _input_grid(value)
+        # The one grid to which all users quantize the input.
+        grids = {_grid(user) for user, _ in value.uses() if user.op_type != "Shape"}
+        grid = grids.pop() if len(grids) == 1 and not value.is_graph_output() else None
         if grid is None or grid.storage != _SIGNED:
             self._refuse("input", value)
             return plain
@@ -87,12 +89,6 @@ class IntegerPorts:
             f"is not quantized to 8 bits in the model, so --io {self._io} has no scale for it; leave out --io"
         )
         self.refusals.append(Refusal(kind, value.name or "", why))
-
-
-def _input_grid(value: onnx.Value) -> Quantization | None:
-    """Return the one grid to which all users of an input quantize it."""
-    grids = {_grid(user) for user, _ in value.uses() if user.op_type != "Shape"}
-    return grids.pop() if len(grids) == 1 and not value.is_graph_output() else None
 
 
 def _grid(node: onnx.Node) -> Quantization | None:

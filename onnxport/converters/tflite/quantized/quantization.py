@@ -106,11 +106,8 @@ _FIXED = {
     ("softmax", "int8"): Quantization("int8", (1 / 256,), (-128,)),
     **{(op, "int16"): Quantization("int16", (1 / 32768,), (0,)) for op in ("logistic", "softmax", "tanh")},
 }
-
-
 # Ops that the compiler fuses into the product before them.
 _FUSED = frozenset("add mul relu relu6 relu_0_to_1 reshape sub".split())
-
 _SCALES = 2.0**-60, 2.0**60
 
 
@@ -150,10 +147,10 @@ class QuantizedConstant(NamedTuple):
 
     @property
     def is_weights(self) -> bool:
-        """Whether kernels take it as weights: these are symmetric int8."""
+        """Kernels take it as weights: it is symmetric int8."""
         return self.grid.storage == "int8" and self.grid.is_symmetric
 
-    def transposed(self, perm: Permutation) -> QuantizedConstant:
+    def transpose(self, perm: Permutation) -> QuantizedConstant:
         grid = self.grid if self.grid.axis is None else self.grid.at_axis(perm.index(self.grid.axis))
         return QuantizedConstant(np.transpose(self.numbers, perm), grid)
 
@@ -162,7 +159,7 @@ class QuantizedConstant(NamedTuple):
         grid = self.grid if along is None else self.grid.at_axis(along + (axis <= along))
         return QuantizedConstant(np.expand_dims(self.numbers, axis), grid)
 
-    def reshaped(self, shape: Sequence[int]) -> QuantizedConstant:
+    def reshape(self, shape: Sequence[int]) -> QuantizedConstant:
         """Reshape a constant whose grid is the same for the whole tensor."""
         assert self.grid.axis is None
         return QuantizedConstant(self.numbers.reshape(shape), self.grid)
@@ -192,14 +189,17 @@ class QuantizedTensors:
         width = ir.IntegerType.get_signless(8 * numbers.dtype.itemsize)
         plain = ir.RankedTensorType.get(numbers.shape, width)
         value = ir.DenseElementsAttr.get(numbers.copy(order="C"), type=plain)
-        return _dequantize(_emit("pseudo_qconst", [], type_, qtype=ir.TypeAttr.get(type_), value=value))
+        return _dequantize(emit("tfl.pseudo_qconst", [], type_, qtype=ir.TypeAttr.get(type_), value=value))
 
     def round_to(self, tensor: Tensor, grid: Quantization) -> Tensor:
         """Round a float tensor to a grid by quantizing and dequantizing it."""
         if self._grids.get(tensor) == grid:
             return tensor
-        averages = _producer(tensor) in _AVERAGES and self._drop_barrier_of_mean(tensor, grid)
-        if not (averages or self._stays_on(tensor, grid) or self._can_be_on(tensor, grid)):
+        averages = producer(tensor) in _AVERAGES and self._drop_barrier_of_mean(tensor, grid)
+        # A kernel that keeps its operand's scale gives a result on its operand's own grid.
+        origins = _origins(tensor, grid)
+        stays = origins != [tensor] and all(self._grids.get(origin) == grid for origin in origins)
+        if not (averages or stays or self._can_be_on(tensor, grid)):
             tensor = _barrier(tensor)
         return self.dequantize(requantize(tensor, grid), grid)
 
@@ -217,7 +217,7 @@ class QuantizedTensors:
         """Put an integer op behind a dequantized tensor that changes nothing and that the compiler keeps."""
         grid = self._grids[tensor]
         lowest = np.full((), np.iinfo(grid.storage).min, grid.storage)
-        result = _emit("maximum", [tensor, self.constant(QuantizedConstant(lowest, grid))], tensor.type)
+        result = emit("tfl.maximum", [tensor, self.constant(QuantizedConstant(lowest, grid))], tensor.type)
         return self.dequantize(requantize(result, grid), grid)
 
     def operands(self, name: str, operands: Sequence[Tensor]) -> list[Tensor]:
@@ -228,13 +228,13 @@ class QuantizedTensors:
         grids = {self._grids[operand] for operand in operands if operand in self._grids}
         if len({grid.storage for grid in grids}) > 1:
             return [_barrier(each) if each in self._grids else each for each in operands]
-        constants = any(_producer(each) == "dequantize" and each not in self._grids for each in operands)
+        constants = any(producer(each) == "dequantize" and each not in self._grids for each in operands)
         is_wide = any(grid.storage == "int16" for grid in grids)
         if name in _AVERAGES:
             fits = not grids  # until `round_to` finds the result on the operand's grid
         elif name in _KEEPS_SCALE:
             grid = next(iter(grids), None)
-            floats = [each for each in operands if _producer(each) != "dequantize"]
+            floats = [each for each in operands if producer(each) != "dequantize"]
             has_kernel = grid is None or (
                 name in _scale_keepers(grid) and all(_is_exact_on(each, grid) for each in floats)
             )
@@ -246,9 +246,9 @@ class QuantizedTensors:
             fits = True
         if fits:
             return list(operands)
-        return [_barrier(each) if _producer(each) == "dequantize" else each for each in operands]
+        return [_barrier(each) if producer(each) == "dequantize" else each for each in operands]
 
-    def moved(self, name: str, operands: Sequence[Tensor], results: list[Tensor]) -> list[Tensor]:
+    def propagate_grid(self, name: str, operands: Sequence[Tensor], results: list[Tensor]) -> list[Tensor]:
         """Keep the results of an op that only moves elements on their operands' grid, if they share one."""
         if name not in _MOVES or not self._grids:
             return results
@@ -258,16 +258,11 @@ class QuantizedTensors:
             return results
         return [self.dequantize(requantize(result, grid), grid) for result in results]
 
-    def _stays_on(self, tensor: Tensor, grid: Quantization) -> bool:
-        """Return whether a kernel that keeps its operand's scale gives the result on this grid, its operand's own."""
-        origins = _origins(tensor, grid)
-        return origins != [tensor] and all(self._grids.get(origin) == grid for origin in origins)
-
     def _drop_barrier_of_mean(self, tensor: Tensor, grid: Quantization) -> bool:
         """Remove the barrier before a mean if its operand has this grid; return whether it has."""
         operation = tensor.owner.operation
         barrier = operation.operands[0]
-        data = barrier.owner.operation.operands[0] if _producer(barrier) == "add" else barrier
+        data = barrier.owner.operation.operands[0] if producer(barrier) == "add" else barrier
         if self._grids.get(data) != grid:
             return False
         operation.operands[0] = data
@@ -276,16 +271,16 @@ class QuantizedTensors:
     def _can_be_on(self, tensor: Tensor, grid: Quantization) -> bool:
         """Return whether the kernels behind a result can give it on this grid, which then holds for all its users."""
         rescales = _RESCALES_INT16 if grid.storage == "int16" else _RESCALES
-        if any(_producer(each) in _AVERAGES for each in _chain(tensor, _scale_keepers(grid))):
+        if any(producer(each) in _AVERAGES for each in _chain(tensor, _scale_keepers(grid))):
             return False
         for origin in _origins(tensor, grid):
             reads_quantized = any(operand in self._grids for operand in _operands(origin))
-            producer = _producer(origin)
+            op = producer(origin)
             if self._read_types(origin) - {grid.storage}:
                 return False
-            if producer in _KEEPS_SCALE | {"dequantize"} or (reads_quantized and producer not in rescales):
+            if op in _KEEPS_SCALE | {"dequantize"} or (reads_quantized and op not in rescales):
                 return False
-            if reads_quantized and _FIXED.get((producer, grid.storage), grid) != grid:
+            if reads_quantized and _FIXED.get((op, grid.storage), grid) != grid:
                 return False
             if self._results.setdefault(origin, grid) != grid:
                 return False
@@ -298,12 +293,12 @@ class QuantizedTensors:
             current = waiting.pop()
             stored = {self._grids[each].storage for each in _operands(current) if each in self._grids}
             found |= stored
-            if not stored and _producer(current) in _FUSED:
+            if not stored and producer(current) in _FUSED:
                 waiting.extend(operand for operand in _operands(current) if is_float(operand))
         return found
 
 
-def _producer(tensor: Tensor) -> str:
+def producer(tensor: Tensor) -> str:
     """Return the name of the tfl op that computes a tensor; "" for an argument."""
     if isinstance(tensor.owner, ir.Block):
         return ""
@@ -322,7 +317,7 @@ def _scale_keepers(grid: Quantization) -> frozenset[str]:
 def _origins(tensor: Tensor, grid: Quantization) -> list[Tensor]:
     """Return the tensors at which a chain of ops that keep scales begins; constants follow any scale."""
     keeping = _scale_keepers(grid)
-    return [each for each in _chain(tensor, keeping) if _producer(each) not in keeping | {"arith.constant"}]
+    return [each for each in _chain(tensor, keeping) if producer(each) not in keeping | {"arith.constant"}]
 
 
 def _chain(tensor: Tensor, keeping: frozenset[str]) -> list[Tensor]:
@@ -332,7 +327,7 @@ def _chain(tensor: Tensor, keeping: frozenset[str]) -> list[Tensor]:
     while waiting:
         current = waiting.pop()
         found[current] = None
-        if _producer(current) in keeping:
+        if producer(current) in keeping:
             waiting.extend(operand for operand in _operands(current) if is_float(operand))
     return list(found)
 
@@ -343,7 +338,7 @@ def is_float(tensor: Tensor) -> bool:
 
 def _is_exact_on(tensor: Tensor, grid: Quantization) -> bool:
     """Return whether a float tensor is a constant that the grid represents exactly."""
-    if _producer(tensor) != "arith.constant":
+    if producer(tensor) != "arith.constant":
         return False
     limits = np.iinfo(grid.storage)
     numbers = np.asarray(ir.DenseElementsAttr(tensor.owner.operation.attributes["value"]), np.float64)
@@ -360,12 +355,12 @@ def quantized_type(type_: ir.Type, grid: Quantization) -> ir.Type:
 def requantize(tensor: Tensor, grid: Quantization) -> Tensor:
     """Emit tfl.quantize to `grid`, of floats or of integers on another grid."""
     type_ = quantized_type(tensor.type, grid)
-    return _emit("quantize", [tensor], type_, qtype=ir.TypeAttr.get(type_))
+    return emit("tfl.quantize", [tensor], type_, qtype=ir.TypeAttr.get(type_))
 
 
 def _dequantize(tensor: Tensor) -> Tensor:
     type_ = ir.RankedTensorType.get(ir.RankedTensorType(tensor.type).shape, ir.F32Type.get())
-    return _emit("dequantize", [tensor], type_)
+    return emit("tfl.dequantize", [tensor], type_)
 
 
 def _barrier(tensor: Tensor) -> Tensor:
@@ -375,13 +370,12 @@ def _barrier(tensor: Tensor) -> Tensor:
     absorb that into its bias; there it is a LEAKY_RELU of slope 1, which behind a dequantized tensor would become an
     integer kernel.
     """
-    if not {_producer(each) for each in _chain(tensor, _KEEPS_SCALE)} & {"", "dequantize"}:
-        return _emit("leaky_relu", [tensor], tensor.type, alpha=ir.FloatAttr.get(ir.F32Type.get(), 1.0))
+    if not {producer(each) for each in _chain(tensor, _KEEPS_SCALE)} & {"", "dequantize"}:
+        return emit("tfl.leaky_relu", [tensor], tensor.type, alpha=ir.FloatAttr.get(ir.F32Type.get(), 1.0))
     type_ = ir.RankedTensorType.get([], ir.F32Type.get())
     value = ir.DenseElementsAttr.get(np.array(_NEGLIGIBLE, np.float32), type=type_)
-    operation = ir.Operation.create("arith.constant", results=[type_], attributes={"value": value})
-    operands = [tensor, operation.results[0]]
-    return _emit("add", operands, tensor.type, fused_activation_function=ir.StringAttr.get("NONE"))
+    operands = [tensor, emit("arith.constant", [], type_, value=value)]
+    return emit("tfl.add", operands, tensor.type, fused_activation_function=ir.StringAttr.get("NONE"))
 
 
 def is_barrier(operation: ir.Operation) -> bool:
@@ -392,16 +386,13 @@ def is_barrier(operation: ir.Operation) -> bool:
         return False
     attributes = operation.operands[1].owner.operation.attributes
     numbers = attributes.get("value", None)
-    return (
-        isinstance(numbers, ir.DenseFPElementsAttr)
-        and len(numbers) == 1
-        and numbers[0] == np.float32(_NEGLIGIBLE)
-    )
+    is_scalar = isinstance(numbers, ir.DenseFPElementsAttr) and len(numbers) == 1
+    return is_scalar and numbers[0] == np.float32(_NEGLIGIBLE)
 
 
-def _emit(name: str, operands: Sequence[Tensor], type_: ir.Type, **attributes: ir.Attribute) -> Tensor:
-    """Emit a tfl op with one result."""
+def emit(name: str, operands: Sequence[Tensor], type_: ir.Type, **attributes: ir.Attribute) -> Tensor:
+    """Emit an op with one result."""
     result: Tensor = ir.Operation.create(
-        f"tfl.{name}", results=[type_], operands=list(operands), attributes=attributes
+        name, results=[type_], operands=list(operands), attributes=attributes
     ).results[0]
     return result

@@ -26,9 +26,8 @@ def native_scale(native: Native, before: int, after: int) -> np.float32:
 def native_indices(native: Native, before: int, after: int) -> Array:
     """Return the element that RESIZE_NEAREST_NEIGHBOR copies (kernels/internal/reference/resize_nearest_neighbor.h)."""
     align_corners, half_pixel = native
-    x = (np.arange(after, dtype=np.float32) + (HALF if half_pixel else 0)) * native_scale(
-        native, before, after
-    )
+    shift, scale = HALF if half_pixel else 0, native_scale(native, before, after)
+    x = (np.arange(after, dtype=np.float32) + shift) * scale
     rounded = np.floor(x + HALF) if align_corners else np.floor(x)
     return np.asarray(np.clip(rounded.astype(np.int64), 0, before - 1))
 
@@ -54,14 +53,10 @@ def resize_natively(
 ) -> Value:
     """Resize the last two of four axes to `sizes` by TFLite's own op."""
     order = channels_last(4)
-    result = tfl.op(
-        {"linear": "resize_bilinear", "nearest": "resize_nearest_neighbor"}[mode],
-        [tfl.tensor(x, order), sizes],
-        permute(shape, order),
-        align_corners=native[0],
-        half_pixel_centers=native[1],
-    )
-    return tfl.computed(result, order)
+    name = {"linear": "resize_bilinear", "nearest": "resize_nearest_neighbor"}[mode]
+    flags = {"align_corners": native[0], "half_pixel_centers": native[1]}
+    result = tfl.op(name, [tfl.tensor(x, order), sizes], permute(shape, order), **flags)
+    return tfl.value(result, order)
 
 
 def gather_axis(tfl: TflBuilder, x: Value, axis: int, indices: Tensor) -> Value:
@@ -70,5 +65,4 @@ def gather_axis(tfl: TflBuilder, x: Value, axis: int, indices: Tensor) -> Value:
     place = order.index(axis)
     shape = list(permute(x.shape, order))
     shape[place] = tfl.shape_of(indices)[0]
-    result = tfl.op("gather", [tfl.tensor(x, order), indices], shape, axis=place, batch_dims=0)
-    return tfl.computed(result, order)
+    return tfl.value(tfl.gather(tfl.tensor(x, order), indices, place, shape), order)

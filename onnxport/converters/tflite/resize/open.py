@@ -10,14 +10,13 @@ import numpy as np
 
 from onnxport.converters.resize.open import OpenAxis, OpenResize, is_by_ratio, is_repetition
 from onnxport.converters.resize.sampling import HALFWAY, REACH, Sampling, refuse_rounding
-from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.elements import Elements
+from onnxport.converters.tflite.formulas import Elements
 from onnxport.converters.tflite.layout import axis_last, channels_last, identity
 from onnxport.converters.tflite.ops.matmul import batch_matmul
 from onnxport.converters.tflite.resize.native import Native, gather_axis, resize_natively
 from onnxport.converters.tflite.tensors import Tensor
-from onnxport.converters.tflite.values import Value, scalar
+from onnxport.converters.tflite.values import Value
 
 # ONNX coordinate_transformation_mode -> TFLite's (align_corners, half_pixel_centers) that samples linearly
 # the same at any size, if the scale is the ratio of the sizes.
@@ -26,7 +25,6 @@ _LINEAR_AT_ANY_SIZE: dict[str, Native] = {
     "asymmetric": (False, False),
     "half_pixel": (False, True),
 }
-
 
 # Sizes are int32 [1].
 _Axis: TypeAlias = OpenAxis[Tensor, Elements]
@@ -39,13 +37,13 @@ def resize_at_run_time(node: TflNode, tfl: TflBuilder, sampling: Sampling) -> Va
     axes = resize.axes()
     native = _native_at_any_size(sampling, axes)
     if native is not None and x.rank == 4 and x.dtype.kind == "f" and [each.axis for each in axes] == [2, 3]:
-        sizes = tfl.op("concatenation", [each.after for each in axes], [2], axis=0)
+        sizes = tfl.concatenate([each.after for each in axes])
         return resize_natively(tfl, x, sampling.mode, native, sizes, shape)
     if sampling.mode != "nearest" and x.dtype.kind != "f":
         refuse_rounding(node, sampling)
     outside = []
     for each in axes:
-        positions = _positions(tfl, sampling, each)
+        positions = _positions(resize, each)
         if sampling.mode == "nearest":
             x = gather_axis(tfl, x, each.axis, _indices(tfl, _round(positions, sampling.rounding), each))
         elif sampling.mode == "linear" and not sampling.antialias:
@@ -53,10 +51,9 @@ def resize_at_run_time(node: TflNode, tfl: TflBuilder, sampling: Sampling) -> Va
         else:
             x = _apply_weights(resize, x, each, positions)
         if each.region is not None:
-            outside.append(_is_outside(tfl, each, positions, x.rank))
-    fill = scalar(sampling.extrapolation, x.dtype)
+            outside.append(_is_outside(resize, each, positions, x.rank))
     for condition in outside:
-        x = broadcast(tfl, "select_v2", condition, fill, x)
+        x = tfl.broadcast("select_v2", condition, sampling.extrapolation, x)
     return x
 
 
@@ -74,7 +71,7 @@ class _Resize(OpenResize[Value, Tensor, Elements]):
         return {axis: self.tfl.size(tensor, order.index(axis)) for axis in self.targets}
 
     def sizes(self, value: Value) -> list[Tensor]:
-        tensor = self.tfl.tensor(self.tfl.converted(value, np.int32))
+        tensor = self.tfl.tensor(self.tfl.convert(value, np.int32))
         return [self.tfl.slice(tensor, [place], [1]) for place in range(len(self.targets))]
 
     def floats(self, value: Value, count: int) -> list[Elements]:
@@ -82,7 +79,7 @@ class _Resize(OpenResize[Value, Tensor, Elements]):
         return [Elements(self.tfl, self.tfl.slice(tensor, [place], [1])) for place in range(count)]
 
     def number(self, size: Tensor) -> Elements:
-        return _number(self.tfl, size)
+        return Elements(self.tfl, self.tfl.cast(size, np.float32))
 
     def as_size(self, number: Elements) -> Tensor:
         return self.tfl.cast(number.tensor, np.int32)
@@ -99,10 +96,6 @@ class _Resize(OpenResize[Value, Tensor, Elements]):
         return (self.element(number) for number in (0.0, 1.0))
 
 
-def _number(tfl: TflBuilder, size: Tensor) -> Elements:
-    return Elements(tfl, tfl.cast(size, np.float32))
-
-
 def _native_at_any_size(sampling: Sampling, axes: list[_Axis]) -> Native | None:
     """Return the TFLite op's parameters that sample the same whatever the size."""
     if sampling.mode == "cubic" or sampling.antialias:
@@ -115,22 +108,23 @@ def _native_at_any_size(sampling: Sampling, axes: list[_Axis]) -> Native | None:
 # ---- sampling by positions, in the order of operations of sampling.source_positions
 
 
-def _positions(tfl: TflBuilder, sampling: Sampling, axis: _Axis) -> Elements:
+def _positions(resize: _Resize, axis: _Axis) -> Elements:
     """Return the position in the input of every output element, float32 [after]."""
+    tfl = resize.tfl
     count = tfl.reshape(axis.after, ())
     indices = tfl.op("range", [tfl.constant(0, np.int32), count, tfl.constant(1, np.int32)], [None], np.int32)
     y = Elements(tfl, tfl.cast(indices, np.float32))
-    before, after = (Elements(tfl, tfl.cast(size, np.float32)) for size in (axis.before, axis.after))
+    before, after = resize.number(axis.before), resize.number(axis.after)
     # The compiler turns division by a constant into multiplication, which rounds otherwise: neither divisor is one.
     one = before.minimum(1.0)
     scale = after / before if axis.scale is None else one * axis.scale
     if axis.region is not None:
         return _region_positions(y, before, after, *axis.region)
-    match sampling.coordinates:
+    match resize.sampling.coordinates:
         case "asymmetric":
             return y / scale
         case "align_corners":
-            # y * (before - 1), without a factor that may be folded to 0 (see TflBuilder._times_zero).
+            # y * (before - 1), without a factor that may be folded to 0 (see TensorBuilder._emit).
             return (y * before - y) / ((after - 1.0).maximum(1.0) * one)
         case "pytorch_half_pixel":
             # For a result of one element the position is 0; multiplying by 0 would be folded away.
@@ -149,7 +143,7 @@ def _region_positions(
     """Return tf_crop_and_resize's positions: from the region's start to its end; its centre for one element."""
     last = before - 1.0
     steps = (after - 1.0).maximum(1.0)
-    # y * (before - 1), without a factor that may be folded to 0 (see TflBuilder._times_zero).
+    # y * (before - 1), without a factor that may be folded to 0 (see TensorBuilder._emit).
     spread = (y * before - y) * (end - start) / steps + last * start
     centre = y + last * ((start + end) * 0.5)
     return after.where_at_least(1.5, spread, centre)
@@ -179,19 +173,17 @@ def _interpolate(tfl: TflBuilder, x: Value, axis: _Axis, positions: Elements) ->
     lower = positions.call("floor")
     share = tfl.reshape((positions - lower).tensor, [None if a == axis.axis else 1 for a in range(x.rank)])
     near, far = (gather_axis(tfl, x, axis.axis, _indices(tfl, each, axis)) for each in (lower, lower + 1.0))
-    step = broadcast(
-        tfl, "mul", broadcast(tfl, "sub", far, near), tfl.converted(tfl.computed(share), x.dtype)
-    )
-    return broadcast(tfl, "add", near, step)
+    step = tfl.broadcast("mul", tfl.broadcast("sub", far, near), tfl.convert(tfl.value(share), x.dtype))
+    return tfl.broadcast("add", near, step)
 
 
-def _is_outside(tfl: TflBuilder, axis: _Axis, positions: Elements, rank: int) -> Value:
+def _is_outside(resize: _Resize, axis: _Axis, positions: Elements, rank: int) -> Value:
     """Return the samples outside the input, as a condition that broadcasts along the axis."""
-    last = _number(tfl, axis.before) - 1.0
+    tfl, last = resize.tfl, resize.number(axis.before) - 1.0
     low = tfl.op("less", [positions.tensor, tfl.constant(0, np.float32)], [None], bool)
     high = tfl.op("greater", [positions.tensor, last.tensor], [None], bool)
     either = tfl.op("logical_or", [low, high], [None])
-    return tfl.computed(tfl.reshape(either, [None if a == axis.axis else 1 for a in range(rank)]))
+    return tfl.value(tfl.reshape(either, [None if a == axis.axis else 1 for a in range(rank)]))
 
 
 # ---- sampling by the weights of sampling.weight_matrix
@@ -200,28 +192,26 @@ def _is_outside(tfl: TflBuilder, axis: _Axis, positions: Elements, rank: int) ->
 def _apply_weights(resize: _Resize, x: Value, axis: _Axis, positions: Elements) -> Value:
     """Multiply the axis, with its edge elements repeated as far as the weights reach, by a matrix of weights."""
     tfl, sampling = resize.tfl, resize.sampling
-    stretch = _stretch(tfl, axis, sampling)
+    stretch = _stretch(resize, axis)
     reach = (stretch.call("rsqrt") * stretch.call("rsqrt") * REACH[sampling.mode]).call("ceil") + 1.0
     count = tfl.cast(reach.tensor, np.int32)
-    bounds = [
-        tfl.reshape(tensor, ())
-        for tensor in (tfl.op("neg", [count], [1]), tfl.op("add", [axis.before, count], [1]))
-    ]
+    limits = tfl.op("neg", [count], [1]), tfl.op("add", [axis.before, count], [1])
+    bounds = [tfl.reshape(limit, ()) for limit in limits]
     whole = Elements(tfl, tfl.cast(tfl.op("range", [*bounds, tfl.int32(1)], [None], np.int32), np.float32))
     matrix = _weights(resize, whole, positions, stretch, axis)
     repeated = gather_axis(tfl, x, axis.axis, _indices(tfl, whole, axis))
     order = axis_last(x.rank, axis.axis)
-    rows = tfl.computed(tfl.tensor(tfl.float32(repeated), order))
-    result = batch_matmul(tfl, rows, tfl.computed(matrix))
-    return tfl.converted(tfl.computed(result, order), x.dtype)
+    rows = tfl.value(tfl.tensor(tfl.float32(repeated), order))
+    result = batch_matmul(tfl, rows, tfl.value(matrix))
+    return tfl.convert(tfl.value(result, order), x.dtype)
 
 
-def _stretch(tfl: TflBuilder, axis: _Axis, sampling: Sampling) -> Elements:
+def _stretch(resize: _Resize, axis: _Axis) -> Elements:
     """Return the factor of the distances: with antialias, the scale where it shrinks."""
-    before = _number(tfl, axis.before)
-    if not sampling.antialias:
+    before = resize.number(axis.before)
+    if not resize.sampling.antialias:
         return before.minimum(1.0)
-    scale = _number(tfl, axis.after) / before if axis.scale is None else before.minimum(1.0) * axis.scale
+    scale = resize.number(axis.after) / before if axis.scale is None else before.minimum(1.0) * axis.scale
     return scale.minimum(1.0)
 
 

@@ -87,15 +87,11 @@ class Onnx2tf:
             command += ["-kat", *(spec.name for spec in model.inputs)]
         log = folder / "log"
         with log.open("wb") as stream:
-            environment = environments.environment_of(self.command, folder)
-            code = environments.run(
-                command,
-                folder,
-                environment,
-                stream.fileno(),
-                limit=TIME_LIMIT,
-                fix="convert with --route direct",
+            environment, fix = (
+                environments.environment_of(self.command, folder),
+                "convert with --route direct",
             )
+            code = environments.run(command, folder, environment, stream.fileno(), limit=TIME_LIMIT, fix=fix)
         text = log.read_text(encoding="utf-8", errors="replace")
         if code < 0:
             what = f"onnx2tf crashed on {model.path} (signal {signal.Signals(-code).name})"

@@ -38,6 +38,7 @@ Assignment = Mapping[str, tuple[int, Permutation]]
 _MOST_ASSIGNMENTS = 16
 _MOST_SIZES = 24
 _LARGEST_FILE = 2**31 - 1  # of a flatbuffer
+_DOES_NOT_RUN = "onnx2tf wrote a file that LiteRT does not run"
 
 
 class Matcher:
@@ -59,7 +60,7 @@ class Matcher:
             check_runs(made)
         except CannotConvertError as error:
             why = error.refusals[0].why if error.refusals else error.why
-            raise CannotConvertError("onnx2tf wrote a file that LiteRT does not run", why=why) from error
+            raise CannotConvertError(_DOES_NOT_RUN, why=why) from error
         model = without_functions(Model.load(source))
         _embed(made, output, _complete(model, made, manifest))
         return Compiled(counts)
@@ -92,19 +93,14 @@ def _complete(model: Model, made: Path, manifest: Manifest) -> Manifest:
         )
     feeds, expected = _reference_run(model, file)
     assignments = islice(_assignments(model.inputs, feeds, file), _MOST_ASSIGNMENTS)
-    assignment, results = min(
-        ((assignment, file.run(feeds, assignment)) for assignment in assignments),
-        key=lambda run: _error(expected, run[1], file),
-    )
+    runs = ((assignment, file.run(feeds, assignment)) for assignment in assignments)
+    assignment, results = min(runs, key=lambda run: _error(expected, run[1], file))
     specs = {spec.name: spec for spec in model.outputs}
-    outputs = [
-        _port(specs[name], file.outputs[index], order)
-        for name, index, order, _ in _match_outputs(expected, results, file)
-    ]
-    inputs = [
-        _port(spec, file.inputs[assignment[spec.name][0]], assignment[spec.name][1]) for spec in model.inputs
-    ]
-    return replace(manifest, inputs=tuple(inputs), outputs=tuple(outputs))
+    matches = _match_outputs(expected, results, file)
+    outputs = tuple(_port(specs[name], file.outputs[index], order) for name, index, order, _ in matches)
+    placed = ((spec, *assignment[spec.name]) for spec in model.inputs)
+    inputs = tuple(_port(spec, file.inputs[index], order) for spec, index, order in placed)
+    return replace(manifest, inputs=inputs, outputs=outputs)
 
 
 class _File:
@@ -136,10 +132,8 @@ class _File:
 
     def run(self, feeds: Mapping[str, Array], assignment: Assignment) -> list[Array] | None:
         """Return the results in the file's order; None if it does not run on these shapes."""
-        operands = [
-            (self._details[0][place], feeds[name].transpose(order))
-            for name, (place, order) in assignment.items()
-        ]
+        details = self._details[0]
+        operands = [(details[at], feeds[name].transpose(order)) for name, (at, order) in assignment.items()]
         try:
             for detail, array in operands:
                 self._interpreter.resize_tensor_input(detail["index"], array.shape)
@@ -177,12 +171,12 @@ def _assignments(
     specs: Sequence[TensorSpec], feeds: Mapping[str, Array], file: _File
 ) -> Iterator[Assignment]:
     """Yield the possible assignments of inputs to tensors, the likeliest first: by name, else by position."""
-    named = {name: place for place, (name, _) in enumerate(file.inputs)}
-    unnamed = [place for name, place in named.items() if name not in feeds]
+    by_name = {name: place for place, (name, _) in enumerate(file.inputs)}
+    unnamed = [place for name, place in by_name.items() if name not in feeds]
     choices = [
         [
             (place, order)
-            for place in ([named[spec.name]] if spec.name in named else unnamed)
+            for place in ([by_name[spec.name]] if spec.name in by_name else unnamed)
             for order in _orders(feeds[spec.name].shape, file.inputs[place][1])
         ]
         for spec in specs
@@ -211,9 +205,7 @@ def _match_outputs(
 ) -> list[tuple[str, int, Permutation, float]]:
     """Return for each output its name, the index of its tensor, the order of the axes, and the difference."""
     if results is None:
-        raise CannotConvertError(
-            "onnx2tf wrote a file that LiteRT does not run", why="at none of the sizes tried"
-        )
+        raise CannotConvertError(_DOES_NOT_RUN, why="at none of the sizes tried")
     names = [name for name, _ in file.outputs]
     unnamed = [place for place, name in enumerate(names) if name not in expected]
     found: list[tuple[str, int, Permutation, float]] = []
@@ -228,9 +220,8 @@ def _match_outputs(
         ]
         if not matches:
             shapes = ", ".join(str(list(results[place].shape)) for place in places)
-            raise CannotConvertError(
-                f"onnx2tf changed the output {name!r}", why=f"from {list(value.shape)} to {shapes}"
-            )
+            why = f"from {list(value.shape)} to {shapes}"
+            raise CannotConvertError(f"onnx2tf changed the output {name!r}", why=why)
         found.append(min(matches, key=lambda match: match[3]))  # the first of equals is the likeliest
     return found
 
@@ -244,7 +235,7 @@ def _error(expected: Mapping[str, Array], results: Sequence[Array] | None, file:
 
 
 def _difference(expected: Array, actual: Array) -> float:
-    """The largest difference relative to the largest value; infinite if only one side is not finite."""
+    """Return the largest difference relative to the largest value; infinite if only one side is not finite."""
     if expected.dtype == object:
         return 0.0 if np.array_equal(expected, actual) else np.inf
     a, b = expected.astype(np.float64), actual.astype(np.float64)

@@ -26,20 +26,13 @@ _SAMPLE = 64
 
 @dataclass(frozen=True)
 class Encoded:
-    """Stored weights.
+    """Stored weights."""
 
-    Attributes:
-        numbers: float16, or integers of `bits` bits held as int8; in the shape of the weights, or as blocks in rows.
-        bits: 16, 8 or 4.
-        scales, zero_points: one per group of weights; empty for float16.
-        axis: the axis of `numbers` along which the groups lie; None for one group.
-    """
-
-    numbers: Array
-    bits: int
-    scales: Array
-    zero_points: Array
-    axis: int | None = None
+    numbers: Array  # float16, or integers held as int8; in the shape of the weights, or as blocks in rows
+    bits: int  # 16, 8 or 4
+    scales: Array  # one per group of weights; empty for float16
+    zero_points: Array  # as scales
+    axis: int | None = None  # of `numbers`, along which the groups lie; None for one group
 
 
 def encode_float16(weights: Array) -> Encoded | None:
@@ -69,9 +62,8 @@ def encode_integers(weights: Array, bits: int, axis: int | None) -> Encoded | No
     for part in _portions(rows):
         scales[part] = _best_scales(rows[part], largest, _CUTS if bits == 4 else _CUTS[:1])
         numbers[part] = np.clip(np.rint(rows[part] / scales[part, None]), -largest, largest)
-    return Encoded(
-        _from_rows(numbers, weights.shape, axis), bits, scales, np.zeros(len(rows), np.int64), axis
-    )
+    numbers = _from_rows(numbers, weights.shape, axis)
+    return Encoded(numbers, bits, scales, np.zeros(len(rows), np.int64), axis)
 
 
 def recover_integers(weights: Array, bits: int, axis: int | None) -> Encoded | None:
@@ -121,7 +113,9 @@ def _find_multiples(rows: Array, bits: int) -> tuple[Array, Array] | None:
     for largest in _LARGEST[bits]:
         for ulps in (0, -1, 1):
             unknown = np.flatnonzero(scales == 0)
-            tried = _neighbour((peaks[unknown].astype(np.float64) / largest).astype(np.float32), ulps)
+            tried = (peaks[unknown].astype(np.float64) / largest).astype(np.float32)
+            tried = (tried.view(np.int32) + np.int32(ulps)).view(np.float32)  # the number `ulps` steps away
+            tried = np.maximum(tried, np.finfo(np.float32).tiny)
             for columns in (slice(_SAMPLE), slice(None)):
                 right = _are_multiples(rows[unknown, columns], tried, 2**bits - 1)
                 unknown, tried = unknown[right], tried[right]
@@ -129,12 +123,6 @@ def _find_multiples(rows: Array, bits: int) -> tuple[Array, Array] | None:
     if not scales.all():
         return None
     return np.rint(rows / scales[:, None]).astype(np.int64), scales
-
-
-def _neighbour(scales: Array, ulps: int) -> Array:
-    """Return the float32 `ulps` steps from each scale."""
-    bits = scales.view(np.int32) + np.int32(ulps)
-    return np.maximum(bits.view(np.float32), np.finfo(np.float32).tiny)
 
 
 def _are_multiples(rows: Array, scales: Array, span: int) -> Array:
@@ -152,7 +140,7 @@ def _to_rows(weights: Array, axis: int | None) -> Array:
 
 
 def _from_rows(rows: Array, shape: tuple[int, ...], axis: int | None) -> Array:
-    """Undo _rows."""
+    """Undo _to_rows."""
     if axis is None:
         return rows.reshape(shape)
     moved = (shape[axis], *shape[:axis], *shape[axis + 1 :])

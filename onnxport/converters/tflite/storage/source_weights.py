@@ -25,17 +25,11 @@ _MATMUL_N_BITS = ("N", "K", "bits", "block_size")
 
 @dataclass(frozen=True, order=True)
 class Stored:
-    """A weight in fewer bits.
+    """A weight in fewer bits."""
 
-    Attributes:
-        size: number of elements.
-        bits: 16, 8 or 4.
-        block: number of elements along an axis that share a scale; 0 for the whole axis.
-    """
-
-    size: int
-    bits: int
-    block: int = 0
+    size: int  # number of elements
+    bits: int  # 16, 8 or 4
+    block: int = 0  # number of elements along an axis that share a scale; 0 for the whole axis
 
 
 def find_stored_weights(*models: Model) -> frozenset[Stored]:

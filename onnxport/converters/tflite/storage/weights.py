@@ -15,8 +15,9 @@ The arithmetic stays float32 except for 3. All other constants stay unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import TypeAlias
 
@@ -24,6 +25,7 @@ import numpy as np
 from litert_converter.mlir import ir
 
 from onnxport.converters.params import Precision
+from onnxport.converters.tflite.quantized.quantization import emit, is_float
 from onnxport.converters.tflite.storage.encodings import (
     Encoded,
     encode_float16,
@@ -51,7 +53,6 @@ _CASTS = frozenset(("tfl.cast", "tfl.dequantize"))
 # Ops that take float activations and int8 weights, measured in ai-edge-litert 2.3.0 with and without XNNPACK.
 _HYBRID = frozenset("tfl.conv_2d tfl.depthwise_conv_2d tfl.fully_connected tfl.transpose_conv".split())
 
-
 # XNNPACK unpacks constants of 8 and 16 bits when it starts, but not those of 4 (measured).
 _SLOW = (
     "weights of 4 bits: {}; they make the file small but not fast, since XNNPACK does not read them and their products "
@@ -71,13 +72,13 @@ def store_weights(
     for constant in _float_constants(module):
         weight = _find_weight(constant)
         if weight is None:
-            stayed.other(constant)
+            size = prod(ir.RankedTensorType(constant.results[0].type).shape)
+            stayed.others += [size] if size >= LEAST else []
         elif weight.array.size < LEAST:
             stayed.small += 1
         elif precision is None or precision in _ENCODINGS:
-            encoded = (
-                _encode_as_stored(weight, stored) if precision is None else _ENCODINGS[precision](weight)
-            )
+            encode = partial(_encode_as_stored, stored=stored) if precision is None else _ENCODINGS[precision]
+            encoded = encode(weight)
             if encoded is None:
                 stayed.beyond.append(weight.name)
                 continue
@@ -124,22 +125,16 @@ class _Unchanged:
     """The constants that stay float32, by cause."""
 
     small: int = 0
-    others: int = 0
-    other_bytes: int = 0
-    beyond: list[str] = field(default_factory=list)
-
-    def other(self, constant: ir.Operation) -> None:
-        size = prod(ir.RankedTensorType(constant.results[0].type).shape)
-        if size >= LEAST:
-            self.others, self.other_bytes = self.others + 1, self.other_bytes + 4 * size
+    others: list[int] = field(default_factory=list)  # sizes
+    beyond: list[str] = field(default_factory=list)  # names
 
     def notes(self) -> tuple[str, ...]:
         parts = []
         if self.small:
             parts.append(f"{_count(self.small, 'weight')} of fewer than {LEAST} elements")
         if self.others:
-            size = f"{self.other_bytes / 1e6:.1f} MB"
-            parts.append(f"{_count(self.others, 'constant')} ({size}) that not only products read")
+            size = f"{4 * sum(self.others) / 1e6:.1f} MB"
+            parts.append(f"{_count(len(self.others), 'constant')} ({size}) that not only products read")
         if self.beyond:
             parts.append("weights with numbers beyond the type's range: " + ", ".join(map(repr, self.beyond)))
         return ("stayed float32: " + "; ".join(parts),) if parts else ()
@@ -178,14 +173,10 @@ def _find_weight(constant: ir.Operation) -> _Weight | None:
 def _find_users(constant: ir.Operation) -> tuple[_Users, tuple[ir.Operation, ...]]:
     """Return a constant's users and the casts of a float16 one to float32, whose users these then are."""
     uses = tuple((use.owner, use.operand_number) for use in constant.results[0].uses)
-    if all(user.name in _CASTS and _is_float32(user.results[0]) for user, _ in uses):
+    if all(user.name in _CASTS and is_float(user.results[0]) for user, _ in uses):
         behind = [(use.owner, use.operand_number) for user, _ in uses for use in user.results[0].uses]
         return tuple(behind), tuple(user for user, _ in uses)
     return uses, ()
-
-
-def _is_float32(tensor: ir.Value) -> bool:
-    return isinstance(ir.RankedTensorType(tensor.type).element_type, ir.F32Type)
 
 
 def _axis(user: ir.Operation, position: int) -> int | None:
@@ -194,20 +185,20 @@ def _axis(user: ir.Operation, position: int) -> int | None:
     if position != place:
         return None
     if user.name == "tfl.batch_matmul":
-        return int(ir.RankedTensorType(user.operands[1].type).rank) - (2 if _flag(user, "adj_y") else 1)
+        is_transposed = "adj_y" in user.attributes and bool(ir.BoolAttr(user.attributes["adj_y"]).value)
+        return int(ir.RankedTensorType(user.operands[1].type).rank) - (2 if is_transposed else 1)
     if user.name == "tfl.gather":
         return int(ir.IntegerAttr(user.attributes["axis"]).value)
     return axis
 
 
-def _flag(operation: ir.Operation, name: str) -> bool:
-    return name in operation.attributes and bool(ir.BoolAttr(operation.attributes[name]).value)
-
-
 def _encode_as_stored(weight: _Weight, stored: Collection[Stored]) -> Encoded | None:
     """Encode a weight as the source stores one of its size, if that is exact."""
     sources = sorted(source for source in stored if source.size == weight.array.size)
-    found = (_encode_exactly(weight, source) for source in sources)
+    return _first(_encode_exactly(weight, source) for source in sources)
+
+
+def _first(found: Iterable[Encoded | None]) -> Encoded | None:
     return next((encoded for encoded in found if encoded is not None), None)
 
 
@@ -218,8 +209,7 @@ def _encode_exactly(weight: _Weight, source: Stored) -> Encoded | None:
         fits = weight.array.shape[-1] % source.block == 0
         return recover_integers(weight.array.reshape(-1, source.block), source.bits, 0) if fits else None
     axes = (None, weight.axis, *(axis for axis in range(weight.array.ndim) if axis != weight.axis))
-    found = (recover_integers(weight.array, source.bits, axis) for axis in axes)
-    return next((encoded for encoded in found if encoded is not None), None)
+    return _first(recover_integers(weight.array, source.bits, axis) for axis in axes)
 
 
 def _replace(weight: _Weight, encoded: Encoded, *, hybrid: bool = False) -> None:
@@ -242,22 +232,17 @@ def _emit_numbers(encoded: Encoded) -> ir.Value:
     if encoded.bits == 16:
         half = ir.RankedTensorType.get(shape, ir.F16Type.get())
         value = ir.DenseElementsAttr.get(encoded.numbers, type=half)
-        return ir.Operation.create("arith.constant", results=[half], attributes={"value": value}).results[0]
+        return emit("arith.constant", [], half, value=value)
     signless = ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(encoded.bits))
     quantized = ir.Type.parse(f"tensor<{'x'.join(map(str, shape))}x{_quantized_type(encoded)}>")
-    attributes = {
-        "qtype": ir.TypeAttr.get(quantized),
-        "value": ir.DenseElementsAttr.get(encoded.numbers, type=signless),
-    }
-    return ir.Operation.create("tfl.pseudo_qconst", results=[quantized], attributes=attributes).results[0]
+    value = ir.DenseElementsAttr.get(encoded.numbers, type=signless)
+    return emit("tfl.pseudo_qconst", [], quantized, qtype=ir.TypeAttr.get(quantized), value=value)
 
 
 def _quantized_type(encoded: Encoded) -> str:
     """Return MLIR's text of the element type, which has no constructor in Python."""
-    pairs = ",".join(
-        f"{scale:.9e}:{zero_point}"
-        for scale, zero_point in zip(encoded.scales, encoded.zero_points, strict=True)
-    )
+    grids = zip(encoded.scales, encoded.zero_points, strict=True)
+    pairs = ",".join(f"{scale:.9e}:{zero_point}" for scale, zero_point in grids)
     if encoded.axis is None:
         return f"!quant.uniform<i{encoded.bits}:f32, {pairs}>"
     return f"!quant.uniform<i{encoded.bits}:f32:{encoded.axis}, {{{pairs}}}>"
@@ -267,9 +252,8 @@ def _emit_dequantize(numbers: ir.Value, weight: _Weight, encoded: Encoded) -> ir
     """Emit the numbers as floats in the weight's own shape."""
     type_ = ir.RankedTensorType.get(weight.array.shape, ir.F32Type.get())
     widened = ir.RankedTensorType.get(encoded.numbers.shape, ir.F32Type.get())
-    floats = ir.Operation.create("tfl.dequantize", results=[widened], operands=[numbers]).results[0]
+    floats = emit("tfl.dequantize", [numbers], widened)
     if widened == type_:
         return floats
     shape = ir.DenseElementsAttr.get(np.array(weight.array.shape, np.int32))
-    sizes = ir.Operation.create("arith.constant", results=[shape.type], attributes={"value": shape})
-    return ir.Operation.create("tfl.reshape", results=[type_], operands=[floats, sizes.results[0]]).results[0]
+    return emit("tfl.reshape", [floats, emit("arith.constant", [], shape.type, value=shape)], type_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,12 +11,12 @@ import numpy as np
 import onnx
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.core.errors import UsageError
-from onnxport.exporters.classical.boosters.forest import Forest
+from onnxport.core.errors import CannotConvertError, InputError, UsageError
+from onnxport.exporters.classical.boosters.forest import Answers, Forest, apply_link
 from onnxport.exporters.classical.boosters.graph import INPUT, build_model
-from onnxport.exporters.classical.boosters.links import Answers, apply_link
 from onnxport.exporters.classical.tabular import Columns, TabularModel
 from onnxport.exporters.params import ExportParams
+from onnxport.exporters.sources import Source
 
 # How many parts a forest is summed in, each rounded to float32, for the noise of its sums.
 _PARTS = 8
@@ -24,32 +24,22 @@ _PARTS = 8
 
 @dataclass(frozen=True)
 class Library:
-    """The library's own answers for a table [rows, columns].
+    """The library's own answers for a table [rows, columns]."""
 
-    Attributes:
-        predict: the answers by output name.
-        margins: what the trees of the rounds from `start` to before `stop` sum up to, without the base:
-            [rows, targets], or [rows] for a single target.
-        rounds: how many there are.
-    """
-
-    predict: Callable[[Array], Mapping[str, Any]]
+    predict: Callable[[Array], Mapping[str, Any]]  # the answers by output name
+    # What the trees of the rounds from `start` to before `stop` sum up to, without the base: [rows,
+    # targets], or [rows] for a single target.
     margins: Callable[[Array, int, int], Array]
-    rounds: int
+    rounds: int  # how many there are
 
 
 class Booster(TabularModel):
-    """Boosted trees. The input is one tensor of all columns; categories are codes.
+    """Boosted trees over one tensor of all columns, in which categories are codes.
+
+    Other kernels are the library's own sums over parts of the trees, the last first: a float32 sum in another order.
 
     Args:
-        kind: a key of sources.KINDS.
-        name: the library with its version.
-        library: what it answers.
         own: the dtype in which the library compares.
-        notes: sentences for the user.
-
-    Its "other kernels" are the library's own sums over parts of the trees, added in float32, the last first: what a
-    float32 sum in another order may give.
 
     Raises:
         UsageError: --input names other columns than the model has; --float64 of a library that compares in float32.
@@ -57,7 +47,6 @@ class Booster(TabularModel):
 
     def __init__(
         self,
-        *,
         kind: str,
         name: str,
         forest: Forest,
@@ -65,7 +54,6 @@ class Booster(TabularModel):
         library: Library,
         params: ExportParams,
         own: str,
-        notes: Sequence[str] = (),
     ) -> None:
         if params.float64 and own == "float32":
             raise UsageError(
@@ -96,7 +84,6 @@ class Booster(TabularModel):
             classes=answers.classes,
             features=read.names,
             domains={given: forest.domain(dtype)},
-            notes=notes,
         )
 
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
@@ -105,7 +92,6 @@ class Booster(TabularModel):
         return self.shaped(apply_link(self._in_parts(feeds[self._table]), self.answers))
 
     def _in_parts(self, table: Array) -> Array:
-        """Return sums [rows, targets] in float32."""
         rounds, targets = self._library.rounds, self.forest.targets
         ends = np.unique(np.linspace(0, rounds, _PARTS + 1).astype(int))
         total = np.broadcast_to(np.array(self.forest.base, np.float32), (len(table), targets))
@@ -115,8 +101,23 @@ class Booster(TabularModel):
         return np.asarray(total * np.float32(self.answers.scale))
 
 
+def unknown_objective(source: Source, objective: str) -> CannotConvertError:
+    why = "what it makes of the trees' sums is not known here"
+    return CannotConvertError(f"{source.name} has the objective {objective!r}", why=why)
+
+
+def fitted_booster(model: Any, source: Source, attribute: str) -> Any:
+    """Return the booster of an estimator by one of its attributes or methods; InputError if it is not fitted."""
+    from sklearn.exceptions import NotFittedError
+
+    try:
+        found = getattr(model, attribute)
+        return found() if callable(found) else found
+    except NotFittedError as error:
+        raise InputError(f"{source.name} gives a {type(model).__name__} that was not fitted") from error
+
+
 def _input_name(forest: Forest, params: ExportParams) -> str:
-    """Return the name of the input, the user's where given."""
     if not params.input:
         return INPUT
     name, spec = next(iter(params.input.items()))
@@ -133,9 +134,3 @@ def _input_name(forest: Forest, params: ExportParams) -> str:
             fix=f"give --input {name}=1,{forest.width}",
         )
     return name
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of a library's message."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

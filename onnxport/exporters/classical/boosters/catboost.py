@@ -17,9 +17,9 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, InputError
-from onnxport.exporters.classical.boosters.booster import Booster, Library, first_line
-from onnxport.exporters.classical.boosters.forest import Branch, Forest, Leaf, Tree
-from onnxport.exporters.classical.boosters.links import Answers, Link
+from onnxport.exporters.classical.boosters.booster import Booster, Library
+from onnxport.exporters.classical.boosters.forest import Answers, Branch, Forest, Leaf, Link, Tree
+from onnxport.exporters.classical.tabular import first_line
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 
@@ -50,11 +50,7 @@ _NAN_SAYS_YES = "AsTrue"
 
 
 def load(source: Source, params: ExportParams) -> Booster:
-    """Load the model in a `.cbm` file.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Load the model in a `.cbm` file; InputError if it is none."""
     model = catboost.CatBoost()
     try:
         model.load_model(str(source.files[0]))
@@ -93,15 +89,8 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
     def margins(table: Array, start: int, stop: int) -> Array:
         return sums(table, stop) - (sums(table, start) if start else bias)
 
-    return Booster(
-        kind="catboost",
-        name=_NAME,
-        forest=forest,
-        answers=answers,
-        library=Library(predict, margins, len(forest.trees)),
-        params=params,
-        own="float32",
-    )
+    library = Library(predict, margins, len(forest.trees))
+    return Booster("catboost", _NAME, forest, answers, library, params, own="float32")
 
 
 def _save(model: Any, source: Source) -> dict[str, Any]:
@@ -125,16 +114,13 @@ def _answers(saved: Mapping[str, Any], source: Source) -> Answers:
     link = _LINKS[loss]
     if loss in _SEVERAL:
         return Answers(link, "probabilities", several=True)
-    classes = _classes(about.get("class_params", {}))
+    labels = about.get("class_params", {})
+    classes = labels.get("class_names", [])
+    if labels.get("class_label_type") == "Boolean":  # its predictions say True and False in text
+        classes = [str(name) for name in classes]
     if link not in ("sigmoid", "softmax") or not classes:
         return Answers(link, "probabilities" if link in ("sigmoid", "softmax") else "prediction")
     return Answers(link, "probabilities", classes, both=loss not in ("MultiClass", "MultiClassOneVsAll"))
-
-
-def _classes(about: Mapping[str, Any]) -> Sequence[Any]:
-    names = about.get("class_names", [])
-    # Its predictions say True and False in text.
-    return [str(name) for name in names] if about.get("class_label_type") == "Boolean" else names
 
 
 def _forest(saved: Mapping[str, Any], source: Source) -> Forest:

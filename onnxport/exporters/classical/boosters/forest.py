@@ -1,18 +1,18 @@
-"""Forest: the common form of boosted trees that xgboost.py, lightgbm.py and catboost.py read into.
+"""The common form of boosted trees that xgboost.py, lightgbm.py and catboost.py read into.
 
-A tree asks columns of its table: those of the user, and those derived from them (`Derived`): membership in a set of
-categories, or a number with the library's own way to say "missing" turned into NaN. So every question is a comparison
-with a threshold, which each version of ONNX's tree operators and everything behind them knows.
+A tree asks columns of the user's table and `Derived` ones: membership in a set of categories, or a number with the
+library's "missing" as NaN. So each question compares with a threshold, which every version of ONNX's operators can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from onnxport.core.arrays import Array
 from onnxport.samples.columns import Column
 from onnxport.samples.domain import Domain
 
@@ -49,8 +49,7 @@ Tree = Sequence[Branch | Leaf]
 class Member:
     """1 where the column holds one of the categories `codes`, 0 for another, NaN for none.
 
-    Numbers are cut to integers first. What is below 0 is no category; what `cuts_negative` is cut before it is asked
-    (-0.5 is category 0 then).
+    Numbers are cut to integers first, with `cuts_negative` before they are tested for being below 0 (-0.5 is 0 then).
     """
 
     column: int
@@ -72,22 +71,16 @@ Derived = Member | Missing
 
 @dataclass
 class Forest:
-    """Trees over a table of `width` columns, whose sums are `targets` numbers per row.
-
-    Attributes:
-        base: what is added to the sums, one number per target.
-        derived: column `width + i` is derived[i].
-        linear: targets k + targets * (1 + f) of the leaves are factors of column f: leaves of linear functions.
-        nan: the columns in which NaN means something.
-    """
+    """Trees over a table of `width` columns, whose sums are `targets` numbers per row."""
 
     width: int
     targets: int = 1
-    base: Sequence[float] = (0.0,)
+    base: Sequence[float] = (0.0,)  # what is added to the sums, one number per target
     trees: list[Tree] = field(default_factory=list)
-    derived: list[Derived] = field(default_factory=list)
+    derived: list[Derived] = field(default_factory=list)  # column `width + i` is derived[i]
+    # Targets k + targets * (1 + f) of the leaves are factors of column f: leaves of linear functions.
     linear: bool = False
-    nan: frozenset[int] | None = None
+    nan: frozenset[int] | None = None  # the columns in which NaN means something
     _places: dict[Derived, int] = field(default_factory=dict)
 
     def place(self, derived: Derived) -> int:
@@ -102,15 +95,11 @@ class Forest:
             yield from (node for node in tree if isinstance(node, Branch))
 
     def domain(self, precision: str) -> Domain:
-        """Return the values that the table may hold: numbers around thresholds, categories, missing values.
-
-        Args:
-            precision: the dtype of the ONNX file's input, to which numbers are rounded.
-        """
+        """Return the values that the table may hold: thresholds, categories and NaN, in the dtype `precision`."""
         levels: dict[int, set[float]] = {column: set() for column in range(self.width)}
         codes: dict[int, set[int]] = {}
         for branch in filter(lambda each: np.isfinite(each.threshold), self.branches()):
-            source = self._source(branch.column)
+            source = self.derived[branch.column - self.width] if branch.column >= self.width else None
             if source is None:
                 levels[branch.column].add(branch.threshold)
             elif isinstance(source, Missing):
@@ -123,9 +112,6 @@ class Forest:
             precision=precision,
             columns=tuple(self._column(i, levels[i], codes.get(i)) for i in levels),
         )
-
-    def _source(self, column: int) -> Derived | None:
-        return self.derived[column - self.width] if column >= self.width else None
 
     def _column(self, index: int, levels: Iterable[float], codes: set[int] | None) -> Column:
         missing = self.nan is None or index in self.nan
@@ -145,3 +131,51 @@ def round_threshold(threshold: float, mode: Mode) -> float:
     if mode == "BRANCH_LT":
         return float(np.nextafter(near, np.float32(np.inf))) if float(near) < threshold else float(near)
     return float(np.nextafter(near, np.float32(-np.inf))) if float(near) > threshold else float(near)
+
+
+# What turns sums into answers.
+Link = Literal["identity", "sigmoid", "softmax", "exp", "softplus", "step", "signed square", "class"]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The kind of answers; `label` and `scores` are names of ONNX outputs."""
+
+    link: Link = "identity"  # from sums to scores
+    scores: str = "prediction"  # "probabilities", "prediction", ..
+    classes: Sequence[Any] = ()  # the labels; empty where the model gives none
+    both: bool = False  # a binary classifier, whose single score becomes the two of its classes
+    several: bool = False  # labels are independent of each other, 0 or 1 for each target
+    scale: float = 1.0  # sums are multiplied by it before the link
+    label: str = "label"
+
+
+def apply_link(sums: Array, answers: Answers) -> dict[str, Array]:
+    """Return the answers by output name, from float32 sums [rows, targets]."""
+    scores = _LINKS[answers.link](sums)
+    found: dict[str, Array] = {}
+    if answers.several:
+        found[answers.label] = (scores > 0.5).astype(np.int64)
+    elif answers.classes:
+        index = (scores[:, 0] > 0.5).astype(int) if answers.both else scores.argmax(axis=1)
+        found[answers.label] = np.asarray(answers.classes)[index]
+    if answers.both:
+        scores = np.concatenate([1 - scores, scores], axis=1)
+    return found | {answers.scores: scores}
+
+
+def _softmax(sums: Array) -> Array:
+    powers = np.exp(sums - sums.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+_LINKS: Mapping[Link, Callable[[Array], Array]] = {
+    "identity": lambda sums: sums,
+    "sigmoid": lambda sums: np.asarray(1 / (1 + np.exp(-np.clip(sums, -80, 80)))),
+    "softmax": _softmax,
+    "exp": lambda sums: np.asarray(np.exp(sums)),
+    "softplus": lambda sums: np.asarray(np.logaddexp(0, sums)),
+    "step": lambda sums: (sums > 0).astype(np.float32),
+    "signed square": lambda sums: np.asarray(sums * np.abs(sums)),
+    "class": lambda sums: sums.argmax(axis=1)[:, None].astype(np.float32),
+}

@@ -11,15 +11,16 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.core.arrays import Array
 from onnxport.exporters.classical.boosters.forest import (
+    Answers,
     Branch,
     Derived,
     Forest,
     Leaf,
+    Link,
     Member,
     Missing,
     round_threshold,
 )
-from onnxport.exporters.classical.boosters.links import Answers, Link
 from onnxport.exporters.classical.tabular import ROWS
 
 _OPSET = 18

@@ -14,9 +14,18 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, InputError
-from onnxport.exporters.classical.boosters.booster import Booster, Library, first_line
-from onnxport.exporters.classical.boosters.forest import Branch, Forest, Leaf, Member, Missing, Tree
-from onnxport.exporters.classical.boosters.links import Answers, Link
+from onnxport.exporters.classical.boosters.booster import Booster, Library, fitted_booster, unknown_objective
+from onnxport.exporters.classical.boosters.forest import (
+    Answers,
+    Branch,
+    Forest,
+    Leaf,
+    Link,
+    Member,
+    Missing,
+    Tree,
+)
+from onnxport.exporters.classical.tabular import first_line
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 
@@ -40,11 +49,7 @@ _OF_CLASSES = ("binary", "multiclass", "multiclassova")
 
 
 def load(source: Source, params: ExportParams) -> Booster:
-    """Load the model in a text file.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Load the model in a text file; InputError if it is none."""
     path = source.files[0]
     with path.open("rb") as stream:
         begins = stream.read(5)
@@ -68,52 +73,31 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
         InputError: it was not fitted.
         CannotConvertError: an objective that is not known.
     """
-    booster = model if isinstance(model, lightgbm.Booster) else _fitted(model, source)
+    booster = model if isinstance(model, lightgbm.Booster) else fitted_booster(model, source, "booster_")
     dumped = booster.dump_model()
     forest = _forest(dumped)
     rounds = len(dumped["tree_info"]) // forest.targets
     answers = _answers(model, dumped, rounds, source)
 
     def predict(table: Array) -> dict[str, Any]:
-        if model is booster:
-            return {answers.scores: model.predict(table, num_threads=1)}
-        if answers.classes:
-            scores = model.predict_proba(table, num_threads=1)
-            return {answers.label: model.predict(table, num_threads=1), answers.scores: scores}
-        return {answers.scores: model.predict(table, num_threads=1)}
+        predicted = model.predict(table, num_threads=1)
+        if model is booster or not answers.classes:
+            return {answers.scores: predicted}
+        return {answers.label: predicted, answers.scores: model.predict_proba(table, num_threads=1)}
 
     def margins(table: Array, start: int, stop: int) -> Array:
         span = {"start_iteration": start, "num_iteration": stop - start}
         return np.asarray(booster.predict(table, raw_score=True, num_threads=1, **span))
 
-    return Booster(
-        kind="lightgbm",
-        name=_NAME,
-        forest=forest,
-        answers=answers,
-        library=Library(predict, margins, rounds),
-        params=params,
-        own="float64",
-    )
-
-
-def _fitted(model: Any, source: Source) -> lightgbm.Booster:
-    from sklearn.exceptions import NotFittedError
-
-    try:
-        return model.booster_
-    except NotFittedError as error:
-        raise InputError(f"{source.name} gives a {type(model).__name__} that was not fitted") from error
+    library = Library(predict, margins, rounds)
+    return Booster("lightgbm", _NAME, forest, answers, library, params, own="float64")
 
 
 def _answers(model: Any, dumped: Mapping[str, Any], rounds: int, source: Source) -> Answers:
     objective, *settings = dumped.get("objective", "custom").split()
     given = dict(setting.partition(":")[::2] for setting in settings)
     if objective not in _LINKS:
-        raise CannotConvertError(
-            f"{source.name} has the objective {objective!r}",
-            why="what it makes of the trees' sums is not known here",
-        )
+        raise unknown_objective(source, objective)
     link: Link = "signed square" if "sqrt" in given else _LINKS[objective]
     scale = float(given.get("sigmoid", 1.0)) / (rounds if dumped["average_output"] else 1)
     if not isinstance(model, lightgbm.LGBMClassifier):

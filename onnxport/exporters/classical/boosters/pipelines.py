@@ -12,9 +12,8 @@ from sklearn.base import is_classifier
 
 from onnxport.core.errors import CannotConvertError
 from onnxport.exporters.classical.boosters import is_booster, of_object
-from onnxport.exporters.classical.boosters.forest import Forest
+from onnxport.exporters.classical.boosters.forest import Answers, Forest
 from onnxport.exporters.classical.boosters.graph import build_model
-from onnxport.exporters.classical.boosters.links import Answers
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 

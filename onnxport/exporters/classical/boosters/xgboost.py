@@ -15,9 +15,18 @@ import xgboost
 
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, InputError
-from onnxport.exporters.classical.boosters.booster import Booster, Library, first_line
-from onnxport.exporters.classical.boosters.forest import Branch, Forest, Leaf, Member, Missing, Tree
-from onnxport.exporters.classical.boosters.links import Answers, Link
+from onnxport.exporters.classical.boosters.booster import Booster, Library, fitted_booster, unknown_objective
+from onnxport.exporters.classical.boosters.forest import (
+    Answers,
+    Branch,
+    Forest,
+    Leaf,
+    Link,
+    Member,
+    Missing,
+    Tree,
+)
+from onnxport.exporters.classical.tabular import first_line
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 
@@ -33,11 +42,7 @@ _LINKS: Mapping[str, Link] = {
     "binary:hinge": "step",
     "multi:softprob": "softmax",
     "multi:softmax": "class",
-    "count:poisson": "exp",
-    "reg:gamma": "exp",
-    "reg:tweedie": "exp",
-    "survival:cox": "exp",
-    "survival:aft": "exp",
+    **dict.fromkeys("count:poisson reg:gamma reg:tweedie survival:cox survival:aft".split(), "exp"),
 }
 _SUMS = (
     "reg:squarederror reg:linear reg:squaredlogerror reg:pseudohubererror reg:absoluteerror reg:quantileerror "
@@ -50,21 +55,14 @@ _MARGINS: Mapping[Link, Callable[[Array], Array]] = {
 
 
 def load(source: Source, params: ExportParams) -> Booster:
-    """Load the model in a `.json` or `.ubj` file.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Load the model in a `.json` or `.ubj` file; InputError if it is none."""
     path = source.files[0]
     if path.suffix.lower() == ".json":
         _check_json(source)
     booster = xgboost.Booster()
     try:
         booster.load_model(path)
-    except (
-        xgboost.core.XGBoostError,
-        UnicodeDecodeError,
-    ) as error:  # the second of its own message, quoting the file
+    except (xgboost.core.XGBoostError, UnicodeDecodeError) as error:  # it quotes the file in its message
         raise InputError(f"{source.name} is no model of XGBoost's", why=first_line(error)) from error
     return of_object(booster, source, params)
 
@@ -87,24 +85,23 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
         InputError: it was not fitted.
         CannotConvertError: it has no trees, or an objective that is not known.
     """
-    booster = model if isinstance(model, xgboost.Booster) else _fitted(model, source)
+    booster = model if isinstance(model, xgboost.Booster) else fitted_booster(model, source, "get_booster")
     saved = json.loads(booster.save_raw("json"))["learner"]
     if saved["gradient_booster"]["name"] not in ("gbtree", "dart"):
         raise CannotConvertError(
             f"{source.name} has no trees", why=f"its booster is {saved['gradient_booster']['name']}"
         )
     booster.set_param({"nthread": 1})  # one row at a time is slower on several
-    last = _rounds(model, booster)
+    # An estimator predicts with its best round after early stopping.
+    best = None if model is booster else booster.attributes().get("best_iteration")
+    last = int(best) + 1 if best is not None else int(booster.num_boosted_rounds())
     answers = _answers(model, saved, source)
     forest = _forest(saved, last, _missing(model))
 
     def answer(table: Array) -> dict[str, Any]:
         if isinstance(model, xgboost.Booster):
-            return {
-                answers.scores: model.inplace_predict(
-                    table, iteration_range=(0, last), validate_features=False
-                )
-            }
+            span = {"iteration_range": (0, last), "validate_features": False}
+            return {answers.scores: model.inplace_predict(table, **span)}
         if answers.classes or answers.several:
             return {answers.label: model.predict(table), answers.scores: model.predict_proba(table)}
         return {answers.scores: model.predict(table)}
@@ -114,39 +111,14 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
         found = booster.inplace_predict(table, iteration_range=(start, stop), **options)
         return np.asarray(found - np.array(forest.base, np.float32))
 
-    return Booster(
-        kind="xgboost",
-        name=_NAME,
-        forest=forest,
-        answers=answers,
-        library=Library(answer, margins, last),
-        params=params,
-        own="float32",
-    )
-
-
-def _fitted(model: Any, source: Source) -> xgboost.Booster:
-    from sklearn.exceptions import NotFittedError
-
-    try:
-        return model.get_booster()
-    except NotFittedError as error:
-        raise InputError(f"{source.name} gives a {type(model).__name__} that was not fitted") from error
-
-
-def _rounds(model: Any, booster: xgboost.Booster) -> int:
-    """Return the rounds used to predict: an estimator's best after early stopping, all of a Booster."""
-    best = None if model is booster else booster.attributes().get("best_iteration")
-    return int(best) + 1 if best is not None else int(booster.num_boosted_rounds())
+    library = Library(answer, margins, last)
+    return Booster("xgboost", _NAME, forest, answers, library, params, own="float32")
 
 
 def _answers(model: Any, saved: Mapping[str, Any], source: Source) -> Answers:
     objective = saved["objective"]["name"]
     if objective not in _LINKS and objective not in _SUMS:
-        raise CannotConvertError(
-            f"{source.name} has the objective {objective!r}",
-            why="what it makes of the trees' sums is not known here",
-        )
+        raise unknown_objective(source, objective)
     link = _LINKS.get(objective, "identity")
     if not isinstance(model, xgboost.XGBClassifier):
         is_share = objective in ("binary:logistic", "multi:softprob")
@@ -193,10 +165,8 @@ def _tree(forest: Forest, saved: Mapping[str, Any], target: int, factor: float, 
             nodes.append(Leaf(_weights(saved, node, target, size, factor)))
         elif saved["split_type"][node] == _CATEGORICAL:
             if not np.isnan(missing):
-                raise CannotConvertError(
-                    f"a categorical split, and {missing:g} as the missing value",
-                    fix="fit it with NaN for that",
-                )
+                what = f"a categorical split, and {missing:g} as the missing value"
+                raise CannotConvertError(what, fix="fit it with NaN for that")
             member = forest.place(Member(column, codes[node]))  # those in the set go right
             nodes.append(Branch(member, "BRANCH_LT", 0.5, left, right, default_left))
         else:
@@ -210,12 +180,10 @@ def _weights(
 ) -> Mapping[int, float]:
     if size <= 1:
         return {target: factor * saved["split_conditions"][node]}
+    start, name = node * size, "base_weights"
     if "leaf_weights" in saved:  # in the order of the leaves, which the right child of each leaf tells
-        start = saved["right_children"][node] * size
-        return {i: factor * weight for i, weight in enumerate(saved["leaf_weights"][start : start + size])}
-    return {
-        i: factor * weight for i, weight in enumerate(saved["base_weights"][node * size : (node + 1) * size])
-    }
+        start, name = saved["right_children"][node] * size, "leaf_weights"
+    return {i: factor * weight for i, weight in enumerate(saved[name][start : start + size])}
 
 
 def _categories(saved: Mapping[str, Any]) -> Mapping[int, frozenset[int]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxport.optimizers.opset.downgrades.registry import lowers
-from onnxport.optimizers.opset.node import Node, NoForm, required
+from onnxport.optimizers.opset.node import Node, NoForm, lowers, required
 
 _BOOL, _INT32, _INT64 = ir.DataType.BOOL, ir.DataType.INT32, ir.DataType.INT64
 _NARROW = (ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16)

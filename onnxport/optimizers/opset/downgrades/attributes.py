@@ -1,12 +1,13 @@
-"""Inputs that were attributes before, and attributes that may be dropped."""
+"""Inputs that were attributes before, and attributes that may be dropped or that have no older form."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.opset.downgrades.registry import lowers
-from onnxport.optimizers.opset.node import Node, NoForm, required
+from onnxport.optimizers.opset.node import Node, NoForm, lowers, required
 from onnxport.optimizers.opset.upgrade_adapters import MOVED
 
 # ReduceX without axes under noop_with_empty_axes gives x itself; of the others versions of ONNX disagree.
@@ -31,10 +32,7 @@ def _moves_back(op_type: str, version: int, name: str, index: int) -> None:
         node.take("noop_with_empty_axes")
         if values:
             node.put(**{name: values})
-        if value is not None:
-            node.put_input(index, None)
-            node.trim()
-            node.forget(value)
+        node.drop_input(index)
 
 
 for (_op_type, _version), _places in MOVED.items():
@@ -50,6 +48,24 @@ def constant(node: Node) -> None:
         if name in node.ir.attributes:
             dtype = {"int": np.int64, "float": np.float32, "string": object}[name[6:].rstrip("s")]
             node.put(value=ir.tensor(np.array(node.take(name), dtype)))
+
+
+def _refuses(op_type: str, version: int, name: str, values: Sequence[str], why: str) -> None:
+    @lowers(op_type, version=version)
+    def check(node: Node) -> None:
+        if (value := node.attribute(name)) in values:
+            raise NoForm(why.format(value))
+
+
+_refuses("Pad", 19, "mode", ("wrap",), "the mode wrap came with opset 19")
+_refuses("Resize", 19, "coordinate_transformation_mode", ("half_pixel_symmetric",), "{} came with opset 19")
+for _op_type in ("ScatterElements", "ScatterND"):
+    _refuses(_op_type, 18, "reduction", ("max", "min"), "its reduction={} came with opset 18")
+
+
+@lowers("GroupNormalization", version=21)
+def group_normalization(node: Node) -> None:
+    raise NoForm("its scale and bias are per channel, and were per group")
 
 
 @lowers("AveragePool", version=19)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnxport.optimizers.opset.downgrades.registry import lowers
-from onnxport.optimizers.opset.node import Node, NoForm, required
+from onnxport.optimizers.opset.node import Node, NoForm, lowers, required
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,6 @@ def _parse(equation: str) -> tuple[list[str], str]:
 
 
 def _sum_out(node: Node, term: _Operand, wanted: set[str]) -> _Operand:
-    """Sum over the axes that are not wanted."""
     axes = [index for index, letter in enumerate(term.axes) if letter not in wanted]
     if not axes:
         return term
@@ -71,10 +69,8 @@ def _product(node: Node, left: _Operand, right: _Operand, wanted: set[str]) -> _
     inner = "".join(letter for letter in shared if letter not in wanted)
     rows = "".join(letter for letter in left.axes if letter not in shared)
     columns = "".join(letter for letter in right.axes if letter not in shared)
-    left, right = (
-        _transpose(node, left, batch + rows + inner),
-        _transpose(node, right, batch + inner + columns),
-    )
+    left = _transpose(node, left, batch + rows + inner)
+    right = _transpose(node, right, batch + inner + columns)
     shapes = [node.before("Shape", each.value) for each in (left, right)]
     matrices = [
         node.before("Reshape", term.value, _concat(node, [_sizes(node, term, shape, batch), *parts]))
@@ -100,7 +96,6 @@ def _sizes(node: Node, term: _Operand, shape: ir.Value, axes: Iterable[str]) -> 
 
 
 def _count(node: Node, term: _Operand, shape: ir.Value, axes: str) -> ir.Value:
-    """Return the number of elements along the axes together."""
     sizes = _sizes(node, term, shape, axes)
     if sizes is None:
         return node.constant([1])

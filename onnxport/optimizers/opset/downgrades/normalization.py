@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.opset.downgrades.registry import lowers
-from onnxport.optimizers.opset.node import Node, NoForm, required
+from onnxport.optimizers.opset.node import Node, NoForm, lowers, required
 
 _FLOAT, _DOUBLE = ir.DataType.FLOAT, ir.DataType.DOUBLE
 
@@ -101,11 +100,6 @@ def _scale(node: Node, normal: ir.Value, x: ir.Value) -> ir.Value:
     if dtype is not None and dtype not in (_FLOAT, _DOUBLE):
         normal = node.before("Cast", normal, to=int(dtype))
     return node.before("Mul", normal, required(node.input(1)))
-
-
-@lowers("GroupNormalization", version=21)
-def group_normalization(node: Node) -> None:
-    raise NoForm("its scale and bias are per channel, and were per group")
 
 
 @lowers("Dropout", version=12)

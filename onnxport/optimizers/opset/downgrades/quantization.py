@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.opset.downgrades.registry import lowers
-from onnxport.optimizers.opset.node import Node, NoForm, required
+from onnxport.optimizers.opset.node import Node, NoForm, lowers, required
 
 _BYTES = {ir.DataType.UINT8: (0, 255), ir.DataType.INT8: (-128, 127)}
 
@@ -26,22 +25,19 @@ def quantize_type(node: Node) -> None:
         node.put_input(2, node.constant(np.zeros([size or 0 for size in scale]), dtype))
 
 
-@lowers("DequantizeLinear", version=23)
-def dequantize_type(node: Node) -> None:
-    """Refuse a result type other than the scale's."""
-    dtype = ir.DataType(node.attribute("output_dtype", 0))
-    if dtype not in (ir.DataType.UNDEFINED, node.dtype(required(node.input(1)))):
-        raise NoForm("a result of another type than its scale (output_dtype) came with opset 23")
-    node.take("output_dtype")
+def _refuses_other_type(op_type: str, name: str, feature: str) -> None:
+    """Register a lowering from opset 23 that refuses an attribute with another type than the scale's."""
+
+    @lowers(op_type, version=23)
+    def check(node: Node) -> None:
+        dtype = ir.DataType(node.attribute(name, 0))
+        if dtype not in (ir.DataType.UNDEFINED, node.dtype(required(node.input(1)))):
+            raise NoForm(f"{feature} ({name}) came with opset 23")
+        node.take(name)
 
 
-@lowers("QuantizeLinear", version=23)
-def quantize_precision(node: Node) -> None:
-    """Refuse a division in a type other than the scale's."""
-    dtype = ir.DataType(node.attribute("precision", 0))
-    if dtype not in (ir.DataType.UNDEFINED, node.dtype(required(node.input(1)))):
-        raise NoForm("a division in another type than its scale's (precision) came with opset 23")
-    node.take("precision")
+_refuses_other_type("DequantizeLinear", "output_dtype", "a result of another type than its scale")
+_refuses_other_type("QuantizeLinear", "precision", "a division in another type than its scale's")
 
 
 @lowers("DequantizeLinear", version=13)
@@ -54,7 +50,7 @@ def dequantize_axis(node: Node) -> None:
     shape = _channel_shape(node)
     value = node.before("Cast", node.x, to=int(ir.DataType.FLOAT))
     if (zero := node.input(2)) is not None:
-        value = node.before("Sub", value, node.before("Reshape", _float(node, zero), shape))
+        value = node.before("Sub", value, _channel_points(node, zero, shape))
     node.become("Mul", value, node.before("Reshape", scale, shape))
 
 
@@ -71,7 +67,7 @@ def quantize_axis(node: Node) -> None:
     shape = _channel_shape(node)
     value = node.before("Round", node.before("Div", node.x, node.before("Reshape", scale, shape)))
     if zero is not None:
-        value = node.before("Add", value, node.before("Reshape", _float(node, zero), shape))
+        value = node.before("Add", value, _channel_points(node, zero, shape))
     bounds = (node.constant(bound, ir.DataType.FLOAT) for bound in _BYTES[dtype])
     node.become("Cast", node.before("Clip", value, *bounds), to=int(dtype))
 
@@ -93,5 +89,5 @@ def _channel_shape(node: Node) -> ir.Value:
     return node.constant([-1] + [1] * behind)
 
 
-def _float(node: Node, value: ir.Value) -> ir.Value:
-    return node.before("Cast", value, to=int(ir.DataType.FLOAT))
+def _channel_points(node: Node, zero: ir.Value, shape: ir.Value) -> ir.Value:
+    return node.before("Reshape", node.before("Cast", zero, to=int(ir.DataType.FLOAT)), shape)

@@ -7,14 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.opset.downgrades.registry import lowers
-from onnxport.optimizers.opset.node import Node, NoForm
-
-
-@lowers("Resize", version=19)
-def resize_modes(node: Node) -> None:
-    if node.attribute("coordinate_transformation_mode") == "half_pixel_symmetric":
-        raise NoForm("half_pixel_symmetric came with opset 19")
+from onnxport.optimizers.opset.node import Node, NoForm, lowers
 
 
 @lowers("Resize", version=18)
@@ -36,16 +29,14 @@ def resize_axes(node: Node) -> None:
     shape, where = node.before("Shape", node.x), node.constant(counted)
     scales, sizes = node.input(2), node.input(3)
     if scales is not None:
-        ones = node.before(
-            "ConstantOfShape", node.before("Shape", shape), value=ir.tensor(np.ones(1, np.float32))
-        )
+        one = ir.tensor(np.ones(1, np.float32))
+        ones = node.before("ConstantOfShape", node.before("Shape", shape), value=one)
         node.put_input(2, node.before("ScatterElements", ones, where, scales, axis=0))
     elif sizes is not None:
         node.put_input(3, node.before("ScatterElements", shape, where, sizes, axis=0))
 
 
 def _count_from_front(node: Node, axes: Sequence[int]) -> list[int]:
-    """Return the axes counted from the front."""
     shape = node.shape(node.x)
     if shape is None and min(axes, default=0) < 0:
         raise NoForm("the rank of its input is unknown, and its axes are counted from the back")
@@ -87,7 +78,4 @@ def dft(node: Node) -> None:
     if axis is None:
         raise NoForm("its axis is computed at run time; before opset 20 it is an attribute")
     node.put(axis=int(axis))
-    if value is not None:
-        node.put_input(2, None)
-        node.trim()
-        node.forget(value)
+    node.drop_input(2)

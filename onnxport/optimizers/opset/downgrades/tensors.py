@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.opset.downgrades.registry import lowers
-from onnxport.optimizers.opset.node import Node, NoForm, required
+from onnxport.optimizers.opset.node import Node, NoForm, lowers, required
 
 _END = 2**63 - 1
 
@@ -32,22 +31,8 @@ def pad_axes(node: Node) -> None:
         full[places] = known
         whole = node.constant(full)
     node.put_input(1, whole)
-    node.put_input(3, None)
-    node.trim()
-    node.forget(axes_value)
+    node.drop_input(3)
     node.forget(pads)
-
-
-@lowers("Pad", version=19)
-def pad_wrap(node: Node) -> None:
-    if node.attribute("mode") == "wrap":
-        raise NoForm("the mode wrap came with opset 19")
-
-
-@lowers("ScatterElements", "ScatterND", version=18)
-def scatter_extremes(node: Node) -> None:
-    if (reduction := node.attribute("reduction", "none")) in ("max", "min"):
-        raise NoForm(f"its reduction={reduction} came with opset 18")
 
 
 @lowers("Split", version=18)
@@ -81,9 +66,7 @@ def split_sizes(node: Node) -> None:
     known = node.array(sizes)
     if known is not None:
         node.put(split=[int(size) for size in known])
-        node.put_input(1, None)
-        node.trim()
-        node.forget(sizes)
+        node.drop_input(1)
         return
     ends = node.before("CumSum", sizes, node.constant(0))
     bounds = [node.before("Gather", ends, node.constant([n]), axis=0) for n in range(len(node.ir.outputs))]

@@ -4,11 +4,9 @@ Importing this package registers them. tests/optimizers/test_microsoft.py compar
 """
 
 from onnxport.optimizers.rewrites.microsoft import (  # noqa: F401
-    activations,
     attention,
     equivalents,
     fused,
     normalization,
     quantized,
-    rotary,
 )

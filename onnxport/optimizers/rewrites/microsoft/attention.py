@@ -1,4 +1,4 @@
-"""Attention of com.microsoft, as ONNX Runtime's kernels for CPUs compute it."""
+"""Attention and rotary position embedding of com.microsoft, as ONNX Runtime's kernels for CPUs compute them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
+from onnxport.optimizers.rewrites.registry import Rewrite, refuse, rewrites
 
 _MASKED = -10000.0  # ONNX Runtime's default addend for scores of masked keys
 
@@ -72,9 +72,10 @@ def multi_head_attention(node: Rewrite) -> None:
     _attend(node, q, k, v, known[0] // heads, mask=4, bias=5)
 
 
-@rewrites("com.microsoft::GroupQueryAttention")
-def group_query_attention(node: Rewrite) -> None:
-    node.unsupported("writes into its cache at run-time positions; export attention as plain operators")
+refuse(
+    "com.microsoft::GroupQueryAttention",
+    "writes into its cache at run-time positions; export attention as plain operators",
+)
 
 
 def _by_heads(node: Rewrite, x: ir.Value, heads: int, size: int) -> ir.Value:
@@ -123,15 +124,74 @@ def _mask(node: Rewrite, index: int, k: ir.Value) -> ir.Value:
 
 def _later(node: Rewrite, q: ir.Value, k: ir.Value) -> ir.Value:
     """Return the lowest number for keys behind the query; the last query aligns with the last key."""
-    queries = node.op("Squeeze", node.op("Cast", node.op("Shape", q, start=2, end=3), to=ir.DataType.INT32))
-    keys = node.op("Squeeze", node.op("Cast", node.op("Shape", k, start=2, end=3), to=ir.DataType.INT32))
+    queries, keys = _count_positions(node, q), _count_positions(node, k)
     rows = node.op("Range", node.op("Sub", keys, queries), keys, np.int32(1))
     is_later = node.op("Greater", _positions(node, k), node.op("Unsqueeze", rows, np.array([1])))
     return node.op("Where", is_later, np.finfo(np.float32).min, np.float32(0))
 
 
+def _count_positions(node: Rewrite, x: ir.Value) -> ir.Value:
+    return node.op("Squeeze", node.op("Cast", node.op("Shape", x, start=2, end=3), to=ir.DataType.INT32))
+
+
 def _positions(node: Rewrite, k: ir.Value) -> ir.Value:
     """Return 0, 1, 2, ... for the keys, [1, keys]."""
-    count = node.op("Squeeze", node.op("Cast", node.op("Shape", k, start=2, end=3), to=ir.DataType.INT32))
-    numbers = node.op("Range", np.int32(0), count, np.int32(1))
+    numbers = node.op("Range", np.int32(0), _count_positions(node, k), np.int32(1))
     return node.op("Unsqueeze", numbers, np.array([0]))
+
+
+# ---- rotary position embedding: pairs of features rotated by angles that grow with the position
+
+
+@rewrites("com.microsoft::RotaryEmbedding")
+def rotary_embedding(node: Rewrite) -> None:
+    """Rewrite as ONNX's RotaryEmbedding-23; positions are a matrix, or the offset of the first."""
+    node.ignore("is_packed_batching", "scale")  # ONNX Runtime's kernel reads neither
+    x, positions, cos, sin = (node.input(index) for index in range(4))
+    shape, width = node.shape(x), node.shape(cos)[-1]
+    heads, turned = node.attribute("num_heads", 0), node.attribute("rotary_embedding_dim", 0)
+    features = shape[-1]
+    if width is None or features is None:
+        node.unsupported("its number of features is open; fix it with --shape NAME=...")
+    if turned and not heads:
+        node.unsupported("rotates part of the features of an unknown number of heads; set num_heads")
+    size = features // heads if len(shape) == 3 and heads else (features if len(shape) == 4 else 2 * width)
+    merged = len(shape) == 3
+    if merged:  # [batch, position, heads * size] -> [batch, heads, position, size]
+        x = node.op("Transpose", node.op("Reshape", x, np.array([0, 0, -1, size])), perm=[0, 2, 1, 3])
+    if len(node.shape(positions)) == 1:
+        length = node.op("Squeeze", node.op("Shape", x, start=2, end=3))
+        numbers = node.op("Range", np.int64(0), length, np.int64(1))
+        positions = node.op("Unsqueeze", node.op("Add", numbers, positions), np.array([0]))
+    # Both as [batch, 1, position, half the features].
+    cos, sin = (
+        node.op("Unsqueeze", node.op("Gather", each, positions), np.array([1])) for each in (cos, sin)
+    )
+    interleaved = bool(node.attribute("interleaved", 0))
+    x = _rotate(node, x, cos, sin, size=size, turned=2 * width, interleaved=interleaved)
+    if merged:
+        x = node.op("Reshape", node.op("Transpose", x, perm=[0, 2, 1, 3]), np.array([0, 0, -1]))
+    node.emit(x)
+
+
+def _rotate(
+    node: Rewrite, x: ir.Value, cos: ir.Value, sin: ir.Value, *, size: int, turned: int, interleaved: bool
+) -> ir.Value:
+    """Rotate the first `turned` of `size` features of x, [batch, heads, position, size]."""
+    rest = None
+    if turned < size:
+        x, rest = node.op("Split", x, np.array([turned, size - turned]), outputs=2, axis=3)
+    if interleaved:
+        pairs = node.op("Reshape", x, np.array([0, 0, 0, -1, 2]))
+        parts = node.op("Split", pairs, np.array([1, 1]), outputs=2, axis=4)
+        real, imaginary = (node.op("Squeeze", part, np.array([4])) for part in parts)
+    else:
+        real, imaginary = node.op("Split", x, np.array([turned // 2] * 2), outputs=2, axis=3)
+    new_real = node.op("Sub", node.op("Mul", cos, real), node.op("Mul", sin, imaginary))
+    new_imaginary = node.op("Add", node.op("Mul", sin, real), node.op("Mul", cos, imaginary))
+    if interleaved:
+        both = [node.op("Unsqueeze", part, np.array([4])) for part in (new_real, new_imaginary)]
+        result = node.op("Reshape", node.op("Concat", *both, axis=4), np.array([0, 0, 0, -1]))
+    else:
+        result = node.op("Concat", new_real, new_imaginary, axis=3)
+    return result if rest is None else node.op("Concat", result, rest, axis=3)

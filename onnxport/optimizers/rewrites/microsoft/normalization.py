@@ -17,11 +17,9 @@ def simplified_layer_normalization(node: Rewrite) -> None:
     x = node.input(0)
     rank = len(node.shape(x))
     axis = node.attribute("axis", -1) % rank
-    result, inverse = _by_root_mean_square(
-        node, x, node.input(1), node.attribute("epsilon", 1e-5), list(range(axis, rank))
-    )
-    node.emit(result, 0)
-    node.emit(inverse, 1)
+    axes, epsilon = list(range(axis, rank)), node.attribute("epsilon", 1e-5)
+    for index, result in enumerate(_by_root_mean_square(node, x, node.input(1), epsilon, axes)):
+        node.emit(result, index)
 
 
 @rewrites("com.microsoft::SkipLayerNormalization")
@@ -50,7 +48,12 @@ def embed_layer_normalization(node: Rewrite) -> None:
     node.ignore("mask_index_type")
     tokens = node.input(0)
     total = node.op("Gather", node.input(2), tokens)
-    total = node.op("Add", total, node.op("Gather", node.input(3), _positions(node, tokens)))
+    if node.has_input(8):
+        positions = node.input(8)
+    else:
+        length = node.op("Squeeze", node.op("Shape", tokens, start=1, end=2))
+        positions = node.op("Range", np.int64(0), length, np.int64(1))
+    total = node.op("Add", total, node.op("Gather", node.input(3), positions))
     if node.has_input(1):
         total = node.op("Add", total, node.op("Gather", node.input(4), node.input(1)))
     else:
@@ -59,19 +62,10 @@ def embed_layer_normalization(node: Rewrite) -> None:
     node.emit(node.op("LayerNormalization", total, node.input(5), node.input(6), axis=-1, epsilon=epsilon), 0)
     mask = node.optional(7)
     if node.wants_output(1):
-        counted = tokens if mask is None else mask
-        if mask is None:
-            counted = node.op("Mul", counted, np.int32(0))
+        counted = node.op("Mul", tokens, np.int32(0)) if mask is None else mask
         node.emit(node.op("ReduceSum", counted, np.array([1]), keepdims=0), 1)
     if node.wants_output(2):
         node.emit(total, 2)
-
-
-def _positions(node: Rewrite, tokens: ir.Value) -> ir.Value:
-    if node.has_input(8):
-        return node.input(8)
-    length = node.op("Squeeze", node.op("Shape", tokens, start=1, end=2))
-    return node.op("Range", np.int64(0), length, np.int64(1))
 
 
 def _sum(node: Rewrite, *inputs: int) -> ir.Value:

@@ -6,23 +6,21 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
+from onnxport.optimizers.rewrites.registry import Rewrite, refuse, rewrites
 
 
 @rewrites("com.microsoft::QuantizeLinear", "com.microsoft::DequantizeLinear")
 def linear(node: Rewrite) -> None:
     """Rewrite as ONNX's own operators of these names."""
-    inputs = [node.optional(index) for index in range(len(node.node.inputs))]
-    node.emit(node.op(node.node.op_type, *inputs, axis=node.attribute("axis")))
+    node.emit(node.op(node.node.op_type, *node.inputs(), axis=node.attribute("axis")))
 
 
 @rewrites("com.microsoft::DynamicQuantizeMatMul")
 def dynamic_quantize_matmul(node: Rewrite) -> None:
     """Quantize A over its own range, multiply by B, and scale back."""
     a, scale, zero_point = node.op("DynamicQuantizeLinear", node.input(0), outputs=3)
-    _scaled_product(
-        node, (a, scale, zero_point), (node.input(1), node.input(2), node.optional(3)), node.optional(4)
-    )
+    b = node.input(1), node.input(2), node.optional(3)
+    _scaled_product(node, (a, scale, zero_point), b, node.optional(4))
 
 
 @rewrites("com.microsoft::MatMulIntegerToFloat")
@@ -88,11 +86,8 @@ def gather_block_quantized(node: Rewrite) -> None:
     table, scales = node.constant(0, "its table"), node.constant(2, "its scales")
     bits, block = node.attribute("bits", 4), node.attribute("block_size", 128)
     rank = table.ndim
-    if (
-        node.attribute("gather_axis", 0) % rank
-        or node.attribute("quantize_axis", 1) % rank != rank - 1
-        or rank != 2
-    ):
+    gathered, quantized = node.attribute("gather_axis", 0), node.attribute("quantize_axis", 1)
+    if gathered % rank or quantized % rank != rank - 1 or rank != 2:
         node.unsupported("its blocks do not lie along the rows that it picks")
     packed = table.dtype == np.uint8
     if bits not in (4, 8):
@@ -119,6 +114,7 @@ def gather_block_quantized(node: Rewrite) -> None:
     node.emit(node.op("Reshape", scaled, np.array([*lead, columns])))
 
 
-@rewrites("com.microsoft::DynamicQuantizeLSTM")
-def dynamic_quantize_lstm(node: Rewrite) -> None:
-    node.unsupported("rounds its state anew in every step; quantize the model without its LSTM operators")
+refuse(
+    "com.microsoft::DynamicQuantizeLSTM",
+    "rounds its state anew in every step; quantize the model without its LSTM operators",
+)

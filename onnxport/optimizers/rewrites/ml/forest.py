@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from onnxport.core.arrays import Array
+from onnxport.optimizers.rewrites.ml.scores import floats
 from onnxport.optimizers.rewrites.registry import CannotRewrite, Rewrite
 
 LEAF = "LEAF"
@@ -81,7 +81,7 @@ def by_ids(node: Rewrite, target: str) -> Forest:
         roots=[row for row, tree in enumerate(trees) if row == 0 or tree != trees[row - 1]],
         modes=modes,
         features=_ints(node, "nodes_featureids"),
-        thresholds=_numbers(node, "nodes_values"),
+        thresholds=floats(node, "nodes_values").tolist(),
         tracks_missing=[bool(each) for each in tracks],
     )
     for side in ("true", "false"):
@@ -94,14 +94,8 @@ def by_ids(node: Rewrite, target: str) -> Forest:
             raise CannotRewrite("a node leads to one that does not exist")
         setattr(forest, side, rows)
     leaves = zip(_ints(node, f"{target}_treeids"), _ints(node, f"{target}_nodeids"), strict=True)
-    forest.weights = list(
-        zip(
-            (places[leaf] for leaf in leaves),
-            _ints(node, f"{target}_ids"),
-            _numbers(node, f"{target}_weights"),
-            strict=True,
-        )
-    )
+    rows, weights = [places[leaf] for leaf in leaves], floats(node, f"{target}_weights").tolist()
+    forest.weights = list(zip(rows, _ints(node, f"{target}_ids"), weights, strict=True))
     return forest
 
 
@@ -151,10 +145,3 @@ def _sets(values: Array | None) -> Any:
 
 def _ints(node: Rewrite, name: str) -> list[int]:
     return list(node.attribute(name, ()))
-
-
-def _numbers(node: Rewrite, name: str) -> list[float]:
-    """Return a list of floats, which may be stored as a tensor."""
-    tensor = node.attribute(f"{name}_as_tensor")
-    values: Sequence[float] = node.attribute(name, ()) if tensor is None else tensor.reshape(-1).tolist()
-    return list(values)

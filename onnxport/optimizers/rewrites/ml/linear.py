@@ -45,11 +45,11 @@ def linear_classifier(node: Rewrite) -> None:
 
 
 def _product(node: Rewrite, rows: int) -> ir.Value:
-    x, coefficients = scores.matrix(node, 0), np.asarray(node.attribute("coefficients", ()), np.float32)
+    x, coefficients = scores.matrix(node, 0), scores.floats(node, "coefficients")
     if not rows or coefficients.size % rows:
         node.unsupported(f"has {coefficients.size} coefficients, which do not fill {rows} rows")
     weights: Array = coefficients.reshape(rows, -1)
-    intercepts = np.asarray(node.attribute("intercepts", ()), np.float32)
+    intercepts = scores.floats(node, "intercepts")
     if intercepts.size != rows:
         intercepts = np.zeros(rows, np.float32)
     return node.op("Gemm", x, weights, intercepts, transB=1)

@@ -8,33 +8,26 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.optimizers.rewrites.ml.scores import text
-from onnxport.optimizers.rewrites.registry import CannotRewrite, Rewrite, rewrites
+from onnxport.optimizers.rewrites.ml.scores import floats, text
+from onnxport.optimizers.rewrites.registry import Rewrite, refuse, rewrites
 
 _STRINGS = "which no tensor of the target holds; do this step outside the model"
-# Op -> why it has no form in tensors of numbers.
-_IMPOSSIBLE = {
-    "CategoryMapper": f"maps strings, {_STRINGS}",
-    "DictVectorizer": "takes a dictionary, of which no tensor is made in the model; give the features as a tensor",
-    "ZipMap": "gives a list of dictionaries; export the model with zipmap=False, or cut the node off",
-    "CastMap": "takes a dictionary; give the features as a tensor",
-}
 
 
-def _impossible(node: Rewrite) -> None:
-    raise CannotRewrite(_IMPOSSIBLE[node.node.op_type])
-
-
-rewrites(*(f"ai.onnx.ml::{op}" for op in _IMPOSSIBLE))(_impossible)
+for _op, _why in (
+    ("CategoryMapper", f"maps strings, {_STRINGS}"),
+    ("DictVectorizer", "takes a dictionary, which no tensor holds; give the features as a tensor"),
+    ("ZipMap", "gives a list of dictionaries; export the model with zipmap=False, or cut the node off"),
+    ("CastMap", "takes a dictionary; give the features as a tensor"),
+):
+    refuse(f"ai.onnx.ml::{_op}", _why)
 
 
 @rewrites("ai.onnx.ml::Scaler")
 def scaler(node: Rewrite) -> None:
     """Compute (x - offset) * scale, per feature or for all (ONNX Scaler-1)."""
-    x = _float32(node, node.input(0))
-    offset, scale = (
-        np.asarray(node.attribute(name, (d,)), np.float32) for name, d in (("offset", 0), ("scale", 1))
-    )
+    x = node.cast(node.input(0), np.float32)
+    offset, scale = floats(node, "offset", (0,)), floats(node, "scale", (1,))
     node.emit(node.op("Mul", node.op("Sub", x, offset), scale))
 
 
@@ -49,7 +42,7 @@ def binarizer(node: Rewrite) -> None:
 @rewrites("ai.onnx.ml::Normalizer")
 def normalizer(node: Rewrite) -> None:
     """Divide each row by its maximum, its L1 or its L2 norm (ONNX Normalizer-1)."""
-    x, norm = _float32(node, node.input(0)), text(node.attribute("norm", "MAX"))
+    x, norm = node.cast(node.input(0), np.float32), text(node, "norm", "MAX")
     axis = np.array([len(node.shape(node.input(0))) - 1])
     size = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}.get(norm)
     if size is None:
@@ -97,7 +90,7 @@ def feature_vectorizer(node: Rewrite) -> None:
     shapes = [node.shape(part) for part in parts]
     if any(len(shape) != 2 for shape in shapes) or [shape[-1] for shape in shapes] != list(sizes):
         node.unsupported("has inputs of other sizes than it declares")
-    node.emit(node.op("Concat", *(_float32(node, part) for part in parts), axis=1))
+    node.emit(node.op("Concat", *(node.cast(part, np.float32) for part in parts), axis=1))
 
 
 @rewrites("ai.onnx.ml::OneHotEncoder")
@@ -108,9 +101,7 @@ def one_hot_encoder(node: Rewrite) -> None:
     if not node.attribute("zeros", 1):
         node.unsupported("fails on unknown categories (zeros=0); export it so that it ignores them")
     x, categories = node.input(0), np.asarray(node.attribute("cats_int64s", ()), np.int64)
-    if node.dtype(x) != np.int64:
-        x = node.op("Cast", x, to=ir.DataType.INT64)
-    found = node.op("Equal", node.op("Unsqueeze", x, np.array([-1])), categories)
+    found = node.op("Equal", node.op("Unsqueeze", node.cast(x, np.int64), np.array([-1])), categories)
     node.emit(node.op("Cast", found, to=ir.DataType.FLOAT))
 
 
@@ -152,7 +143,3 @@ def _default(node: Rewrite, dtype: np.dtype[Any]) -> Array:
         return np.asarray(tensor.reshape(-1)[0], dtype)
     name, default = ("default_int64", -1) if dtype.kind in "iu" else ("default_float", -0.0)
     return np.asarray(node.attribute(name, default), dtype)
-
-
-def _float32(node: Rewrite, x: ir.Value) -> ir.Value:
-    return x if node.dtype(x) == np.float32 else node.op("Cast", x, to=ir.DataType.FLOAT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -10,13 +10,6 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.optimizers.rewrites.registry import Rewrite
 
-TRANSFORMS = (
-    "NONE",
-    "SOFTMAX",
-    "LOGISTIC",
-    "SOFTMAX_ZERO",
-    "PROBIT",
-)  # by number, as TreeEnsemble-5 has them
 _NEARLY_ZERO = np.float32(1e-7)
 
 
@@ -38,15 +31,6 @@ def map_labels(node: Rewrite, index: ir.Value, labels: Array) -> ir.Value:
     if np.array_equal(labels, np.arange(len(labels))):
         return index
     return node.op("Gather", labels, index)
-
-
-def pad(base: Array, size: int) -> Array:
-    return np.pad(base, (0, size - base.size))
-
-
-def transform(node: Rewrite, total: ir.Value, transform: str) -> ir.Value:
-    """Apply `post_transform` to the scores of two or more classes or targets."""
-    return _TRANSFORMS[transform](node, total)
 
 
 def _softmax_zero(node: Rewrite, x: ir.Value) -> ir.Value:
@@ -71,6 +55,7 @@ def _probit(node: Rewrite, x: ir.Value) -> ir.Value:
     return node.op("Mul", node.op("Mul", sign, size), np.float32(1.41421356))
 
 
+# In the order of their numbers in TreeEnsemble-5.
 _TRANSFORMS: dict[str, Callable[[Rewrite, ir.Value], ir.Value]] = {
     "NONE": lambda node, x: x,
     "SOFTMAX": lambda node, x: node.op("Softmax", x, axis=1),
@@ -80,18 +65,30 @@ _TRANSFORMS: dict[str, Callable[[Rewrite, ir.Value], ir.Value]] = {
 }
 
 
-def post_transform(node: Rewrite) -> str:
-    return text(node.attribute("post_transform", "NONE"))
+TRANSFORMS = tuple(_TRANSFORMS)
 
 
-def text(value: str | bytes) -> str:
+def transform(node: Rewrite, total: ir.Value, transform: str) -> ir.Value:
+    """Apply `post_transform` to the scores of two or more classes or targets."""
+    return _TRANSFORMS[transform](node, total)
+
+
+def text(node: Rewrite, name: str, default: str) -> str:
+    value: str | bytes = node.attribute(name, default)
     return value.decode() if isinstance(value, bytes) else value
+
+
+def post_transform(node: Rewrite) -> str:
+    return text(node, "post_transform", "NONE")
+
+
+def floats(node: Rewrite, name: str, default: Sequence[float] = ()) -> Array:
+    """Return a list of floats, which some operators may hold as a tensor."""
+    tensor = node.attribute(f"{name}_as_tensor")
+    return np.asarray(node.attribute(name, default) if tensor is None else tensor.reshape(-1), np.float32)
 
 
 def matrix(node: Rewrite, index: int) -> ir.Value:
     """Return input `index` in float32 with a row per sample; a single sample may be a vector."""
-    x = node.input(index)
-    rank = len(node.shape(x))
-    if node.dtype(x) != np.float32:
-        x = node.op("Cast", x, to=ir.DataType.FLOAT)
+    rank, x = len(node.shape(node.input(index))), node.cast(node.input(index), np.float32)
     return node.op("Unsqueeze", x, np.array([0])) if rank == 1 else x

@@ -25,16 +25,19 @@ _COMPARISONS = {
     "BRANCH_GTE": "GreaterOrEqual",
     "BRANCH_GT": "Greater",
     "BRANCH_EQ": "Equal",
+    "BRANCH_NEQ": "Equal",  # and Not
 }
 
 
 @rewrites("ai.onnx.ml::TreeEnsembleRegressor")
 def tree_ensemble_regressor(node: Rewrite) -> None:
     """Compute one number per target (ONNX TreeEnsembleRegressor-3)."""
-    aggregation = _text(node.attribute("aggregate_function", "SUM"))
-    transform = _text(node.attribute("post_transform", "NONE"))
+    aggregation = scores.text(node, "aggregate_function", "SUM")
+    transform = scores.post_transform(node)
     targets = node.attribute("n_targets", 1)
-    _regression(node, by_ids(node, "target"), targets, aggregation, transform, _base_values(node))
+    _regression(
+        node, by_ids(node, "target"), targets, aggregation, transform, scores.floats(node, "base_values")
+    )
 
 
 @rewrites("ai.onnx.ml::TreeEnsemble")
@@ -50,18 +53,18 @@ def tree_ensemble(node: Rewrite) -> None:
 def tree_ensemble_classifier(node: Rewrite) -> None:
     """Compute the label and a score per class (ONNX TreeEnsembleClassifier-3)."""
     labels = scores.labels(node)
-    forest, base = by_ids(node, "class"), _base_values(node)
+    forest, base = by_ids(node, "class"), scores.floats(node, "base_values")
     if len(labels) < 2:
         node.unsupported("has a single class")
-    transform = _text(node.attribute("post_transform", "NONE"))
+    transform = scores.post_transform(node)
     leaves, order = _leaves(node, forest)
     table = Weights(forest, order, len(labels), fill=0)
-    total = node.op("ReduceSum", _gather(node, table.weights, leaves), np.array([1]), keepdims=0)
+    total = node.op("ReduceSum", node.op("Gather", table.weights, leaves), np.array([1]), keepdims=0)
     if len(labels) == 2:
         label, result = _binary(node, forest, table, total, labels, base, transform)
     else:
         if base.size:
-            total = node.op("Add", total, scores.pad(base, len(labels)))
+            total = node.op("Add", total, np.pad(base, (0, len(labels) - base.size)))
         label = _largest(node, table, leaves, total, labels, base)
         result = scores.transform(node, total, transform)
     node.emit(label, 0)
@@ -75,7 +78,7 @@ def _regression(
     fill = {"MIN": np.inf, "MAX": -np.inf}.get(aggregation, 0)
     table = Weights(forest, order, targets, fill)
     reduce = {"MIN": "ReduceMin", "MAX": "ReduceMax"}.get(aggregation, "ReduceSum")
-    total = node.op(reduce, _gather(node, table.weights, leaves), np.array([1]), keepdims=0)
+    total = node.op(reduce, node.op("Gather", table.weights, leaves), np.array([1]), keepdims=0)
     if aggregation == "AVERAGE":
         total = node.op("Div", total, np.float32(len(forest.roots)))
     if base.size == targets:
@@ -159,24 +162,17 @@ class _Descent:
         threshold = node.op("Gather", self.thresholds, state)
         side = None
         for mode, holds in self.comparisons:
-            goes = node.op("Cast", self._compare(mode, value, threshold), to=ir.DataType.INT32)
+            if mode not in _COMPARISONS:
+                node.unsupported(f"a node of the unknown mode {mode!r}")
+            true = node.op(_COMPARISONS[mode], value, threshold)
+            true = node.op("Not", true) if mode == "BRANCH_NEQ" else true
+            goes = node.op("Cast", true, to=ir.DataType.INT32)
             side = goes if side is None else node.op("Where", node.op("Gather", holds, state), goes, side)
         if self.tracks is not None:
             missing = node.op("And", node.op("IsNaN", value), node.op("Gather", self.tracks, state))
             side = node.op("Where", missing, np.int32(1), side)
         pair = node.op("Mul", state, np.int32(2))
         return node.op("Gather", self.children, node.op("Add", pair, side))
-
-    def _compare(self, mode: str, value: ir.Value, threshold: ir.Value) -> ir.Value:
-        if mode == "BRANCH_NEQ":
-            return self.node.op("Not", self.node.op("Equal", value, threshold))
-        if mode not in _COMPARISONS:
-            self.node.unsupported(f"a node of the unknown mode {mode!r}")
-        return self.node.op(_COMPARISONS[mode], value, threshold)
-
-
-def _gather(node: Rewrite, table: Array, leaves: ir.Value) -> ir.Value:
-    return node.op("Gather", table, leaves)
 
 
 class Weights:
@@ -210,13 +206,12 @@ def _has_score(node: Rewrite, table: Weights, leaves: ir.Value) -> ir.Value | Ar
     """Return which targets a row's leaves have a weight for; a constant if it is the same for all rows."""
     if table.ever == table.always:
         return np.array(table.ever)
-    present = _gather(node, table.present.astype(np.float32), leaves)
+    present = node.op("Gather", table.present.astype(np.float32), leaves)
     found = node.op("ReduceMax", present, np.array([1]), keepdims=0)
     return node.op("Greater", found, np.float32(0))
 
 
 def _tree_numbers(forest: Forest) -> Array:
-    """Return the tree number of each node."""
     trees = np.full(len(forest.modes), -1)
     for number, root in enumerate(forest.roots):
         waiting = [root]
@@ -298,16 +293,3 @@ def _two_scores(
     label = scores.map_labels(node, node.op("Cast", is_second, to=ir.DataType.INT64), own)
     pair = node.op("Concat", first, second, axis=1)
     return label, scores.transform(node, pair, transform)
-
-
-# ---- attributes
-
-
-def _base_values(node: Rewrite) -> Array:
-    tensor = node.attribute("base_values_as_tensor")
-    values = node.attribute("base_values", ()) if tensor is None else tensor.reshape(-1)
-    return np.asarray(values, np.float32)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

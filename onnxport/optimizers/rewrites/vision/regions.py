@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -37,14 +38,9 @@ def roi_align(draft: Draft) -> list[Term]:
     rows, sizes = rows_of(x.cast(np.float32)), [x.size(2), x.size(3)]
     image = batch.reshape(-1, 1, 1)
     if ratio > 0:
-        total = reduce(
-            lambda a, b: a + b,
-            (
-                sample(draft, rows, image, sizes, _taps(draft, extents, sizes, offsets))
-                for offsets in product(range(ratio), repeat=2)
-            ),
-        )
-        mean = total / float(ratio * ratio)
+        taps = (_taps(draft, extents, sizes, offsets) for offsets in product(range(ratio), repeat=2))
+        samples = (sample(draft, rows, image, sizes, each) for each in taps)
+        mean = reduce(operator.add, samples) / float(ratio * ratio)
     else:
         mean = _adaptive_mean(draft, rows, image, sizes, extents)
     return [mean.transpose(0, 3, 1, 2).cast(x.dtype)]
@@ -143,10 +139,9 @@ def max_roi_pool(draft: Draft) -> list[Term]:
     found = sample(draft, rows, image, sizes, axes)
     channels = draft.op("Shape", rows, dtype=np.int64).gather(np.array(1, np.int64)).cast(np.int32)
     high, wide = draft.attribute("pooled_shape", ())
-    largest = found.reshape(-1, limits[0], limits[1] * channels * wide).call(
-        "ReduceMax", np.array([1]), keepdims=0
-    )
-    largest = largest.reshape(-1, limits[1], channels).call("ReduceMax", np.array([1]), keepdims=0)
+    largest = found
+    for shape in ((-1, limits[0], limits[1] * channels * wide), (-1, limits[1], channels)):
+        largest = largest.reshape(*shape).call("ReduceMax", np.array([1]), keepdims=0)
     largest = largest.reshape(-1, high, wide, channels)
     nothing = empty[0].call("Or", empty[1]).unsqueeze(3)
     return [nothing.where(0.0, largest).transpose(0, 3, 1, 2).cast(x.dtype)]
@@ -155,16 +150,10 @@ def max_roi_pool(draft: Draft) -> list[Term]:
 def _bounds(draft: Draft, rois: Term, axis: int, size: int | Term, bins: int) -> tuple[Term, Term]:
     """Return start and end of every bin, float32 [regions, bins]; regions are rounded, halves away from zero."""
     scale, length = draft.attribute("spatial_scale", 1.0), draft.number(size)
-    start, end = (
-        _round_half_away(rois.gather(np.array([column], np.int64), axis=1) * scale)
-        for column in (1 + axis, 3 + axis)
-    )
+    edges = (rois.gather(np.array([column], np.int64), axis=1) * scale for column in (1 + axis, 3 + axis))
+    start, end = ((x.call("Abs") + 0.5).call("Floor") * x.call("Sign") for x in edges)
     bin_ = (end - start + 1.0).maximum(1.0) / float(bins)
     number = draft.range(bins, np.float32).reshape(1, -1)
     first = (number * bin_).call("Floor") + start
     last = ((number + 1.0) * bin_).call("Ceil") + start
-    return tuple(each.maximum(0.0).minimum(length) for each in (first, last))  # type: ignore[return-value]
-
-
-def _round_half_away(x: Term) -> Term:
-    return (x.call("Abs") + 0.5).call("Floor") * x.call("Sign")
+    return tuple(each.maximum(0.0).minimum(length) for each in (first, last))

@@ -33,10 +33,7 @@ def sample(
 ) -> Term:
     """Return the weighted sum over all combinations of one tap per axis, with channels last.
 
-    Args:
-        rows: see rows_of.
-        batch: the image each sample is of, int32, in a shape that broadcasts with the taps.
-        sizes: of the spatial axes.
+    `rows` are those of rows_of; `batch` is each sample's image, int32, broadcast with the taps.
     """
     parts = []
     for taps in product(*axes):
@@ -67,19 +64,14 @@ def grid_sample(draft: Draft) -> list[Term]:
     axes = []
     for axis, size in enumerate(sizes):
         # The grid's last axis counts the other way round: x, then y, then z.
-        position = _denormalize(draft, grid.gather(spatial - 1 - axis, axis=-1), size, corners)
-        places = _PLACES[mode](position)
+        n, length = grid.gather(spatial - 1 - axis, axis=-1), draft.number(size)
+        places = _PLACES[mode](
+            (n + 1.0) / 2.0 * (length - 1.0) if corners else ((n + 1.0) * length - 1.0) / 2.0
+        )
         axes.append([_pad_tap(draft, place, weight, size, padding, corners) for place, weight in places])
     batch = draft.range(x.size(0)).reshape(-1, *(1,) * spatial)
     result = sample(draft, rows_of(x.cast(np.float32)), batch, sizes, axes)
     return [result.transpose(0, spatial + 1, *range(1, spatial + 1)).cast(x.dtype)]
-
-
-def _denormalize(draft: Draft, n: Term, size: int | Term, corners: bool) -> Term:
-    length = draft.number(size)
-    if corners:
-        return (n + 1.0) / 2.0 * (length - 1.0)
-    return ((n + 1.0) * length - 1.0) / 2.0
 
 
 def _linear(position: Term) -> list[tuple[Term, Term | None]]:
@@ -91,17 +83,12 @@ def _linear(position: Term) -> list[tuple[Term, Term | None]]:
 def _cubic(position: Term) -> list[tuple[Term, Term | None]]:
     lower = position.call("Floor")
     share = position - lower
-    distances = [share + 1.0, share, 1.0 - share, 2.0 - share]
-    weights = [(_far if i in (0, 3) else _near)(distance) for i, distance in enumerate(distances)]
+    distances, a = [share + 1.0, share, 1.0 - share, 2.0 - share], _CUBIC_A
+    weights = [
+        ((x * a - 5 * a) * x + 8 * a) * x - 4 * a if i in (0, 3) else (x * (a + 2) - (a + 3)) * x * x + 1.0
+        for i, x in enumerate(distances)
+    ]
     return [(lower + float(i - 1), weight) for i, weight in enumerate(weights)]
-
-
-def _near(x: Term) -> Term:
-    return (x * (_CUBIC_A + 2) - (_CUBIC_A + 3)) * x * x + 1.0
-
-
-def _far(x: Term) -> Term:
-    return ((x * _CUBIC_A - 5 * _CUBIC_A) * x + 8 * _CUBIC_A) * x - 4 * _CUBIC_A
 
 
 # GridSample mode, by its newer and its older name -> the whole positions around a position, and their weights.
@@ -172,10 +159,7 @@ def affine_grid(draft: Draft) -> list[Term]:
 
 
 def _centres(draft: Draft, length: int | Term, corners: bool) -> Term:
-    """Return positions from -1 to 1: of the corners, or the centres of equal parts.
-
-    A single corner is at 1, as ONNX Runtime has it.
-    """
+    """Return positions from -1 to 1: corners (a single one is 1, as in ONNX Runtime), or centres of equal parts."""
     places, count = draft.range(length, np.float32), draft.number(length)
     if not corners:
         return (places * 2.0 + 1.0) / count - 1.0

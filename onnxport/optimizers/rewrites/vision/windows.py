@@ -20,30 +20,22 @@ def _product(sizes: Sequence[int | Term]) -> int | Term:
     return result
 
 
-def _element(draft: Draft, index: int, place: int) -> int | Term:
-    """Return an element of an operand that holds sizes, as a number if it is known."""
-    known = draft.constant_input(index)
-    if known is not None:
-        return int(known[place])
-    return draft.input(index).gather(np.array(place, np.int64)).cast(np.int32)
-
-
 def _quotient(a: int | Term, b: int | Term) -> int | Term:
-    if isinstance(a, int) and isinstance(b, int):
-        return a // b
-    return _term(a, b) / b
-
-
-def _larger(a: int | Term, b: int | Term) -> int | Term:
-    if isinstance(a, int) and isinstance(b, int):
-        return max(a, b)
-    return _term(a, b).maximum(b)
+    return a // b if isinstance(a, int) and isinstance(b, int) else _term(a, b) / b
 
 
 def _term(a: int | Term, b: int | Term) -> Term:
     """Return `a` as a term; at least one operand is one."""
     draft = next(size.draft for size in (a, b) if isinstance(size, Term))
     return draft.term(a, np.int32)
+
+
+def _element(draft: Draft, index: int, place: int) -> int | Term:
+    """Return an element of an operand that holds sizes, as a number if it is known."""
+    known = draft.constant_input(index)
+    if known is not None:
+        return int(known[place])
+    return draft.input(index).gather(np.array(place, np.int64)).cast(np.int32)
 
 
 # ---- CenterCropPad
@@ -57,7 +49,10 @@ def center_crop_pad(draft: Draft) -> list[Term]:
     before, after, starts, ends = [], [], [], []
     for place, axis in enumerate(axes):
         size, wanted = x.size(axis), _element(draft, 1, place)
-        whole = _larger(size, wanted)
+        if isinstance(size, int) and isinstance(wanted, int):
+            whole: int | Term = max(size, wanted)
+        else:
+            whole = _term(size, wanted).maximum(wanted)
         added, surplus = whole - size, whole - wanted
         before.append(_quotient(added, 2))
         after.append(added - before[-1])
@@ -167,8 +162,7 @@ class _Windows:
 
 
 def _has_indices(node: ir.Node) -> bool:
-    indices = node.outputs[1] if len(node.outputs) > 1 else None
-    return indices is not None and bool(indices.name and (indices.uses() or indices.is_graph_output()))
+    return any(value.name and (value.uses() or value.is_graph_output()) for value in node.outputs[1:])
 
 
 @formula("MaxPool", _has_indices)
@@ -182,16 +176,14 @@ def max_pool_with_indices(draft: Draft) -> list[Term]:
     pads = np.array([0, 0, *windows.before, 0, 0, *windows.after], np.int64)
     wide = draft.op("Pad", x.cast(np.float32), pads, np.array(-np.inf, np.float32))
     places = draft.op("Pad", numbers, pads, np.array(-1, np.int32))
-    best = best_place = None
-    for offsets in product(*(range(k) for k in windows.kernel)):
-        value, place = (_slice_windows(draft, each, windows, offsets) for each in (wide, places))
-        if best is None or best_place is None:
-            best, best_place = value, place
-            continue
+    candidates = (
+        [_slice_windows(draft, each, windows, offsets) for each in (wide, places)]
+        for offsets in product(*(range(k) for k in windows.kernel))
+    )
+    best, best_place = next(candidates)
+    for value, place in candidates:
         is_larger = value > best
         best, best_place = best.maximum(value), is_larger.where(place, best_place)
-    assert best is not None
-    assert best_place is not None
     channels = x.size(1)
     images = draft.range(x.size(0)).reshape(-1, 1, *(1,) * spatial) * channels
     first = (images + draft.range(channels).reshape(1, -1, *(1,) * spatial)) * _product(sizes)

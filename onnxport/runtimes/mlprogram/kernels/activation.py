@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.erf import erf
+from onnxport.runtimes.mlprogram.kernels.elementwise_unary import erf
 from onnxport.runtimes.mlprogram.kernels.normalization import per_channel
-from onnxport.runtimes.mlprogram.kernels.registry import kernel, register
+from onnxport.runtimes.mlprogram.kernels.registry import Int, kernel, register
 
 
 @kernel("softplus")
@@ -18,7 +18,7 @@ def softplus(x: Array) -> Array:
 
 
 @kernel("softmax")
-def softmax(x: Array, axis: Array | int = -1) -> Array:
+def softmax(x: Array, axis: Int = -1) -> Array:
     exponentials = np.exp(x - x.max(axis=int(axis), keepdims=True))
     return np.asarray(exponentials / exponentials.sum(axis=int(axis), keepdims=True))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel, register
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Flag, Int, Undefined, kernel, register
 
 
 @kernel("cond")
@@ -48,10 +48,7 @@ class TensorList:
 
 @kernel("make_list")
 def make_list(
-    elem_shape: object = None,
-    init_length: Array | int = 1,
-    dynamic_length: Array | bool = True,
-    dtype: str = "fp32",
+    elem_shape: object = None, init_length: Int = 1, dynamic_length: Flag = True, dtype: str = "fp32"
 ) -> TensorList:
     return TensorList((None,) * int(init_length), bool(dynamic_length))
 

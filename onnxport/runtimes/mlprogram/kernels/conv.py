@@ -31,14 +31,8 @@ def conv(
     groups: Array | None = None,
 ) -> Array:
     rank = x.ndim - 2
-    over = spans(
-        x.shape[2:],
-        weight.shape[2:],
-        integers(strides, rank, 1),
-        integers(dilations, rank, 1),
-        pad_type,
-        integers(pad, 2 * rank, 0),
-    )
+    steps, gaps = integers(strides, rank, 1), integers(dilations, rank, 1)
+    over = spans(x.shape[2:], weight.shape[2:], steps, gaps, pad_type, integers(pad, 2 * rank, 0))
     x = pad_windows(np.asarray(x, np.float32), over, 0)
     weight, group = np.asarray(weight, np.float32), 1 if groups is None else int(groups)
     y = _depthwise(x, weight, over) if group == x.shape[1] > 1 else _grouped(x, weight, over, group)
@@ -103,16 +97,8 @@ def conv_transpose(
     groups: Array | None = None,
 ) -> Array:
     rank = x.ndim - 2
-    stretch = [
-        Span(0, 0, size, k, stride, dilation)
-        for size, k, stride, dilation in zip(
-            x.shape[2:],
-            weight.shape[2:],
-            integers(strides, rank, 1),
-            integers(dilations, rank, 1),
-            strict=True,
-        )
-    ]
+    steps, gaps = integers(strides, rank, 1), integers(dilations, rank, 1)
+    stretch = [Span(0, 0, *each) for each in zip(x.shape[2:], weight.shape[2:], steps, gaps, strict=True)]
     full = _overlap_add(np.asarray(x, np.float32), np.asarray(weight, np.float32), stretch, groups)
     wanted = None if output_shape is None else [int(each) for each in output_shape[2:]]
     return _add_bias(_crop(full, stretch, pad_type, integers(pad, 2 * rank, 0), wanted), bias)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Flag, Float, Int, Undefined, kernel
 
 # Tolerance of a tie: a grid computed in float32 differs this much from one in float64.
 TIE = 1e-5
@@ -71,10 +71,7 @@ def resize(
 
 @kernel("resize_bilinear")
 def resize_bilinear(
-    x: Array,
-    target_size_height: Array | int = 1,
-    target_size_width: Array | int = 1,
-    sampling_mode: str = "DEFAULT",
+    x: Array, target_size_height: Int = 1, target_size_width: Int = 1, sampling_mode: str = "DEFAULT"
 ) -> Array:
     for axis, size in ((-2, int(target_size_height)), (-1, int(target_size_width))):
         x = linear(x, axis, grid(sampling_mode, x.shape[axis], size))
@@ -92,7 +89,7 @@ def resize_nearest_neighbor(
 
 @kernel("upsample_nearest_neighbor")
 def upsample_nearest_neighbor(
-    x: Array, call: Call, scale_factor_height: Array | float = 1, scale_factor_width: Array | float = 1
+    x: Array, call: Call, scale_factor_height: Float = 1, scale_factor_width: Float = 1
 ) -> Array:
     for axis, scale in ((-2, scale_factor_height), (-1, scale_factor_width)):
         x = _repeat(x, axis, _scaled_size(x.shape[axis], scale), call)
@@ -103,10 +100,10 @@ def upsample_nearest_neighbor(
 def upsample_bilinear(
     x: Array,
     call: Call,
-    scale_factor_height: Array | float = 1,
-    scale_factor_width: Array | float = 1,
-    align_corners: Array | bool = True,
-    half_pixel_centers: Array | bool | None = None,
+    scale_factor_height: Float = 1,
+    scale_factor_width: Float = 1,
+    align_corners: Flag = True,
+    half_pixel_centers: Flag | None = None,
 ) -> Array:
     """Upsample; the grid follows from the sizes, not from the factors ("recompute_scale_factor=True")."""
     aligned = bool(align_corners)
@@ -120,7 +117,7 @@ def upsample_bilinear(
     return x
 
 
-def _scaled_size(size: int, scale: Array | float) -> int:
+def _scaled_size(size: int, scale: Float) -> int:
     """Return the scaled size, in float32 as the factor: in float64, 10 times a float32 factor may miss its integer."""
     return int(np.floor(np.float32(size) * np.float32(scale)))
 

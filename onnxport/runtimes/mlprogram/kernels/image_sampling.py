@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.runtimes.mlprogram.kernels.image_resizing import TIE, grid
-from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Flag, Float, Int, Undefined, kernel
 
 
 @kernel("crop_resize")
@@ -18,13 +18,13 @@ def crop_resize(
     roi: Array | None = None,
     boxes: Array | None = None,
     box_indices: Array | None = None,
-    target_height: Array | int = 1,
-    target_width: Array | int = 1,
-    normalized_coordinates: Array | bool = False,
-    spatial_scale: Array | float = 1.0,
+    target_height: Int = 1,
+    target_width: Int = 1,
+    normalized_coordinates: Flag = False,
+    spatial_scale: Float = 1.0,
     box_coordinate_mode: str = "CORNERS_HEIGHT_FIRST",
     sampling_mode: str = "DEFAULT",
-    pad_value: Array | float | None = None,
+    pad_value: Float | None = None,
 ) -> Array:
     """Crop and resize boxes of images: <N, B, C, H, W> of `roi` up to iOS16, <N, C, H, W> of `boxes` from iOS17."""
     if roi is not None:
@@ -101,12 +101,7 @@ def resample(
 
 @kernel("affine")
 def affine(
-    x: Array,
-    transform_matrix: Array,
-    output_height: Array,
-    output_width: Array,
-    call: Call,
-    **sampling: Any,
+    x: Array, transform_matrix: Array, output_height: Array, output_width: Array, call: Call, **sampling: Any
 ) -> Array:
     """Resample at the transformed points of a grid from -1 to 1."""
     height, width = int(output_height), int(output_width)
@@ -145,11 +140,8 @@ def _bilinear(x: Array, columns: Array, rows: Array, fill: float | None = None) 
     """Interpolate the images at <B, h, w> points: <B, C, h, w>."""
     left, top = np.floor(columns), np.floor(rows)
     right, low = (columns - left)[:, None].astype(np.float32), (rows - top)[:, None].astype(np.float32)
-    corners = [
-        _pixel(x, (top + i).astype(np.int64), (left + j).astype(np.int64), fill)
-        for i in (0, 1)
-        for j in (0, 1)
-    ]
+    places = (((top + i).astype(np.int64), (left + j).astype(np.int64)) for i in (0, 1) for j in (0, 1))
+    corners = [_pixel(x, rows, columns, fill) for rows, columns in places]
     above = corners[0] * (1 - right) + corners[1] * right
     below = corners[2] * (1 - right) + corners[3] * right
     return np.asarray(above * (1 - low) + below * low)

@@ -9,11 +9,11 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.runtimes.mlprogram.kernels.activation import softmax
-from onnxport.runtimes.mlprogram.kernels.registry import kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Flag, kernel
 
 
 @kernel("matmul")
-def matmul(x: Array, y: Array, transpose_x: Array | bool = False, transpose_y: Array | bool = False) -> Array:
+def matmul(x: Array, y: Array, transpose_x: Flag = False, transpose_y: Flag = False) -> Array:
     left = np.swapaxes(x, -1, -2) if transpose_x and x.ndim > 1 else x
     right = np.swapaxes(y, -1, -2) if transpose_y and y.ndim > 1 else y
     return np.asarray(np.matmul(left, right))
@@ -50,8 +50,7 @@ def scaled_dot_product_attention(
     """Return softmax(query @ key^T / sqrt(E) + mask) @ value; a boolean mask selects keys."""
     scores = np.matmul(query, np.swapaxes(key, -2, -1)) / np.float32(math.sqrt(query.shape[-1]))
     if attn_mask is not None:
-        mask = (
-            np.where(attn_mask, np.float32(0), np.float32(-np.inf)) if attn_mask.dtype == bool else attn_mask
-        )
-        scores = scores + mask
+        if attn_mask.dtype == bool:
+            attn_mask = np.where(attn_mask, np.float32(0), np.float32(-np.inf))
+        scores = scores + attn_mask
     return np.asarray(np.matmul(softmax(scores), value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Float, Undefined, kernel
 
 
 @kernel("batch_norm")
@@ -15,7 +15,7 @@ def batch_norm(
     variance: Array,
     gamma: Array | None = None,
     beta: Array | None = None,
-    epsilon: Array | float = 1e-5,
+    epsilon: Float = 1e-5,
 ) -> Array:
     scale = 1 / np.sqrt(variance + epsilon)
     y = (x - per_channel(mean, x)) * per_channel(scale if gamma is None else gamma * scale, x)
@@ -24,10 +24,7 @@ def batch_norm(
 
 @kernel("instance_norm")
 def instance_norm(
-    x: Array,
-    gamma: Array | None = None,
-    beta: Array | None = None,
-    epsilon: Array | float = 1e-5,
+    x: Array, gamma: Array | None = None, beta: Array | None = None, epsilon: Float = 1e-5
 ) -> Array:
     y = _standardize(x, tuple(range(2, x.ndim)), epsilon)
     y = y if gamma is None else y * per_channel(gamma, x)
@@ -40,7 +37,7 @@ def layer_norm(
     axes: Array | None = None,
     gamma: Array | None = None,
     beta: Array | None = None,
-    epsilon: Array | float = 1e-5,
+    epsilon: Float = 1e-5,
 ) -> Array:
     over = sorted(range(x.ndim) if axes is None else {int(axis) % x.ndim for axis in np.ravel(axes)})
     shape = [size if axis in over else 1 for axis, size in enumerate(x.shape)]
@@ -50,7 +47,7 @@ def layer_norm(
 
 
 @kernel("l2_norm")
-def l2_norm(x: Array, epsilon: Array | float = 1e-6) -> Array:
+def l2_norm(x: Array, epsilon: Float = 1e-6) -> Array:
     """Divide by the norm over the last three dimensions."""
     squares = np.square(x).sum(axis=(-3, -2, -1), keepdims=True)
     return np.asarray(x / np.sqrt(squares + epsilon))
@@ -58,12 +55,7 @@ def l2_norm(x: Array, epsilon: Array | float = 1e-6) -> Array:
 
 @kernel("local_response_norm")
 def local_response_norm(
-    x: Array,
-    size: Array,
-    call: Call,
-    alpha: Array | float = 1e-4,
-    beta: Array | float = 0.75,
-    k: Array | float = 1,
+    x: Array, size: Array, call: Call, alpha: Float = 1e-4, beta: Float = 0.75, k: Float = 1
 ) -> Array:
     width = int(size)
     if call.strict and width % 2 == 0:
@@ -81,7 +73,7 @@ def local_response_norm(
     return np.asarray(x / np.power(k + alpha / width * sums, beta))
 
 
-def _standardize(x: Array, axes: tuple[int, ...], epsilon: Array | float) -> Array:
+def _standardize(x: Array, axes: tuple[int, ...], epsilon: Float) -> Array:
     centered = x - x.mean(axis=axes, keepdims=True)
     variance = np.square(centered).mean(axis=axes, keepdims=True)
     return np.asarray(centered / np.sqrt(variance + epsilon))

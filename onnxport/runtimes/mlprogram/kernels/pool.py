@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Flag, Undefined, kernel
 from onnxport.runtimes.mlprogram.kernels.windows import Span, integers, pad_windows, spans
 
 
@@ -21,9 +21,7 @@ def max_pool(x: Array, call: Call, **window: Any) -> Array:
 
 
 @kernel("avg_pool")
-def avg_pool(
-    x: Array, call: Call, exclude_padding_from_average: Array | bool = False, **window: Any
-) -> Array:
+def avg_pool(x: Array, call: Call, exclude_padding_from_average: Flag = False, **window: Any) -> Array:
     """Return the mean of each window.
 
     Padding counts as zeros unless it is excluded. Elements behind the padding, which ceil_mode's last window may cover,
@@ -47,7 +45,7 @@ def _spans(
     strides: Array | None = None,
     pad_type: str = "valid",
     pad: Array | None = None,
-    ceil_mode: Array | bool = False,
+    ceil_mode: Flag = False,
 ) -> list[Span]:
     rank = x.ndim - 2
     return spans(
@@ -76,13 +74,12 @@ def _counts(x: Array, over: Sequence[Span], call: Call, *, exclude_padding: bool
     counts = np.ones((1,) * x.ndim, np.float32)
     for axis, (size, span) in enumerate(zip(x.shape[2:], over, strict=True), start=2):
         starts = np.arange(span.size) * span.stride
-        first, last = (
-            (span.before, span.before + size) if exclude_padding else (0, span.before + size + span.after)
-        )
+        first, last = span.before, span.before + size
+        if not exclude_padding:
+            first, last = 0, last + span.after
         within = np.maximum(np.minimum(starts + span.kernel, last) - np.maximum(starts, first), 0)
         if call.strict and not within.all():
             raise Undefined(f"{call.operation.type} with a window entirely in the padding")
-        counts = counts * within.astype(np.float32).reshape(
-            [-1 if each == axis else 1 for each in range(x.ndim)]
-        )
+        shape = [-1 if each == axis else 1 for each in range(x.ndim)]
+        counts = counts * within.astype(np.float32).reshape(shape)
     return counts

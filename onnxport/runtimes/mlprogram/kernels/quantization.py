@@ -29,10 +29,7 @@ def quantize(
 
 @kernel("dequantize")
 def dequantize(
-    input: Array,
-    scale: Array,
-    zero_point: Array | None = None,
-    axis: Array | None = None,
+    input: Array, scale: Array, zero_point: Array | None = None, axis: Array | None = None
 ) -> Array:
     shifted = input.astype(np.float32)
     if zero_point is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Flag, Undefined, kernel
 
 Activation = Callable[[Array], Array]
 
@@ -41,7 +41,7 @@ def lstm(
     bias_back: Array | None = None,
     peephole_back: Array | None = None,
     direction: str = "forward",
-    output_sequence: Array | bool = False,
+    output_sequence: Flag = False,
     recurrent_activation: str = "sigmoid",
     cell_activation: str = "tanh",
     activation: str = "tanh",
@@ -108,10 +108,10 @@ def gru(
     call: Call,
     bias: Array | None = None,
     direction: str = "forward",
-    output_sequence: Array | bool = False,
+    output_sequence: Flag = False,
     recurrent_activation: str = "sigmoid",
     activation: str = "tanh",
-    reset_after: Array | bool = False,
+    reset_after: Flag = False,
     input_bias: Array | None = None,
 ) -> tuple[Array, Array]:
     """Run a GRU; the gates' order is reset, output, update.
@@ -149,7 +149,7 @@ def rnn(
     call: Call,
     bias: Array | None = None,
     direction: str = "forward",
-    output_sequence: Array | bool = False,
+    output_sequence: Flag = False,
     activation: str = "tanh",
 ) -> tuple[Array, Array]:
     out = _activation(activation, call)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.registry import Call, register
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Flag, Int, register
 
 _Reduction = Callable[[Array, tuple[int, ...] | None, bool], Array]
 
@@ -39,7 +39,7 @@ _ROUNDED: dict[str, _Reduction] = {
 
 
 def _reduction(function: _Reduction, exact: bool) -> Callable[..., Array]:
-    def reduce(x: Array, call: Call, axes: Array | None = None, keep_dims: Array | bool = False) -> Array:
+    def reduce(x: Array, call: Call, axes: Array | None = None, keep_dims: Flag = False) -> Array:
         chosen = None if axes is None else tuple(int(axis) for axis in axes.reshape(-1))
         found = np.asarray(function(x, chosen, bool(keep_dims)))
         if call.strict and not exact and x.dtype.kind != "f" and (found != np.trunc(found)).any():
@@ -56,9 +56,7 @@ register({name: _reduction(function, exact=False) for name, function in _ROUNDED
 def _position(function: Callable[..., Array]) -> Callable[..., Array]:
     """Return a kernel of the position of an extremum, the first of a tie; the documentation guarantees none."""
 
-    def reduce(
-        x: Array, axis: Array | int = -1, keep_dims: Array | bool = False, output_dtype: str = "int32"
-    ) -> Array:
+    def reduce(x: Array, axis: Int = -1, keep_dims: Flag = False, output_dtype: str = "int32") -> Array:
         return np.asarray(function(x, axis=int(axis), keepdims=bool(keep_dims)))
 
     return reduce

@@ -17,9 +17,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from onnxport.core.arrays import Array
 from onnxport.formats.mlpackage.program import Block, Operation, Type
 
 Kernel = Callable[..., Any]
+# Operands of rank 0, which have a plain number as default.
+Int = Array | int
+Float = Array | float
+Flag = Array | bool
 
 
 class Undefined(Exception):
@@ -36,19 +41,13 @@ def _no_blocks(block: Block, inputs: Sequence[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Call:
-    """An operator of a program, for kernels that need more than the operands.
-
-    Attributes:
-        opset: opset of the function ("CoreML5" is iOS15, "CoreML7" iOS17).
-        strict: raise Undefined; else compute what NumPy computes.
-        dtypes: declared type of each operand; kernels see float16 as float32.
-        run: evaluates a nested block on its inputs and returns its outputs (cond, while_loop).
-    """
+    """An operator of a program, for kernels that need more than the operands."""
 
     operation: Operation
-    opset: str
-    strict: bool
-    dtypes: Mapping[str, str]
+    opset: str  # opset of the function ("CoreML5" is iOS15, "CoreML7" iOS17)
+    strict: bool  # raise Undefined; else compute what NumPy computes
+    dtypes: Mapping[str, str]  # declared type of each operand; kernels see float16 as float32
+    # Evaluates a nested block on its inputs and returns its outputs (cond, while_loop).
     run: Callable[[Block, Sequence[Any]], list[Any]] = _no_blocks
 
     @property

@@ -12,10 +12,10 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.runtimes.mlprogram.kernels.elementwise_binary import real_div
-from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Flag, Int, kernel
 
 
-def _within(indices: Array, size: int | Array, call: Call, validate: Array | bool) -> Array:
+def _within(indices: Array, size: int | Array, call: Call, validate: Flag) -> Array:
     """Check indices; outside of strict mode, clip those out of bounds."""
     wide = indices.astype(np.int64)
     lowest = 0 if call.at_least(7) else np.negative(size)
@@ -31,12 +31,7 @@ def _within(indices: Array, size: int | Array, call: Call, validate: Array | boo
 
 @kernel("gather")
 def gather(
-    x: Array,
-    indices: Array,
-    call: Call,
-    axis: Array | int = 0,
-    batch_dims: Array | int = 0,
-    validate_indices: Array | bool = False,
+    x: Array, indices: Array, call: Call, axis: Int = 0, batch_dims: Int = 0, validate_indices: Flag = False
 ) -> Array:
     place, batch = int(axis) % x.ndim, int(batch_dims)
     at = _within(indices, x.shape[place], call, validate_indices)
@@ -51,7 +46,7 @@ def gather(
 
 @kernel("gather_along_axis")
 def gather_along_axis(
-    x: Array, indices: Array, call: Call, axis: Array | int = 0, validate_indices: Array | bool = False
+    x: Array, indices: Array, call: Call, axis: Int = 0, validate_indices: Flag = False
 ) -> Array:
     place = int(axis) % x.ndim
     return np.take_along_axis(x, _within(indices, x.shape[place], call, validate_indices), place)
@@ -59,7 +54,7 @@ def gather_along_axis(
 
 @kernel("gather_nd")
 def gather_nd(
-    x: Array, indices: Array, call: Call, batch_dims: Array | int = 0, validate_indices: Array | bool = False
+    x: Array, indices: Array, call: Call, batch_dims: Int = 0, validate_indices: Flag = False
 ) -> Array:
     batch, depth = int(batch_dims), indices.shape[-1]
     at = _within(indices, np.array(x.shape[batch : batch + depth]), call, validate_indices)
@@ -103,9 +98,9 @@ def scatter(
     indices: Array,
     updates: Array,
     call: Call,
-    axis: Array | int = 0,
+    axis: Int = 0,
     mode: str = "add",
-    validate_indices: Array | bool = False,
+    validate_indices: Flag = False,
 ) -> Array:
     place = int(axis) % data.ndim
     at = _within(indices, data.shape[place], call, validate_indices)
@@ -118,9 +113,9 @@ def scatter_along_axis(
     indices: Array,
     updates: Array,
     call: Call,
-    axis: Array | int = 0,
+    axis: Int = 0,
     mode: str = "add",
-    validate_indices: Array | bool = False,
+    validate_indices: Flag = False,
 ) -> Array:
     place = int(axis) % data.ndim
     at: list[Array] = list(np.ogrid[tuple(slice(size) for size in indices.shape)])
@@ -130,12 +125,7 @@ def scatter_along_axis(
 
 @kernel("scatter_nd")
 def scatter_nd(
-    data: Array,
-    indices: Array,
-    updates: Array,
-    call: Call,
-    mode: str = "add",
-    validate_indices: Array | bool = False,
+    data: Array, indices: Array, updates: Array, call: Call, mode: str = "add", validate_indices: Flag = False
 ) -> Array:
     at = _within(indices, np.array(data.shape[: indices.shape[-1]]), call, validate_indices)
     return _scatter(data, tuple(np.moveaxis(at, -1, 0)), updates, mode, call)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel, register
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Flag, Int, kernel, register
 
 register(
     {
@@ -43,11 +43,11 @@ def _order(x: Array, axis: int, ascending: bool) -> Array:
 @kernel("topk")
 def topk(
     x: Array,
-    k: Array | int = 1,
-    axis: Array | int = -1,
-    ascending: Array | bool = False,
-    sort: Array | bool = True,
-    return_indices: Array | bool = True,
+    k: Int = 1,
+    axis: Int = -1,
+    ascending: Flag = False,
+    sort: Flag = True,
+    return_indices: Flag = True,
     output_indices_dtype: str = "int32",
 ) -> tuple[Array, ...]:
     """Return the first `k`, always sorted: without `sort` any order is right."""
@@ -65,9 +65,9 @@ def one_hot(
     indices: Array,
     one_hot_vector_size: Array,
     call: Call,
-    axis: Array | int = -1,
-    on_value: Array | int = 1,
-    off_value: Array | int = 0,
+    axis: Int = -1,
+    on_value: Int = 1,
+    off_value: Int = 0,
 ) -> Array:
     size = int(one_hot_vector_size.reshape(()))
     if ((indices < 0) | (indices >= size)).any():
@@ -80,9 +80,7 @@ def one_hot(
 
 
 @kernel("cumsum")
-def cumsum(
-    x: Array, axis: Array | int = 0, exclusive: Array | bool = False, reverse: Array | bool = False
-) -> Array:
+def cumsum(x: Array, axis: Int = 0, exclusive: Flag = False, reverse: Flag = False) -> Array:
     place = int(axis) % x.ndim
     summed = np.cumsum(np.flip(x, place) if reverse else x, axis=place, dtype=x.dtype)
     if exclusive:
@@ -100,13 +98,13 @@ def non_maximum_suppression(
     max_boxes: Array,
     call: Call,
     score_threshold: Array | None = None,
-    per_class_suppression: Array | bool = False,
+    per_class_suppression: Flag = False,
 ) -> tuple[Array, ...]:
     """Return the boxes with the highest score of any class that overlap no better box.
 
-    From iOS17 the boxes are the last dimension, and there is no score threshold and no count. Results are padded to
-    `max_boxes` with zeros, indices with -1. Where no score reaches the threshold, the best box is returned (both as in
-    Apple's reference in coremltools' tests).
+    From iOS17 the boxes are the last dimension, without score threshold and count. Results are padded to `max_boxes`
+    with zeros, indices with -1. Where no score reaches the threshold, the best box is returned (as in coremltools'
+    tests).
     """
     newer = call.at_least(7)
     if newer:

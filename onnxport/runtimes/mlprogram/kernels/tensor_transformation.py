@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel, register
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Flag, Float, Int, kernel, register
 
 
 @kernel("reshape")
@@ -37,7 +37,7 @@ def reshape_like(
 
 
 @kernel("flatten2d")
-def flatten2d(x: Array, axis: Array | int = 1) -> Array:
+def flatten2d(x: Array, axis: Int = 1) -> Array:
     cut = int(axis)
     return x.reshape(math.prod(x.shape[:cut]), math.prod(x.shape[cut:]))
 
@@ -50,7 +50,7 @@ def squeeze(x: Array, axes: Array | None = None) -> Array:
 
 
 @kernel("concat")
-def concat(values: Sequence[Array], axis: Array, interleave: Array | bool = False) -> Array:
+def concat(values: Sequence[Array], axis: Array, interleave: Flag = False) -> Array:
     if values[0].ndim == 0:
         return np.stack(values)
     if not interleave:
@@ -89,9 +89,7 @@ register(
 
 
 @kernel("reverse_sequence")
-def reverse_sequence(
-    x: Array, lengths: Array, call: Call, seq_axis: Array | int = 0, batch_axis: Array | int = 0
-) -> Array:
+def reverse_sequence(x: Array, lengths: Array, call: Call, seq_axis: Int = 0, batch_axis: Int = 0) -> Array:
     moved = np.moveaxis(x, (int(batch_axis), int(seq_axis)), (0, 1))
     if call.strict and ((lengths < 0) | (lengths > moved.shape[1])).any():
         call.undefined(f"lengths {lengths.tolist()} of sequences of {moved.shape[1]}")
@@ -102,14 +100,14 @@ def reverse_sequence(
 
 
 @kernel("sliding_windows")
-def sliding_windows(x: Array, axis: Array, size: Array, stride: Array | int = 1) -> Array:
+def sliding_windows(x: Array, axis: Array, size: Array, stride: Int = 1) -> Array:
     place = int(axis) % x.ndim
     windows = np.moveaxis(np.lib.stride_tricks.sliding_window_view(x, int(size), place), -1, place + 1)
     return np.ascontiguousarray(windows[(slice(None),) * place + (slice(None, None, int(stride)),)])
 
 
 @kernel("band_part")
-def band_part(x: Array, lower: Array | int = -1, upper: Array | int = -1) -> Array:
+def band_part(x: Array, lower: Int = -1, upper: Int = -1) -> Array:
     rows, columns = np.ogrid[: x.shape[-2], : x.shape[-1]]
     below, above = int(lower), int(upper)
     band = ((below < 0) | (rows - columns <= below)) & ((above < 0) | (columns - rows <= above))
@@ -240,7 +238,7 @@ _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
 
 
 @kernel("pad")
-def pad(x: Array, pad: Array, call: Call, mode: str = "constant", constant_val: Array | float = 0.0) -> Array:
+def pad(x: Array, pad: Array, call: Call, mode: str = "constant", constant_val: Float = 0.0) -> Array:
     """Pad the last axes, one pair of `pad` each."""
     pairs = pad.reshape(-1, 2).tolist()
     widths = [[0, 0]] * (x.ndim - len(pairs)) + pairs

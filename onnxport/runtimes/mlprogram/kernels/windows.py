@@ -12,16 +12,12 @@ from onnxport.core.arrays import Array
 
 @dataclass(frozen=True)
 class Span:
-    """One spatial dimension under a sliding window.
+    """One spatial dimension under a sliding window."""
 
-    Attributes:
-        before, after: padding.
-        size: size of the result.
-    """
-
+    # before, after: padding.
     before: int
     after: int
-    size: int
+    size: int  # size of the result
     kernel: int
     stride: int
     dilation: int
@@ -55,8 +51,7 @@ def spans(
     """Return the windows over spatial dimensions of `sizes`.
 
     `same` pads so that the result has ceil(size / stride) elements, with an odd element behind; `same_lower`, in front.
-    (The formula in conv's documentation lacks the stride and contradicts that sentence. coremltools' shape inference,
-    and TensorFlow, whose SAME its converter maps to `same`, compute as here.)
+    (The formula in conv's documentation lacks the stride; coremltools' shape inference and TensorFlow compute as here.)
     """
     found = []
     for i, (size, k, stride, dilation) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):

@@ -1,0 +1,158 @@
+"""The reference's own noise on each set of inputs: which probes are run, and on what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from onnxport.core.errors import InputError
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
+from onnxport.runtimes.base import ReferenceRuntime, Runtime
+from onnxport.runtimes.options import RuntimeOptions
+from onnxport.samples.readers import Sample
+from onnxport.validate.graph_analysis import has_16_bit_activations
+from onnxport.validate.noise_runs import (
+    MARGIN,
+    MOVES,
+    Answers,
+    Probe,
+    UsualNoise,
+    other_batch,
+    perturb_inputs,
+    perturb_weights,
+    perturb_zeros,
+)
+from onnxport.validate.report import Precision
+from onnxport.validate.rollout import Run
+from onnxport.validate.sessions import Oriented
+from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
+
+
+@dataclass(frozen=True)
+class _Probes:
+    """Runs in other batches, of other inputs or weights, on other kernels."""
+
+    batches: tuple[Probe, ...] = ()
+    moves: tuple[Probe, ...] = ()
+    kernels: tuple[Probe, ...] = ()
+
+
+class NoiseMeter:
+    """Measures the noise of a reference's answers.
+
+    Args:
+        inputs, outputs: of the reference.
+        graph: the reference's own graph; None where it cannot be read, or belongs to a candidate.
+        precision, tolerance: of the reference.
+        exact: inputs that probes leave as they are; the caller may add some later.
+        roll_out: makes a model of one step one of all steps.
+    """
+
+    def __init__(
+        self,
+        inputs: tuple[TensorSpec, ...],
+        outputs: Sequence[TensorSpec],
+        graph: Model | None,
+        precision: Precision,
+        tolerance: Tolerance,
+        exact: set[str],
+        roll_out: Callable[[Run], Run],
+    ) -> None:
+        self._inputs, self._graph, self._precision = inputs, graph, precision
+        self._exact, self._roll_out = exact, roll_out
+        # The roundings of lower precisions add up and those of integers flip: each set needs its own noise.
+        is_float = all(spec.dtype.startswith("float") for spec in outputs)
+        self._is_smooth = is_float and tolerance.rule.mean_factor is None
+        self._usual = UsualNoise()
+        self._probed: set[tuple[tuple[str, tuple[int, ...]], ...]] = set()
+        self._probes = _Probes()
+        self._model: Run | None = None
+        self._closing: list[Runtime] = []
+        self._folders: list[TemporaryDirectory[str]] = []
+
+    def open(self, model: Run, runtime: ReferenceRuntime) -> None:
+        """Prepare the probes of a reference that runs."""
+        self._model = model
+        beside = other_batch(model.run, self._inputs)
+        batches = () if beside is None else (beside,)
+        self._probes = _Probes(
+            batches, tuple(self._moves(model, runtime)), tuple(self._other_kernels(runtime.other_kernels))
+        )
+
+    def measure(self, sample: Sample, answers: Answers) -> dict[str, Noise]:
+        """Return the noise of every answer to a set.
+
+        Where a set of the same sizes was probed before, its share of the scale counts, too.
+        """
+        sizes = tuple((name, array.shape) for name, array in sample.feeds.items())
+        is_known = self._is_smooth and sizes in self._probed
+        probes = [probe(sample.feeds, answers) for probe in self._choose(sample, is_known)]
+        noise = {
+            name: measure_noise(answer, [probe[name] for probe in probes]) for name, answer in answers.items()
+        }
+        if not sample.adversarial:
+            self._probed.add(sizes)
+        if not sample.adversarial and not is_known:
+            return noise
+        margin = MARGIN if sample.adversarial else 1.0
+        return {
+            name: self._usual.at_least(name, answers[name], measured, margin)
+            for name, measured in noise.items()
+        }
+
+    def count(self, answers: Answers, noise: dict[str, Noise]) -> None:
+        """Count the noise of an ordinary set as usual."""
+        for name, answer in answers.items():
+            self._usual.add(name, answer, noise[name])
+
+    def close(self) -> None:
+        """Free the runtimes of the probes."""
+        while self._closing:
+            self._closing.pop().close()
+        while self._folders:
+            self._folders.pop().cleanup()
+        self._probes, self._model = _Probes(), None
+
+    def _choose(self, sample: Sample, is_known: bool) -> tuple[Probe, ...]:
+        """Return every probe for the first set of a size, and one of other inputs or weights where noise is known.
+
+        Companions are full of zeros, which they move; they are run in no other batch.
+        """
+        probes = self._probes
+        if not sample.adversarial:
+            return probes.moves[:1] if is_known else (*probes.batches, *probes.moves, *probes.kernels)
+        assert self._model is not None, "probes are run between open and close"
+        zeros = perturb_zeros(self._model.run, self._exact)
+        return (*probes.moves[:1], zeros) if is_known else (*probes.moves[-1:], *probes.kernels, zeros)
+
+    def _moves(self, model: Run, runtime: ReferenceRuntime) -> Iterator[Probe]:
+        """Yield probes that move the inputs to their neighbours; without float inputs one that moves the weights."""
+        movable = {"float32", "float64"} | ({"float16"} if self._precision in MOVES else set())
+        if any(spec.dtype in movable and spec.name not in self._exact for spec in self._inputs):
+            # Some activations have 16 bits: their roundings count.
+            has_16_bits = self._graph is not None and has_16_bit_activations(self._graph)
+            rounds_to: Precision = "int16x8" if has_16_bits else self._precision
+            yield from (perturb_inputs(model.run, seed, rounds_to, self._exact) for seed in (1, 2))
+        elif self._graph is not None and (moved := perturb_weights(self._graph, self._precision)) is not None:
+            yield from self._other_kernels(lambda: self._open_beside(moved, runtime))
+
+    def _open_beside(self, model: Model, runtime: ReferenceRuntime) -> Runtime | None:
+        """Open a model in memory in the reference's process, where the limits on its runs hold."""
+        folder = TemporaryDirectory(prefix="onnxport-")
+        self._folders.append(folder)
+        saved = model.save(Path(folder.name, "model.onnx"))
+        return runtime.beside(RuntimeOptions(), saved.path)
+
+    def _other_kernels(self, load: Callable[[], Runtime | None]) -> Iterator[Probe]:
+        try:
+            runtime = load()
+        except InputError:  # ONNX Runtime has some operators in their optimized form only
+            return
+        if runtime is None:
+            return
+        self._closing.append(runtime)
+        run = self._roll_out(Oriented(runtime)).run
+        yield lambda feeds, answers: run(feeds)
