@@ -13,6 +13,7 @@ import numpy as np
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.model import Model
+from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote, round_means
 from onnxport.quantize import cpu_safe, qdq
 from onnxport.quantize.accuracy import bias_correction
 from onnxport.quantize.candidate_score import Scorer, select_best
@@ -149,8 +150,23 @@ def build_model(
     """Build the model of a plan."""
     grids = activation_grids(placement, seen.ranges)
     rounded = round_weights(graph.model, placement, grids, weights)
-    corrections = correct_biases(graph.model, placement, rounded, seen.means)
-    return qdq.write(graph.model, placement, grids, rounded, corrections)
+    means = {name: round_means(each) for name, each in seen.means.items()}
+    corrections = correct_biases(graph.model, placement, rounded, means)
+    written = qdq.write(graph.model, placement, grids, rounded, corrections)
+    note = QuantizationNote(
+        {
+            name: _within(seen.ranges[name], placement.bounds.get(name))
+            for name in placement.activations
+            if name in seen.ranges
+        },
+        {unit.node: means[unit.reads[0]] for unit in placement.units if unit.node in corrections},
+    )
+    written.ir.metadata_props[NOTE_KEY] = note.to_json()
+    return written
+
+
+def _within(ends: tuple[float, float], bounds: tuple[float, float] | None) -> tuple[float, float]:
+    return ends if bounds is None else (max(ends[0], bounds[0]), min(ends[1], bounds[1]))
 
 
 def plan_graph(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> PlannedGraph:

@@ -167,8 +167,11 @@ def test_what_is_small_but_everywhere_is_found_by_its_mean(source: Artifact) -> 
 def test_int8_is_judged_by_quality_against_the_float_original(source: Artifact, tmp_path: Path) -> None:
     made = lower.static(wide_mlp(), samples(), tmp_path / "int8.onnx")
     report = verdict(source, made)
-    assert [judgement.question for judgement in report.judgements] == ["quality"]
-    assert report.verdict == "measured"
+    assert [(each.question, each.verdict) for each in report.judgements] == [
+        ("quality", "measured"),
+        ("translation", "proven"),
+    ]
+    assert report.verdict == "proven"
     assert report.reason.startswith("quality: SQNR ")
     assert "top-1" in report.reason
     turned = verdict(Artifact.open(made), source.path)
