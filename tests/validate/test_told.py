@@ -105,7 +105,9 @@ def test_quality_without_a_budget_names_the_floor_and_advises_a_budget(
     with Judge(source, ValidateParams()) as judge:
         report = judge.verdict(candidate)
     assert report.verdict == "proven"
-    assert "; no budget was given, only the floor of 5 dB; node for node the source" in report.reason
+    assert (
+        "; no budget was given, only the floor of 5 dB; each node is the source's, quantized" in report.reason
+    )
     assert any("--budget" in note for note in report.notes)
     with Judge(source, ValidateParams(budget={"sqnr": 6.0})) as judge:
         report = judge.verdict(candidate)

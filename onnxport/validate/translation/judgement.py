@@ -48,7 +48,9 @@ def judge_translation(
     except Exception as error:  # a proof that fails proves nothing, and refuses nothing
         return None, _note(f"{type(error).__name__}: {error}")
     found = _judgement(proof)
-    return found, found.reason if found.verdict == "unproven" else ""
+    if found.verdict == "not equivalent":
+        return found, ""
+    return found, f"checked node by node: {proof}" if found.verdict == "proven" else found.reason
 
 
 def _obstacle(reference: Reference, candidate: Artifact) -> str:
@@ -68,5 +70,7 @@ def _note(why: str) -> str:
 
 def _judgement(proof: Proof) -> Judgement:
     verdict: Verdict = "proven" if proof.is_complete else "not equivalent" if proof.faults else "unproven"
-    reason = str(proof) if proof.is_complete or proof.faults else f"not proven node for node: {proof}"
+    reason = proof.summary if proof.is_complete else str(proof)
+    if verdict == "unproven":
+        reason = f"not proven node for node: {proof}"
     return Judgement(question="translation", verdict=verdict, reason=reason, against=AGAINST)

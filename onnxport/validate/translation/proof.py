@@ -67,8 +67,12 @@ class Proof:
             named = "; ".join(map(str, self.findings[:_SHOWN]))
             more = f"; and {len(self.findings) - _SHOWN} more" if len(self.findings) > _SHOWN else ""
             return named + more
-        parts = ", ".join((self._weights(), self._grids(), self._integers()))
-        return f"node for node the source with quantization in it: {parts}"
+        return ", ".join((self._weights(), self._grids(), self._integers()))
+
+    @property
+    def summary(self) -> str:
+        """What was checked, in few words."""
+        return f"each node is the source's, quantized ({self.weights} products, {len(self.coverages)} grids)"
 
     def _weights(self) -> str:
         """Say how weights were rounded."""
