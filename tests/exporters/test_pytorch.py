@@ -223,7 +223,7 @@ class _Running:
 def test_weights_run_no_code(tmp_path: Path) -> None:
     torch.save({"state_dict": _Running(tmp_path / "ran")}, tmp_path / "w.pt")
     said = refusal(InputError, networks.narrow(), tmp_path, input="x=1,3", weights=tmp_path / "w.pt")
-    assert "is no state dict" in said
+    assert "is not a state dict" in said
     assert "may run any code" in said
     assert not (tmp_path / "ran").exists()
 
