@@ -463,7 +463,7 @@ def test_a_tool_is_not_given_a_quantized_model(tmp_path: Path) -> None:
     text = ALONE["quantized weights"].replace("y = MatMul(x, w)", "a = Identity(x) y = MatMul(a, w)")
     made = check(text, {"Identity": 1, "DequantizeLinear": 1, "MatMul": 1}, tmp_path, passes=own)
     assert made.notes == (
-        "pass 'onnxruntime-basic' was left out: it would move the Q and DQ of this quantized model",
+        "pass 'onnxruntime-basic' was skipped: it would move the Q and DQ of this quantized model",
     )
 
 
