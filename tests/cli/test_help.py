@@ -138,10 +138,10 @@ def test_python_m_is_the_same_command(sandbox: Sandbox) -> None:
 def test_an_option_of_two_targets_takes_what_either_does_and_each_refuses_the_rest(sandbox: Sandbox) -> None:
     refused = sandbox.run("convert", sandbox.model, "--to", "tflite", "--precision", "mixed")
     assert refused.code == 2
-    assert "--precision has the value mixed; give 'fp32', 'fp16', 'int8-dynamic'" in refused.stderr
+    assert "--precision: mixed is not allowed; give 'fp32', 'fp16', 'int8-dynamic'" in refused.stderr
     refused = sandbox.run("convert", sandbox.model, "--to", "coreml", "--precision", "int8-dynamic")
     assert refused.code == 2
-    assert "--precision has the value int8-dynamic; give 'fp32', 'fp16', 'mixed'" in refused.stderr
+    assert "--precision: int8-dynamic is not allowed; give 'fp32', 'fp16', 'mixed'" in refused.stderr
     text = " ".join(sandbox.run("convert", "--help").stdout.split())
     assert "--to coreml: fp32, fp16, mixed, int8, int16x8." in text
     assert "Only with --calib." in text
