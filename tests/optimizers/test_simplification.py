@@ -538,7 +538,7 @@ def test_an_unknown_pass_is_refused_with_the_nearest_name(tmp_path: Path) -> Non
         simple(model, tmp_path, skip="drop-noops")
     own = tmp_path / "passes.yaml"
     own.write_text("passes: drop-no-ops\n", encoding="utf-8")
-    with pytest.raises(UsageError, match="no list of passes"):
+    with pytest.raises(UsageError, match="not a list of passes"):
         simple(model, tmp_path, passes=own)
 
 
