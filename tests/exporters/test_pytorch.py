@@ -320,7 +320,7 @@ REFUSED: dict[str, Refused] = {
         {"input": ["x=2,7,4", "lengths=2:int64"], "dynamic": ["x=n,length,_", "lengths=n"]},
         ["packed sequences", "networks.py:", "pack_padded_sequence(", "mask what it gives"],
     ),
-    "strings": (UsageError, networks.narrow, {"input": "x=1,3:string"}, ["'x' is string"]),
+    "strings": (UsageError, networks.narrow, {"input": "x=1,3:string"}, ["no tensors of string (input 'x')"]),
     "complex": (
         CannotConvertError,
         networks.spectral,
