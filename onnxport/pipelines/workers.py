@@ -104,8 +104,8 @@ def _setting(model: Model, params: QuantizeParams, work: Work) -> QuantizationIn
             and others in (None, params.calib)
             and not holds_images(parts.calibration + parts.held_back)
         ):
-            what = f"--preprocess is for images and audio, and {params.calib} holds none"
-            raise UsageError(what, fix="leave it out, and give preprocessed arrays")
+            what = f"--preprocess applies to images and audio, and {params.calib} has none"
+            raise UsageError(what, fix="leave it out: arrays are fed as they are")
     folder = work.output.parent / "scratch"
     folder.mkdir()
     return QuantizationInputs(parts.calibration, parts.held_back, folder, work.phases, work.validation)
@@ -128,7 +128,7 @@ def _check_samples(
     from onnxport.quantize.calibration.sample_checks import check_samples
     from onnxport.samples.domain import without_functions
 
-    with setting.watch.phase("look at samples"):
+    with setting.watch.phase("check samples"):
         found = check_samples(without_functions(model), setting.calibration, setting.held_back)
     if params.strict and found.findings:
         what, fix = f"the samples in {params.calib} look wrong", "correct them, or leave --strict out"
@@ -154,7 +154,7 @@ def coreml() -> Iterator[Worker]:
             for name in models:
                 found = _lower(converter, name, models, params, work)
                 notes += [each if name == MAIN else f"function {name}: {each}" for each in found]
-            with work.phases.phase("convert"):
+            with work.phases.phase("write"):
                 compiled = converter.write(work.output, params)
             facts = {"operators": compiled.operators}
             return Product(Artifact(work.output, "coreml"), (*notes, *compiled.notes), facts)

@@ -63,7 +63,7 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
         UsageError: --exclude names what the model does not have.
         InputError: a sample, or an activation on one, that cannot be calibrated on.
     """
-    with setting.watch.phase("settle"):
+    with setting.watch.phase("simplify"):
         placed = plan_graph(model, params, setting)
     with setting.watch.phase("calibrate"):
         candidates = measure(placed.graph, placed.placement, params, setting)
@@ -75,7 +75,7 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
     if setting.validation is not None and setting.validation.budget:
         found = _search_within_budgets(model, placed, write, setting)
         return replace(found, notes=(*found.notes, *chosen))
-    with setting.watch.phase("round"):
+    with setting.watch.phase("quantize"):
         made = write(placed.placement)
     notes = (*placed.graph.notes, *coverage_notes(placed), *chosen)
     return Quantized(made, notes, coverage_facts(placed.placement))
@@ -138,7 +138,7 @@ def _weights(
         return WeightRule(reduced=True)
     if params.for_cpu != "any" or placed.placement.dtype != "uint8":
         return _PLAIN
-    with watch.phase("saturation"):
+    with watch.phase("check saturation"):
         return WeightRule(
             safe=cpu_safe.find_saturating_products(build_model(placed.graph, seen, placed.placement), files)
         )

@@ -49,7 +49,7 @@ CALIBRATION_SAMPLES = 300
 def check_address(address: str) -> str:
     """Return the address of a Dask scheduler; UsageError for a text of another form."""
     if not re.fullmatch(r"(tcp|tls|ws|wss|ucx)://.+", address):
-        raise UsageError(f"{address!r} is no address of a Dask scheduler", fix="write tcp://HOST:8786")
+        raise UsageError(f"{address!r} is not the address of a Dask scheduler", fix="write tcp://HOST:8786")
     return address
 
 

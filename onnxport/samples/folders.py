@@ -68,8 +68,7 @@ def _entries(folder: Path) -> list[Entry]:
         return [Entry(folder, folder.suffix.lower())]
     if not folder.is_dir():
         raise InputError(
-            f"{folder} is no folder",
-            why="" if folder.exists() else "it does not exist",
+            f"{folder} is not a folder" if folder.exists() else f"the folder {folder} does not exist",
             fix=f"give a folder with {KINDS}, or one such file",
         )
     if folder.name.startswith(DATA_SET):

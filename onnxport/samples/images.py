@@ -126,7 +126,7 @@ def find_frame(inputs: Sequence[TensorSpec], settings: Preprocessing, example: P
         )
     if axis is None:
         raise InputError(
-            f"{example} is an image and fits no input",
+            f"{example} is an image, and no input takes images",
             why=f"the model takes {spec}, which is neither NCHW nor NHWC with 1, 3 or 4 channels",
             fix="use .npz files, or give --preprocess layout=nchw and color=rgb if the channels are open",
         )

@@ -40,11 +40,11 @@ def _sizes(given: object) -> object:
 def _number(given: object) -> float:
     """Parse 0.5, "0.5" or "1/255"."""
     if isinstance(given, bool) or not isinstance(given, int | float | str):
-        raise ValueError(f"{given!r} is no number")
+        raise ValueError(f"{given!r} is not a number")
     try:
         number = float(Fraction(given.strip()) if isinstance(given, str) else given)
     except (ValueError, ZeroDivisionError, OverflowError):
-        raise ValueError(f"{given!r} is no number") from None
+        raise ValueError(f"{given!r} is not a number") from None
     if not np.isfinite(number):
         raise ValueError(f"{given!r} is not finite")
     return number
@@ -162,7 +162,7 @@ def _load(path: Path) -> dict[str, object]:
         return {}
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise InputError(
-            f"{path} is no list of settings", fix="write lines such as mean: [0.485, 0.456, 0.406]"
+            f"{path} is not a list of settings", fix="write lines such as mean: [0.485, 0.456, 0.406]"
         )
     return content
 

@@ -63,8 +63,8 @@ def feed_from_folder(
     )
     if params.preprocess and not params.preprocess_is_shared and not holds_images(files):
         raise UsageError(
-            f"--preprocess is for images and audio, and {params.inputs} holds none",
-            fix="prepare the arrays yourself and leave it out",
+            f"--preprocess applies to images and audio, and {params.inputs} has none",
+            fix="leave it out: arrays are fed as they are",
         )
     notes: list[str] = []
     if params.part == "held-back":
@@ -87,7 +87,7 @@ def feed_from_folder(
     for file in files:
         run(partial(load, file), None)
     notes += describe_reading(files, settings)
-    notes += [f"the state {name!r} began with zeros, {label} gives none" for name, label in lacking.items()]
+    notes += [f"{label} has no state {name!r}, so it begins with zeros" for name, label in lacking.items()]
     return tuple(notes)
 
 

@@ -307,14 +307,15 @@ def _notes(reference: Reference, model: Oriented) -> tuple[str, ...]:
         notes.append(_SYNTHETIC)
     if missing:
         names = ", ".join(map(repr, sorted(missing)))
-        notes.append(f"the candidate does not take {names}, on which no output of the reference depends")
+        which, it = ("input", "it") if len(missing) == 1 else ("inputs", "them")
+        notes.append(f"the candidate lacks the {which} {names}; no output of the reference depends on {it}")
     for kind, ours, theirs in (
         ("inputs", reference.inputs, model.inputs),
         ("outputs", reference.outputs, model.outputs),
     ):
         order, other = ([spec.name for spec in side if spec.name not in missing] for side in (ours, theirs))
         if order != other:
-            notes.append(f"the {kind} are in another order than the reference's; they were matched by name")
+            notes.append(f"the {kind} have another order than in the reference; they were matched by name")
     return tuple(notes)
 
 

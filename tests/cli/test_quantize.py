@@ -111,7 +111,7 @@ def test_bytes_fed_by_mistake_are_noted_and_fail_with_strict(sandbox: Sandbox) -
         np.save(folder / f"{number}.npy", IMAGES[number : number + 1] * 255)
     found = artifact(sandbox, *INT8, folder)
     (note,) = [note for note in found["notes"] if note.startswith("samples: ")]
-    assert "'image' holds values from 0 to 255" in note
+    assert "'image' has values from 0 to 255" in note
     assert "numbers 0..1" in note
     strict = sandbox.run(*INT8, folder, "--strict", "-o", "strict.onnx")
     assert strict.code == errors.USAGE
