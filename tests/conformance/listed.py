@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
+from typing import Any
 
+import onnx
 import pytest
 
 from tests.conformance.harness import Harness, Outcome, cases
@@ -12,6 +16,30 @@ from tests.conformance.page import Page
 
 SHARE = 10  # every run takes one in so many, the same ones
 SOUND = ("right", "refused", "disputed")
+
+
+def case_per_operator(page: Page) -> list[Any]:
+    """Return parameters `name, bound`: of each operator the first right case, and the last one bound."""
+    chosen = []
+    for bound, place in ((False, 0), (True, -1)):
+        right = set(page.right_lists[bound].read_text(encoding="utf-8").split())
+        for names in _names_by_operator().values():
+            held = [name for name in names if name in right]
+            if held:
+                kind = "bound" if bound else "fed"
+                chosen.append(pytest.param(held[place], bound, id=f"{held[place].partition('/')[2]}-{kind}"))
+    return chosen
+
+
+@cache
+def _names_by_operator() -> dict[tuple[str, str], list[str]]:
+    """Return the cases of one node."""
+    found = defaultdict(list)
+    for name, folder in cases().items():
+        nodes = onnx.load(folder / "model.onnx").graph.node
+        if len(nodes) == 1:
+            found[nodes[0].domain, nodes[0].op_type].append(name)
+    return found
 
 
 def sample_faults(harness: Harness, page: Page, bound: bool, cache: pytest.Cache) -> dict[str, str]:

@@ -5,10 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.coreml import CoremlConformance
-from tests.conformance.listed import all_faults, check_lists, sample_faults
+from tests.conformance.harness import cases
+from tests.conformance.listed import all_faults, case_per_operator, check_lists, sample_faults
 from tests.conformance.page import COREML as PAGE
 
 BOUND = pytest.mark.parametrize("bound", [False, True], ids=["fed", "bound"])
+
+
+@pytest.mark.parametrize(("name", "bound"), case_per_operator(PAGE))
+def test_each_operator_is_right(coreml: CoremlConformance, name: str, bound: bool) -> None:
+    outcome = coreml.run(cases()[name], bound=bound)
+    assert outcome.verdict == "right", outcome.detail
 
 
 @BOUND

@@ -46,3 +46,25 @@ def test_floats_of_eight_bits_are_not_int8(kind: int, tmp_path: Path) -> None:
     check_precision(model, "fp16")
     with pytest.raises(UsageError, match="--precision int8 keeps the scales of a quantized model"):
         check_precision(model, "int8")
+
+
+def test_a_zero_point_tells_the_type_that_the_file_does_not_declare(tmp_path: Path) -> None:
+    """ONNX QuantizeLinear-21: the result has the zero point's type."""
+    zero = helper.make_tensor("zero", TensorProto.INT16, [], [0])
+    scale = helper.make_tensor("scale", TensorProto.FLOAT, [], [0.5])
+    graph = helper.make_graph(
+        [
+            helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+            helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
+        ],
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3])],
+        [zero, scale],
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), path)
+    model = Model.load(path)
+    check_precision(model, "int16x8")
+    with pytest.raises(UsageError, match="computes in int16x8 with scales of its own"):
+        check_precision(model, "fp16")

@@ -45,27 +45,50 @@ class Mutant:
     Attributes:
         path: of the file, relative to the root.
         line: where the change is, from 1.
+        function: the innermost function of the line, as `functions` names it; "" for a line of the module.
         change: what it is, for people.
         source: the whole file with the change.
     """
 
     path: str
     line: int
+    function: str
     change: str
     source: str
 
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def mutable_files() -> list[str]:
+    """Return the files of the rooms, relative to the root."""
+    files = (file for room in ROOMS for file in (ROOT / "onnxport" / room).rglob("*.py"))
+    return sorted(str(file.relative_to(ROOT)) for file in files)
+
+
+def functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, Function]]:
+    """Find all functions, outer before inner; a name is "Class.method" or "outer.inner"."""
+    for child in ast.iter_child_nodes(node):
+        name = (
+            f"{prefix}{child.name}"
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            else ""
+        )
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield name, child
+        yield from functions(child, f"{name}." if name else prefix)
+
+
 def draw_mutants(count: int, seed: int) -> list[Mutant]:
-    """Draw mutants over the lines of all rooms: a room has as many as its share of the places."""
-    places = [(path, number) for path in _files() for number in range(len(list(_places(_parsed(path)))))]
+    """Draw mutants over the lines of all rooms: a room has as many as its share of the places.
+
+    The order is random, too: the first of them are a sample of all.
+    """
+    places = [
+        (path, number) for path in mutable_files() for number in range(len(list(_places(_parsed(path)))))
+    ]
     drawn = random.Random(seed).sample(places, count)
-    return [_mutant(path, number) for path, number in sorted(drawn)]
-
-
-def _files() -> list[str]:
-    return sorted(
-        str(file.relative_to(ROOT)) for room in ROOMS for file in (ROOT / "onnxport" / room).rglob("*.py")
-    )
+    return [_mutant(path, number) for path, number in drawn]
 
 
 def _parsed(path: str) -> ast.Module:
@@ -75,9 +98,11 @@ def _parsed(path: str) -> ast.Module:
 def _mutant(path: str, number: int) -> Mutant:
     tree = _parsed(path)
     node = list(_places(tree))[number]
+    around = [name for name, each in functions(tree) if each.lineno <= node.lineno <= (each.end_lineno or 0)]
     before = ast.unparse(node)
     _change(node)
-    return Mutant(path, node.lineno, f"{before} -> {ast.unparse(node)}", ast.unparse(tree))
+    change = f"{before} -> {ast.unparse(node)}"
+    return Mutant(path, node.lineno, around[-1] if around else "", change, ast.unparse(tree))
 
 
 def _places(tree: ast.AST) -> Iterator[ast.expr | ast.stmt]:
@@ -132,6 +157,6 @@ def _change(node: ast.expr | ast.stmt) -> None:
         case ast.IfExp():
             node.body, node.orelse = node.orelse, node.body
         case ast.Constant(value=value):
-            node.value = not value if isinstance(value, bool) else value + 1
+            node.value = not value if isinstance(value, bool) else value + 1  # type: ignore[operator]
         case ast.Return():
             node.value = ast.Constant(None)

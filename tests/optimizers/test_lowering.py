@@ -102,6 +102,7 @@ LOWERED = """
 14 (int32[2,3] x) => (int32[] y) { y = Relu(x) }
 12 (uint8[1,1,4,4] x) => (uint8[] y) { y = MaxPool<kernel_shape=[2, 2]>(x) }
 12 (float[2,3] x) => (float[] y) <int64 e = {3}> { y = Pow(x, e) }
+12 (int32[2,3] x) => (int32[] y) <float e = {0.5}> { a = Abs(x) y = Pow(a, e) }
 15 (int32[2,3] x, int32[2,3] e) => (int32[] y) { a = Abs(e) y = Pow(x, a) }
 20 (float16[2,3] x) => (bool[] y) { y = IsInf(x) }
 18 (int32[2,3] x) => (int32[] y) { y = BitwiseNot(x) }

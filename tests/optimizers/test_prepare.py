@@ -172,6 +172,27 @@ def test_a_reshape_by_open_shape_arithmetic_gets_its_dimensions(tmp_path: Path) 
     assert not isinstance(result.outputs[0].shape[0], int)
 
 
+def test_an_open_dimension_is_no_negative_number(tmp_path: Path) -> None:
+    """PyTorch's expand asks which sizes are -1; no dimension is, so the question is answered."""
+    proto = graph(
+        [
+            helper.make_node("Shape", ["x"], ["shape"]),
+            helper.make_node("Equal", ["shape", "minus"], ["kept"]),
+            helper.make_node("Where", ["kept", "ones", "shape"], ["target"]),
+            helper.make_node("Reshape", ["x", "target"], ["z"]),
+            helper.make_node("Relu", ["z"], ["y"]),
+        ],
+        {"x": ["N", 6, 4]},
+        {"y": 3},
+        minus=np.array([-1, -1, -1]),
+        ones=np.array([1, 1, 1]),
+    )
+    result = prepared(load(proto, tmp_path)).model
+    assert "Equal" not in {node.op_type for node in result.graph}
+    x = np.ones((2, 6, 4), np.float32)
+    assert answers(result, {"x": x})[0].shape == (2, 6, 4)
+
+
 @pytest.mark.parametrize(
     ("op", "attributes"),
     [

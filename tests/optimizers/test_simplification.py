@@ -131,6 +131,11 @@ SMALLER = {
         "{ s = Shape(x) n = Gather(s, i0) m = Unsqueeze(n, a0) t = Concat<axis=0>(m, rest) y = Reshape(x, t) }",
         {"Reshape": 1},
     ),
+    "a shape of two open sizes": (
+        "g (float[N,M,8] x) => (float[N,M,2,4] y) <int64[1] i0 = {0}, int64[1] i2 = {2}, int64[2] rest = {2, 4}> "
+        "{ s = Shape(x) n = Slice(s, i0, i2) t = Concat<axis=0>(n, rest) y = Reshape(x, t) }",
+        {"Reshape": 1},
+    ),
     "transposes there and back": (
         "g (float[N,4,6] x) => (float[N,4,6] y) "
         "{ a = Transpose<perm=[0,2,1]>(x) b = Relu(a) c = Tanh(b) y = Transpose<perm=[0,2,1]>(c) }",

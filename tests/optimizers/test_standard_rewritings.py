@@ -43,6 +43,7 @@ CASES: dict[str, tuple[str, int, dict[str, Array], dict[str, Any]]] = {
     ),
     "unique slices": ("Unique", 21, {"x": RANDOM.integers(0, 2, (6, 2)).astype(np.float32)}, {"axis": 0}),
     "determinant": ("Det", 22, {"x": floats(3, 4, 4)}, {}),
+    "determinant of a number": ("Det", 22, {"x": floats(3, 1, 1)}, {}),
     "fourier transform": ("DFT", 21, {"x": floats(1, 7, 2), "length": np.array(9), **PLACE}, {}),
     "frames": ("STFT", 21, {"x": floats(1, 20, 1), "step": np.array(3), "window": floats(6)}, {}),
     "n-grams": (

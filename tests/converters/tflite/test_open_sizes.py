@@ -113,6 +113,7 @@ GRAPHS: dict[str, tuple[list[onnx.NodeProto], list[onnx.TensorProto]]] = {
         ],
         [constant("two", [2]), constant("zero", [0]), constant("axis", [2])],
     ),
+    "flatten behind the batch": ([node("Flatten", "x", "y")], []),
     "flatten with both sides open": ([node("Flatten", "x", "y", axis=2)], []),
     "slice by constants beyond the end": (
         [node("Slice", "x starts ends axes", "y")],

@@ -122,6 +122,34 @@ def test_every_weighted_operator_is_near_with_and_without_xnnpack(
     assert ("DEQUANTIZE" in compiled.operators) != hybrid
 
 
+# Operator, shapes of the input and the weights, and the weights' axis of output channels (ONNX Conv, ConvTranspose).
+CHANNELS = {
+    "Conv, 2-D": ("Conv", (1, 16, 9, 9), (16, 16, 3, 3), 0),
+    "Conv, 3-D": ("Conv", (1, 16, 5, 6, 7), (16, 16, 2, 2, 2), 0),
+    "ConvTranspose, 2-D": ("ConvTranspose", (1, 16, 9, 9), (16, 16, 3, 3), 1),
+    "ConvTranspose, 3-D": ("ConvTranspose", (1, 16, 5, 6, 7), (16, 16, 2, 2, 2), 1),
+}
+
+
+@pytest.mark.parametrize(("op", "shape", "weights", "axis"), CHANNELS.values(), ids=CHANNELS)
+def test_a_small_output_channel_beside_large_ones_is_near(
+    converter: TfliteConverter,
+    tmp_path: Path,
+    op: str,
+    shape: tuple[int, ...],
+    weights: tuple[int, ...],
+    axis: int,
+) -> None:
+    sizes = np.logspace(0, -4, weights[axis], dtype=np.float32)
+    w = normal(*weights) * sizes.reshape([-1 if each == axis else 1 for each in range(len(weights))])
+    x = normal(*shape)
+    model = layer(op, x, w)
+    convert(converter, model, tmp_path / "net.tflite", "int8-weights")
+    found, expected = run(tmp_path / "net.tflite", x), run_onnx(model, {"x": x})["y"]
+    for channel in range(weights[axis]):
+        assert decibels(found[:, channel], expected[:, channel]) > LEAST["int8-weights"]
+
+
 def test_normalization_is_folded_before_weights_are_rounded(
     converter: TfliteConverter, tmp_path: Path
 ) -> None:
