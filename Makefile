@@ -16,7 +16,7 @@ help:
 	@echo "make test-all   all tests; PART=2/4 runs the second of four parts of what make test leaves out"
 	@echo "make lint    the same without the tests"
 	@echo "make soak    runs of pipelines that are killed, interrupted and doubled, for half an hour"
-	@echo "make conformance  run all of ONNX's own tests and write docs/coverage-*.md anew"
+	@echo "make conformance  run all of ONNX's own tests and write docs/reference/coverage-*.md anew"
 	@echo "make venv    only install, with everything the tests need, into $(VENV)"
 	@echo "make wheel   build the sdist and the wheel into dist/"
 	@echo "make clean   remove $(VENV), dist/ and the caches of the tools"

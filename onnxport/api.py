@@ -321,11 +321,11 @@ def run_pipeline(
 
     path = path_of(pipeline, "a pipeline", fix="give a path to a pipeline.yaml")
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise UsageError(f"jobs has the value {jobs!r}", fix="give 1 or more")
+        raise UsageError(f"jobs: {jobs!r} is not allowed", fix="give 1 or more")
     try:
         limit = None if memory_limit is None else bytes_of(memory_limit)
     except ValueError as error:
-        raise UsageError(f"{memory_limit!r} is no size in memory", fix=str(error)) from None
+        raise UsageError(f"{memory_limit!r} is not a memory size", fix=str(error)) from None
     report = run(
         path,
         targets=(targets,) if isinstance(targets, str) else tuple(targets),

@@ -38,7 +38,7 @@ IMPORT_NAMES = {
 UNREQUIRED = {"paddle", "tf-keras", "threadpoolctl"}
 # What a user needs for part of what the package does; the others are for those who work on it.
 OPTIONAL = (
-    *("distributed", "images", "torch", "tensorflow", "sklearn", "boosting"),
+    *("distributed", "images", "audio", "torch", "tensorflow", "sklearn", "boosting"),
     *("tract", "openvino", "ncnn", "mnn", "rten"),
 )
 # Run as programs, and never imported: the package of pnnx imports PyTorch.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
 import subprocess
 import sys
@@ -24,19 +23,18 @@ DIGITS = Path(__file__).parents[1] / "fixtures" / "digits" / "digits.onnx"
 
 
 def test_every_submodule_imports() -> None:
+    """In a process of its own: MNN crashes where PyTorch was imported before it."""
     names = [
         module.name
         for module in pkgutil.walk_packages(onnxport.__path__, "onnxport.")
         if not module.name.startswith(FRAMEWORKS)  # each is imported in its framework's own process
     ]
     assert "onnxport.converters.ort" in names
-    for name in names:
-        importlib.import_module(name)
+    program = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
+    subprocess.run([sys.executable, "-c", program, *names], check=True)
 
 
-# Afterwards, because importing a submodule may shadow a name of the package.
 def test_every_public_name_is_called_here() -> None:
-    test_every_submodule_imports()
     assert set(CALLS) == set(onnxport.__all__)
     assert set(onnxport.__all__) <= set(dir(onnxport))
 
@@ -91,7 +89,7 @@ def quantize_model(folder: Path) -> None:
     assert isinstance(result, onnxport.ConversionResult)
     assert result.path == folder / "small.onnx"
     assert result.path.stat().st_size < DIGITS.stat().st_size / 2
-    assert result.report.verdict == "measured"
+    assert result.report.verdict == "proven"
     assert len(result.report.fed) == 20, "what calibration held back of 360"
 
 
@@ -244,15 +242,15 @@ def test_wrong_artefact_raises_with_its_report_and_leaves_nothing(
     [
         ({"sampels": 3}, "converting to tflite has no option 'sampels'; did you mean 'samples'?"),
         ({"level": "all"}, "converting to tflite has no option 'level'"),
-        ({"layout": "nchw"}, "option 'layout' has the value 'nchw'"),
+        ({"layout": "nchw"}, "option 'layout': 'nchw' is not allowed"),
         ({"shape": {"picture": (1, 1, 8, 8)}}, "no input 'picture'"),
         ({"shape": "picture=1,1,8,8"}, "no input 'picture'"),
         ({"shape": 8}, "shapes cannot be 8; write NAME=1,3,224,224"),
         ({"shape": {"image": 8}}, "8 is not a shape for input 'image'; give a tuple of sizes"),
-        ({"samples": 0}, "option 'samples' has the value 0; give 1 to 1000"),
-        ({"samples": "many"}, "option 'samples' has the value 'many'; give a whole number"),
-        ({"rtol": float("inf")}, "option 'rtol' has the value inf; give a finite number"),
-        ({"layout": "nchw"}, "option 'layout' has the value 'nchw'; give 'keep' or 'nhwc'"),
+        ({"samples": 0}, "option 'samples': 0 is not allowed; give 1 to 1000"),
+        ({"samples": "many"}, "option 'samples': 'many' is not allowed; give a whole number"),
+        ({"rtol": float("inf")}, "option 'rtol': inf is not allowed; give a finite number"),
+        ({"layout": "nchw"}, "option 'layout': 'nchw' is not allowed; give 'keep' or 'nhwc'"),
     ],
 )
 def test_wrong_option_is_a_usage_error(options: dict[str, Any], says: str, tmp_path: Path) -> None:
@@ -265,18 +263,18 @@ def test_wrong_option_is_a_usage_error(options: dict[str, Any], says: str, tmp_p
     ("precision", "options", "says"),
     [
         ("int8", {}, "--int8 needs samples of the model's inputs"),
-        ("int8", {"calib": 5}, "option 'calib' has the value 5; give a path"),
+        ("int8", {"calib": 5}, "option 'calib': 5 is not allowed; give a path"),
         (
             "int8",
             {"calib": DIGITS, "method": "kl"},
-            "option 'method' has the value 'kl'; give 'auto', 'minmax'",
+            "option 'method': 'kl' is not allowed; give 'auto', 'minmax'",
         ),
         (
             "int8",
             {"calib": DIGITS, "exclude": 3},
-            "option 'exclude' has the value 3; give text, or a list of",
+            "option 'exclude': 3 is not allowed; give text, or a list of",
         ),
-        ("int9", {}, "option 'precision' has the value 'int9'; give 'int8', 'int16x8', 'dynamic'"),
+        ("int9", {}, "option 'precision': 'int9' is not allowed; give 'int8', 'int16x8', 'dynamic'"),
         ("fp16", {"calibs": DIGITS}, "quantization has no option 'calibs'; did you mean 'calib'?"),
     ],
 )
@@ -319,9 +317,9 @@ def test_a_pipeline_that_fails_raises_with_the_report_on_all_of_it(tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"jobs": 0}, "jobs has the value 0; give 1 or more"),
-        ({"jobs": "2"}, "jobs has the value '2'; give 1 or more"),
-        ({"memory_limit": "much"}, "'much' is no size in memory; give a size such as 500MB or 2GB"),
+        ({"jobs": 0}, "jobs: 0 is not allowed; give 1 or more"),
+        ({"jobs": "2"}, "jobs: '2' is not allowed; give 1 or more"),
+        ({"memory_limit": "much"}, "'much' is not a memory size; give a size such as 500MB or 2GB"),
         ({"targets": "phone"}, "there is no target 'phone'; targets are server"),
         ({"targets": "digits/sever"}, "no target 'digits/sever'; did you mean 'digits/server'?"),
     ],
@@ -340,12 +338,12 @@ def test_wrong_option_of_a_pipeline_is_a_usage_error(
     ("options", "says"),
     [
         ({"metric": len}, "give text, or a list of several"),
-        ({"metric": [len]}, "option 'metric[0]' has the value <built-in function len>; give text"),
-        ({"map": {"image": 3}}, "has the value 3; give text"),
+        ({"metric": [len]}, "option 'metric[0]': <built-in function len> is not allowed; give text"),
+        ({"map": {"image": 3}}, ": 3 is not allowed; give text"),
         ({"budget": 7}, "named values cannot be 7; write NAME=VALUE"),
-        ({"budget": {"sqnr": None}}, "has the value None; give a number"),
+        ({"budget": {"sqnr": None}}, ": None is not allowed; give a number"),
         ({"timeout": 0}, "give more than 0, 1000000 at most"),
-        ({"inputs": 5}, "option 'inputs' has the value 5; give a path"),
+        ({"inputs": 5}, "option 'inputs': 5 is not allowed; give a path"),
         ({"inputs": "a\0b"}, "give a path without a NUL character"),
         ({"report_tensors": "a\0b.npz"}, "give a path without a NUL character"),
         ({"inputs": ".", "report_tensors": "t.npz"}, "--report-tensors t.npz lies in the folder of inputs"),

@@ -55,12 +55,11 @@ class AccuracyMeter:
         try:
             found = worst_sqnr(str(self._path), expected, self._outputs(session, trial))
         except OnnxportError as error:
-            self.notes.append(f"no accuracy of {path}: it gave no outputs to compare: {error}")
+            self.notes.append(f"no accuracy for {path}: it gave no outputs to compare: {error}")
             return None
         if found is None:
             self.notes.append(
-                f"no accuracy of {path}: no output is floating point and has the name and shape of one of "
-                f"{self._path}"
+                f"no accuracy for {path}: no float output matches {self._path} by name and shape"
             )
         return found
 

@@ -138,7 +138,7 @@ class _ModelGate(_LimitGate):
         super().__init__(limit)
         if any(model.path.resolve() == artifact.path.resolve() for artifact in artifacts):
             raise UsageError(
-                f"{model.path} would be compared with itself",
+                f"{model.path} is both the model and its baseline",
                 fix="give the earlier file with --against, or the JSON of an earlier bench",
             )
         self.beside = (model,)

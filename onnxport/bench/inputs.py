@@ -180,7 +180,7 @@ def _open_size_error(path: str, specs: Specs, lacking: Mapping[str, Sequence[int
     )
     listed = ", ".join(str(known[name]) for name in lacking)
     return UsageError(
-        f"{path} has open sizes, and its time depends on them: {listed}",
+        f"{path} has open sizes, which decide how long it runs: {listed}",
         fix=f"give sizes: {options}, or your own inputs: --inputs DIR",
     )
 

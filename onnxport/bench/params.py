@@ -33,7 +33,7 @@ def _numbers(name: str, most: int) -> BeforeValidator:
         for number, text in zip(numbers, _split(given), strict=True):
             if not 1 <= number <= most:
                 raise UsageError(
-                    f"{name} has the value {str(text)!r}", fix=f"give numbers from 1 to {most}, as 1,2"
+                    f"{name}: {str(text)!r} is not allowed", fix=f"give numbers from 1 to {most}, as 1,2"
                 )
         return tuple(dict.fromkeys(numbers))
 
@@ -44,7 +44,7 @@ def _levels(given: Any) -> tuple[str, ...]:
     for each in _split(given):
         if each not in get_args(OrtLevel):
             known = ", ".join(get_args(OrtLevel))
-            raise UsageError(f"--levels has the value {str(each)!r}", fix=f"give some of {known}")
+            raise UsageError(f"--levels: {str(each)!r} is not allowed", fix=f"give some of {known}")
     return _split(given)
 
 
@@ -55,8 +55,8 @@ class FeedingParams(Params):
     """The inputs of a measured model."""
 
     inputs: Inputs = option(
-        "Folder with your own inputs; the first one is used: images, .npz, .npy, .safetensors or .csv files, or ONNX "
-        "test_data_set_* folders; or one such file.",
+        "Folder with your own inputs; the first one is used: images, .npz, .npy, .safetensors, .csv or .wav files, or "
+        "ONNX test_data_set_* folders; or one such file.",
         default=None,
     )
     preprocess: Preprocess = Field(default={})

@@ -103,7 +103,8 @@ def _absence(artifact: Artifact, runtime: str, unknown: Sequence[str]) -> Failur
     """Return why no row of an artefact is tried, for instance for `unknown` providers; None where rows are."""
     if artifact.format == "coreml" and sys.platform != "darwin":
         why = f"{platform.system()} has no Core ML, and other runtimes would not measure it"
-        error = MissingDependencyError("Core ML is not here", why=why, fix="run this command on macOS")
+        what = "Core ML is not available on this system"
+        error = MissingDependencyError(what, why=why, fix="run this command on macOS")
         return Failure("not here", error)
     if unknown:
         given, has = ", ".join(unknown), ", ".join(PROVIDERS[runtime])

@@ -70,7 +70,7 @@ def name_options() -> Iterator[None]:
         yield
     except RefusedValue as refusal:
         raise UsageError(
-            f"{_option_name(refusal.name)} has the value {refusal.value}", fix=refusal.fix
+            f"{_option_name(refusal.name)}: {refusal.value} is not allowed", fix=refusal.fix
         ) from None
 
 

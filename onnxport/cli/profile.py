@@ -44,9 +44,9 @@ def command(
     if trace_file is not None:
         if trace_file.suffix.lower() != ".json":
             fix = "give the file a name that ends in .json"
-            raise UsageError(f"--trace {trace_file} is no .json file", fix=fix)
+            raise UsageError(f"--trace {trace_file} does not end in .json", fix=fix)
         if trace_file.resolve() in {each.resolve() for each in report_files}:
-            raise UsageError("--trace and --report name one file", fix="give each a file of its own")
+            raise UsageError("--trace and --report name the same file", fix="give each a file of its own")
     with ExitStack() as stack:
         save = stack.enter_context(saving(report_files, "profile", subject="profile"))
         staging = stack.enter_context(Staging(trace_file, "--trace")) if trace_file is not None else None

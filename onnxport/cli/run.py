@@ -28,7 +28,7 @@ class Size(click.ParamType[int]):
         try:
             return bytes_of(value)
         except ValueError as error:
-            self.fail(f"{value!r} is no size in memory; {error}", param, ctx)
+            self.fail(f"{value!r} is not a memory size; {error}", param, ctx)
 
 
 SIZE = Size()

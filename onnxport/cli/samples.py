@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @subcommand(
     "samples",
     "onnxport samples model.onnx -o samples/",
-    "onnxport samples model.onnx -o samples/ --shape image=1,3,480,640 --samples 10",
+    "onnxport samples model.onnx -o samples/ --shape image=1,3,480,640 --seed 7",
 )
 @click.argument("model", type=PATH)
 @click.option(

@@ -79,7 +79,7 @@ def _parse_image(given: object, name: str) -> ImageInput:
 
 
 def _invalid(what: str, name: str, given: object, form: str) -> UsageError:
-    return UsageError(f"the {what} {name!r} is not given by {given!r}", fix=form)
+    return UsageError(f"{given!r} does not describe the {what} {name!r}", fix=form)
 
 
 def _parse_channels(given: object, name: str) -> tuple[float, ...]:
@@ -113,7 +113,7 @@ def parse_labels(given: Any) -> dict[str, Path]:
     if isinstance(given, Mapping):
         return {str(name): Path(file) for name, file in given.items()}
     if not isinstance(given, Sequence) or not all(isinstance(text, str | os.PathLike) for text in given):
-        raise UsageError(f"labels are not given by {given!r}", fix=_LABELS_FORM)
+        raise UsageError(f"{given!r} is not a label file", fix=_LABELS_FORM)
     found: dict[str, Path] = {}
     for text in map(os.fspath, given):
         name, _, file = text.rpartition("=")

@@ -128,7 +128,7 @@ class Einsum(ABC, Generic[V, S]):
         size = value.shape[first]
         if size is None or size != value.shape[second]:
             self.node.unsupported(
-                f"takes a diagonal ({letter!r}) of an open size; fix it with --shape NAME=..."
+                f"takes a diagonal ({letter!r}) with an open size; fix it with --shape NAME=..."
             )
         others = [axis for axis in range(value.rank) if axis not in (first, second)]
         square = self.transpose(value, [*others, first, second])

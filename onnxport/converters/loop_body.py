@@ -74,7 +74,7 @@ class LoopNode(Generic[V]):
         """Lower a step; returns its condition, the next state and the rows."""
         results = [value for value in scope.lower(self.body, visible) if value is not None]
         if len(results) < len(self.body.outputs):
-            self.node.unsupported("its body has nodes that are refused, or results that are no tensors")
+            self.node.unsupported("its body has refused nodes, or results that are not tensors")
         count = 1 + len(self.initial)
         for value, before in zip(results[1:count], self.states, strict=True):
             if value.rank != len(self.shape(before)):

@@ -51,8 +51,8 @@ _NEWER_OPSET = re.compile(r"Opset (\d+) is under development.*is till opset (\d+
 _INFERENCE = re.compile(r"\[(?:Shape|Type)InferenceError\] ")
 
 _PURPOSE = (
-    "an .ort file is for a smaller runtime, not for speed: build ONNX Runtime with "
-    "--include_ops_by_config and the .required_operators.config beside it (and --enable_reduced_operator_type_support)"
+    "an .ort file saves runtime size, not time: build ONNX Runtime with --include_ops_by_config "
+    "FILE.required_operators.config --enable_reduced_operator_type_support"
 )
 _LEVEL = (
     "saved with basic graph optimization: with more, ONNX Runtime stores float16 weights as float32 on a CPU without "

@@ -44,8 +44,7 @@ def check_precision(model: Model, precision: AnyPrecision | None, without: str =
         )
     if own and precision not in own:
         raise UsageError(
-            f"the model computes in {' and '.join(sorted(own))} with scales of its own, which --precision {precision} "
-            "does not undo",
+            f"the model is quantized to {' and '.join(sorted(own))}, and --precision {precision} cannot undo that",
             fix="leave --precision out, or give the float model",
         )
 

@@ -94,7 +94,7 @@ def scale_axis(node: NodeView[Any], axis: int) -> int:
     """Return the axis along which a node's scales vary, counted from the first."""
     rank: int = node.x.rank
     if not -rank <= axis < rank:
-        node.unsupported(f"its axis {axis} is none of the {rank} axes of x")
+        node.unsupported(f"its axis {axis} is out of range: x has {rank} axes")
     return axis % rank
 
 

@@ -35,7 +35,7 @@ def clamp_bounds(size: F, start: F, end: F, backwards: F, is_cut: F | None = Non
 def refuse_disputed_end(node: NodeView[Any]) -> NoReturn:
     """Refuse a backward slice to the largest integer."""
     node.unsupported(
-        "steps backwards to the largest integer, which is nothing to ONNX and everything to ONNX Runtime; "
+        "steps backwards to the largest integer: ONNX selects nothing, ONNX Runtime everything; "
         "write the smallest integer for the end"
     )
 

@@ -32,7 +32,7 @@ def analyze_deployment(path: str | os.PathLike[str], params: DeploymentParams) -
     artifact = Artifact.open(path)
     runtimes = select_runtimes(params.runs_on, artifact.format)
     if params.shape and artifact.format != "onnx":
-        raise UsageError(f"--shape sets open sizes of .onnx files, and {path} is none", fix="leave it out")
+        raise UsageError(f"--shape sets open sizes of .onnx files, and {path} is not one", fix="leave it out")
     for runtime in runtimes:
         if not runtime.can_probe and not runtime.has_table:  # `all` selects none of these
             raise runtime.missing()

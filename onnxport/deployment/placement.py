@@ -65,7 +65,7 @@ class ProbedModel:
             raise UsageError(
                 f"{artifact.path} does not run at the sizes of --shape",
                 why=f"{notes[0]}, which ONNX Runtime refuses",
-                fix="give sizes that its layers fit, or leave the option out",
+                fix="give sizes that fit its layers, or leave the option out",
             )
         return cls(path, fixed, folder, variants, declared_path, shapes, notes)
 

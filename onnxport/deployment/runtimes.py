@@ -139,7 +139,7 @@ def _find_runtime(word: str, format_: Format) -> Runtime:
     if runtime is None:
         nearest = difflib.get_close_matches(word, (*RUNTIMES, ALL), n=1)
         fix = f"did you mean {nearest[0]!r}?" if nearest else f"known are all, {', '.join(RUNTIMES)}"
-        raise UsageError(f"--runs-on knows no runtime {word!r}", fix=fix)
+        raise UsageError(f"--runs-on: there is no runtime {word!r}", fix=fix)
     if format_ not in runtime.formats:
         suffixes = " and ".join(SUFFIXES[each] for each in runtime.formats)
         raise UsageError(

@@ -62,7 +62,7 @@ def _import_module(source: Source, module_name: str) -> ModuleType:
         if module_name == missing or module_name.startswith(f"{missing}."):
             raise InputError(
                 f"{source.name} cannot be imported",
-                why=f"there is no module {missing!r}",
+                why=f"the module {missing!r} does not exist",
                 fix="run in the folder that holds it, or put that on PYTHONPATH",
             ) from error
         raise missing_module_error(source.name, error) from error
@@ -98,7 +98,7 @@ def _list_candidates(module: ModuleType) -> str:
 def _call(source: Source, function: Any, params: ExportParams) -> Any:
     if not callable(function):
         raise UsageError(
-            f"{source.name} is no function and no model", fix="name a function that returns the model"
+            f"{source.name} is neither a function nor a model", fix="name a function that returns the model"
         )
     arguments = _arguments(params.arg)
     _check_arguments(source, function, arguments)
@@ -120,9 +120,9 @@ def _arguments(given: Mapping[str, str]) -> dict[str, Any]:
             read[name] = yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise UsageError(
-                f"{text!r} of --arg {name} is no YAML",
+                f"{text!r} of --arg {name} is not valid YAML",
                 why=str(error).splitlines()[0],
-                fix=f"quote what is text: --arg \"{name}='...'\"",
+                fix=f"put text into quotes: --arg \"{name}='...'\"",
             ) from error
     return read
 
@@ -137,7 +137,7 @@ def _check_arguments(source: Source, function: Callable[..., Any], arguments: Ma
         signature.bind(**arguments)
     except TypeError as error:
         raise UsageError(
-            f"{source.name}{signature} cannot be called so",
+            f"{source.name}{signature} does not accept these arguments",
             why=str(error),
             fix="give its arguments with --arg NAME=VALUE",
         ) from error

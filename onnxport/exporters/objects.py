@@ -33,9 +33,9 @@ def from_pickle(source: Source, params: ExportParams) -> Framework:
     """
     if not params.trust:
         raise InputError(
-            f"{source.name} is a pickle, which is not loaded",
-            why="reading one runs whatever code its author put into it",
-            fix="if you trust whoever wrote it, give --trust; a file of skops.io.dump needs none",
+            f"{source.name} is a pickle",
+            why="reading it can run any code",
+            fix="if you trust its author, give --trust; a file of skops.io.dump does not need it",
         )
     return _collect_warnings(source, params, lambda: _unpickle(source))
 
@@ -124,7 +124,7 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Framework:
             framework: Framework = getattr(importlib.import_module(module), name)(model, source, params)
             return framework
     raise UsageError(
-        f"{source.name} gives {_describe(model)}, which is no model we know",
+        f"{source.name} gives {_describe(model)}, which is not a known kind of model",
         fix=f"known are models of {', '.join(OF_OBJECTS)}",
     )
 

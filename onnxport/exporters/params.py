@@ -36,14 +36,14 @@ def _spec(name: str, text: str) -> TensorSpec:
     dims, _, dtype = text.partition(":")
     dtype = dtype.strip() or "float32"
     if dtype not in DTYPES:
-        raise UsageError(f"{dtype!r} of input {name!r} is no dtype", fix=f"give one of {', '.join(DTYPES)}")
+        raise UsageError(f"{dtype!r} is not a dtype (input {name!r})", fix=f"give one of {', '.join(DTYPES)}")
     sizes = [dim.strip() for dim in dims.split(",")] if dims.strip() else []
     for size in sizes:
         if not size.isdecimal() or not int(size):
             raise UsageError(
-                f"{size!r} in the shape of input {name!r} is no size",
+                f"{size!r} is not a size (input {name!r})",
                 why="the model is run on an example",
-                fix=f"give every dimension a size, and --dynamic for those that are to stay open; {_FORM}",
+                fix=f"give every dimension a size, and --dynamic for those that stay open; {_FORM}",
             )
     return TensorSpec(name, dtype, tuple(int(size) for size in sizes))
 
@@ -55,7 +55,7 @@ def parse_dynamic(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, D
     for name, dims in pairs.items():
         names = [dim.strip() for dim in dims.split(",")] if isinstance(dims, str) else dims
         if not isinstance(names, Sequence) or not names or not all(each is None or each for each in names):
-            raise UsageError(f"{dims!r} names no dimensions of {name!r}", fix=_DYNAMIC_FORM)
+            raise UsageError(f"{dims!r} gives no dimension names for {name!r}", fix=_DYNAMIC_FORM)
         read[name] = tuple(None if each in (None, "_") else str(each) for each in names)
     return read
 

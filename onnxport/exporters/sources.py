@@ -62,7 +62,7 @@ _FOLDERS: Mapping[str, str] = {
 # What else a user may come with, and what to do instead.
 _OTHERWISE: Mapping[str, str] = {
     ".onnx": "it is ONNX already: onnxport optimize brings it to another opset and simplifies it",
-    ".bin": "weights are no model: write package.module:function for what builds it, and give --weights",
+    ".bin": "weights alone are not a model: write package.module:function for its code, and give --weights",
     ".py": "write package.module:function, without .py, for what builds the model",
     **dict.fromkeys((".ort", ".mlpackage"), "it was converted from ONNX: export what that was made of"),
 }
@@ -141,7 +141,7 @@ def _module_file(name: str, folder: Path | None) -> Path:
     if file := find_module(name, folder):
         return file
     fix = "run in the folder that holds it" if folder is None else "put it beside the file that names it"
-    raise InputError(f"there is no module {name!r}", fix=f"{fix}, or its folder on PYTHONPATH")
+    raise InputError(f"the module {name!r} does not exist", fix=f"{fix}, or its folder on PYTHONPATH")
 
 
 def _factory_hint(name: str) -> str:
@@ -159,7 +159,7 @@ def _factory_hint(name: str) -> str:
 def _kind_of(path: Path) -> str:
     suffix = path.suffix.lower()
     if path.exists() and suffix in _OTHERWISE:
-        raise UsageError(f"{path} is no model of a framework", fix=_OTHERWISE[suffix])
+        raise UsageError(f"{path} is not a framework's model", fix=_OTHERWISE[suffix])
     if path.is_dir():
         kind = next((kind for name, kind in _FOLDERS.items() if (path / name).is_file()), None)
         if kind is None:
@@ -170,7 +170,7 @@ def _kind_of(path: Path) -> str:
         return kind
     if not path.exists():
         if ":" in str(path) and not path.suffix:
-            raise UsageError(f"{path} is no file and no factory", fix="write package.module:function")
+            raise UsageError(f"{path} is neither a file nor a factory", fix="write package.module:function")
         raise InputError(f"{path} does not exist", fix=_factory_hint(str(path)))
     if not path.stat().st_size:
         raise InputError(f"{path} is empty")

@@ -40,7 +40,7 @@ class RefusedValue(UsageError):
     """A refused value of the option `name`; `place` is the path to it, from the option on."""
 
     def __init__(self, name: str, value: object, fix: str, place: tuple[str | int, ...] = ()) -> None:
-        super().__init__(f"option {name!r} has the value {value!r}", fix=fix)
+        super().__init__(f"option {name!r}: {value!r} is not allowed", fix=fix)
         self.name, self.value, self.place = name, value, place or (name,)
 
 

@@ -72,7 +72,7 @@ def _fault(plugin: Plugin, stage: Any) -> str:
             f"{what} has the name {stage.name!r}, but its entry point {plugin.name!r}; they must be the same"
         )
     if not isinstance(stage.params, type) or not issubclass(stage.params, BaseModel):
-        return f"the params of {what} are no pydantic model"
+        return f"the params of {what} are not a pydantic model"
     if getattr(sys.modules.get(stage.params.__module__), stage.params.__qualname__, None) is not stage.params:
         return (
             f"the params of {what} cannot be imported by their name; define the class at a module's top level"
@@ -89,7 +89,7 @@ def _fault(plugin: Plugin, stage: Any) -> str:
     if stage.gives not in SUFFIXES:
         return f"{what} gives {stage.gives!r}; formats that can be proven are {', '.join(SUFFIXES)}"
     if not isinstance(stage.libraries, tuple) or not all(isinstance(each, str) for each in stage.libraries):
-        return f"the libraries of {what} are no tuple of distribution names"
+        return f"the libraries of {what} are not a tuple of distribution names"
     if not isinstance(stage.worker, str) or not all(stage.worker.partition(":")):
         return f"the worker of {what} is {stage.worker!r}; write module:function"
     return ""

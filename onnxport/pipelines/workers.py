@@ -73,6 +73,7 @@ def quantize(model: Model, params: QuantizeParams, work: Work) -> Product:
 
     setting = _setting(model, params, work)
     notes, facts = _check_samples(model, params, setting)
+    notes = (*_describe_audio(setting), *notes)
     quantized = find_quantization(params.precision)(model, params, setting)
     with work.phases.phase("write"):
         artifact = quantized.model.noted(work.manifest, model).save(work.output, model)
@@ -103,11 +104,19 @@ def _setting(model: Model, params: QuantizeParams, work: Work) -> QuantizationIn
             and others in (None, params.calib)
             and not holds_images(parts.calibration + parts.held_back)
         ):
-            what = f"--preprocess is for images, and {params.calib} holds none"
-            raise UsageError(what, fix="leave it out, and give preprocessed arrays")
+            what = f"--preprocess applies to images and audio, and {params.calib} has none"
+            raise UsageError(what, fix="leave it out: arrays are fed as they are")
     folder = work.output.parent / "scratch"
     folder.mkdir()
     return QuantizationInputs(parts.calibration, parts.held_back, folder, work.phases, work.validation)
+
+
+def _describe_audio(setting: QuantizationInputs) -> tuple[str, ...]:
+    """Return notes on the rate of audio samples, and on what of the files is not used."""
+    from onnxport.samples.audio import Window, describe_audio
+
+    files = (*setting.calibration, *setting.held_back)
+    return tuple(describe_audio([file.read for file in files if isinstance(file.read, Window)]))
 
 
 def _check_samples(
@@ -119,7 +128,7 @@ def _check_samples(
     from onnxport.quantize.calibration.sample_checks import check_samples
     from onnxport.samples.domain import without_functions
 
-    with setting.watch.phase("look at samples"):
+    with setting.watch.phase("check samples"):
         found = check_samples(without_functions(model), setting.calibration, setting.held_back)
     if params.strict and found.findings:
         what, fix = f"the samples in {params.calib} look wrong", "correct them, or leave --strict out"
@@ -145,7 +154,7 @@ def coreml() -> Iterator[Worker]:
             for name in models:
                 found = _lower(converter, name, models, params, work)
                 notes += [each if name == MAIN else f"function {name}: {each}" for each in found]
-            with work.phases.phase("convert"):
+            with work.phases.phase("write"):
                 compiled = converter.write(work.output, params)
             facts = {"operators": compiled.operators}
             return Product(Artifact(work.output, "coreml"), (*notes, *compiled.notes), facts)

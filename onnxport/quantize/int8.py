@@ -13,6 +13,7 @@ import numpy as np
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.model import Model
+from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote, round_means
 from onnxport.quantize import cpu_safe, qdq
 from onnxport.quantize.accuracy import bias_correction
 from onnxport.quantize.candidate_score import Scorer, select_best
@@ -62,7 +63,7 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
         UsageError: --exclude names what the model does not have.
         InputError: a sample, or an activation on one, that cannot be calibrated on.
     """
-    with setting.watch.phase("settle"):
+    with setting.watch.phase("simplify"):
         placed = plan_graph(model, params, setting)
     with setting.watch.phase("calibrate"):
         candidates = measure(placed.graph, placed.placement, params, setting)
@@ -74,7 +75,7 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
     if setting.validation is not None and setting.validation.budget:
         found = _search_within_budgets(model, placed, write, setting)
         return replace(found, notes=(*found.notes, *chosen))
-    with setting.watch.phase("round"):
+    with setting.watch.phase("quantize"):
         made = write(placed.placement)
     notes = (*placed.graph.notes, *coverage_notes(placed), *chosen)
     return Quantized(made, notes, coverage_facts(placed.placement))
@@ -137,7 +138,7 @@ def _weights(
         return WeightRule(reduced=True)
     if params.for_cpu != "any" or placed.placement.dtype != "uint8":
         return _PLAIN
-    with watch.phase("saturation"):
+    with watch.phase("check saturation"):
         return WeightRule(
             safe=cpu_safe.find_saturating_products(build_model(placed.graph, seen, placed.placement), files)
         )
@@ -149,8 +150,23 @@ def build_model(
     """Build the model of a plan."""
     grids = activation_grids(placement, seen.ranges)
     rounded = round_weights(graph.model, placement, grids, weights)
-    corrections = correct_biases(graph.model, placement, rounded, seen.means)
-    return qdq.write(graph.model, placement, grids, rounded, corrections)
+    means = {name: round_means(each) for name, each in seen.means.items()}
+    corrections = correct_biases(graph.model, placement, rounded, means)
+    written = qdq.write(graph.model, placement, grids, rounded, corrections)
+    note = QuantizationNote(
+        {
+            name: _within(seen.ranges[name], placement.bounds.get(name))
+            for name in placement.activations
+            if name in seen.ranges
+        },
+        {unit.node: means[unit.reads[0]] for unit in placement.units if unit.node in corrections},
+    )
+    written.ir.metadata_props[NOTE_KEY] = note.to_json()
+    return written
+
+
+def _within(ends: tuple[float, float], bounds: tuple[float, float] | None) -> tuple[float, float]:
+    return ends if bounds is None else (max(ends[0], bounds[0]), min(ends[1], bounds[1]))
 
 
 def plan_graph(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> PlannedGraph:

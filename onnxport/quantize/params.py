@@ -49,7 +49,7 @@ CALIBRATION_SAMPLES = 300
 def check_address(address: str) -> str:
     """Return the address of a Dask scheduler; UsageError for a text of another form."""
     if not re.fullmatch(r"(tcp|tls|ws|wss|ucx)://.+", address):
-        raise UsageError(f"{address!r} is no address of a Dask scheduler", fix="write tcp://HOST:8786")
+        raise UsageError(f"{address!r} is not the address of a Dask scheduler", fix="write tcp://HOST:8786")
     return address
 
 
@@ -58,7 +58,7 @@ class QuantizeParams(Params):
 
     precision: Precision = internal("The precision to store and compute in.")
     calib: Path | None = option(
-        "Folder with calibration samples, or one file of many: images, .npz, .npy or .safetensors files, or ONNX "
+        "Folder with calibration samples, or one file of many: images, .npz, .npy, .safetensors or .wav files, or ONNX "
         "test_data_set_* folders.",
         default=None,
         metavar="DIR",
@@ -75,8 +75,8 @@ class QuantizeParams(Params):
         "Fail if the samples look wrong, instead of printing a note.", default=False, exclude=True
     )
     preprocess: Preprocess = option(
-        "How images become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, scale, mean, std. A "
-        "preprocess.yaml in the folder can say the same.",
+        "How images become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, scale, mean, std; of "
+        "audio: rate. A preprocess.yaml in the folder can say the same.",
         default={},
     )
     method: Method = option(

@@ -71,17 +71,18 @@ class SearchResult:
         lines = []
         if not self.meets:
             lines.append(
-                "no choice of what stays in higher precision keeps the budgets on the samples; this is the nearest of "
-                f"{self.scored} tried that leaves half of it or more in 8 bits: {'; '.join(self.score.unmet)}"
+                "no selection of nodes in higher precision meets the budgets on the samples; the best of "
+                f"{self.scored} tried with at least half of the nodes in 8 bits: {'; '.join(self.score.unmet)}"
             )
         lines += [
-            f"{each.unit!r} is in {_SAID[each.level]}: alone in 8 bits it leaves the outputs {each.harm:.1f} dB"
+            f"{each.unit!r} is in {_SAID[each.level]}: "
+            f"with only this node in 8 bits the outputs have {each.harm:.1f} dB"
             for each in self.restored[:_NAMED]
         ]
         if len(self.restored) > _NAMED:
             lines.append(
-                f"{len(self.restored) - _NAMED} more, each less harmful, are in higher precision: facts.restored in "
-                "the JSON report names them"
+                f"{len(self.restored) - _NAMED} more nodes with smaller losses are in higher precision; "
+                "facts.restored in the JSON report names them"
             )
         return tuple(lines)
 

@@ -125,8 +125,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda facts: bool(facts.activations) and not facts.words & _FAST_INTEGERS,
-        "this CPU sums products of int8 no faster than those of floats: it has no VNNI, AMX or dot product",
-        "measure on the machine that is to run it, or leave the model in float there",
+        "this CPU computes int8 products no faster than float ones (no VNNI, AMX or dot product)",
+        "measure on the target machine, or keep float there",
     ),
     Rule(
         lambda facts: facts.signed,
@@ -147,8 +147,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda facts: facts.dynamic > 0,
-        "ranges are measured at every run ({f.dynamic} times)",
-        "--int8 --calib DIR, which knows them beforehand",
+        "ranges are measured in every run (nodes: {f.dynamic})",
+        "--int8 --calib DIR (fixed ranges)",
     ),
     Rule(
         lambda facts: facts.widened,
@@ -158,19 +158,19 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda facts: facts.weights > 0 and not facts.activations and not facts.dynamic,
-        "{f.weights} weights are de-quantized at every run, and the products compute in float",
+        "{f.weights} weights are dequantized in every run, and the products compute in float",
         "--int8 --calib DIR or --dynamic for speed; integers for weights alone make the file small",
     ),
     Rule(
         lambda facts: facts.microseconds < _SMALL,
-        "the model is small: {f.microseconds:.0f} microseconds a node, of which calling it is a good part",
+        "the model is small: {f.microseconds:.0f} microseconds per node, mostly the cost of calling it",
         "a larger batch; for a model of this size the precision hardly matters",
     ),
 )
-UNSURE = Finding("other programs were at work, which blurs it", "run again without them")
+UNSURE = Finding("other programs disturbed the measurement", "run again without them")
 UNKNOWN = Finding(
     "none of the known reasons shows in the graph that ONNX Runtime makes of it",
-    "look at ONNX Runtime's profile",
+    "run onnxport profile on the result",
 )
 
 

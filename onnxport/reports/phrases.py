@@ -34,6 +34,7 @@ Tone = Literal["good", "bad", "unsure", "plain"]
 QUESTIONS: Mapping[Criterion, str] = {
     "fidelity": "Does it compute what an ONNX model with the same roundings computes?",
     "quality": "How much accuracy does the lower precision lose against the float original?",
+    "translation": "Is it the float original, node for node, with quantization in it?",
 }
 # Verdicts; then the states of a pipeline's cells, of a bench's rows, of rows against a baseline, and of runtimes.
 _STYLES: Mapping[str, tuple[str, Tone]] = {
@@ -202,7 +203,7 @@ def worst(report: Report) -> str:
         return f"{output.broken} at {output.name!r}"
     if not output.share:
         return "" if output.mismatches else "identical to the last bit"
-    asked = report.asked if len(report.judgements) > 1 else None
+    asked = report.shown if len(report.judgements) > 1 else None
     question = f"{asked.question}: " if asked is not None else ""
     return f"{question}worst {output.share:.1e} of scale at {output.name!r}"
 
@@ -344,6 +345,13 @@ def _proven(report: Report, candidate: str, reference: str) -> str:
     quality = judgements.get("quality")
     if quality is None:
         return f"{candidate} computes what {reference} computes"
+    translation = judgements.get("translation")
+    if translation is not None and translation.verdict == "proven" and "fidelity" not in judgements:
+        precision = report.candidate.precision
+        return (
+            f"{candidate} is {reference} with {precision} quantization in it, node for node, "
+            f"and its loss of accuracy keeps {_limit(quality)}"
+        )
     if "fidelity" not in judgements:  # reports of earlier versions call a measured loss proven
         return _measured(report, candidate, reference)
     precision = report.candidate.precision

@@ -56,7 +56,7 @@ class CoremlRuntime(Closing):
     def __init__(self, path: Path, options: RuntimeOptions = _DEFAULT) -> None:
         if platform.system() != "Darwin":
             raise MissingDependencyError(
-                f"Core ML is not here, {platform.system()} has none",
+                f"Core ML is not available on {platform.system()}",
                 fix="run this on macOS, or leave out runtime=predict: the evaluator runs elsewhere",
             )
         package = read_package(path)

@@ -34,8 +34,8 @@ Shape = Annotated[
 Inputs = Annotated[
     Path | None,
     option(
-        "Folder with your own inputs: images, .npz, .npy, .safetensors or .csv files, or ONNX test_data_set_* "
-        "folders; or one such file of arrays, or a table.",
+        "Folder with your own inputs: images, .npz, .npy, .safetensors, .csv or .wav files, or ONNX test_data_set_* "
+        "folders; or one such file.",
         metavar="DIR",
     ),
 ]
@@ -44,7 +44,7 @@ Preprocess = Annotated[
     AfterValidator(_check_preprocessing),
     option(
         "How images in --inputs become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, scale, "
-        "mean, std. A preprocess.yaml in the folder can say the same.",
+        "mean, std; of audio: rate. A preprocess.yaml in the folder can say the same.",
         metavar="NAME=VALUE",
     ),
 ]

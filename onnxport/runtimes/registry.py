@@ -69,7 +69,7 @@ class Kind:
             raise MissingDependencyError(
                 f"{self.title} cannot be imported",
                 why=str(error),
-                fix="`onnxport doctor` says what is missing",
+                fix="run onnxport doctor to see what is missing",
             ) from error
         return cast("Callable[..., Runtime]", factory)
 
@@ -145,7 +145,7 @@ def find_runtime(format_: Format, name: str = AUTO, option: str = "runtime") -> 
     kind = find(name)
     if kind is None or (kind in KINDS and format_ not in kind.formats):
         known = ", ".join((AUTO, *runtime_names(format_)))
-        raise UsageError(f"{option}: runtime has the value {name!r}", fix=f"give {known}")
+        raise UsageError(f"{option}: {name!r} is not allowed for runtime", fix=f"give {known}")
     if format_ not in kind.formats:
         runs = ", ".join(SUFFIXES[each] for each in SUFFIXES if each in kind.formats)
         raise UsageError(f"{option}: {kind.title} runs no {SUFFIXES[format_]} files, it runs {runs}")
@@ -185,7 +185,7 @@ def _find_fault(plugin: Plugin, kind: Any) -> str:
     for field in ("formats", "distributions", "settings"):
         value = getattr(kind, field)
         if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
-            return f"has {field} that are no tuple of strings"
+            return f"has {field} that are not a tuple of strings"
     if not kind.formats or not set(kind.formats) <= SUFFIXES.keys():
         return f"runs the formats {list(kind.formats)}; known are {', '.join(SUFFIXES)}"
     if not isinstance(kind.factory, str) or not all(kind.factory.partition(":")):

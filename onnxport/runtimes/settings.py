@@ -41,7 +41,7 @@ def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> R
     for name, choices in _CHOICES.items():
         if given.get(name, choices[0]) not in choices:
             raise UsageError(
-                f"{option}: {name} has the value {given[name]!r}", fix=f"give {', '.join(choices)}"
+                f"{option}: {given[name]!r} is not allowed for {name}", fix=f"give {', '.join(choices)}"
             )
     return RuntimeOptions(
         threads=_threads(given.get("threads", str(THREADS)), option),
@@ -53,4 +53,4 @@ def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> R
 def _threads(text: str, option: str) -> int:
     if text.isdecimal() and 1 <= int(text) <= _MOST_THREADS:
         return int(text)
-    raise UsageError(f"{option}: threads has the value {text!r}", fix=f"give 1 to {_MOST_THREADS}")
+    raise UsageError(f"{option}: {text!r} is not allowed for threads", fix=f"give 1 to {_MOST_THREADS}")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 
 from onnxport.samples.readers import SampleFile
-from onnxport.samples.rows import Rows
 
 _FIRST = 2**16  # bytes; most files differ within them
 
@@ -16,8 +15,8 @@ _FIRST = 2**16  # bytes; most files differ within them
 def duplicates(files: Sequence[SampleFile]) -> tuple[tuple[int, ...], ...]:
     """Return the indices of equal samples, in groups of two and more.
 
-    Files are equal if their bytes are; rows of a file (rows.py) and data sets, if their arrays are. A batch of several
-    images counts as its first image.
+    Files are equal if their bytes are; data sets and parts of a file (rows, windows, frames), if their arrays are. A
+    batch of several images counts as its first image.
     """
     groups: list[tuple[int, ...]] = [tuple(range(len(files)))]
     for key in (_size, _beginning, _content):
@@ -50,7 +49,7 @@ def _content(file: SampleFile) -> Hashable:
 
 
 def _is_computed(file: SampleFile) -> bool:
-    return isinstance(file.read, Rows) or file.path.is_dir()
+    return file.is_part or file.path.is_dir()
 
 
 def _file_digest(path: Path) -> bytes:

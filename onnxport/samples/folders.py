@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,11 @@ from pathlib import Path
 from onnxport.core.errors import InputError
 
 DATA_SET = "test_data_set_"
-IMAGES = frozenset(".png .jpg .jpeg .bmp .webp .tif .tiff .gif .ppm .pgm".split())
-KINDS = "images, .npz, .npy, .safetensors or .csv files, or test_data_set_* folders"
+AUDIO = ".wav"
+IMAGES = frozenset(".png .apng .jpg .jpeg .bmp .webp .tif .tiff .gif .ppm .pgm".split())
+KINDS = "images, .npz, .npy, .safetensors, .csv or .wav files, or test_data_set_* folders"
+_VIDEOS = frozenset(".mp4 .m4v .mov .avi .mkv .webm".split())
+_COMPRESSED_AUDIO = frozenset(".mp3 .flac .ogg .opus .m4a .aac .wma .aif .aiff".split())
 _NAMED = 3  # unknown files in a message
 
 
@@ -37,11 +41,16 @@ def sample_entries(folder: Path, suffixes: Collection[str]) -> tuple[Entry, ...]
     A data set, or one file, counts as a folder of one entry.
 
     Raises:
-        InputError: there is no such folder, or nothing of these kinds in it.
+        InputError: there is no such folder, or nothing of these kinds in it; for a video or compressed audio, the fix
+            is the command that converts it.
     """
     entries = _entries(folder)
     known = tuple(entry for entry in entries if entry.kind in suffixes or entry.kind == DATA_SET)
     if not known:
+        for entry in entries:
+            _refuse_convertible(entry)
+        if folder.is_file():
+            raise InputError(f"{folder} cannot be read as inputs", fix=f"give {KINDS}")
         others = ", ".join(entry.path.name for entry in entries[:_NAMED])
         more = f" and {len(entries) - _NAMED} more" if len(entries) > _NAMED else ""
         why = f"{others}{more} cannot be read as inputs" if entries else "it is empty"
@@ -49,9 +58,9 @@ def sample_entries(folder: Path, suffixes: Collection[str]) -> tuple[Entry, ...]
     return known
 
 
-def has_images(folder: Path) -> bool:
-    """Return whether there are images in the folder; raises InputError where there is no such folder."""
-    return any(entry.kind in IMAGES for entry in _entries(folder))
+def holds_suffix(folder: Path, suffixes: Collection[str]) -> bool:
+    """Return whether a file of one of `suffixes` is in the folder; raises InputError where there is no such folder."""
+    return any(entry.kind in suffixes for entry in _entries(folder))
 
 
 def _entries(folder: Path) -> list[Entry]:
@@ -59,9 +68,8 @@ def _entries(folder: Path) -> list[Entry]:
         return [Entry(folder, folder.suffix.lower())]
     if not folder.is_dir():
         raise InputError(
-            f"{folder} is no folder",
-            why="" if folder.exists() else "it does not exist",
-            fix=f"give a folder with {KINDS}",
+            f"{folder} is not a folder" if folder.exists() else f"the folder {folder} does not exist",
+            fix=f"give a folder with {KINDS}, or one such file",
         )
     if folder.name.startswith(DATA_SET):
         return [Entry(folder, DATA_SET)]
@@ -71,6 +79,23 @@ def _entries(folder: Path) -> list[Entry]:
     except OSError as error:
         raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
     return [Entry(folder / name, kind) for _, name, kind in named if not name.startswith(".")]
+
+
+def _refuse_convertible(entry: Entry) -> None:
+    """Raise InputError with the command that converts a video or compressed audio; return for other entries."""
+    name = shlex.quote(str(entry.path))
+    if entry.kind in _VIDEOS:
+        raise InputError(
+            f"{entry.path} is a video",
+            why="videos are not decoded",
+            fix=f"extract its frames and give their folder: mkdir frames && ffmpeg -i {name} frames/%05d.png",
+        )
+    if entry.kind in _COMPRESSED_AUDIO:
+        raise InputError(
+            f"{entry.path} is no .wav file",
+            why="other audio is not decoded",
+            fix=f"convert it: ffmpeg -i {name} {shlex.quote(str(entry.path.with_suffix('.wav')))}",
+        )
 
 
 def _kind(entry: os.DirEntry[str]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,61 @@ _MODES = {"gray": ("L", 1), "rgb": ("RGB", 3), "bgr": ("RGB", 3), "rgba": ("RGBA
 _COLORS = {1: "gray", 3: "rgb", 4: "rgba"}
 # Modes of more than 8 bits, which Pillow would clip to 255 in RGB.
 _DEEP = frozenset({"I", "F", "I;16", "I;16B", "I;16L", "I;16N"})
+
+
+# Suffixes of files that may hold an animation. An animated .png is read as its first frame, because every .png of a
+# large folder would have to be opened.
+_ANIMATED = frozenset({".gif", ".webp", ".apng"})
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image file, or one frame of an animation.
+
+    Attributes:
+        number: of the frame, from 0; None for a file of one image.
+    """
+
+    path: Path
+    number: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.number is None else f"{self.path}[{self.number}]"
+
+    @property
+    def name(self) -> str:
+        """The file's name, with the number of the frame: "walk.gif[3]"."""
+        return self.path.name if self.number is None else f"{self.path.name}[{self.number}]"
+
+
+def find_pictures(path: Path) -> tuple[Picture, ...]:
+    """Return the frames of an animated .gif, .webp or .apng file; any other file is one picture.
+
+    Raises:
+        InputError: an animation is damaged, or has no frames.
+        MissingDependencyError: it may be an animation, and Pillow is not installed.
+    """
+    if path.suffix.lower() not in _ANIMATED or _is_still_webp(path):
+        return (Picture(path),)
+    with _open_image(path) as image:
+        count = getattr(image, "n_frames", 1)
+        # An APNG may have an image for programs that cannot show animations; it comes first.
+        first = 1 if getattr(image, "default_image", False) and count > 1 else 0
+    if count == 1:
+        return (Picture(path),)
+    return tuple(Picture(path, number) for number in range(first, count))
+
+
+def _is_still_webp(path: Path) -> bool:
+    """Return whether a file's header says that it is a WebP image without animation."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(21)
+    except OSError:
+        return False  # Pillow names the cause
+    is_webp = head[:4] == b"RIFF" and head[8:12] == b"WEBP" and len(head) == 21
+    # https://developers.google.com/speed/webp/docs/riff_container: bit 1 of the flags in VP8X is "animation".
+    return is_webp and not (head[12:16] == b"VP8X" and head[20] & 2)
 
 
 @dataclass(frozen=True)
@@ -70,7 +126,7 @@ def find_frame(inputs: Sequence[TensorSpec], settings: Preprocessing, example: P
         )
     if axis is None:
         raise InputError(
-            f"{example} is an image and fits no input",
+            f"{example} is an image, and no input takes images",
             why=f"the model takes {spec}, which is neither NCHW nor NHWC with 1, 3 or 4 channels",
             fix="use .npz files, or give --preprocess layout=nchw and color=rgb if the channels are open",
         )
@@ -99,19 +155,19 @@ def _channel_axis(shape: Sequence[Dim], settings: Preprocessing) -> int | None:
     return next((axis for axis in axes if shape[axis] in _COLORS), None)
 
 
-def read_images(paths: Sequence[Path], frame: Frame, settings: Preprocessing) -> Array:
+def read_images(pictures: Sequence[Picture], frame: Frame, settings: Preprocessing) -> Array:
     """Return one set of inputs of the frame's shape and dtype.
 
     Raises:
         InputError: an image is damaged, has more than 8 bits per channel, or another size than the model takes.
         MissingDependencyError: Pillow is not installed.
     """
-    pixels = [_pixels(path, frame, settings) for path in paths]
-    for path, image in zip(paths, pixels, strict=True):
+    pixels = [_pixels(picture, frame, settings) for picture in pictures]
+    for picture, image in zip(pictures, pixels, strict=True):
         if image.shape != pixels[0].shape:
             sizes = " and ".join("x".join(map(str, each.shape[:2])) for each in (pixels[0], image))
             raise InputError(
-                f"{paths[0]} and {path.name} belong to one batch and differ in size",
+                f"{pictures[0]} and {picture.name} belong to one batch and differ in size",
                 why=f"they are {sizes}",
                 fix="give --preprocess resize=HEIGHTxWIDTH",
             )
@@ -120,17 +176,17 @@ def read_images(paths: Sequence[Path], frame: Frame, settings: Preprocessing) ->
         values = values.transpose(0, 3, 1, 2)
     if len(frame.spec.shape) == 3:
         values = values[0]
-    return np.ascontiguousarray(_cast(values, frame.spec, paths[0]))
+    return np.ascontiguousarray(_cast(values, frame.spec, pictures[0]))
 
 
-def _pixels(path: Path, frame: Frame, settings: Preprocessing) -> Array:
+def _pixels(picture: Picture, frame: Frame, settings: Preprocessing) -> Array:
     """Read, resize and crop an image: uint8[height, width, channels]."""
     color = settings.color or _COLORS[frame.channels]
-    image = _crop(_resize(_open(path, _MODES[color][0]), settings), settings, path)
+    image = _crop(_resize(_open(picture, _MODES[color][0]), settings), settings, picture)
     for wanted, found in zip(frame.size, (image.height, image.width), strict=True):
         if isinstance(wanted, int) and wanted != found:
             raise InputError(
-                f"{path} is {image.height}x{image.width} (height x width)",
+                f"{picture} is {image.height}x{image.width} (height x width)",
                 why=f"the model takes {frame.spec}",
                 fix=f"give --preprocess resize={'x'.join(str(d) if isinstance(d, int) else 'N' for d in frame.size)}",
             )
@@ -138,21 +194,32 @@ def _pixels(path: Path, frame: Frame, settings: Preprocessing) -> Array:
     return pixels[..., ::-1] if color == "bgr" else pixels
 
 
-def _open(path: Path, mode: str) -> Image:
-    """Return the first frame, rotated by its EXIF data."""
+def _open(picture: Picture, mode: str) -> Image:
+    """Return an image, rotated by its EXIF data; of an animation, the frame."""
+    with _open_image(picture.path) as image:
+        from PIL import ImageOps
+
+        if picture.number:
+            image.seek(picture.number)
+        if image.mode in _DEEP:
+            raise InputError(
+                f"{picture} has more than 8 bits per channel", fix="save it with 8, or its values as .npy"
+            )
+        return ImageOps.exif_transpose(image).convert(mode)
+
+
+@contextmanager
+def _open_image(path: Path) -> Iterator[Image]:
+    """Open an image file for a with block; errors of Pillow, in the block too, become InputError."""
     try:
-        from PIL import Image, ImageOps
+        from PIL import Image
     except ImportError as error:
         raise MissingDependencyError(
             f"{path} cannot be read", why="Pillow is not installed", fix="pip install 'onnxport[images]'"
         ) from error
     try:
         with Image.open(path) as image:
-            if image.mode in _DEEP:
-                raise InputError(
-                    f"{path} has more than 8 bits per channel", fix="save it with 8, or its values as .npy"
-                )
-            return ImageOps.exif_transpose(image).convert(mode)
+            yield image
     except InputError:
         raise
     except Exception as error:  # Pillow's decoders raise anything for damaged files
@@ -177,13 +244,13 @@ def _resize(image: Image, settings: Preprocessing) -> Image:
     return image.resize((width, height), Resampling[settings.interpolation.upper()])
 
 
-def _crop(image: Image, settings: Preprocessing, path: Path) -> Image:
+def _crop(image: Image, settings: Preprocessing, picture: Picture) -> Image:
     if settings.crop is None:
         return image
     height, width = settings.crop if len(settings.crop) == 2 else settings.crop * 2
     if height > image.height or width > image.width:
         raise InputError(
-            f"{path} is smaller than crop={height}x{width}",
+            f"{picture} is smaller than crop={height}x{width}",
             why=f"it is {image.height}x{image.width} (height x width)",
             fix="give --preprocess resize as well" if settings.resize is None else "give a larger resize",
         )
@@ -198,16 +265,16 @@ def _normalize(pixels: Array, settings: Preprocessing) -> Array:
     return np.asarray((scaled - np.asarray(settings.mean)) / np.asarray(settings.std))
 
 
-def _cast(values: Array, spec: TensorSpec, path: Path) -> Array:
+def _cast(values: Array, spec: TensorSpec, picture: Picture) -> Array:
     if spec.dtype.startswith("float"):
         return values.astype(spec.dtype)
     if spec.dtype not in ("uint8", "int8", "uint16", "int16", "int32", "uint32", "int64", "uint64"):
-        raise InputError(f"{path} is an image", why=f"the model takes {spec}")
+        raise InputError(f"{picture} is an image", why=f"the model takes {spec}")
     limits = np.iinfo(spec.dtype)
     rounded = np.round(values)
     if rounded.min(initial=0) < limits.min or rounded.max(initial=0) > limits.max:
         raise InputError(
-            f"{path} does not fit {spec}",
+            f"{picture} does not fit {spec}",
             why=f"its values reach from {rounded.min():.0f} to {rounded.max():.0f}",
             fix="give --preprocess mean=128" if spec.dtype == "int8" else "give other settings",
         )

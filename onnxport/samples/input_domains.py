@@ -48,6 +48,7 @@ class InputDomains:
         self.takes_nan: set[str] = set()
         self._limits: dict[str, Demand] = {}
         self._longest = 1
+        self._constants: dict[int, Fact] = {}
         self._demanded: dict[tuple[tuple[str, tuple[int, ...]], ...], dict[str, Demand]] = {}
 
     def have(self, kind: Kind) -> bool:
@@ -97,7 +98,7 @@ class InputDomains:
 
     def _infer(self, given: Mapping[str, Fact]) -> dict[int, Fact]:
         assert self._graph is not None
-        return infer(self._graph.graph, RULES, given, Sizes({}))
+        return infer(self._graph.graph, RULES, given, Sizes({}), self._constants)
 
     def _is_float(self, name: str) -> bool:
         value = self._inputs.get(name)
@@ -171,10 +172,7 @@ class InputDomains:
     def _fact(self, value: ir.Value | None, facts: Mapping[int, Fact]) -> Fact:
         if value is None:
             return UNKNOWN
-        if id(value) in facts:
-            return facts[id(value)]
-        tensor = constant_tensor(value)
-        return UNKNOWN if tensor is None else of_constant(tensor.numpy())
+        return facts.get(id(value)) or self._constants.get(id(value), UNKNOWN)
 
     def _demands(self, facts: Mapping[int, Fact]) -> dict[str, Demand]:
         """Return what the nodes demand of each input, from the last node to the first."""
@@ -233,7 +231,7 @@ def _narrowed_floats(domain: Domain, demand: Demand) -> Domain:
     if math.isinf(low) or math.isinf(high):
         low, high = (low, low + 10) if math.isinf(high) else (high - 10, high)
     # A wide range demands nothing of ordinary numbers.
-    return domain if low < -1000 and high > 1000 else replace(domain, bounds=(low, high))
+    return domain if low < -1000 and high > 1000 else replace(domain, positive=False, bounds=(low, high))
 
 
 def _narrowed_integers(domain: Domain, demand: Demand) -> Domain:

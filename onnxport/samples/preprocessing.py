@@ -1,7 +1,7 @@
-"""The settings that turn an image into an array, from options or a `preprocess.yaml`.
+"""The settings that turn images and audio into arrays, from options or a `preprocess.yaml`.
 
-The order is that of torchvision's transforms: resize, crop, (byte * scale - mean) / std. docs/guide/inputs.md lists the
-keys.
+Images follow the order of torchvision's transforms: resize, crop, (byte * scale - mean) / std. docs/guide/inputs.md
+lists the keys.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from onnxport.core.errors import InputError, OnnxportError, UsageError
+from onnxport.samples.audio import LARGEST_RATE
 
 SIDECARS = ("preprocess.yaml", "preprocess.yml")
 
@@ -39,11 +40,11 @@ def _sizes(given: object) -> object:
 def _number(given: object) -> float:
     """Parse 0.5, "0.5" or "1/255"."""
     if isinstance(given, bool) or not isinstance(given, int | float | str):
-        raise ValueError(f"{given!r} is no number")
+        raise ValueError(f"{given!r} is not a number")
     try:
         number = float(Fraction(given.strip()) if isinstance(given, str) else given)
     except (ValueError, ZeroDivisionError, OverflowError):
-        raise ValueError(f"{given!r} is no number") from None
+        raise ValueError(f"{given!r} is not a number") from None
     if not np.isfinite(number):
         raise ValueError(f"{given!r} is not finite")
     return number
@@ -54,6 +55,14 @@ def _numbers(given: object) -> object:
     if isinstance(given, str):
         given = given.split(",")
     return tuple(_number(number) for number in (given if isinstance(given, list | tuple) else [given]))
+
+
+def _rate(given: object) -> int:
+    """Parse 16000 or "16000"."""
+    text = str(given).strip()
+    if isinstance(given, bool) or not re.fullmatch(r"[0-9]{1,6}", text) or not 0 < int(text) <= LARGEST_RATE:
+        raise ValueError(f"write a rate in Hz, 1 to {LARGEST_RATE}")
+    return int(text)
 
 
 Sizes = Annotated[tuple[int, ...], BeforeValidator(_sizes)]
@@ -72,6 +81,7 @@ class Preprocessing(BaseModel):
         color: None is gray for one channel, rgb for three, rgba for four.
         scale: each byte is multiplied by it first.
         mean, std: subtracted and divided by afterwards, so in scaled units; for all channels or one each.
+        rate: of audio in Hz, which is resampled; None for the file's own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,6 +94,7 @@ class Preprocessing(BaseModel):
     scale: Annotated[float, BeforeValidator(_number)] = 1.0
     mean: PerChannel = (0.0,)
     std: PerChannel = (1.0,)
+    rate: Annotated[int | None, BeforeValidator(_rate)] = None
 
     @model_validator(mode="after")
     def _can_divide(self) -> Self:
@@ -97,6 +108,11 @@ class Preprocessing(BaseModel):
             f"{name}={_text(getattr(self, name))}" for name in type(self).model_fields if self._is_set(name)
         ]
         return ", ".join(given) or "none, bytes 0..255 in the size that they have"
+
+    @property
+    def of_images(self) -> tuple[str, ...]:
+        """The names of the settings that are for images and are no defaults."""
+        return tuple(name for name in type(self).model_fields if name != "rate" and self._is_set(name))
 
     def _is_set(self, name: str) -> bool:
         return bool(getattr(self, name) != type(self).model_fields[name].default)
@@ -146,7 +162,7 @@ def _load(path: Path) -> dict[str, object]:
         return {}
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise InputError(
-            f"{path} is no list of settings", fix="write lines such as mean: [0.485, 0.456, 0.406]"
+            f"{path} is not a list of settings", fix="write lines such as mean: [0.485, 0.456, 0.406]"
         )
     return content
 

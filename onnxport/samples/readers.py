@@ -1,4 +1,4 @@
-"""The user's inputs in a folder: arrays, tables, images, and the `test_data_set_*` folders of ONNX models.
+"""The user's inputs in a folder: arrays, tables, images, audio, and the `test_data_set_*` folders of ONNX models.
 
 Files are listed first and loaded one at a time, because a folder may be larger than the memory. docs/guide/inputs.md
 lists the file types.
@@ -17,10 +17,10 @@ from typing import Any, Literal
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.core.errors import InputError, printable
+from onnxport.core.errors import InputError, UsageError, printable
 from onnxport.formats.artifact import Dim, TensorSpec
-from onnxport.samples import images, tables
-from onnxport.samples.folders import DATA_SET, IMAGES, Entry, natural, sample_entries
+from onnxport.samples import audio, images, tables
+from onnxport.samples.folders import AUDIO, DATA_SET, IMAGES, Entry, natural, sample_entries
 from onnxport.samples.preprocessing import Preprocessing
 from onnxport.samples.rows import split_rows
 from onnxport.samples.sizes import OpenSizes
@@ -64,11 +64,13 @@ class SampleFile:
 
     Attributes:
         path: the file, or the first image of a batch.
-        label: its name; of a batch of images, the first and the last.
+        label: its name, with the number of the row, frame or sample where it is a part; of a batch of images, the first
+            and the last.
         inputs: the model's inputs.
         read: returns the arrays by name.
         optional: states, which the file may lack and which then start as zeros.
         is_table: whether arrays may have another number type than the input, and columns no second axis.
+        is_part: whether the file holds other sets too: a row, a frame of an animation, a window of audio.
     """
 
     path: Path
@@ -77,6 +79,7 @@ class SampleFile:
     read: Callable[[], Mapping[str, Array]]
     optional: frozenset[str] = frozenset()
     is_table: bool = False
+    is_part: bool = False
 
     def load(self) -> Sample:
         """Read the file and check it against the model's inputs; states that it lacks start as zeros.
@@ -84,7 +87,7 @@ class SampleFile:
         Raises:
             InputError: it is unreadable, or an input is missing or has a wrong dtype or shape.
             UsageError: the preprocessing does not fit the model's input.
-            MissingDependencyError: it is an image, and Pillow is not installed.
+            MissingDependencyError: Pillow, which reads images, or SciPy, which resamples audio, is not installed.
         """
         arrays = self.read()
         if self.is_table:
@@ -110,19 +113,25 @@ def find_samples(
     """Return the first `limit` sets of inputs in `folder`, in natural order ("img2" before "img10").
 
     Args:
-        folder: a folder, or a file with a set in each row (rows.py).
-        settings: of images; a model with a fixed batch of N gets N images per set.
+        folder: a folder, or one file of any kind. Rows of one array file are sets (rows.py); so are frames of an
+            animation and, where the model fixes the length, windows of audio, in a folder too.
+        settings: of images and audio; a model with a fixed batch of N gets N images or windows per set.
         optional: states, which a file may lack.
         rows: rows per set of a table, or of a file of stacked arrays, where the model's batch is open.
         features: column names of a tabular model, () where its columns have none; None for other models.
 
     Raises:
-        InputError: there is no such folder, no known file in it, or too few images for a batch.
+        InputError: there is no such folder, no known file in it, too few images for a batch, or an animation or audio
+            file is damaged or does not fit the model.
         UsageError: the preprocessing does not fit the model's input.
+        MissingDependencyError: Pillow, which reads animations, or SciPy, which resamples audio, is not installed.
     """
-    entries = sample_entries(folder, {*_READERS, *IMAGES})
-    pictures = [entry.path for entry in entries if entry.kind in IMAGES]
-    given = [entry for entry in entries if entry.kind not in IMAGES]
+    entries = sample_entries(folder, {*_READERS, *IMAGES, AUDIO})
+    image_files = [entry.path for entry in entries if entry.kind in IMAGES]
+    sounds = [entry.path for entry in entries if entry.kind == AUDIO]
+    given = [entry for entry in entries if entry.kind not in IMAGES and entry.kind != AUDIO]
+    settings = settings or Preprocessing()
+    _check_settings(folder, settings, has_images=bool(image_files), has_audio=bool(sounds))
     table = _Table(features, rows)
     if folder.is_file() and given:
         return _samples_in_file(given[0], tuple(inputs), optional, table)[:limit]
@@ -132,21 +141,53 @@ def find_samples(
             found += _samples_in_file(entry, tuple(inputs), optional, table)
         else:
             found.append(_sample_file(entry, tuple(inputs), optional, table))
-    if pictures:
-        required = [spec for spec in inputs if spec.name not in optional]
-        batches = _batches(pictures, required, settings or Preprocessing())
-        found += [
-            SampleFile(paths[0], label, tuple(inputs), read, optional) for paths, label, read in batches
-        ]
-    if pictures and given:
+    required = [spec for spec in inputs if spec.name not in optional]
+    if image_files:
+        for batch, label, read in _batches(folder, image_files, required, settings):
+            is_part = batch[0].number is not None
+            found.append(SampleFile(batch[0].path, label, tuple(inputs), read, optional, is_part=is_part))
+    if sounds:
+        waveform = audio.find_waveform(required, sounds[0])
+        for path in sounds:
+            windows = audio.find_windows(path, waveform, settings.rate)
+            is_part = len(windows) > 1
+            for read in windows:
+                label = printable(f"{path.name}[{read.begin}]" if is_part else path.name)
+                found.append(SampleFile(path, label, tuple(inputs), read, optional, is_part=is_part))
+    if len(found) > 1:
         places = {entry.path: place for place, entry in enumerate(entries)}
         found.sort(key=lambda file: places[file.path])
     return tuple(found[:limit])
 
 
 def holds_images(files: Sequence[SampleFile]) -> bool:
-    """Return whether any of the files is an image."""
-    return any(file.path.suffix.lower() in IMAGES for file in files)
+    """Return whether any of the files is an image, or audio that is resampled: `--preprocess` applies to them."""
+    return any(
+        _is_image(file) or (isinstance(file.read, audio.Window) and file.read.rate is not None)
+        for file in files
+    )
+
+
+def describe_reading(files: Sequence[SampleFile], settings: Preprocessing) -> tuple[str, ...]:
+    """Return notes for a report: the preprocessing of images and audio, and what of the audio was not read."""
+    notes = [f"preprocessing of images: {settings}"] if any(map(_is_image, files)) else []
+    windows = [file.read for file in files if isinstance(file.read, audio.Window)]
+    return (*notes, *audio.describe_audio(windows))
+
+
+def _is_image(file: SampleFile) -> bool:
+    return file.path.suffix.lower() in IMAGES
+
+
+def _check_settings(folder: Path, settings: Preprocessing, *, has_images: bool, has_audio: bool) -> None:
+    """Refuse settings of images for a folder of audio, and of audio for one of images (UsageError)."""
+    if has_images and not has_audio and settings.rate is not None:
+        raise UsageError(f"--preprocess rate is for .wav files, and {folder} holds none", fix="leave it out")
+    if has_audio and not has_images and settings.of_images:
+        raise UsageError(
+            f"--preprocess {settings.of_images[0]} is for images, and {folder} holds none",
+            fix="leave it out; audio takes rate",
+        )
 
 
 @dataclass(frozen=True)
@@ -189,31 +230,38 @@ def _samples_in_file(
     file = _sample_file(entry, inputs, optional, table)
     required = [spec for spec in inputs if spec.name not in optional]
     rows = split_rows(entry.path, file.read, required, table.rows)
-    return tuple(replace(file, label=f"{file.label}[{each.span}]", read=each) for each in rows) or (file,)
+    return tuple(
+        replace(file, label=f"{file.label}[{each.span}]", read=each, is_part=True) for each in rows
+    ) or (file,)
 
 
-Batch = tuple[Sequence[Path], str, Callable[[], Mapping[str, Array]]]
+Batch = tuple[Sequence[images.Picture], str, Callable[[], Mapping[str, Array]]]
 
 
-def _batches(paths: Sequence[Path], inputs: Sequence[TensorSpec], settings: Preprocessing) -> list[Batch]:
-    """Divide images into the model's batches; the first images fill up the last batch."""
+def _batches(
+    folder: Path, paths: Sequence[Path], inputs: Sequence[TensorSpec], settings: Preprocessing
+) -> list[Batch]:
+    """Divide images, and frames of animations, into the model's batches; the first ones fill up the last batch."""
     frame = images.find_frame(inputs, settings, paths[0])
-    if len(paths) < frame.batch:
+    pictures = [picture for path in paths for picture in images.find_pictures(path)]
+    if len(pictures) < frame.batch:
         raise InputError(
-            f"{paths[0].parent} has {len(paths)} images",
+            f"{folder} has {len(pictures)} images",
             why=f"the model takes {frame.spec}, {frame.batch} images in one batch",
             fix="add more, or give an .npz file",
         )
     found: list[Batch] = []
-    for start in range(0, len(paths), frame.batch):
-        batch = [paths[number % len(paths)] for number in range(start, start + frame.batch)]
+    for start in range(0, len(pictures), frame.batch):
+        batch = [pictures[number % len(pictures)] for number in range(start, start + frame.batch)]
         label = batch[0].name if len(batch) == 1 else f"{batch[0].name} ... {batch[-1].name}"
         found.append((batch, printable(label), partial(_read_images, tuple(batch), frame, settings)))
     return found
 
 
-def _read_images(paths: tuple[Path, ...], frame: images.Frame, settings: Preprocessing) -> dict[str, Array]:
-    return {frame.spec.name: images.read_images(paths, frame, settings)}
+def _read_images(
+    pictures: tuple[images.Picture, ...], frame: images.Frame, settings: Preprocessing
+) -> dict[str, Array]:
+    return {frame.spec.name: images.read_images(pictures, frame, settings)}
 
 
 def _read_npz(path: Path, inputs: Sequence[TensorSpec]) -> dict[str, Array]:

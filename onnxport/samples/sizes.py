@@ -82,6 +82,7 @@ _NAMED = 3  # constraints in a message
 _SIGNALS = (16000, 8000, 4000)
 _ODD_SIGNALS = (12347, 6007)
 _LONG_WINDOW = 128
+_SIGNAL_NAME = re.compile(r"audio|wave|^wavs?$|signal|^pcm|^samples?$", re.IGNORECASE)
 _STATES = re.compile(r"^(h|c|h0|c0|hn|cn|.*(state|hidden|cell|past|cache|memory).*)$", re.IGNORECASE)
 _BATCH = re.compile(r"batch", re.IGNORECASE)
 _SHORT_BATCH = re.compile(r"^(n|b|bs)$", re.IGNORECASE)
@@ -231,7 +232,8 @@ class OpenSizes:
     def _solve_with(self, graph: Model) -> None:
         """Let the graph decide what it can; exporters also give one name to sizes that differ."""
         shared = dict(self._shapes)
-        self._is_signal = any(_reads_signal(node) for node in graph.graph)
+        named = any(_SIGNAL_NAME.search(name) for name, dims in self._shapes.items() if len(dims) < 4)
+        self._is_signal = named or any(_reads_signal(node) for node in graph.graph)
         self._solver = SizeSolver(graph, self._shapes)
         self._substitute(self._solver.bound())
         usual = list(self._usual_sizes(self._proposed_sizes(), 1))

@@ -48,7 +48,7 @@ class _Table:
         if not any(self.names):
             raise InputError(
                 f"{self.path} has no column {name!r}",
-                why="its first line has numbers, no names",
+                why="its first line has numbers instead of names",
                 fix="add a first line with the columns' names",
             )
         raise InputError(f"{self.path} has no column {name!r}", why=f"it has {_join_names(self.names)}")

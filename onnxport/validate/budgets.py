@@ -210,12 +210,11 @@ def _distinct_texts(value: float, limit: float) -> tuple[str, str]:
 
 
 def _inapplicable(limit: Limit, outputs: Sequence[TensorSpec | OutputReport]) -> UsageError:
-    whose = (
-        "no output has this metric" if limit.output is None else f"{limit.output!r} does not have this metric"
-    )
+    subject = "no output has" if limit.output is None else f"{limit.output!r} does not have"
     names = ", ".join(repr(output.name) for output in outputs)
     known = METRICS.get(limit.metric)
-    rule = f"; {limit.metric} is for {known.applies}" if known else ""
     return UsageError(
-        f"the budget '{limit}' applies to nothing here", why=f"{whose}{rule}", fix=f"the outputs are {names}"
+        f"{subject} the metric of the budget '{limit}'",
+        why=f"{limit.metric} is for {known.applies}" if known else "",
+        fix=f"the outputs are {names}",
     )

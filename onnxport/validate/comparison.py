@@ -49,7 +49,7 @@ def compare(name: str, reference: Array, candidate: Array, noise: Noise, toleran
     if noise.reshaped:
         return Comparison(0, reference.size, (), 0.0, 0.0, "")
     if candidate.shape != reference.shape:
-        fault = f"a fault: shape {list(candidate.shape)}, the reference has {list(reference.shape)}"
+        fault = f"shape {list(candidate.shape)}, the reference has {list(reference.shape)}"
         return Comparison(reference.size, 0, (), np.inf, 0.0, fault)
     if reference.dtype.kind == "f":
         return _compare_floats(name, reference, candidate, noise, tolerance)
@@ -83,7 +83,7 @@ def _compare_floats(
     fault = ""
     if ratio > 1:
         figures = _float_fault(reference[index], candidate[index], index, limit, means)
-        fault = f"{tolerance.describe_fault(ratio)}: {figures}"
+        fault = f"{tolerance.describe_fault(ratio)}{figures}"
     count = int((ratios > 1).sum())
     own = float(np.broadcast_to(spread(noise.groups, reference.shape), reference.shape)[index])
     rows = _rows(ratios > 1) if count else ()
@@ -139,7 +139,7 @@ def _compare_exact(reference: Array, candidate: Array, noise: Noise) -> Comparis
     worst = worst_elements(differing, WORST_ELEMENTS)
     index = worst[0][1]
     fault = (
-        f"a fault: {candidate[index]} at {list(index)}, the reference has {reference[index]}; "
+        f"{candidate[index]} at {list(index)}, the reference has {reference[index]}; "
         f"{count} of {reference.size} elements differ"
     )
     return Comparison(count, ignored, index, np.inf, 0.0, fault, worst, rows=_rows(differing > 0))
@@ -165,5 +165,5 @@ def _float_fault(
         return f"{candidate} {where}, the reference has {reference:.6g}"
     difference = abs(float(candidate) - float(reference))
     if difference <= allowed:
-        return f"{difference:.1e} {where}, {means.describe(index)}"
-    return f"{difference:.1e} {where}, allowed {allowed:.0e}"
+        return f"difference {difference:.1e} {where}, {means.describe(index)}"
+    return f"difference {difference:.1e} {where}, allowed {allowed:.0e}"

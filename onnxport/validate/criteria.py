@@ -13,8 +13,8 @@ _WIDENED = frozenset[Precision](
     {"float64", "float16", "bfloat16", "float16 weights", "bfloat16 weights", "int8 weights", "int4 weights"}
 )
 _UNREADABLE = (
-    "only quality was evaluated: the reference's graph cannot be read, so its roundings cannot be made; "
-    "give the .onnx it came from"
+    "only quality was evaluated: the roundings cannot be applied, because the reference's graph cannot be read; "
+    "give the .onnx file that it was made from"
 )
 
 
@@ -64,7 +64,7 @@ def choose_criteria(
     if reference in _FULL:
         return Criteria(quality=True)
     note = (
-        f"{pair}: the figures say how far apart they are, not which is right; "
-        "to judge a lower precision, name its float original first"
+        f"{pair}: the figures show how much they differ, not which is right; "
+        "to measure a lower precision, give its float original first"
     )
     return Criteria(quality=True, note=note)

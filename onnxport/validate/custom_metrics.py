@@ -33,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Direction = Literal["higher", "lower"]
 
 _DECLARED = "__onnxport_metric__"
-_DECORATE = 'put @onnxport.metric(better="higher") or (better="lower") above it'
+_DECORATE = 'declare it with @onnxport.metric(better="higher") or (better="lower") above the function'
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def load(given: Sequence[str], timeout: float = RUN_TIMEOUT) -> tuple[UserMetric
     """Import metrics given as `package.module:function`, with the current directory first on the path.
 
     Raises:
-        UsageError: one cannot be imported, is no function, declares no direction, or has another's name.
+        UsageError: one cannot be imported, is not a function, declares no direction, or has another's name.
     """
     found: dict[str, UserMetric] = {}
     for text in given:
@@ -129,10 +129,10 @@ def _load(text: str, timeout: float) -> UserMetric:
         place = getattr(imported, "__file__", None) or module
         raise UsageError(f"the metric {text!r} cannot be found", why=f"{place} has no {path!r}") from None
     if not callable(function):
-        raise UsageError(f"the metric {text!r} is no function", why=f"it is {_describe(function)}")
+        raise UsageError(f"the metric {text!r} is not a function", why=f"it is {_describe(function)}")
     declared = getattr(function, _DECLARED, None)
     if not isinstance(declared, Declaration):
-        raise UsageError(f"the metric {text!r} does not declare which direction is good", fix=_DECORATE)
+        raise UsageError(f"the metric {text!r} has no direction", fix=_DECORATE)
     return UserMetric(text, path.rpartition(".")[2], function, declared, timeout)
 
 

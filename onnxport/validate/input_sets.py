@@ -12,7 +12,7 @@ from onnxport.runtimes.base import MemoryFullError, RunError
 from onnxport.samples.generator import COMPANIONS, FURTHER_KINDS, KINDS, FloatKind, generate
 from onnxport.samples.input_domains import InputDomains
 from onnxport.samples.preprocessing import preprocessing
-from onnxport.samples.readers import Sample, SampleFile, find_samples, holds_images
+from onnxport.samples.readers import Sample, SampleFile, describe_reading, find_samples, holds_images
 from onnxport.samples.sizes import OpenSizes, Shapes
 from onnxport.samples.split import EVERYTHING, FEWEST, held_back
 from onnxport.samples.states import States
@@ -63,8 +63,8 @@ def feed_from_folder(
     )
     if params.preprocess and not params.preprocess_is_shared and not holds_images(files):
         raise UsageError(
-            f"--preprocess is for images, and {params.inputs} holds none",
-            fix="prepare the arrays yourself and leave it out",
+            f"--preprocess applies to images and audio, and {params.inputs} has none",
+            fix="leave it out: arrays are fed as they are",
         )
     notes: list[str] = []
     if params.part == "held-back":
@@ -86,8 +86,8 @@ def feed_from_folder(
 
     for file in files:
         run(partial(load, file), None)
-    notes += [f"preprocessing of images: {settings}"] if holds_images(files) else []
-    notes += [f"the state {name!r} began with zeros, {label} gives none" for name, label in lacking.items()]
+    notes += describe_reading(files, settings)
+    notes += [f"{label} has no state {name!r}, so it begins with zeros" for name, label in lacking.items()]
     return tuple(notes)
 
 

@@ -22,7 +22,7 @@ from onnxport.validate.params import ValidateParams
 from onnxport.validate.precision import kept_float32, precision_of
 from onnxport.validate.progress import Tell
 from onnxport.validate.reference import AnsweredSet, Reference
-from onnxport.validate.report import RIGHT, Criterion, Judgement, Precision, Report, Side, overall
+from onnxport.validate.report import Criterion, Judgement, Precision, Report, Side, overall
 from onnxport.validate.rollout import Run
 from onnxport.validate.saturation import measure_saturation
 from onnxport.validate.sessions import Oriented, isolated, source_dtypes
@@ -124,6 +124,14 @@ class Judge(Closing):
             notes += _notes(reference, oriented)
             if checks_nodes is None:
                 checks_nodes = self._criterion is None
+            measured = any(each.question == "quality" for each in judgements)
+            if checks_nodes and measured:
+                # Imported here: it reads both graphs, which most verdicts do without.
+                from onnxport.validate.translation.judgement import judge_translation
+
+                translation, note = judge_translation(reference, candidate, precision)
+                judgements += () if translation is None else (translation,)
+                notes += (note,) if note else ()
             if checks_nodes and _is_quality_alone(judgements):
                 # Imported here: it runs single nodes, which most verdicts do without.
                 from onnxport.validate.rounding_errors import check_nodes
@@ -132,7 +140,7 @@ class Judge(Closing):
                 judgements += () if fault is None else (fault,)
                 notes += (note,) if note else ()
             saturation = None
-            if any(each.question == "quality" for each in judgements):
+            if measured:
                 saturation = measure_saturation(reference, candidate)
                 notes += () if saturation is None else (str(saturation),)
             verdict, reason = overall(judgements)
@@ -269,8 +277,12 @@ def _fault(reference: Reference, candidate: Run, answered: AnsweredSet) -> str:
 
 
 def _is_quality_alone(judgements: tuple[Judgement, ...]) -> bool:
-    """Return whether only quality was evaluated, and the candidate passed."""
-    return all(each.verdict in RIGHT and each.question == "quality" for each in judgements)
+    """Return whether the candidate passed, and nothing but a quality was found out."""
+    return all(
+        (each.question, each.verdict)
+        in (("quality", "measured"), ("quality", "proven"), ("translation", "unproven"))
+        for each in judgements
+    )
 
 
 def _save_tensors(path: Path, reference: Reference, model: Run, report: Report) -> str:
@@ -295,14 +307,15 @@ def _notes(reference: Reference, model: Oriented) -> tuple[str, ...]:
         notes.append(_SYNTHETIC)
     if missing:
         names = ", ".join(map(repr, sorted(missing)))
-        notes.append(f"the candidate does not take {names}, on which no output of the reference depends")
+        which, it = ("input", "it") if len(missing) == 1 else ("inputs", "them")
+        notes.append(f"the candidate lacks the {which} {names}; no output of the reference depends on {it}")
     for kind, ours, theirs in (
         ("inputs", reference.inputs, model.inputs),
         ("outputs", reference.outputs, model.outputs),
     ):
         order, other = ([spec.name for spec in side if spec.name not in missing] for side in (ours, theirs))
         if order != other:
-            notes.append(f"the {kind} are in another order than the reference's; they were matched by name")
+            notes.append(f"the {kind} have another order than in the reference; they were matched by name")
     return tuple(notes)
 
 

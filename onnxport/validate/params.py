@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
 
@@ -16,6 +17,8 @@ from onnxport.runtimes.feeding_options import Inputs, Preprocess, Shape, check_p
 GENERATED = 3  # one of each kind of input (samples/generator.py)
 READ = 20
 STEPS = 4
+# Demands on quality, which is against the source: they apply neither to fidelity nor to the search for a fault.
+NO_DEMANDS: Mapping[str, object] = {"budget": {}, "metric": (), "report_tensors": None}
 
 
 class ValidateParams(Params):

@@ -189,7 +189,7 @@ class DecisionAgreement:
             return ""
         share = 100 * self.differing / self.count
         texts = {
-            "first class": f"another first class than the original in {share:.3g} % of {self.count} rows",
+            "first class": f"the top-1 class differs from the original's in {share:.3g} % of {self.count} rows",
             "detection": f"{share:.3g} % of the original's {self.count} detections are lost",
         }
         return f"{texts[self.kind]}, the floor is {100 * (1 - _KEPT_DECISIONS):.0f} % beyond chance"
@@ -254,10 +254,12 @@ def _advice(outputs: Iterable[OutputReport]) -> str:
     name = min(tops, key=lambda name: tops[name], default="")
     if name and tops[name] < _KEPT_DECISIONS:
         return (
-            f"{name!r} has another first class than the original in {100 * (1 - tops[name]):.3g} % of all rows; "
-            "if these are class scores, the candidate is not fit for use: --budget top1_agreement=0.98 would refuse it"
+            f"the top-1 class of {name!r} differs from the original's in {100 * (1 - tops[name]):.3g} % of all rows; "
+            "if these are class scores, the candidate is unfit for use; --budget top1_agreement=0.98 would reject it"
         )
-    return "no budget was given, so any loss above the floor passes; set a limit with --budget, as --budget sqnr=20"
+    return (
+        "no budget was given, so any loss above the floor passes; set a limit, for example --budget sqnr=20"
+    )
 
 
 def _has_top(output: OutputReport) -> bool:

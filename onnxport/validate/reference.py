@@ -220,7 +220,9 @@ class Reference:
         self.notes += tuple(self._dead_outputs())
         if odd := [answered.label for answered in self.sets if answered.nan]:
             more = f" and {len(odd) - _FEW} more" if len(odd) > _FEW else ""
-            self.notes += (f"inputs hold NaN in {', '.join(odd[:_FEW])}{more}: these answers prove nothing",)
+            self.notes += (
+                f"the inputs {', '.join(odd[:_FEW])}{more} contain NaN, so their answers prove nothing",
+            )
         if blind := self._proof.blind:
             names = ", ".join(map(repr, blind[:_FEW]))
             self.notes += (f"the rows of a batch never differed at {names}: swapped rows would not show",)

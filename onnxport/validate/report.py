@@ -1,8 +1,8 @@
 """The verdict on a pair of artefacts as data; JSON, the terminal and every other format show it.
 
 A report has one judgement per criterion and never mixes them: *fidelity* (does the candidate compute what an ONNX model
-with the same roundings computes?) and *quality* (what did the lower precision cost against the float original?). This
-module imports no array library.
+with the same roundings computes?), *quality* (what did the lower precision cost against the float original?) and
+*translation* (is it, node for node, the original with quantization in it?). This module imports no array library.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WORST_FIRST: tuple[Verdict, ...] = get_args(Verdict)
 # Verdicts on a right candidate, and all with which it passes.
 RIGHT: frozenset[Verdict] = frozenset(("proven", "measured"))
 LEAVES: frozenset[Verdict] = RIGHT | {"unproven"}
-Criterion = Literal["fidelity", "quality"]
+Criterion = Literal["fidelity", "quality", "translation"]
 # The precision of an artefact; "mixed" where no single name fits. docs/reference/fidelity.md has the reference for
 # each.
 Precision = Literal[
@@ -232,8 +232,12 @@ def telling(outputs: Sequence[OutputReport]) -> OutputReport | None:
 
 
 def overall(judgements: Sequence[Judgement]) -> tuple[Verdict, str]:
-    """Return the worst verdict and the reasons of all judgements that have it."""
-    verdict = min((judgement.verdict for judgement in judgements), key=WORST_FIRST.index)
+    """Return the worst verdict and the reasons of all judgements that have it.
+
+    A translation that could not be proven leaves the others' verdict as it is.
+    """
+    asked = [each for each in judgements if (each.question, each.verdict) != ("translation", "unproven")]
+    verdict = min((judgement.verdict for judgement in asked or judgements), key=WORST_FIRST.index)
     alike = RIGHT if verdict in RIGHT else frozenset((verdict,))
     return verdict, "; ".join(judgement.reason for judgement in judgements if judgement.verdict in alike)
 
@@ -370,7 +374,8 @@ class Report(_Record):
 
     Attributes:
         verdict, reason: the worst of the judgements'.
-        judgements: fidelity, quality, or both in this order; empty when validation was waived.
+        judgements: fidelity, quality and translation, those that were asked, in this order; empty when validation was
+            waived.
         diagnosis: the finding of `debug`.
         saturation: see Saturation; None where nothing saturates, or where it was not computed.
     """
@@ -399,7 +404,13 @@ class Report(_Record):
     @property
     def telling(self) -> OutputReport | None:
         """The output behind the verdict, see `telling`; None without one."""
-        return telling(self.asked.outputs) if self.asked is not None else None
+        return telling(self.shown.outputs) if self.shown is not None else None
+
+    @property
+    def shown(self) -> Judgement | None:
+        """`asked`, or the first judgement on outputs if that has none; None where no judgement has."""
+        judged = [each for each in self.judgements if each.outputs]
+        return next((each for each in judged if each is self.asked), judged[0] if judged else None)
 
     @property
     def asked(self) -> Judgement | None:

@@ -154,7 +154,9 @@ class RolloutPlan:
         notes = []
         if self.steps > 1:
             pairs = ", ".join(f"{name}={output}" for name, output in self.states.items())
-            notes.append(f"{self.steps} steps in a row, the state fed back: {pairs}")
+            notes.append(f"{self.steps} steps with the state fed back: {pairs}")
         if not given and (caches := growing(model.inputs)):
-            notes.append(f"one step only: the cache {caches[0]!r} grows with each and was not fed back")
+            notes.append(
+                f"one step only: the cache {caches[0]!r} grows with each step, so it was not fed back"
+            )
         return tuple(notes)

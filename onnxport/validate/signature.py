@@ -91,7 +91,7 @@ def check_tensors(model: Signature, name: str) -> None:
     for spec in (*model.inputs, *model.outputs):
         if "(" in spec.dtype:
             raise UsageError(
-                f"{spec.name!r} of {name} is no tensor but {spec.dtype}",
+                f"{spec.name!r} of {name} is not a tensor but {spec.dtype}",
                 why="only tensors can be compared",
                 fix="export the model without it (scikit-learn: zipmap=False)",
             )

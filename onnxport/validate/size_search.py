@@ -150,7 +150,7 @@ class Search:
         )
         inputs = self._footprint.at(shapes).inputs
         at = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
-        of_inputs = f", of which {format_size(inputs)} are the inputs" if 20 * inputs > least else ""
+        of_inputs = f", {format_size(inputs)} of them for the inputs" if 20 * inputs > least else ""
         others = f"the least of {len(self._large)} proposed sizes " if len(self._large) > 1 else "it "
         return self._limit.exceeded(
             f"running the reference on {at}", f"{others}takes at least {format_size(least)}{of_inputs}", least

@@ -116,9 +116,9 @@ def _explain(reference: Reference, rows: Sequence[Row]) -> tuple[str, ...]:
     )
     if not same:
         return ()
-    which = "this row" if len(rows) == 1 else "these rows"
+    which = "this row is" if len(rows) == 1 else "these rows are"
     return (
-        f"{reference.name} itself gives these answers when {which} is rounded to float32: "
+        f"{reference.name} itself gives these answers when {which} rounded to float32: "
         "a value then lies on the other side of a threshold",
     )
 

@@ -228,10 +228,10 @@ class Tolerance:
         return f"within {self.rule.name}: {share:.1%} of scale, ONNX Runtime against itself {own:.1%}"
 
     def describe_fault(self, ratio: float) -> str:
-        """Return the words for a difference of `ratio` times the tolerance."""
+        """Return the words before the figures of a difference of `ratio` times the tolerance."""
         if self.is_given or self.precision not in RULES:
-            return "a fault"
-        return f"{'far ' if ratio > _FAR else ''}beyond {self.rule.name}: a fault"
+            return ""
+        return f"{'far ' if ratio > _FAR else ''}beyond {self.rule.name}: "
 
 
 def _share(signal: Array, ceiling: float) -> Array:

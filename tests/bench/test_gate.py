@@ -27,7 +27,7 @@ def gate(**options: Any) -> Gate:
     [
         ({"against": Path("none.json")}, 4, "none.json does not exist"),
         ({"against": Path("none.onnx")}, 4, "none.onnx does not exist"),
-        ({"against": DIGITS}, 2, "would be compared with itself"),
+        ({"against": DIGITS}, 2, "is both the model and its baseline"),
         ({"max_slowdown": 1.2}, 2, "--max-slowdown needs --against"),
         ({"force": True}, 2, "--force needs --against"),
     ],

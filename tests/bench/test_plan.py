@@ -69,10 +69,10 @@ def test_a_provider_that_no_runtime_has_is_refused_with_the_nearest_name() -> No
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"threads": "0"}, "--threads has the value '0'; give numbers from 1 to 256"),
-        ({"threads": (1, 2.5)}, "--threads has the value '2.5'"),
-        ({"batch": "1,,8"}, "--batch has the value ''"),
-        ({"levels": "al"}, "--levels has the value 'al'; give some of disable, basic, extended, all"),
+        ({"threads": "0"}, "--threads: '0' is not allowed; give numbers from 1 to 256"),
+        ({"threads": (1, 2.5)}, "--threads: '2.5' is not allowed"),
+        ({"batch": "1,,8"}, "--batch: '' is not allowed"),
+        ({"levels": "al"}, "--levels: 'al' is not allowed; give some of disable, basic, extended, all"),
         ({"preprocess": "resize=32"}, "--preprocess is for images in --inputs"),
     ],
 )

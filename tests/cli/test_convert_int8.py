@@ -93,6 +93,7 @@ def test_a_float_model_is_quantized_on_the_way(target: str, precision: str, sand
     assert verdicts(artifact["report"]) == {
         "fidelity": ("proven", "the quantized model that it was made from"),
         "quality": ("measured", "the float original"),
+        "translation": ("proven", "the reference's nodes with quantization in them"),
     }
     assert artifact["report"]["reference"]["path"] == "model.onnx"
     # Both questions are asked of the same samples, which calibration has not seen.
@@ -133,6 +134,7 @@ def test_a_fault_of_the_second_step_is_no_loss_of_quality(sandbox: Sandbox) -> N
     assert {question: verdict for question, (verdict, _) in verdicts(artifact["report"]).items()} == {
         "fidelity": "not equivalent",
         "quality": "measured",
+        "translation": "proven",
     }
     assert artifact["report"]["verdict"] == "not equivalent"
     assert not (sandbox.folder / "model.ort").exists()
@@ -147,6 +149,7 @@ def test_a_bad_quantization_is_no_fault_of_the_second_step(sandbox: Sandbox) -> 
     assert {question: verdict for question, (verdict, _) in verdicts(artifact["report"]).items()} == {
         "fidelity": "proven",
         "quality": "over budget",
+        "translation": "not equivalent",
     }
     assert not (sandbox.folder / "model.ort").exists()
 
@@ -178,7 +181,7 @@ def test_integers_at_the_border_belong_to_the_second_step(sandbox: Sandbox) -> N
     sampled(sandbox)
     outcome = sandbox.run("convert", "model.onnx", "--to", "tflite", *CALIBRATED, "--io", "int8", "--json")
     assert outcome.code == 0, outcome.stderr
-    assert set(verdicts(outcome.document["artifacts"][0]["report"])) == {"fidelity", "quality"}
+    assert set(verdicts(outcome.document["artifacts"][0]["report"])) == {"fidelity", "quality", "translation"}
 
 
 def test_unproven_is_said_of_both_steps(sandbox: Sandbox) -> None:
@@ -197,7 +200,7 @@ def test_python_says_it_in_keywords(tmp_path: Path) -> None:
     result = onnxport.convert_model(
         sandbox.model, "ort", precision="int8", calib=sandbox.folder / "samples", exclude="Gemm"
     )
-    assert {each.question for each in result.report.judgements} == {"fidelity", "quality"}
+    assert {each.question for each in result.report.judgements} == {"fidelity", "quality", "translation"}
     assert isinstance(result.run, RunReport)
 
 

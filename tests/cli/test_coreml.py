@@ -203,14 +203,14 @@ def test_the_node_at_fault_is_found_in_a_package(sandbox: Sandbox) -> None:
 # ---- 2: usage
 
 
-@case(2, "model.mlpackage is a directory and no Core ML package", "remove it, or give -o another name")
+@case(2, "model.mlpackage is a directory, but not a Core ML package", "remove it, or give -o another name")
 def output_folder_is_no_package(sandbox: Sandbox) -> tuple[str | Path, ...]:
     (sandbox.folder / PACKAGE).mkdir()
     (sandbox.folder / PACKAGE / "diary.txt").write_text("not ours to remove")
     return ("convert", "model.onnx", *COREML)
 
 
-@case(2, "model.mlpackage is a file and no Core ML package")
+@case(2, "model.mlpackage is a file, but not a Core ML package")
 def output_is_a_file(sandbox: Sandbox) -> tuple[str | Path, ...]:
     (sandbox.folder / PACKAGE).write_text("not ours to remove")
     return ("convert", "model.onnx", *COREML)
@@ -226,7 +226,7 @@ def unknown_system(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *COREML, "--minimum-target", "iOS12")
 
 
-@case(2, "--precision has the value int4-weights; give 'fp32', 'fp16', 'mixed', 'int8' or 'int16x8'")
+@case(2, "--precision: int4-weights is not allowed; give 'fp32', 'fp16', 'mixed', 'int8' or 'int16x8'")
 def precision_of_another_target(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *COREML, "--precision", "int4-weights")
 
@@ -236,7 +236,7 @@ def option_of_another_target(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *COREML, "--layout", "nhwc")
 
 
-@case(2, "--candidate-runtime: runtime has the value 'metal'; give auto, predict, evaluator")
+@case(2, "--candidate-runtime: 'metal' is not allowed for runtime; give auto, predict, evaluator")
 def unknown_runtime(sandbox: Sandbox) -> tuple[str | Path, ...]:
     package(sandbox)
     return ("validate", "model.onnx", PACKAGE, "--candidate-runtime", "runtime=metal")
@@ -259,7 +259,7 @@ def unsupported_operators_are_all_listed(sandbox: Sandbox) -> tuple[str | Path, 
     return ("convert", "strings.onnx", *COREML)
 
 
-@case(3, "'x'", "has a dimension of size 0, which Core ML does not hold")
+@case(3, "'x'", "has a dimension of size 0, and Core ML has no empty tensors")
 def an_input_without_elements(sandbox: Sandbox) -> tuple[str | Path, ...]:
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [0, 4]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", ends[:1], ends[1:])
@@ -419,7 +419,7 @@ environment.sys = Later()
 """
 
 
-@case(5, "Core ML is not here", "run this on macOS")
+@case(5, "Core ML is not available", "run this on macOS")
 def predict_without_core_ml(sandbox: Sandbox) -> tuple[str | Path, ...]:
     package(sandbox)
     return ("validate", "model.onnx", PACKAGE, "--candidate-runtime", "runtime=predict")

@@ -88,7 +88,7 @@ def test_the_document_has_the_diagnosis(sandbox: Sandbox) -> None:
 def test_nothing_to_look_for_is_a_success(sandbox: Sandbox) -> None:
     outcome = sandbox.run("debug", "model.onnx", "model.onnx")
     assert outcome.code == 0
-    assert "nothing to look for" in outcome.stdout
+    assert "there is no fault to find" in outcome.stdout
     shown = sandbox.run("debug", "model.onnx", "model.onnx", "--layers", "--verbose")
     assert shown.code == 0
     assert "exact" in shown.stdout
@@ -109,4 +109,4 @@ def test_a_folder_of_the_users_is_not_touched(sandbox: Sandbox) -> None:
 def test_a_limit_that_is_no_size_names_the_option(sandbox: Sandbox) -> None:
     outcome = sandbox.run("debug", "model.onnx", "model.onnx", "--memory-limit", "much")
     assert outcome.code == 2
-    assert "--memory-limit has the value much; give a size such as 500MB or 2GB" in outcome.stderr
+    assert "--memory-limit: much is not allowed; give a size such as 500MB or 2GB" in outcome.stderr

@@ -57,7 +57,7 @@ def a_factory_that_ends_the_process(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("export", "models:crashes")
 
 
-@case(4, "there is no module 'nowhere'", "PYTHONPATH")
+@case(4, "the module 'nowhere' does not exist", "PYTHONPATH")
 def a_module_that_is_not_there(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("export", "nowhere:build", "--no-validate")
 
@@ -84,7 +84,7 @@ def a_framework_of_a_file_that_is_not_installed(sandbox: Sandbox) -> tuple[str |
     return ("export", "model.keras")
 
 
-@case(4, "model.pkl is a pickle, which is not loaded", "--trust")
+@case(4, "model.pkl is a pickle: reading it can run any code", "--trust")
 def a_pickle_without_trust(sandbox: Sandbox) -> tuple[str | Path, ...]:
     (sandbox.folder / "model.pkl").write_bytes(pickle.dumps({"a": 1}))
     return ("export", "model.pkl")

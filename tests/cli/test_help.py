@@ -20,7 +20,7 @@ from onnxport.optimizers.params import OptimizeParams
 from onnxport.profiling.params import ProfileParams
 from onnxport.quantize.params import QuantizeParams, calibrated_fields
 from onnxport.validate.debug.params import DebugParams
-from onnxport.validate.params import ValidateParams
+from onnxport.validate.params import SamplesParams, ValidateParams
 from tests.cli.sandbox import Sandbox
 
 # What the commands have beside their params.
@@ -36,6 +36,7 @@ OWN = {
     "cache": {"size", "calibrations"},
     "profile": {"trace_file", "report_files"},
     "inspect": {"report_files", "others", "required_operators"},
+    "samples": {"folder"},
     "schema": set(),
     "verify": {"lock", "source"},
     "doctor": set(),
@@ -62,6 +63,7 @@ PARAMS = {
     "debug": (DebugParams,),
     "bench": (BenchParams,),
     "inspect": (DeploymentParams,),
+    "samples": (SamplesParams,),
     "profile": (ProfileParams,),
 }
 
@@ -138,10 +140,10 @@ def test_python_m_is_the_same_command(sandbox: Sandbox) -> None:
 def test_an_option_of_two_targets_takes_what_either_does_and_each_refuses_the_rest(sandbox: Sandbox) -> None:
     refused = sandbox.run("convert", sandbox.model, "--to", "tflite", "--precision", "mixed")
     assert refused.code == 2
-    assert "--precision has the value mixed; give 'fp32', 'fp16', 'int8-dynamic'" in refused.stderr
+    assert "--precision: mixed is not allowed; give 'fp32', 'fp16', 'int8-dynamic'" in refused.stderr
     refused = sandbox.run("convert", sandbox.model, "--to", "coreml", "--precision", "int8-dynamic")
     assert refused.code == 2
-    assert "--precision has the value int8-dynamic; give 'fp32', 'fp16', 'mixed'" in refused.stderr
+    assert "--precision: int8-dynamic is not allowed; give 'fp32', 'fp16', 'mixed'" in refused.stderr
     text = " ".join(sandbox.run("convert", "--help").stdout.split())
     assert "--to coreml: fp32, fp16, mixed, int8, int16x8." in text
     assert "Only with --calib." in text

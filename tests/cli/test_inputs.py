@@ -128,7 +128,7 @@ def test_bad_inputs_end_with_exit_4_and_bad_options_with_exit_2(sandbox: Sandbox
     np.savez(folder / "d.npz", image=np.ones((1, 1, 8, 8), np.float32))
     arrays = bad(sandbox, pair, "--preprocess", "scale=1/16")
     assert arrays.code == 2
-    assert "--preprocess is for images, and in holds none; prepare the arrays yourself" in arrays.stderr
+    assert "--preprocess applies to images and audio, and in has none; leave it out" in arrays.stderr
 
 
 def test_preprocessing_without_a_folder_is_wrong_usage(sandbox: Sandbox, pair: list[str]) -> None:

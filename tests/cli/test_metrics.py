@@ -96,9 +96,13 @@ REFUSALS = {
     "unknown output": Refusal(("--budget", "logit:sqnr=20"), ("no output 'logit'", "did you mean 'logits'?")),
     "no metric after the output": Refusal(("--budget", "logits=20"), ("'logits' names no known metric",)),
     "NaN limit": Refusal(("--budget", "sqnr=nan"), ("'sqnr' has the limit nan; give a number",)),
-    "no number": Refusal(("--budget", "sqnr=high"), ("--budget['sqnr'] has the value high; give a number",)),
+    "no number": Refusal(
+        ("--budget", "sqnr=high"), ("--budget['sqnr']: high is not allowed; give a number",)
+    ),
     "no name": Refusal(("--budget", "20"), ("'20' has no name before '='; write NAME=VALUE",)),
-    "inapplicable": Refusal(("--budget", "mean_iou=0.9"), ("'mean_iou' applies to nothing here", "'logits'")),
+    "inapplicable": Refusal(
+        ("--budget", "mean_iou=0.9"), ("the metric of the budget 'mean_iou'", "'logits'")
+    ),
     "no module": Refusal(("--metric", "mypkg.nothing:gap"), ("No module named 'mypkg.nothing'",)),
     "no function": Refusal(("--metric", "mypkg.metrics:nothing"), ("metrics.py has no 'nothing'",)),
     "no declaration": Refusal(("--metric", "mypkg.metrics:undeclared"), ("@onnxport.metric(better=",)),

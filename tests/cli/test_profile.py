@@ -82,7 +82,7 @@ def test_a_package_for_core_ml_is_refused(sandbox: Sandbox) -> None:
         (("--level", "basic", "model.ort"), "--level is for .onnx files"),
         (("--trace", "trace.txt", "model.onnx"), "ends in .json"),
         (("--source", "model.tflite", "model.onnx"), "give an .onnx file"),
-        (("--runs", "2", "model.onnx"), "--runs has the value 2"),
+        (("--runs", "2", "model.onnx"), "--runs: 2 is not allowed"),
         (("--provider", "cuda", "model.tflite"), "give xnnpack or cpu"),
         (("--preprocess", "scale=2", "model.onnx"), "--preprocess is for images in --inputs"),
     ],

@@ -36,7 +36,7 @@ def quantized_product(folder: Path, kind: int) -> Model:
 def test_integers_of_eight_bits_are_int8(tmp_path: Path) -> None:
     model = quantized_product(tmp_path, TensorProto.INT8)
     check_precision(model, "int8")
-    with pytest.raises(UsageError, match="computes in int8 with scales of its own"):
+    with pytest.raises(UsageError, match="is quantized to int8"):
         check_precision(model, "fp16")
 
 

@@ -40,7 +40,7 @@ def test_an_argument_reaches_the_factory_as_it_was_given(value: object) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "says"),
-    [({"scale": "1/127.5"}, "scale=1/127.5: '1/127.5' is no number"), ({"size": 8}, "no setting 'size'")],
+    [({"scale": "1/127.5"}, "scale=1/127.5: '1/127.5' is not a number"), ({"size": 8}, "no setting 'size'")],
 )
 def test_an_impossible_setting_is_refused_before_anything_is_read(
     setting: dict[str, object], says: str

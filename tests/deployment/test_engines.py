@@ -88,13 +88,17 @@ def test_operands_and_attributes_that_may_not_be_given(subject: Model, op: str, 
     [
         ("candle", POOLED, "pads is [1, 1, 1, 1], it takes 0"),
         ("candle", RESIZED, "nearest_mode is round_prefer_floor, it takes floor"),
-        ("rten", model([node("LRN", "x", "y", size=3)]), "it has no LRN"),
+        ("rten", model([node("LRN", "x", "y", size=3)]), "the runtime has no operator LRN"),
         (
             "burn",
             model([node("LayerNormalization", "x w", "y", axis=1)], weights={"w": np.ones(8)}),
             "axis is 1",
         ),
-        ("mnn", model([node("IsNaN", "x", "b"), node("Cast", "b", "y", to=1)]), "it has no IsNaN"),
+        (
+            "mnn",
+            model([node("IsNaN", "x", "b"), node("Cast", "b", "y", to=1)]),
+            "the runtime has no operator IsNaN",
+        ),
     ],
 )
 def test_known_refusals(runtime: str, subject: Model, said: str) -> None:

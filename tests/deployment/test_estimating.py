@@ -89,7 +89,7 @@ CONV = model([node("Conv", "x w", "y", dilations=[2, 1])], weights={"w": np.ones
         ({"types": {"W": ["float16", "int8"]}}, "'w' is float32, it takes float16, int8"),
         ({"types": {"0": "halves"}}, "'x' is float32, it takes float16"),
         ({"ranks": {"outputs": "..3"}}, "rank 4 of 'y', at most 3"),
-        ({"constant": "X"}, "'x' is computed at run time, it has to be constant"),
+        ({"constant": "X"}, "'x' is computed at run time, but it must be constant"),
         ({"attributes": {"dilations": [1]}}, "dilations is [2, 1], it takes 1"),
         ({"attributes": {"dilations": "1..2", "group": [1], "auto_pad": ["NOTSET"]}}, ""),
         ({"attributes": {"group": "2.."}}, "group is 1, at least 2"),
@@ -197,7 +197,10 @@ def test_operators_of_another_domain_have_its_name() -> None:
     subject = model([node("Relu", "x", "a"), helper.make_node("Gelu", ["a"], ["y"], domain="com.microsoft")])
     subject.ir.opset_imports["com.microsoft"] = 1
     assert placed(subject, {"Relu": None, "com.microsoft::Gelu": None}).extent == "all"
-    assert placed(subject, {"Relu": None, "Gelu": None}).fallbacks[0].why == "it has no com.microsoft::Gelu"
+    assert (
+        placed(subject, {"Relu": None, "Gelu": None}).fallbacks[0].why
+        == "the runtime has no operator com.microsoft::Gelu"
+    )
 
 
 def test_an_activation_behind_a_node_that_is_not_taken_is_not_fused() -> None:

@@ -95,7 +95,9 @@ def test_bodies_are_probed_too(folder: Path, tmp_path: Path) -> None:
     assert {each.op for each in cpu.fallbacks} == {"IF", "POW"}
     assert (cpu.nodes, cpu.taken, cpu.partitions) == (6, 4, 3)
     gpu = tflite_gpu.probe(about.file.path, options("tflite-gpu", tmp_path))
-    assert {(each.op, each.why) for each in gpu.fallbacks if each.op == "IF"} == {("IF", "it has no IF")}
+    assert {(each.op, each.why) for each in gpu.fallbacks if each.op == "IF"} == {
+        ("IF", "the runtime has no operator IF")
+    }
 
 
 def test_command(cut: ConvertedModel, tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ Y = tensor("y", [1, 4, 4, 8])
     [
         (operator("RELU", [X], Y, 2), ""),
         (operator("RELU", [X], Y, 3), "version 3 of the operator, at most 2"),
-        (operator("CEIL", [X], Y), "it has no CEIL"),
+        (operator("CEIL", [X], Y), "the runtime has no operator CEIL"),
         (
             operator("ABS", [tensor("x", [1, 1, 4, 4, 8])], tensor("y", [1, 1, 4, 4, 8])),
             "rank 5 of 'x', at most 4",
@@ -174,7 +176,7 @@ Y = tensor("y", [1, 4, 4, 8])
         (operator("STRIDED_SLICE", [X, X, X, X], Y, shrinkAxisMask=1), "shrinkAxisMask is 1"),
         (
             operator("GREATER", [X, Y], tensor("z", [1, 4, 4, 8], "bool")),
-            "its result has to be read by one CAST",
+            "its result must be read by exactly one CAST",
         ),
     ],
     ids=lambda value: value.op if isinstance(value, Node) else value[:20],

@@ -67,7 +67,7 @@ def test_without_paddle2onnx_it_says_how_to_make_an_environment(
     monkeypatch.setenv("PATH", os.defpath)
     with pytest.raises(MissingDependencyError, match=r"not on PATH; .*-m venv .*paddlepaddle paddle2onnx"):
         paddle.load(Source.of(folder), ExportParams())
-    with pytest.raises(MissingDependencyError, match="nowhere is no command"):
+    with pytest.raises(MissingDependencyError, match="nowhere is not a command"):
         paddle.load(Source.of(folder), ExportParams(paddle2onnx=Path("nowhere")))
 
 

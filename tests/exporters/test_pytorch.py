@@ -223,7 +223,7 @@ class _Running:
 def test_weights_run_no_code(tmp_path: Path) -> None:
     torch.save({"state_dict": _Running(tmp_path / "ran")}, tmp_path / "w.pt")
     said = refusal(InputError, networks.narrow(), tmp_path, input="x=1,3", weights=tmp_path / "w.pt")
-    assert "is no state dict" in said
+    assert "is not a state dict" in said
     assert "may run any code" in said
     assert not (tmp_path / "ran").exists()
 
@@ -320,7 +320,7 @@ REFUSED: dict[str, Refused] = {
         {"input": ["x=2,7,4", "lengths=2:int64"], "dynamic": ["x=n,length,_", "lengths=n"]},
         ["packed sequences", "networks.py:", "pack_padded_sequence(", "mask what it gives"],
     ),
-    "strings": (UsageError, networks.narrow, {"input": "x=1,3:string"}, ["'x' is string"]),
+    "strings": (UsageError, networks.narrow, {"input": "x=1,3:string"}, ["no tensors of string (input 'x')"]),
     "complex": (
         CannotConvertError,
         networks.spectral,

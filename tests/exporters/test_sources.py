@@ -90,18 +90,28 @@ FACTORIES: list[tuple[str, list[str], type[OnnxportError], tuple[str, ...]]] = [
     ("users_models:ends", [], InputError, ("SystemExit: no model today (users_models.py, line 14)",)),
     ("users_models:takes", [], UsageError, ("takes(width, *, depth=2)", "'width'", "--arg NAME=VALUE")),
     ("users_models:takes", ["width=2", "height=3"], UsageError, ("(width, *, depth=2)", "'height'")),
-    ("users_models:takes", ["width={"], UsageError, ("--arg width is no YAML",)),
-    ("users_models:takes", ["width=two", "depth=3"], UsageError, ("gives str, which is no model we know",)),
+    ("users_models:takes", ["width={"], UsageError, ("--arg width is not valid YAML",)),
+    (
+        "users_models:takes",
+        ["width=two", "depth=3"],
+        UsageError,
+        ("gives str, which is not a known kind of model",),
+    ),
     ("users_models:takes", ["width=two", "depth=x"], InputError, ("takes(width='two', depth='x') raises",)),
-    ("users_models:gives_nothing", [], UsageError, ("gives None, which is no model", "torch")),
-    ("users_models:constant", [], UsageError, ("is no function and no model",)),
+    (
+        "users_models:gives_nothing",
+        [],
+        UsageError,
+        ("gives None, which is not a known kind of model", "torch"),
+    ),
+    ("users_models:constant", [], UsageError, ("is neither a function nor a model",)),
     ("users_models:raise", [], UsageError, ("has no 'raise'", "did you mean raises")),
     ("users_models:xyz", [], UsageError, ("has no 'xyz'", "it has raises, raises_in_a_library, ends")),
     ("users_models:wants_what_is_not_here", [], MissingDependencyError, ("needs surely_absent_library",)),
     ("broken_models:build", [], InputError, ("SyntaxError", "(broken_models.py, line 1)")),
     ("raising_models:build", [], InputError, ("ValueError: no GPU (raising_models.py, line 3)",)),
     ("frameless_models:build", [], MissingDependencyError, ("needs surely_absent_library", "PYTHONPATH")),
-    ("nowhere.models:build", [], InputError, ("there is no module 'nowhere.models'", "PYTHONPATH")),
+    ("nowhere.models:build", [], InputError, ("the module 'nowhere.models' does not exist", "PYTHONPATH")),
 ]
 
 
@@ -137,7 +147,7 @@ def test_a_factory_may_go_elsewhere(project: Path, capsys: pytest.CaptureFixture
 
 # File, its content, the error, and what its sentence holds.
 FILES: list[tuple[str, bytes | None, type[OnnxportError], tuple[str, ...]]] = [
-    ("model.onnx", b"x", UsageError, ("no model of a framework", "onnxport optimize")),
+    ("model.onnx", b"x", UsageError, ("is not a framework's model", "onnxport optimize")),
     ("weights.bin", b"x", UsageError, ("package.module:function", "--weights")),
     ("models.py", b"x", UsageError, ("package.module:function, without .py",)),
     ("model.ort", b"x", UsageError, ("export what that was made of",)),

@@ -183,7 +183,7 @@ def test_code_and_unknown_layers_in_a_file_are_refused(saved: Path, tmp_path: Pa
         "code.keras": "holds Python code.*--trust",
         "own.keras": "needs Own, which Keras does not have.*factory",
         "half.keras": "damaged or no Keras file",
-        "junk.pb": "damaged or no TensorFlow graph",
+        "junk.pb": "damaged or not a TensorFlow graph",
     }.items():
         with pytest.raises(InputError, match=said):
             exported(str(tmp_path / name), tmp_path)

@@ -47,7 +47,8 @@ def test_a_fault_that_costs_a_decibel_is_found(row: Row, root: Path) -> None:
 def test_a_right_file_passes(precision: str, root: Path) -> None:
     outcome = lowered.judge_right("glyphs", precision, root)
     assert outcome is not None
-    assert (outcome.verdict, outcome.found) == ("measured", False)
+    assert outcome.verdict in ("proven", "measured")
+    assert not outcome.found
 
 
 @pytest.mark.slow

@@ -468,7 +468,7 @@ def test_a_tool_is_not_given_a_quantized_model(tmp_path: Path) -> None:
     text = ALONE["quantized weights"].replace("y = MatMul(x, w)", "a = Identity(x) y = MatMul(a, w)")
     made = check(text, {"Identity": 1, "DequantizeLinear": 1, "MatMul": 1}, tmp_path, passes=own)
     assert made.notes == (
-        "pass 'onnxruntime-basic' was left out: it would move the Q and DQ of this quantized model",
+        "pass 'onnxruntime-basic' was skipped: it would move the Q and DQ of this quantized model",
     )
 
 
@@ -543,7 +543,7 @@ def test_an_unknown_pass_is_refused_with_the_nearest_name(tmp_path: Path) -> Non
         simple(model, tmp_path, skip="drop-noops")
     own = tmp_path / "passes.yaml"
     own.write_text("passes: drop-no-ops\n", encoding="utf-8")
-    with pytest.raises(UsageError, match="no list of passes"):
+    with pytest.raises(UsageError, match="not a list of passes"):
         simple(model, tmp_path, passes=own)
 
 

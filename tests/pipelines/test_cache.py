@@ -193,7 +193,7 @@ def test_least_recently_used_go_first_and_what_the_run_uses_stays(
 
 def test_a_size_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONNXPORT_CACHE_SIZE", "much")
-    with pytest.raises(UsageError, match=r"\$ONNXPORT_CACHE_SIZE: 'much' is no size"):
+    with pytest.raises(UsageError, match=r"\$ONNXPORT_CACHE_SIZE: 'much' is not a size"):
         Cache(tmp_path)
 
 

@@ -120,7 +120,7 @@ def test_the_median_decides_and_the_interval_is_said() -> None:
     )
     (over,) = check_limits(Limits(latency_ratio=1.0), passing().artifacts[0], Worth(latency=latency))
     assert not over.kept
-    assert "1.11 of the source's time (0.909 to 1.25, 9 rounds" in over.said
+    assert "1.11 times the source's time (0.909 to 1.25, 9 rounds" in over.said
     assert "another run may decide otherwise" in over.said
     (clear,) = check_limits(Limits(latency_ratio=0.5), passing().artifacts[0], Worth(latency=latency))
     assert "another run" not in clear.said

@@ -157,9 +157,13 @@ def test_states_of_a_stage_that_differ_are_kept_apart(tmp_path: Path) -> None:
 
 
 DAMAGE = {
-    "<<<<<<< ours\n": (r"p.lock:\d+ is damaged: it is no YAML", "artefacts:\n", "artefacts:\n<<<<<<< ours\n"),
+    "<<<<<<< ours\n": (
+        r"p.lock:\d+ is damaged: it is not valid YAML",
+        "artefacts:\n",
+        "artefacts:\n<<<<<<< ours\n",
+    ),
     "another version": (r"p.lock:2, onnxport_lock: the lock is of version 7", "lock: 1", "lock: 7"),
-    "another program's": ("is no lock of onnxport", "onnxport_lock: 1\n", ""),
+    "another program's": ("is not an onnxport lock", "onnxport_lock: 1\n", ""),
     "wrong type": (r"p.lock:\d+, artefacts > b.ort > size is damaged", "size: 9", "size: nine"),
     "no digest": (r"p.lock:\d+, artefacts > b.ort > digest is damaged", f"digest: {'c' * 64}", "digest: c"),
     "unknown key": (r"p.lock:\d+, artefacts > b.ort > sice is damaged", "size: 9", "sice: 9\n    size: 9"),

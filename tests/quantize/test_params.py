@@ -46,7 +46,7 @@ def test_the_table_speaks_of_options_that_there_are() -> None:
         ("int16x8", {"jobs": 2}, "--int16x8 needs samples of the model's inputs"),
         ("dynamic", {"preprocess": {"scale": "1/255"}}, "--preprocess is for images in --inputs"),
         (None, CALIB, "no precision is given"),
-        ("int9", CALIB, "option 'precision' has the value 'int9'; give 'int8', 'int16x8', 'dynamic'"),
+        ("int9", CALIB, "option 'precision': 'int9' is not allowed; give 'int8', 'int16x8', 'dynamic'"),
         ("int8", {**CALIB, "budgets": {}}, "quantization has no option 'budgets'; did you mean 'budget'?"),
     ],
 )

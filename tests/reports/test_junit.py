@@ -60,7 +60,7 @@ def test_real_run_is_read(real: Path, outcome: str) -> None:
     assert suite.time > 0
     if outcome == "failing":
         (failure,) = case.result
-        assert failure.message.startswith("not equivalent: a fault: ")
+        assert failure.message.startswith("not equivalent: difference ")
     else:
         assert case.is_passed
 

@@ -48,7 +48,7 @@ def test_cells_are_the_figures() -> None:
     assert fidelity[1] == [
         "scores",
         "✗ not equivalent",
-        "a fault: 0.2 at [0,3], allowed 1e-05",
+        "difference 0.2 at [0,3], allowed 1e-05",
         "0.2",
         "0.2",
         "14 dB",

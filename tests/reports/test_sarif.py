@@ -78,7 +78,7 @@ def test_each_result_has_what_code_scanning_asks_for(handmade: RunReport) -> Non
 def test_fingerprint_stays_when_the_figures_change() -> None:
     def fingerprint(**changes: Any) -> Any:
         asked = judgement(detailed().model_copy(update=changes), verdict="not equivalent")
-        (result,) = results(run_of(asked, verdict="not equivalent", reason="a fault"))
+        (result,) = results(run_of(asked, verdict="not equivalent", reason="difference 0.2"))
         return result["partialFingerprints"]
 
     assert fingerprint(max_abs=1.0, rule="another") == fingerprint() != fingerprint(name="other")

@@ -32,7 +32,7 @@ def test_detailed_run_has_a_table_per_question() -> None:
         "fidelity: not equivalent   Does it compute what an ONNX model with the same roundings computes?",
         "  output     verdict          difference   of scale   SQNR       beyond tolerance   decided by",
         "  scores     not equivalent   0.2          0.2        14 dB      3 of 60            "
-        "a fault: 0.2 at [0,3], allowed 1e-05",
+        "difference 0.2 at [0,3], allowed 1e-05",
         "  boxes      proven           3.1e-07      3.1e-07    132 dB     0 of 60            within float32 noise",
         "",
         "quality: over budget   How much accuracy does the lower precision lose against the float original?",

@@ -44,9 +44,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_where_core_ml_is_not_the_evaluator_answers_and_predict_says_what_to_do(package: Path) -> None:
     with load(package) as runtime:
         assert isinstance(runtime, MilRuntime)
-    with pytest.raises(
-        MissingDependencyError, match=r"Core ML is not here, Linux has none; run this on macOS"
-    ):
+    with pytest.raises(MissingDependencyError, match=r"Core ML is not available on Linux; run this on macOS"):
         load(package, PREDICT)
 
 
@@ -113,7 +111,7 @@ def test_of_core_ml_s_errors_the_first_line_is_said() -> None:
 def test_settings_of_packages() -> None:
     options = runtime_options("coreml", {"runtime": "evaluator", "units": "cpu-ne"}, "--candidate-runtime")
     assert (options.runtime, options.units) == ("evaluator", "cpu-ne")
-    with pytest.raises(UsageError, match="units has the value 'tpu'; give all, cpu, cpu-gpu, cpu-ne"):
+    with pytest.raises(UsageError, match="'tpu' is not allowed for units; give all, cpu, cpu-gpu, cpu-ne"):
         runtime_options("coreml", {"units": "tpu"}, "--candidate-runtime")
 
 

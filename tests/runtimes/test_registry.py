@@ -78,12 +78,12 @@ def test_the_first_of_a_format_answers_unless_another_is_named() -> None:
         (
             "onnx",
             {"runtime": "trakt"},
-            "runtime has the value 'trakt'; give auto, ort, tract, openvino, ncnn, mnn",
+            "'trakt' is not allowed for runtime; give auto, ort, tract, openvino, ncnn, mnn",
         ),
-        ("tflite", {"runtime": "tract"}, "runtime has the value 'tract'; give auto, litert"),
+        ("tflite", {"runtime": "tract"}, "'tract' is not allowed for runtime; give auto, litert"),
         ("onnx", {"runtime": "tract", "threads": "2"}, "tract has no 'threads'; its settings are runtime"),
         ("onnx", {"runtime": "mnn", "level": "all"}, "MNN has no 'level'; its settings are runtime, threads"),
-        ("onnx", {"runtime": "mnn", "threads": "0"}, "threads has the value '0'"),
+        ("onnx", {"runtime": "mnn", "threads": "0"}, "'0' is not allowed for threads"),
     ],
 )
 def test_what_a_runtime_does_not_know_is_refused(format_: str, given: dict[str, str], says: str) -> None:
@@ -159,7 +159,7 @@ FAULTS = {
     "raise ValueError('no licence')": "cannot be imported: ValueError: no licence",
     "STAGE = 3": "is of type int, not a Kind",
     plugin().replace('Kind("acme"', 'Kind("other"'): "has the name 'other', its entry point 'acme'",
-    plugin(formats="'onnx'"): "has formats that are no tuple",
+    plugin(formats="'onnx'"): "has formats that are not a tuple",
     plugin(formats=("gguf",)): "known are onnx, tflite, coreml, ort",
     plugin().replace(':Acme"', '"'): "write module:callable",
 }

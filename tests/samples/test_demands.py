@@ -124,3 +124,10 @@ def test_a_refused_index_narrows_the_input_behind_it() -> None:
     assert found.narrow(message)
     assert found.at({"n": (1,)}, 0, 0)["n"].high < before
     assert not found.narrow("Conv '': something else went wrong")
+
+
+@pytest.mark.parametrize(("op", "low", "high"), [("GreaterOrEqual", 1, 5.5), ("LessOrEqual", 5.5, 10)])
+def test_a_limit_splits_the_table_that_it_is_compared_with(op: str, low: float, high: float) -> None:
+    text = f"""g (float limit) => (bool[10] y) <float[10] table = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}}> {{
+        y = {op} (table, limit) }}"""
+    assert domains_of(text, {"limit": ()})["limit"].bounds == pytest.approx((low, high))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import RunError
@@ -27,6 +29,7 @@ REFUSED = {
     "test_cast_e8m0_FLOAT8E8M0_to_FLOAT16": _NO_ARRAY,
 }
 SETS = 3
+PARTS = 8
 
 
 def runnable() -> list[str]:
@@ -55,9 +58,10 @@ def refusal(path: Path) -> str | None:
     return None
 
 
-def test_onnx_runtime_runs_on_what_is_generated() -> None:
-    folders = cases()
-    found = {name: refusal(folders[name] / "model.onnx") for name in runnable()}
+@pytest.mark.parametrize("part", range(PARTS))
+def test_onnx_runtime_runs_on_what_is_generated(part: int) -> None:
+    folders, names = cases(), runnable()[part::PARTS]
+    found = {name: refusal(folders[name] / "model.onnx") for name in names}
     refused = {name.removeprefix("node/") for name, why in found.items() if why}
-    assert refused == set(REFUSED)
-    assert sum(why is None for why in found.values()) > 1300
+    assert refused == REFUSED.keys() & {name.removeprefix("node/") for name in names}
+    assert sum(why is None for why in found.values()) > 0.9 * len(names)

@@ -47,9 +47,9 @@ def test_the_report_can_quote_the_settings() -> None:
     ("name", "value", "message"),
     [
         ("means", "0.5", "--preprocess has no setting 'means'; the settings are resize, interpolation, crop"),
-        ("mean", "0.5,x", "mean=0.5,x: 'x' is no number"),
+        ("mean", "0.5,x", "mean=0.5,x: 'x' is not a number"),
         ("std", "1,0,1", "std has a 0"),
-        ("scale", "1/0", "scale=1/0: '1/0' is no number"),
+        ("scale", "1/0", "scale=1/0: '1/0' is not a number"),
         ("scale", "inf", "scale=inf: 'inf' is no"),
         ("resize", "224,224", "resize=224,224: write N for the short side, or HEIGHTxWIDTH"),
         ("resize", "0", "resize=0: write N"),

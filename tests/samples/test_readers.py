@@ -66,10 +66,10 @@ def test_files_come_in_the_order_a_person_counts_and_no_more_than_asked(tmp_path
 
 def test_a_folder_without_inputs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match=r"holds no inputs: it is empty; put images, \.npz, \.npy, \.safetensors or \.csv"
+        InputError, match=r"holds no inputs: it is empty; put images, \.npz, \.npy, \.safetensors, \.csv or"
     ):
         find_samples(tmp_path, ONE, 10)
-    with pytest.raises(InputError, match="is no folder: it does not exist"):
+    with pytest.raises(InputError, match=r"the folder .* does not exist"):
         find_samples(tmp_path / "nowhere", ONE, 10)
 
 

@@ -17,6 +17,8 @@ from onnxport.samples.shapes.rules import RULES
 from onnxport.samples.shapes.solver import SizeSolver
 from tests.conformance.harness import Array, cases, data_set, load_case
 
+PARTS = 8
+
 
 def stored(folder: Path) -> tuple[Model, dict[str, Array], dict[str, Array]] | None:
     """A case with its first stored data set; None where it holds no tensors of numbers."""
@@ -30,9 +32,10 @@ def stored(folder: Path) -> tuple[Model, dict[str, Array], dict[str, Array]] | N
     return without_functions(model), feeds, answers
 
 
-def test_inferred_sizes_are_those_of_the_stored_answers() -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_inferred_sizes_are_those_of_the_stored_answers(part: int) -> None:
     checked = 0
-    for name, folder in cases().items():
+    for name, folder in list(cases().items())[part::PARTS]:
         case = stored(folder)
         if case is None:
             continue
@@ -46,7 +49,7 @@ def test_inferred_sizes_are_those_of_the_stored_answers() -> None:
                 found = tuple(int(dim[0]) for dim in read if isinstance(dim, np.ndarray))
                 assert found == answers[value.name or ""].shape, name
                 checked += 1
-    assert checked > 2000
+    assert checked > 200
 
 
 def solver(text: str, **shapes: tuple[int | str, ...]) -> SizeSolver:

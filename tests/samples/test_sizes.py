@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import onnx
+import onnx_ir as ir
 import pytest
 
 from onnxport.core.errors import InputError, UsageError
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.formats.input_shapes import Limit, parse_shapes
+from onnxport.formats.model import Model
 from onnxport.samples.sizes import OpenSizes
 
 
@@ -108,3 +111,10 @@ def test_proposals_keep_the_users_limits() -> None:
         shape for odd in (False, True) for each in limited.proposals(3, odd=odd) for shape in each.values()
     }
     assert {(n, h, w) for n, _, h, w in found} == {(2, h, w) for h in (100, 101, 110) for w in (5, 7)}
+
+
+def test_an_input_that_is_called_audio_gets_a_second_of_sound() -> None:
+    text = '<ir_version: 9, opset_import: ["" : 17]> g (float[1, L] audio) => (float[1, L] y) { y = Sin (audio) }'
+    model = Model(ir.from_proto(onnx.parser.parse_model(text)))
+    found = OpenSizes(model.inputs, {spec.name: spec.shape for spec in model.inputs}, None, model)
+    assert next(found.proposals(1)) == {"audio": (1, 16000)}

@@ -130,10 +130,10 @@ def test_value_and_limit_are_written_with_as_many_digits_as_tell_them_apart() ->
 
 def test_a_budget_on_a_metric_that_no_output_turned_out_to_have_is_refused() -> None:
     with pytest.raises(
-        UsageError, match=r"'mean_iou' applies to nothing here: no output has this metric; .*masks"
+        UsageError, match=r"no output has the metric of the budget 'mean_iou': mean_iou is for .*masks"
     ):
         apply_budgets(BOTH, Budgets({"mean_iou": 0.5}))
-    with pytest.raises(UsageError, match="'head/boxes:1' does not have this metric"):
+    with pytest.raises(UsageError, match="'head/boxes:1' does not have the metric of the budget"):
         apply_budgets(BOTH, Budgets({"head/boxes:1:top1_agreement": 0.5}))
 
 
@@ -169,9 +169,9 @@ def test_a_budget_that_cannot_be_meant_is_refused(budget: dict[str, float], word
             "no output 'Identity' for the budget 'Identity:sqnr'; did you mean 'Identity:0'?",
         ),
         ("mean_iou=0.5,", "give a number"),
-        ("mismatch_share=0.5", "'mismatch_share' applies to nothing here"),
-        ("Identity:0:mean_iou=0.5", "'Identity:0:mean_iou' applies to nothing here"),
-        ("head/boxes:1:top5_agreement=0.5", "applies to nothing here"),
+        ("mismatch_share=0.5", "the metric of the budget 'mismatch_share'"),
+        ("Identity:0:mean_iou=0.5", "the metric of the budget 'Identity:0:mean_iou'"),
+        ("head/boxes:1:top5_agreement=0.5", "does not have the metric of the budget"),
     ],
 )
 def test_a_budget_that_no_output_can_have_is_refused_by_the_signature(budget: str, words: str) -> None:

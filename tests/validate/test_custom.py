@@ -119,8 +119,8 @@ def test_the_judge_reports_it_under_the_functions_name_and_limits_it() -> None:
         ),
         ("wrong_metrics:f", """a metric cannot be better 'up'; give better="higher" or better="lower\""""),
         ("own_metrics:nothing", "own_metrics.py has no 'nothing'"),
-        ("own_metrics:number", "'own_metrics:number' is no function: it is 5"),
-        ("own_metrics:undeclared", "does not declare which direction is good; put @onnxport.metric(better="),
+        ("own_metrics:number", "'own_metrics:number' is not a function: it is 5"),
+        ("own_metrics:undeclared", "has no direction; declare it with @onnxport.metric(better="),
     ],
 )
 def test_a_metric_that_cannot_be_had_is_refused_with_the_cause(given: str, words: str) -> None:

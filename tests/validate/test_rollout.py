@@ -69,7 +69,7 @@ def test_a_right_model_is_proven_over_several_steps(tmp_path: Path) -> None:
     report = verdict(model, model)
     assert report.verdict == "proven"
     assert {each.steps for each in report.fed} == {4}
-    assert "4 steps in a row, the state fed back: h=hn, c=cn" in report.notes
+    assert "4 steps with the state fed back: h=hn, c=cn" in report.notes
     assert {each.steps for each in verdict(model, model, steps=2).fed} == {2}
     single = verdict(model, model, steps=1)
     assert {each.steps for each in single.fed} == {1}
@@ -94,7 +94,7 @@ def test_each_side_feeds_back_its_own_state_as_deployed(tmp_path: Path) -> None:
         report = judge.verdict(model)
         reference = judge.reference
         feeds, answers = reference.answers(reference.sets[0])
-    assert "the state 'h' began with zeros, a.npz gives none" in report.notes
+    assert "a.npz has no state 'h', so it begins with zeros" in report.notes
     assert feeds["h"].shape == (1, 2, HIDDEN)
     session = onnxruntime.InferenceSession(str(model.path))
     h = c = np.zeros((1, 2, HIDDEN), np.float32)

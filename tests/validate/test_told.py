@@ -104,8 +104,10 @@ def test_quality_without_a_budget_names_the_floor_and_advises_a_budget(
     source, candidate = int8
     with Judge(source, ValidateParams()) as judge:
         report = judge.verdict(candidate)
-    assert report.verdict == "measured"
-    assert report.reason.endswith("; no budget was given, only the floor of 5 dB")
+    assert report.verdict == "proven"
+    assert (
+        "; no budget was given, only the floor of 5 dB; each node is the source's, quantized" in report.reason
+    )
     assert any("--budget" in note for note in report.notes)
     with Judge(source, ValidateParams(budget={"sqnr": 6.0})) as judge:
         report = judge.verdict(candidate)
@@ -126,7 +128,7 @@ def test_classes_that_get_lost_are_warned_of(tmp_path: Path) -> None:
     made = lower.static(onnx.load(original.path), fed, tmp_path / "int8.onnx")
     with Judge(original, ValidateParams()) as judge:
         report = judge.verdict(Artifact.open(made))
-    assert report.verdict == "measured", report.reason
+    assert report.verdict == "proven", report.reason
     assert any("another first class" in note for note in report.notes), report.reason
 
 

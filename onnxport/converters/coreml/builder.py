@@ -159,7 +159,7 @@ class MilBuilder:
                 f"reads a tensor of {value.rank} dimensions, and Core ML's have {LARGEST_RANK} at most"
             )
         if 0 in value.shape:
-            raise NoMil("reads a tensor without elements, which Core ML does not hold")
+            raise NoMil("reads an empty tensor, and Core ML has no empty tensors")
         if value.constant is not None:
             made = self._constant(value, type_)
         else:

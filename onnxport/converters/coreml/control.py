@@ -43,7 +43,7 @@ def declare_open(var: Var, shape: tuple[int | None, ...]) -> None:
 def check_carried(node: MilNode, value: Value, name: str | None) -> None:
     """Refuse a result that no MIL block returns."""
     if 0 in value.shape:
-        node.unsupported(f"gives back {name!r} without elements, which Core ML does not hold")
+        node.unsupported(f"returns {name!r} empty, and Core ML has no empty tensors")
 
 
 def make_rows(

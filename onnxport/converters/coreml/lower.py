@@ -174,7 +174,7 @@ class _Lowering(Driver[Value, MilBuilder]):
         shape = tuple(a if a is not None else b for a, b in zip(result.shape, dims, strict=True))
         dtype = result.dtype if value.dtype is None else np.dtype(value.dtype.numpy())
         if 0 in shape and (result.constant is None or value.is_graph_output()):
-            view.unsupported("gives a tensor without elements, which Core ML does not hold")
+            view.unsupported("gives an empty tensor, and Core ML has no empty tensors")
         natural = result.is_natural or (view.op in _MOVES and is_natural(view.x))
         bound = replace(result, shape=shape, dtype=dtype, copies=dict(result.copies), is_natural=natural)
         self.values[value] = bound

@@ -174,10 +174,10 @@ def _refusal(value: onnx.Value, mil: MilBuilder) -> str:
     if isinstance(value.type, onnx.SequenceType | onnx.OptionalType):
         return "is a sequence or an optional value, and Core ML's programs have tensors only"
     if value.dtype is not None and _mil_type(value, mil) is None:
-        return f"is of type {dtype_name(value.dtype)}, which Core ML's arrays do not hold"
+        return f"is of type {dtype_name(value.dtype)}, which Core ML's arrays do not support"
     dims = () if value.shape is None else dims_of(value)
     if 0 in dims:
-        return "has a dimension of size 0, which Core ML does not hold"
+        return "has a dimension of size 0, and Core ML has no empty tensors"
     if len(dims) > LARGEST_RANK:
         return f"has {len(dims)} dimensions, and Core ML's arrays have {LARGEST_RANK} at most"
     return ""

@@ -33,7 +33,7 @@ def find_refusal(node: Node, table: Table, refused: Collection[Node]) -> Reason 
     """Return why the runtime does not take `node`, given the `refused` nodes before it; None if it does."""
     rules = table.operators.get(node.qualified)
     if rules is None:
-        return Reason(f"it has no {node.qualified}", "version", _older_forms(node))
+        return Reason(f"the runtime has no operator {node.qualified}", "version", _older_forms(node))
     reason = next(_check_rule(node, table.every, table, refused), None)
     if reason is not None:
         return reason
@@ -100,7 +100,7 @@ def _check_shapes(node: Node, rule: Rule) -> Iterator[Reason]:
     for key in rule.constant:
         for tensor in find_tensors(node, key):
             if not tensor.is_constant:
-                why = f"{tensor.name!r} is computed at run time, it has to be constant"
+                why = f"{tensor.name!r} is computed at run time, but it must be constant"
                 yield Reason(why, remedies=("shape", "optimize"))
     for key in rule.static:
         for tensor in find_tensors(node, key):

@@ -49,7 +49,7 @@ def _computed_types(node: Node, allowed: Any, _: Collection[Node]) -> str:
 
 def _decides(node: Node, readers: Any, _: Collection[Node]) -> str:
     """Check that one operator reads its booleans and gives floats."""
-    why = f"its result has to be read by one {' or '.join(readers)} that gives floats"
+    why = f"its result must be read by exactly one {' or '.join(readers)} that returns floats"
     if len(node.consumers) != 1 or node.consumers[0].op not in readers:
         return why
     outputs = node.consumers[0].outputs

@@ -122,7 +122,7 @@ def refusal_reason(node: Node) -> str:
     for index in known["constant"].get(node.op, ()):
         tensor = node.inputs[index] if index < len(node.inputs) else None
         if tensor is not None and not tensor.is_constant:
-            return f"{tensor.name!r} is computed at run time, it has to be constant"
+            return f"{tensor.name!r} is computed at run time, but it must be constant"
     for tensor in _computed(node):
         if tensor.dtype not in types:
             return f"{tensor.name!r} is {tensor.dtype}, it takes {', '.join(types)}"

@@ -32,7 +32,7 @@ def find_columns(model: Any, given: Mapping[str, TensorSpec], *, float64: bool, 
         return Columns.each(dtypes)
     if not count:
         raise UsageError(
-            f"{source} does not tell how many columns it takes", fix="give --input X=1,COLUMNS:float32"
+            f"the number of columns of {source} is unknown", fix="give --input X=1,COLUMNS:float32"
         )
     return Columns.one_tensor(_ONE, next(iter(dtypes.values()), number), count, names)
 
@@ -70,7 +70,8 @@ def _given_columns(given: Mapping[str, TensorSpec], names: Sequence[str], count:
     unknown = [name for name in given if names and name not in names]
     if unknown:
         raise UsageError(
-            f"--input names {unknown[0]!r}, which is no column of {source}", fix=f"it has {', '.join(names)}"
+            f"--input names {unknown[0]!r}, which is not a column of {source}",
+            fix=f"it has {', '.join(names)}",
         )
     if not names and count != width:
         raise UsageError(f"--input gives {width} columns", why=f"{source} was fitted on {count}")

@@ -61,7 +61,9 @@ def convert(model: Any, columns: Columns, opset: int | None, source: str) -> onn
         if without:
             raise _without_converter(model, source) from error
         raise CannotConvertError(
-            f"{source} cannot be converted, skl2onnx {skl2onnx.__version__} refuses it", why=_message(error)
+            f"skl2onnx {skl2onnx.__version__} cannot convert {source}",
+            why=_message(error),
+            fix="leave the unsupported step out of the pipeline",
         ) from error
     _merge_opsets(proto)
     if any(spec.dtype == "float64" for spec in columns.specs):
@@ -80,7 +82,7 @@ _REFUSALS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError, N
 def _type_of(dtype: str, width: Any) -> Any:
     if dtype not in _TYPES:
         raise CannotConvertError(
-            f"a column of {dtype} is none that skl2onnx takes", fix=f"give one of {', '.join(_TYPES)}"
+            f"skl2onnx does not support columns of {dtype}", fix=f"give one of {', '.join(_TYPES)}"
         )
     return _TYPES[dtype]([None, width])
 

@@ -35,7 +35,7 @@ def load(source: Source, params: ExportParams) -> PaddleModel:
         if getattr(params, name):
             raise UsageError(
                 f"--{name} has no effect on a PaddlePaddle model",
-                why="its file tells its inputs",
+                why="its file declares its inputs",
                 fix="leave it out",
             )
     program = _program(source)
@@ -91,9 +91,9 @@ class PaddleModel:
             open_session(path)
         except Exception as error:  # its classes have no common base but this
             raise CannotConvertError(
-                f"what paddle2onnx {self._environment.version} wrote cannot be loaded",
+                f"ONNX Runtime cannot load the file that paddle2onnx {self._environment.version} wrote",
                 why=environments.error_line(str(error)),
-                fix="another version of it may do better",
+                fix="try another version of paddle2onnx",
             ) from error
 
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:

@@ -57,7 +57,7 @@ class Environment:
         """Return the environment that the user names, else the one on PATH; MissingDependencyError if there is none."""
         found = shutil.which(os.fspath(given or "paddle2onnx"))
         if found is None:
-            what = f"{given} is no command that can be run" if given else "paddle2onnx is not on PATH"
+            what = f"{given} is not a command that can be run" if given else "paddle2onnx is not on PATH"
             raise MissingDependencyError(what, fix=HOW_TO_GET)
         command = Path(found).absolute()  # not resolved: an environment's commands may be links out of it
         if not command.with_name("python").exists():

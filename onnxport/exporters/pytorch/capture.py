@@ -104,7 +104,7 @@ def _unused_names(
     same = " and ".join(others)
     again = f"; of that size is {same}, too: name it as well where it is the same" if others else ""
     return CannotConvertError(
-        f"{name} computes with one size of a dimension that is to stay open",
+        f"{name} computes with one size of an open dimension",
         why="; ".join(said),
         fix=f"take the size from the tensor there (x.shape[0], view(-1, ...)), or leave it out of --dynamic{again}",
     )

@@ -29,7 +29,7 @@ _OLDER = "or give --exporter torchscript, which keeps what the example took"
 _TELLING: tuple[tuple[str, str, str], ...] = (
     (
         r"\.numpy\(\)|numpy\(\) |Cannot access data pointer|FakeTensor.*NumPy",
-        "it leaves PyTorch: torch.export sees nothing of what NumPy or others compute",
+        "it leaves PyTorch: torch.export cannot follow NumPy or other libraries",
         "compute it with torch",
     ),
     (
@@ -39,7 +39,7 @@ _TELLING: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"could not convert .*(SymInt|SymFloat)|SymIntArrayRef expected",
-        "a size that is to stay open is needed as a number",
+        "an open size is needed as a number",
         "compute it with torch, or leave the dimension out of --dynamic",
     ),
 )
@@ -116,8 +116,8 @@ def capture_error(error: BaseException, module: Any, name: str) -> OnnxportError
     place = place_of_error(error.__traceback__, module)
     if isinstance(error, GuardOnDataDependentSymNode):
         return CannotConvertError(
-            f"{name} decides by the values of its tensors{at_place(place)}",
-            why="torch.export follows both ways of a branch, or none",
+            f"{name} branches on the values of its tensors{at_place(place)}",
+            why="torch.export cannot record Python branches",
             fix=f"use torch.where or torch.cond there, {_OLDER}",
         )
     if isinstance(error, NotOneOperator):

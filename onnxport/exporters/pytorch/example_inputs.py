@@ -66,7 +66,9 @@ def bind_inputs(
         )
     for given in specs.values():
         if not isinstance(getattr(torch, given.dtype, None), torch.dtype):
-            raise UsageError(f"input {given.name!r} is {given.dtype}, of which PyTorch has no tensors")
+            raise UsageError(
+                f"PyTorch has no tensors of {given.dtype} (input {given.name!r})", fix="give another dtype"
+            )
     if not specs:
         raise _refusal(signature, name, f"{name} needs an example of what it takes", "no input is given")
     taken = {spec: spec for spec in specs if spec in (*places, *only_keywords)}
@@ -163,7 +165,7 @@ def open_sizes(
     for name, names in dynamic.items():
         if name not in specs:
             raise UsageError(
-                f"--dynamic is given for {name!r}, which is no input",
+                f"--dynamic is given for {name!r}, which is not an input",
                 fix=f"the inputs are {', '.join(specs)}",
             )
         if len(names) != len(specs[name].shape):

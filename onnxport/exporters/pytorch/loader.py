@@ -32,11 +32,11 @@ def load(source: Source, params: ExportParams) -> TorchModel:
         return _load_script(path, params)
     try:
         weights.read_tensors(path)
-        why = "it holds weights, not what is computed with them"
+        why = "it holds weights but no computation"
     except InputError as error:
         why = f"{error.why or error.what}, and a pickled module is not loaded"
     raise UsageError(
-        f"{path} is no model that can be exported",
+        f"{path} is not an exportable model",
         why=why,
         fix=f"name the function that builds the module: {_FACTORY.format(path=path)}",
     )
@@ -70,7 +70,7 @@ def of_object(model: Any, source: Source, params: ExportParams) -> TorchModel:
         _check_scripted(params, name)
     elif not isinstance(model, torch.nn.Module):
         raise UsageError(
-            f"{name} gives a {type(model).__name__}, which is no module",
+            f"{name} returns a {type(model).__name__}, not a module",
             fix="return a torch.nn.Module or a torch.export.ExportedProgram",
         )
     notes = weights.load_weights(model, params.weights) if params.weights is not None else []

@@ -38,7 +38,9 @@ def load(path: Path, *, trust: bool) -> torch.export.ExportedProgram:
     """Read a `.pt2` file. Raises InputError: none, of another version, or with code in it and no trust."""
     if not zipfile.is_zipfile(path):
         raise InputError(
-            f"{path} is no exported program", why="it is no archive", fix="write one with torch.export.save"
+            f"{path} is not an exported program",
+            why="it is not an archive",
+            fix="write one with torch.export.save",
         )
     if not trust:
         _refuse_code(path)
@@ -64,7 +66,7 @@ def _refuse_code(path: Path) -> None:
                     raise _untrusted_error(path, f"it holds {name.rpartition('/')[2]}, which is code")
                 found = _expressions(json.loads(archive.read(name))) if name.endswith(".json") else ()
                 if not all(map(_is_arithmetic, found)):
-                    raise _untrusted_error(path, "it has a size that is no arithmetic")
+                    raise _untrusted_error(path, "it has a size that is not plain arithmetic")
     except (zipfile.BadZipFile, ValueError, OSError) as error:
         raise InputError(f"{path} cannot be read as an exported program", why=first_line(error)) from error
 

@@ -45,7 +45,7 @@ def load_weights(module: torch.nn.Module, path: Path) -> list[str]:
 def read_tensors(path: Path) -> Mapping[str, Any]:
     """Return the content of a `.pt`, `.pth` or `.safetensors` file, mapped from disk where possible (InputError)."""
     if not path.is_file():
-        raise InputError(f"{path} does not exist" if not path.exists() else f"{path} is no file")
+        raise InputError(f"{path} does not exist" if not path.exists() else f"{path} is not a file")
     if path.suffix.lower() == ".safetensors":
         import safetensors
         import safetensors.torch
@@ -63,7 +63,7 @@ def read_tensors(path: Path) -> Mapping[str, Any]:
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except pickle.UnpicklingError as error:
         raise InputError(
-            f"{path} is no state dict",
+            f"{path} is not a state dict",
             why="it holds more than tensors, and what else a pickle holds may run any code"
             if "weights_only" in str(error) or "Unsupported" in str(error)
             else first_line(error),
@@ -72,7 +72,7 @@ def read_tensors(path: Path) -> Mapping[str, Any]:
     except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
         raise InputError(f"{path} cannot be read as a state dict", why=first_line(error)) from error
     if not isinstance(found, Mapping):
-        raise InputError(f"{path} is no state dict", why=f"it holds a {type(found).__name__}")
+        raise InputError(f"{path} is not a state dict", why=f"it holds a {type(found).__name__}")
     return found
 
 

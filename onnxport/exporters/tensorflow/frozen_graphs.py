@@ -34,7 +34,7 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
     if not params.output_names and len(ends) != 1:
         raise UsageError(
             f"{path} has {len(ends)} nodes that nothing reads",
-            why="a frozen graph does not say what its outputs are",
+            why="a frozen graph does not declare its outputs",
             fix=f"choose with --output-names: {', '.join(ends[:12])}",
         )
     names = params.output_names or ends
@@ -63,9 +63,9 @@ def _graph(path: Path) -> Any:
             raise InputError(
                 f"{path} is the graph of a SavedModel", fix=f"give the folder: {path.parent}"
             ) from error
-        raise InputError(f"{path} is damaged or no TensorFlow graph", why=first_line(error)) from error
+        raise InputError(f"{path} is damaged or not a TensorFlow graph", why=first_line(error)) from error
     if not graph.node:
-        raise InputError(f"{path} is no TensorFlow graph", why="it holds no node")
+        raise InputError(f"{path} is not a TensorFlow graph", why="it has no nodes")
     variables = [node.name for node in graph.node if node.op in _VARIABLES]
     if variables:
         raise InputError(

@@ -29,7 +29,7 @@ def of_object(model: Any, source: Source, params: ExportParams) -> TensorflowMod
     declared = _declared(function) or inputs_from_params(params)
     if not declared:
         raise UsageError(
-            f"{source.name} does not say what it takes",
+            f"{source.name} does not declare its inputs",
             fix="give --input NAME=1,224,224,3 for each tensor, and --dynamic for dimensions that stay open",
         )
     described = getattr(function, "python_function", function)

@@ -125,7 +125,7 @@ def _from_specs(
     if not params.input:
         taken = inspect.signature(model.call)
         raise UsageError(
-            f"{source.name} is a subclassed model, which does not say what it takes",
+            f"{source.name} is a subclassed model, which does not declare its inputs",
             why=f"its call is {taken}",
             fix="give --input NAME=1,224,224,3 for each tensor, and --dynamic for dimensions that stay open",
         )
@@ -138,7 +138,7 @@ def _load_weights(model: Any, source: Source, params: ExportParams) -> None:
         return
     if params.weights.suffix.lower() not in _WEIGHTS:
         raise UsageError(
-            f"{params.weights} is no file of Keras weights", fix=f"known are {', '.join(_WEIGHTS)}"
+            f"{params.weights} is not a file of Keras weights", fix=f"known are {', '.join(_WEIGHTS)}"
         )
     try:
         model.load_weights(params.weights)

@@ -112,9 +112,7 @@ class _Lowering:
                 return
         if older is None:
             reason = node.metadata_props.get(REASON)
-            raise NoForm(
-                reason or f"ONNX has it since opset {version}, without a definition in other operators"
-            )
+            raise NoForm(reason or f"new in opset {version}, and it cannot be expressed by older operators")
         assert newer is not None
         _convert_to_older(view, newer, older)
 

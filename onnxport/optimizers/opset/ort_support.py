@@ -119,7 +119,7 @@ def _refusal(model: onnx.ModelProto, node: str, types: Iterable[bytes]) -> str:
     if isinstance(failure, NotImplemented):
         kernel = re.search(r"implementation for (\w+)\((\d+)\)", str(failure))
         lacked = "-".join(kernel.groups()) if kernel else node
-        inside = f", of which {node} is made" if lacked != node else ""
+        inside = f", which {node} expands to" if lacked != node else ""
         protos = (ir.serde.deserialize_type_proto_for_type(onnx.TypeProto.FromString(t)) for t in types if t)
         names = ", ".join(dict.fromkeys(type_name(each) for each in protos if each))
         return f"{runtime} has no kernel for {lacked} of {names}{inside}"

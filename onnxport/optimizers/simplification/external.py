@@ -96,7 +96,7 @@ def onnxsim(editor: ModelEditor) -> int:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise MachineError(
-            f"onnxsim did not finish within {_SECONDS} s", fix="take the pass 'onnxsim' out of the list"
+            f"onnxsim did not finish within {_SECONDS} s", fix="remove the pass 'onnxsim' from the list"
         ) from None
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
@@ -119,11 +119,11 @@ def _save(editor: ModelEditor, name: str) -> Path | None:
     """Save the model for a tool; return None, with a note, if the tool must not get it."""
     if editor.model.weight_bytes > _LARGEST:
         editor.note(
-            f"pass {name!r} was left out: it would copy {editor.model.weight_bytes / 2**30:.1f} GiB of weights"
+            f"pass {name!r} was skipped: it would copy {editor.model.weight_bytes / 2**30:.1f} GiB of weights"
         )
         return None
     if any(node.op_type in _QUANTIZED for node in editor.model.graph.all_nodes()):
-        editor.note(f"pass {name!r} was left out: it would move the Q and DQ of this quantized model")
+        editor.note(f"pass {name!r} was skipped: it would move the Q and DQ of this quantized model")
         return None
     path = editor.folder / "before-tool.onnx"
     editor.model.save(path)

@@ -65,7 +65,7 @@ def _read_list(path: Path) -> tuple[str, ...]:
         raise UsageError(f"{path} is not YAML", why=" ".join(str(error).split())) from error
     if not isinstance(given, list) or not given or not all(isinstance(name, str) for name in given):
         raise UsageError(
-            f"{path} is no list of passes",
+            f"{path} is not a list of passes",
             why="it must be a YAML list of names, one per line after a dash",
             fix=f"start from the list of a level: {', '.join(levels()['basic'])}",
         )

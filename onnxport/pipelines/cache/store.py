@@ -55,7 +55,9 @@ def size_limit() -> int:
     try:
         return bytes_of(given)
     except ValueError:
-        raise UsageError(f"$ONNXPORT_CACHE_SIZE: {given!r} is no size", fix="write 500MB or 20GB") from None
+        raise UsageError(
+            f"$ONNXPORT_CACHE_SIZE: {given!r} is not a size", fix="write 500MB or 20GB"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,10 @@ class Cache:
                 if (other := self.get(key)) is not None:
                     shutil.rmtree(room, ignore_errors=True)
                     return other
-        raise MachineError(f"other runs keep clearing the cache {self.folder}", fix=_WAY_OUT)
+        raise MachineError(
+            f"other runs keep clearing the cache {self.folder}",
+            fix="wait for them, or set another $ONNXPORT_CACHE",
+        )
 
     def kept(self) -> Iterator[EntrySummary]:
         """Return all entries by their entry.json; the products are not read."""

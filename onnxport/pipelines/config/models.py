@@ -70,7 +70,7 @@ class ModelsReader:
             given = {"source": given}
         elif not isinstance(given, Mapping):
             fix = "give a path, or keys: source, export, validate"
-            raise UsageError(f"{show(given)} is no model", fix=fix)
+            raise UsageError(f"{show(given)} is not a model", fix=fix)
         if key:
             check_name(key, "model")
         spec = self.options.section(ModelSpec, place, given)

@@ -45,7 +45,7 @@ def fill_template(template: str, values: Mapping[str, str], suffix: str) -> str:
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:
-        what = f"{template!r} is no valid template"
+        what = f"{template!r} is not a valid template"
         raise UsageError(what, why=str(error).lower(), fix="write {model}") from None
     for literal, name, form, conversion in parts:
         text += literal

@@ -105,7 +105,7 @@ class _Reader:
             with self.faults.catching("stages", name):
                 check_name(name, "stage")
                 if name == "export":
-                    what = "this is the name of a model's export"
+                    what = "a stage cannot be called 'export'"
                     raise UsageError(what, fix="give the stage another name")
         for name, given in self.spec.targets.items():
             self.targets[name] = self.options.section(TargetSpec, ("targets", name), given)
@@ -185,7 +185,7 @@ class _Reader:
 
     def _axis(self, name: str, target: TargetSpec, key: str, given: object) -> list[Any]:
         if not isinstance(given, list) or not given:
-            raise UsageError(f"{show(given)} is no list of values", fix="write [ONE, ANOTHER]")
+            raise UsageError(f"{show(given)} is not a list of values", fix="write [ONE, ANOTHER]")
         beside = target.from_ if key == "from" else target.options.get(key)
         if beside is not None:
             where = self.faults.where("targets", name, key)

@@ -111,7 +111,7 @@ def _number(text: str, tag: str) -> Whole | Decimal:
             raise ValueError(text)
         return Whole.of(text) if tag == _INT else Decimal.of(text.lower())
     except ValueError:
-        raise UsageError(f"{text[:_MOST_DIGITS]} is no number", fix="put text into quotes") from None
+        raise UsageError(f"{text[:_MOST_DIGITS]} is not a number", fix="put text into quotes") from None
 
 
 def short_tag(tag: str) -> str:

@@ -46,7 +46,9 @@ def _compose(path: Path) -> Document:
         raise _yaml_error(path, text, error) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise UsageError(f"{path}:{line} is no YAML", why=f"a character {error.character:#04x}") from None
+        raise UsageError(
+            f"{path}:{line} is not valid YAML", why=f"a character {error.character:#04x}"
+        ) from None
     except RecursionError:
         raise UsageError(f"{path} is nested too deeply for a pipeline") from None
     if root is None:
@@ -66,7 +68,7 @@ def _text(path: Path) -> str:
         if not stat.S_ISREG(found.st_mode):  # a pipe, which reading would wait for
             raise InputError(f"{path} is not a regular file", fix="give a pipeline.yaml")
         if found.st_size > _LARGEST:
-            raise UsageError(f"{path} is no pipeline", why=f"it is larger than {_LARGEST >> 20} MB")
+            raise UsageError(f"{path} is not a pipeline", why=f"it is larger than {_LARGEST >> 20} MB")
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{path} does not exist", fix="write one with: onnxport init") from None
@@ -104,7 +106,7 @@ def _yaml_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> UsageErro
     elif "${" in line:
         fix = 'between { } or [ ] write a variable in quotes: "${NAME}"'
     where = f"{path}:{mark.line + 1}" if mark else str(path)
-    return UsageError(f"{where} is no YAML", why=problem.removeprefix("but "), fix=fix)
+    return UsageError(f"{where} is not valid YAML", why=problem.removeprefix("but "), fix=fix)
 
 
 @dataclass
@@ -146,7 +148,7 @@ class _Composer:
             if key_node.tag == MERGE or (key := self._key(key_node, place)) is None:
                 continue
             if key in own:
-                what = f"is a duplicate of line {self.lines[(*place, key)].number}"
+                what = f"repeats the key of line {self.lines[(*place, key)].number}"
                 self._fault(key_node, (*place, key), UsageError(what, fix="keep one"))
                 continue
             if value_node.start_mark.index == key_node.end_mark.index:  # {shape: image=1,3,8,8}
@@ -179,7 +181,7 @@ class _Composer:
                 if isinstance(each, yaml.MappingNode):
                     yield each
                 else:
-                    error = UsageError("merges no mapping", fix="write <<: *NAME")
+                    error = UsageError("<< needs a mapping", fix="write <<: *NAME")
                     self._fault(key_node, (*place, "<<"), error)
 
     def _fault(self, node: yaml.Node, place: Place, error: OnnxportError) -> None:
@@ -197,7 +199,7 @@ def _include_files(document: Document, folder: Path, way: tuple[Path, ...]) -> D
     for number, name in enumerate(names):
         where = document.where(("include", number) if isinstance(given, list) else ("include",))
         if not isinstance(name, str) or not name:
-            raise UsageError(f"{where}: {show(name)} is no file", fix="give a path, or a list of several")
+            raise UsageError(f"{where}: {show(name)} is not a file", fix="give a path, or a list of several")
         if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
             what = f"{where}: {name} lies outside of the pipeline's folder"
             raise UsageError(what, fix="give a path below that folder")

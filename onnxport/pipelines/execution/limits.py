@@ -65,7 +65,7 @@ def _latency_text(latency: Latency, limit: float) -> str:
     if latency.confidence and low <= limit <= high:
         doubt = " (the limit lies in the interval: another run may decide otherwise)"
     return (
-        f"{1 / latency.speedup:.3g} of the source's time ({spread}; {latency.after_ms:g} ms beside "
+        f"{1 / latency.speedup:.3g} times the source's time ({spread}; {latency.after_ms:g} ms, source "
         f"{latency.before_ms:g} ms, {latency.runtime}); the limit is {limit:g}{doubt}"
     )
 

@@ -161,7 +161,7 @@ class Cluster(Closing):
             reply: Reply = future.result()
         except KilledWorker as error:
             why = str(error).split("\n")[0]
-            failure = MachineError(f"{sent.task.node} kills the workers of the cluster", why=why)
+            failure = MachineError(f"the workers of the cluster die while making {sent.task.node}", why=why)
             self._done.append(Result(sent.task, 0.0, failure=failure))
         except CancelledError as error:
             self._resend(sent, error)

@@ -27,7 +27,7 @@ from onnxport.pipelines.config.pipeline import Node
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, instruction_sets, library, runtime_libraries
 from onnxport.pipelines.graph import digests
 from onnxport.pipelines.runner.provenance import irrelevant_options
-from onnxport.samples.folders import has_images
+from onnxport.samples.folders import AUDIO, IMAGES, holds_suffix
 
 _FORM = 2
 # Libraries of every stage and every proof; a test compares the list with their imports.
@@ -35,8 +35,8 @@ _COMPUTES = (
     *("numpy", "ml_dtypes", "onnx", "onnx-ir", "onnxruntime", "protobuf", "flatbuffers"),
     *("safetensors", "PyYAML"),
 )
-# Reads images; irrelevant to other samples.
-_READS_IMAGES = "pillow"
+# Read images, and resample audio; irrelevant to other samples.
+_READERS = {"pillow": IMAGES, "scipy": frozenset({AUDIO})}
 
 Inputs = dict[str, Any]
 
@@ -121,8 +121,10 @@ def _versions(node: Node) -> dict[str, str]:
         used |= {*runtime_libraries(node.validation)}
     given = [step.params for step in steps] + [node.validation]
     samples = (getattr(params, name, None) for params in given for name in ("inputs", "calib"))
-    if any(has_images(each) for each in samples if isinstance(each, Path)):
-        used.add(_READS_IMAGES)
+    folders = [each for each in samples if isinstance(each, Path)]
+    for name, suffixes in _READERS.items():
+        if any(holds_suffix(folder, suffixes) for folder in folders):
+            used.add(name)
     found = {name: version for name in sorted({*_COMPUTES, *used}) if (version := _version(name))}
     return found | _external_tools(node) | {"onnxport": __version__, "sources": own_sources()}
 

@@ -83,7 +83,7 @@ def _check(output: Path, now: LockedArtefact, before: LockedArtefact) -> None:
     pairs = zip(before.stages, now.stages, strict=True)
     first = next((stage.name for was, stage in pairs if was.product != stage.product), "its delivery")
     raise NotProvenError(
-        f"{output} has other bytes than the lock, {before.made.digest[:12]} -> {now.made.digest[:12]}",
+        f"the bytes of {output} differ from the lock, {before.made.digest[:12]} -> {now.made.digest[:12]}",
         why=f"{first} returned something else for the same inputs; another CPU or library build can cause this",
         fix="it was not delivered; use a machine like the one that made the lock, or run without --frozen",
     )

@@ -135,9 +135,9 @@ def parse(path: Path, text: str) -> dict[str, LockedArtefact]:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
         why = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise UsageError(f"{where} is damaged: it is no YAML", why=why, fix=ANEW) from error
+        raise UsageError(f"{where} is damaged: it is not valid YAML", why=why, fix=ANEW) from error
     if not isinstance(data, dict) or MARK not in data:
-        raise UsageError(f"{path} is no lock of onnxport", why=f"it has no key {MARK}", fix=ANEW)
+        raise UsageError(f"{path} is not an onnxport lock", why=f"it has no key {MARK}", fix=ANEW)
     if data[MARK] != FORM:
         raise UsageError(
             f"{path}:{lines[(MARK,)]}, {MARK}: the lock is of version {data[MARK]!r}, this onnxport knows {FORM}",

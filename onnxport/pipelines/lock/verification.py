@@ -124,8 +124,8 @@ def _note(artifact: Artifact) -> Mapping[str, Any]:
     note = inspect_model(artifact.path).manifest
     if note is None:
         raise InputError(
-            f"{artifact.path} is no artefact of onnxport",
-            why="it carries no note of ours",
+            f"{artifact.path} was not made by onnxport",
+            why="it has no onnxport note",
             fix="give a file that onnxport made",
         )
     return note
@@ -223,7 +223,7 @@ def _inputs(lock: Lock, place: str, source: Path | None) -> Iterator[Check]:
         return
     for subject in asked:
         said = [each.said for each in found if _SUBJECTS.get(each.kind) == subject]
-        unchanged = f"{locked.source} is what it was" if subject == "source" else "what they were"
+        unchanged = f"{locked.source} is unchanged" if subject == "source" else "unchanged"
         yield Check(subject=subject, status="fails" if said else "holds", said="; ".join(said) or unchanged)
 
 
@@ -247,7 +247,7 @@ def _given_source(path: Path, *expected: str) -> Check:
     is_onnx = path.suffix.lower() == ".onnx"
     digest = digests.digest_of_model(Artifact.open(path) if is_onnx else Source.of(path))
     if digest in expected:
-        return Check(subject="source", status="holds", said=f"{path} is what it was")
+        return Check(subject="source", status="holds", said=f"{path} is unchanged")
     said = f"{path} has other content, {expected[0][:12]} -> {digest[:12]}"
     return Check(subject="source", status="fails", said=said)
 

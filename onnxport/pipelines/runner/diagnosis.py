@@ -13,10 +13,9 @@ from onnxport.core.errors import OnnxportError, printable
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.runner.clock import Clock, Progress
 from onnxport.pipelines.runner.jobs import Step
-from onnxport.pipelines.runner.verdicts import NO_DEMANDS
 from onnxport.reports.run_report import ArtifactRecord, RunReport
 from onnxport.validate.debug.params import DebugParams
-from onnxport.validate.params import ValidateParams
+from onnxport.validate.params import NO_DEMANDS, ValidateParams
 from onnxport.validate.report import Diagnosis
 
 PATIENCE = 120.0  # seconds

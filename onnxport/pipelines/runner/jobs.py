@@ -94,7 +94,7 @@ class Job(_Delivery):
             return
         if not self.output.is_dir() or (any(self.output.iterdir()) and not (self.output / mark).is_file()):
             kind = "a directory" if self.output.is_dir() else "a file"
-            what = f"the output {self.output} is {kind} and no Core ML package"
+            what = f"the output {self.output} is {kind}, but not a Core ML package"
             raise UsageError(what, fix="remove it, or give -o another name")
 
     def check_spares(self, source: Artifact) -> None:

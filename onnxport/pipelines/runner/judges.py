@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Self
 
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.runner.verdicts import NO_DEMANDS, start_reference
 from onnxport.validate.fidelity import resolve_by_loss
 from onnxport.validate.judge import Judge
+from onnxport.validate.params import NO_DEMANDS
+from onnxport.validate.precision import precision_of
 from onnxport.validate.report import Judgement, Report, overall
+from onnxport.validate.sessions import isolated
 
 if TYPE_CHECKING:
     from onnxport.core.arrays import Feeds
@@ -59,7 +61,7 @@ class Judges:
     def judge_against(self, quantized: Artifact, graph: Model) -> None:
         """Evaluate fidelity against `quantized`, which answers in the background."""
         params = self._params.model_copy(update=NO_DEMANDS)
-        runtime = self._stack.enter_context(start_reference(quantized, params))
+        runtime = self._stack.enter_context(isolated(quantized, params, "reference"))
         judge = Judge(
             quantized, params, runtime, graph, self._expected, criterion="fidelity", tell=self._tell
         )
@@ -83,7 +85,11 @@ class Judges:
         if own is not None:
             resolved = resolve_by_loss(*(each.judgements[0] for each in (fidelity, quality, own)))
             fidelity = fidelity.model_copy(update={"judgements": (resolved,)})
-        return _combine(fidelity, quality)
+        # Imported here: it reads both graphs.
+        from onnxport.validate.translation.judgement import judge_translation
+
+        translation, note = judge_translation(self._source.reference, quantized, precision_of(quantized))
+        return _combine(fidelity, quality, translation, note)
 
     def feeds(self) -> Feeds:
         """See Judge.feeds."""
@@ -112,10 +118,17 @@ class Judges:
         self._stack.__exit__(kind, error, trace)
 
 
-def _combine(fidelity: Report, quality: Report) -> Report:
-    """Make one report of both criteria; its reference is the source."""
+def _combine(fidelity: Report, quality: Report, translation: Judgement | None, note: str) -> Report:
+    """Make one report of all criteria; its reference is the source.
+
+    Args:
+        translation: of the quantized model between; `note` says why there is none.
+    """
     renamed = tuple(each.model_copy(update={"against": _AGAINST}) for each in fidelity.judgements)
     judgements: tuple[Judgement, ...] = (*renamed, *quality.judgements)
+    if translation is not None:
+        reason = f"the quantized model that it was made from: {translation.reason}"
+        judgements += (translation.model_copy(update={"reason": reason}),)
     verdict, reason = overall(judgements)
     sets = {each.label: each for each in (*quality.fed, *fidelity.fed)}
     update = {
@@ -123,7 +136,7 @@ def _combine(fidelity: Report, quality: Report) -> Report:
         "reason": reason,
         "judgements": judgements,
         "fed": tuple(sets.values()),
-        "notes": tuple(dict.fromkeys((*fidelity.notes, *quality.notes))),
+        "notes": tuple(dict.fromkeys((*fidelity.notes, *quality.notes, *((note,) if note else ())))),
         "seconds": round(fidelity.seconds + quality.seconds, 4),
     }
     return quality.model_copy(update=update)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from onnxport.validate.params import ValidateParams
     from onnxport.validate.progress import Tell
     from onnxport.validate.report import Report
-
-# The user's demands on quality, which is against the source, do not apply to fidelity and to the search for a fault.
-NO_DEMANDS: Mapping[str, object] = {"budget": {}, "metric": (), "report_tensors": None}
 
 
 def open_judge(

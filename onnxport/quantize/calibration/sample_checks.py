@@ -130,8 +130,8 @@ class _Check:
             return None
         times = f"{spread:.3g} times" if spread > 1 else f"1/{1 / spread:.3g}"
         return (
-            f"{self._said(expectation)}, which makes what node {expectation.node!r} is given {times} as spread as the "
-            "model says that it was in training; are they scaled as in training (--preprocess scale, mean, std)?"
+            f"{self._said(expectation)}, so the input of node {expectation.node!r} has {times} the spread of training; "
+            "scale them as in training (--preprocess scale, mean, std)"
         )
 
     def _form(self, expectation: ExpectedStatistics, own: float) -> str | None:
@@ -144,9 +144,9 @@ class _Check:
         nearest, best = min(found, key=lambda each: each[0])
         if nearest > own / _NEARER:
             return None
-        fix = "images are that without scale, mean and std"
+        fix = "for images leave out scale, mean and std"
         if options := best.options:
-            fix = f"images are prepared so by {options}; arrays are prepared so before they are saved"
+            fix = f"for images give {options}; prepare arrays in this way before saving"
         return f"{self._said(expectation)}, while node {expectation.node!r} was trained on {best.name}; {fix}"
 
     def _order(self, expectation: ExpectedStatistics, own: float) -> str | None:
@@ -159,8 +159,8 @@ class _Check:
         if other > _ORDER_ALIKE or own < other * _ORDER_NEARER:
             return None
         return (
-            f"the channels of {expectation.input!r} seem to be in the other order, BGR for RGB or RGB for BGR: turned "
-            f"round they fit node {expectation.node!r} {own / other:.1f} times as well (--preprocess color)"
+            f"the channels of {expectation.input!r} seem to be swapped (BGR for RGB or the reverse): swapped, they fit "
+            f"node {expectation.node!r} {own / other:.1f} times better (--preprocess color)"
         )
 
     def _divergence(
@@ -200,13 +200,13 @@ class _Check:
 
     def _said(self, expectation: ExpectedStatistics) -> str:
         seen = self.seen[expectation.input]
-        return f"the input {expectation.input!r} holds values from {seen.low:.4g} to {seen.high:.4g}"
+        return f"the input {expectation.input!r} has values from {seen.low:.4g} to {seen.high:.4g}"
 
 
 def _too_few(count: int, look: _Check) -> Iterator[str]:
     if count < _FEW and look.rows < _FEW:
         samples = f"{count} samples say" if count > 1 else "one sample says"
-        yield f"{samples} little of the ranges that the model will meet; 100 and more are usual"
+        yield f"{samples} little about the ranges in use; give 100 or more"
 
 
 def _repeated(calibration: Sequence[SampleFile], held_back: Sequence[SampleFile]) -> Iterator[str]:
@@ -215,8 +215,8 @@ def _repeated(calibration: Sequence[SampleFile], held_back: Sequence[SampleFile]
     if groups:
         spare = sum(len(group) - 1 for group in groups)
         first, second = (files[place].label for place in groups[0][:2])
-        repeat = "repeats" if spare == 1 else "repeat"
-        yield f"{spare} of {len(files)} samples {repeat} another one: {second} is {first}"
+        duplicate = "is a duplicate" if spare == 1 else "are duplicates"
+        yield f"{spare} of {len(files)} samples {duplicate}: {second} equals {first}"
 
 
 def _constant(look: _Check) -> Iterator[str]:
@@ -228,9 +228,9 @@ def _constant(look: _Check) -> Iterator[str]:
                 "running stream into the files"
             )
         elif len(seen.blank) == looked and seen.low == seen.high:
-            yield f"the input {name!r} is {seen.low:.4g} throughout, in all {looked} samples looked at"
+            yield f"the input {name!r} is always {seen.low:.4g} in the {looked} samples checked"
         elif len(seen.blank) > max(1, looked * _MANY_BLANK):
             yield (
-                f"the input {name!r} is blank, one value throughout, in {len(seen.blank)} of {looked} samples: "
+                f"the input {name!r} has a single value in {len(seen.blank)} of {looked} samples: "
                 + (", ".join(seen.blank[:3]))
             )

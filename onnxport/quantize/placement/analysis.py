@@ -96,7 +96,7 @@ class Placer:
         if data is None or _is_constant(data):
             raise FloatReasons("both of its operands are constants")
         if weight.dtype != ir.DataType.FLOAT:
-            raise FloatReasons("its weight is no float32")
+            raise FloatReasons("its weight is not float32")
         axis: int | None = product.axis
         shape = weight.const_value.shape.numpy()
         if node.op_type == "Gemm":

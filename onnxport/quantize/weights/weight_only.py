@@ -39,7 +39,7 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
     check_float(model)
     source = model
     if any(node.op_type == "BatchNormalization" for node in model.graph):
-        with setting.watch.phase("settle"):  # behind packed weights nothing can fold it
+        with setting.watch.phase("simplify"):  # behind packed weights nothing can fold it
             source = simplify_for_quantization(model, setting.folder).model
     changed = prepare_copy(source)
     exclude = excluded_nodes(model, changed, params.exclude)

@@ -116,7 +116,7 @@ def change(placement: Placement) -> str:
     if found is None:
         return ""
     command = f": {text(found.command)}" if found.command else ""
-    return f"{text(found.said)} (ends {found.mends:,} of {len(placement.fallbacks):,}){command}"
+    return f"{text(found.said)} (would solve {found.mends:,} of {len(placement.fallbacks):,}){command}"
 
 
 def arguments(report: DeploymentReport) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def _below(placement: Placement, detailed: bool) -> Iterator[str]:
         yield f"and {count(sum(map(len, rest)), 'node')} more: {operators}"
     if change := placement.change:
         command = f": {change.command}" if change.command else ""
-        yield f"{change.said} ends {change.mends} of these{command}"
+        yield f"{change.said} would solve {change.mends} of these{command}"
     if detailed:
         yield from placement.notes
         yield from [placement.source] if placement.source else []

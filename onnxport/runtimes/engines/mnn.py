@@ -52,7 +52,7 @@ class MnnRuntime(EngineRuntime):
     def _load(self, work: Work) -> Session:
         winograd = work.own.get("winograd", "on")
         if winograd not in _WINOGRAD:
-            raise UsageError(f"winograd has the value {winograd!r}", fix=f"give {', '.join(_WINOGRAD)}")
+            raise UsageError(f"winograd: {winograd!r} is not allowed", fix=f"give {', '.join(_WINOGRAD)}")
         with tempfile.TemporaryDirectory(prefix="onnxport-") as folder:
             converted = Path(folder, "model.mnn")
             _convert(work.file, converted)

@@ -78,7 +78,7 @@ class MilRuntime(Closing):
             found = self._evaluator.run(inputs, states, keep=tuple(tapped.values())) | states
         except Undefined as error:
             raise RunError(
-                f"{self._path.name} computes what Core ML does not define", why=str(error)
+                f"{self._path.name} uses behaviour that Core ML leaves undefined", why=str(error)
             ) from error
         except Failed as error:
             raise RunError(f"{self._path.name} cannot be evaluated", why=str(error)) from error

@@ -9,12 +9,14 @@ import numpy as np
 from onnxport.samples.demands.demand import Demand
 from onnxport.samples.shapes.analysis import Site
 from onnxport.samples.shapes.fact import Size, fixed, fixed_elements
+from onnxport.samples.value_uses import constant
 
 # From a node to its demand on one input; None for none.
 Rule = Callable[[Site], Demand | None]
 
 # The smallest positive number that generated inputs have, so that logarithms and quotients stay moderate.
 POSITIVE = 2.0**-10
+_TABLE = 8  # numbers that are compared with a limit
 _FLOATS = {10: 65504.0, 16: 3e38, 17: 448.0, 18: 240.0, 19: 57344.0, 20: 57344.0, 23: 6.0}
 _INTEGERS = {2: (0, 255), 3: (-128, 127), 4: (0, 65535), 5: (-32768, 32767), 6: (-(2**31), 2**31 - 128)}
 _UNSIGNED_LONG = {7: (-(2**62), 2**62), 12: (0, 2**31), 13: (0, 2**62), 21: (0, 15), 22: (-8, 7)}
@@ -126,6 +128,20 @@ def _base(site: Site) -> Demand | None:
     return None if is_whole else Demand(low=POSITIVE)
 
 
+def _limit(is_upper: bool) -> Rule:
+    """Demand that a scalar which a table is compared with splits the table: an upper limit in its upper half."""
+
+    def rule(site: Site) -> Demand | None:
+        table = next((each for each in map(constant, site.node.inputs) if each is not None), None)
+        scalars = [dims for index in range(2) if (dims := site.dims(index)) is not None and len(dims) == 0]
+        if table is None or table.size < _TABLE or table.dtype.kind != "f" or not scalars:
+            return None
+        low, middle, high = (float(np.quantile(table, share)) for share in (0.0, 0.5, 1.0))
+        return Demand(middle, high) if is_upper else Demand(low, middle)
+
+    return rule
+
+
 def _scale(site: Site) -> Demand | None:
     return Demand(low=POSITIVE)
 
@@ -212,6 +228,10 @@ DEMANDS: dict[tuple[str, int], Rule] = {
     ("BitShift", 1): _shift,
     ("Pow", 0): _base,
     ("Pow", 1): _exponent,
+    **{(op, 1): _limit(False) for op in ("Greater", "GreaterOrEqual")},
+    **{(op, 1): _limit(True) for op in ("Less", "LessOrEqual")},
+    **{(op, 0): _limit(True) for op in ("Greater", "GreaterOrEqual")},
+    **{(op, 0): _limit(False) for op in ("Less", "LessOrEqual")},
     ("Log", 0): _scale,
     ("Sqrt", 0): _constant(low=0),
     ("Reciprocal", 0): _scale,

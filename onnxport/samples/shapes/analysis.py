@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.samples.shapes.fact import UNKNOWN, Fact, Size, of_constant, size
-from onnxport.samples.value_uses import constant, constant_tensor
+from onnxport.samples.value_uses import constant_tensor
 
 # Computes the facts of a node's outputs.
 Rule = Callable[["Site"], Iterable[Fact]]
@@ -169,26 +169,33 @@ class Site:
 
 
 def infer(
-    graph: ir.Graph, rules: Mapping[str, Rule], inputs: Mapping[str, Fact], sizes: Sizes
+    graph: ir.Graph,
+    rules: Mapping[str, Rule],
+    inputs: Mapping[str, Fact],
+    sizes: Sizes,
+    constants: dict[int, Fact] | None = None,
 ) -> dict[int, Fact]:
     """Return the fact of every value of the main graph, by `id`.
 
     Args:
         rules: operator -> rule; other operators give what the file declares.
         inputs: graph input -> fact.
+        constants: of the graph, by `id`; filled here, for the next pass.
     """
-    facts: dict[int, Fact] = {}
+    facts = {id(value): inputs[value.name or ""] for value in graph.inputs if value.name in inputs}
+    known = constants if constants is not None else {}
 
     def fact_of(value: ir.Value | None) -> Fact:
         if value is None:
             return UNKNOWN
-        if id(value) not in facts:
-            facts[id(value)] = _given(value, inputs)
-        return facts[id(value)]
+        if id(value) in facts:
+            return facts[id(value)]
+        if id(value) not in known:
+            known[id(value)] = _constant_fact(value)
+        return known[id(value)]
 
     for node in graph:
         if node.op_type == "Constant":
-            facts[id(node.outputs[0])] = _given(node.outputs[0], inputs)
             continue
         rule = rules.get(node.op_type)
         site = Site(node, [fact_of(value) for value in node.inputs], sizes)
@@ -198,17 +205,14 @@ def infer(
     return facts
 
 
-def _given(value: ir.Value, inputs: Mapping[str, Fact]) -> Fact:
-    """Return the fact of an input or a constant."""
-    if (known := inputs.get(value.name or "")) is not None:
-        return known
+def _constant_fact(value: ir.Value) -> Fact:
+    """Return the fact of a constant, or of a value of an outer graph."""
     tensor = constant_tensor(value)
     if tensor is None:
         return _with_declared(UNKNOWN, value)
     if tensor.size > _WEIGHT:
         return Fact(tuple(size(int(extent)) for extent in tensor.shape.numpy()))
-    array = constant(value)
-    return UNKNOWN if array is None else of_constant(array)
+    return of_constant(tensor.numpy())
 
 
 def _with_declared(fact: Fact, value: ir.Value) -> Fact:

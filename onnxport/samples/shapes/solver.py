@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +65,8 @@ class SizeSolver:
     def __init__(self, model: Model, shapes: Mapping[str, Sequence[int | str]]) -> None:
         self._graph = model.graph
         self.origins: dict[str, str] = {}
+        self._constants: dict[int, Fact] = {}
+        self._assigned: set[str] | None = None  # symbols that follow from no others, once that is known
         self._inputs = {
             name: Fact(tuple(dim if isinstance(dim, str) else size(dim) for dim in dims))
             for name, dims in shapes.items()
@@ -100,18 +102,30 @@ class SizeSolver:
         ]
         return Solution(known, (*positive, *sizes.constraints))
 
-    def _settle(self, candidates: Mapping[str, Array], order: Iterable[str]) -> Sizes:
-        """Infer shapes until nothing follows any more, then assign the next free symbol, until all are assigned."""
+    def _settle(self, candidates: Mapping[str, Array], order: Sequence[str]) -> Sizes:
+        """Infer shapes until nothing follows any more, then assign the next free symbol, until all are assigned.
+
+        Later solutions assign all symbols at once that followed from no others in the first.
+        """
         sizes, remaining = Sizes({}), list(order)
+        assigned: set[str] = set()
+        for symbol in order:
+            if self._assigned is not None and symbol in self._assigned:
+                sizes.bind(symbol, candidates[symbol])
         for _ in range(_MOST_PASSES):
             changes, sizes.constraints, sizes.suggestions = sizes.changes, [], {}
-            infer(self._graph, RULES, self._inputs, sizes)
+            infer(self._graph, RULES, self._inputs, sizes, self._constants)
             if sizes.changes != changes:
                 continue
             free = [symbol for symbol in remaining if isinstance(sizes.read(symbol), str)]
             if not free:
                 break
             root = sizes.root(free[0])
-            sizes.bind(root, sizes.suggestions.get(root, candidates[free[0]]))
+            suggested = sizes.suggestions.get(root)
+            if suggested is None:
+                assigned.add(free[0])
+            sizes.bind(root, candidates[free[0]] if suggested is None else suggested)
             remaining = free[1:]
+        if order and self._assigned is None:
+            self._assigned = assigned
         return sizes

@@ -64,8 +64,8 @@ def diagnose(
     """
     if reference.format != "onnx" or graph is None:
         raise UsageError(
-            f"{reference.path} has no ONNX nodes to look for",
-            fix="give the ONNX model first, and the artefact second",
+            f"{reference.path} is not a readable ONNX model",
+            fix="give the ONNX model first and the artefact second",
         )
     if output is not None:
         repro.check_place(output)

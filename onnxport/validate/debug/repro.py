@@ -149,7 +149,7 @@ def _readme(summary: str, candidate: Artifact, fault: LocalError, rounds: Rounds
 
 {summary}.
 
-- `{MODEL}`: the node, or the group that the candidate joins into one, with its weights
+- `{MODEL}`: the node, or the nodes that the candidate fuses, with weights
 {slice_line}- `{INPUTS}`: the values that the candidate gave it, by input name
 - `{ANSWERS}`: `reference`, what ONNX Runtime makes of these inputs{rounded}; `candidate`, what {name} has there
 
@@ -186,7 +186,7 @@ def _again(candidate: Artifact, *, sliced: bool) -> str:
 
     onnxport validate {MODEL} {CANDIDATE} --inputs inputs/
 
-Exit 1 says that the fault is in this part of {name}.
+Exit 1: the fault is in this part of {name}.
 """
     if candidate.format not in _COMMANDS:
         return ""
@@ -195,7 +195,7 @@ Exit 1 says that the fault is in this part of {name}.
 
     {_COMMANDS[candidate.format]}
 
-Exit 1 says yes, with the figures. Exit 0 says that the fault was put into {name} by something else:
+Exit 1: yes, with the figures. Exit 0: no, something else put the fault into {name}:
 another version of the converter, or a step before or after it.
 """
 

@@ -17,14 +17,14 @@ STOPS = "it cannot run: "
 NO_REPRO = (
     "no repro was written: the candidate gives no answer on these inputs to compare with the reference's"
 )
-AGREE = "the two agree, there is nothing to look for"
-KEPT = "the candidate's quality is within its limits, there is nothing to look for; --layers ranks the losses"
-PLAIN_KERNELS = "LiteRT shows values only without XNNPACK, and the figures below are of such a run"
+AGREE = "the two agree: there is no fault to find"
+KEPT = "the candidate's quality is within its limits; --layers ranks the losses anyway"
+PLAIN_KERNELS = "LiteRT shows intermediate values only without XNNPACK; the figures below are of such a run"
 GENERATED = (
-    "these inputs are generated: the first nodes lose whatever exceeds the range that the model was quantized for; "
+    "these inputs are generated: values beyond the calibrated range are clipped at the first nodes; "
     "give your own inputs with --inputs DIR"
 )
-_FIXED = "the candidate is right when"
+_FIXED = "the candidate is right only while"
 
 _MOST = 4  # names in a sentence
 _RANKED = 3
@@ -42,7 +42,7 @@ def summarize_fault(node: NodeRef, group: Sequence[NodeRef], fault: LocalError) 
         f"{fault.given:.6g} at {where} where ONNX Runtime, on the same inputs to it, has {fault.expected:.6g}"
     )
     if np.isnan(fault.expected) and np.isnan(fault.given):
-        values = fault.fault.removeprefix("a fault: ")
+        values = fault.fault
     times = "" if not np.isfinite(fault.share) else f", {fault.share:.2g} times what rounding explains"
     return f"{name} is at fault: {values}{times}"
 
@@ -55,7 +55,7 @@ def _name(node: NodeRef, group: Sequence[NodeRef]) -> str:
         return name
     ops = ", ".join(ref.op for ref in others[:_MOST])
     more = f" and {len(others) - _MOST} more" if len(others) > _MOST else ""
-    return f"{name} (or {ops}{more}, which the candidate joins with it)"
+    return f"{name} (or {ops}{more}, which the candidate fuses with it)"
 
 
 def summarize_no_fault(trail: Trail, tapping: str, report: Report) -> str:
@@ -75,8 +75,8 @@ def describe_tapping(
     """Return what showing intermediate values changes."""
     if fixed:
         return (
-            f"{_FIXED} its intermediate values are shown, and wrong when they are not: the fault lies in what its "
-            "runtime fuses or delegates only then"
+            f"{_FIXED} its intermediate values are shown: the fault is in nodes that its runtime otherwise fuses "
+            "or delegates"
         )
     name = max(moved, key=lambda name: max_difference(alone[name], tapped[name]))
     by = max_difference(alone[name], tapped[name])
@@ -103,15 +103,15 @@ def describe_others(values: Sequence[str]) -> str:
     """Return a note on further nodes at fault: one mistake of a converter affects all nodes of a kind."""
     names = ", ".join(map(repr, values[:_MOST]))
     more = f" and {len(values) - _MOST} more" if len(values) > _MOST else ""
-    return f"other nodes are at fault by themselves, too: those that give {names}{more}"
+    return f"other nodes are at fault too: those of the values {names}{more}"
 
 
 def describe_confirmation(showing: Sequence[str], others: Sequence[str]) -> str:
     """Return on which other inputs the node is at fault."""
     if not showing:
-        return f"it does not show on {', '.join(others)}"
+        return f"the fault does not show on {', '.join(others)}"
     besides = f", not on {', '.join(others)}" if others else ""
-    return f"it shows on {', '.join(showing)} too{besides}"
+    return f"the fault also shows on {', '.join(showing)}{besides}"
 
 
 def describe_no_taps(candidate: Artifact, report: Report) -> str:

@@ -14,7 +14,7 @@ from tests.converters.tflite.test_control_flow import CASES, REFUSED, Case, coun
 
 # What Core ML does not hold is refused, not computed: the reason of each.
 NOT_HELD = {
-    "states that grow, one from nothing": "without elements",
+    "states that grow, one from nothing": "no empty tensors",
 }
 
 

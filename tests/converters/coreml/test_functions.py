@@ -246,7 +246,7 @@ def test_the_same_models_give_the_same_bytes(
         (["1st=a.onnx"], "cannot name a function"),
         (["a=a.onnx", "a=b.onnx"], "given twice"),
         (["a.onnx"], "has no name before '='"),
-        (["a="], "is not given by"),
+        (["a="], "does not describe"),
     ],
 )
 def test_a_function_that_cannot_be_meant_is_refused(given: list[str], complaint: str) -> None:

@@ -295,8 +295,8 @@ def activations_quantized(dtype: type[np.generic]) -> Model:
             "int16x8",
             "quantized to other types; give .* or leave --precision out",
         ),
-        (activations_quantized(np.uint8), "fp32", "computes in int8 with scales of its own"),
-        (activations_quantized(np.int16), "int8-weights", "computes in int16x8 with scales of its own"),
+        (activations_quantized(np.uint8), "fp32", "is quantized to int8"),
+        (activations_quantized(np.int16), "int8-weights", "is quantized to int16x8"),
     ],
 )
 def test_a_precision_that_the_artefact_would_not_have_is_refused(

@@ -12,18 +12,20 @@ from onnxport.pipelines.config.reader import read
 from tests.pipelines.config.conftest import Read, faults
 
 # Of what is wrong, that which no CI would forgive: exit 4, not 2.
-_NOT_THERE = ("does not exist", "no file matches", "is empty;", "there is no module")
+_NOT_THERE = ("does not exist", "no file matches", "is empty;")
 
 NO_PIPELINE: dict[str | bytes, str] = {
     "": "pipeline.yaml is empty; begin it with version: 1",
     "# only a comment\n": "pipeline.yaml is empty; begin it with version: 1",
     "just text": "1: 'just text' where keys are expected; begin with version: 1",
-    "version: 1\n\tmodel: x\n": "2 is no YAML: found character '\\t' that cannot start any token; indent with spaces",
+    "version: 1\n\tmodel: x\n": (
+        "2 is not valid YAML: found character '\\t' that cannot start any token; indent with spaces"
+    ),
     b"version: 1\nmodel: \xff\n": "2 is not UTF-8; save the file as UTF-8",
     b"\xff\xfev\0": "1 is not UTF-8; save the file as UTF-8",
-    "version: 1\nmodel: a\x07b\n": "2 is no YAML: a character 0x07",
+    "version: 1\nmodel: a\x07b\n": "2 is not valid YAML: a character 0x07",
     "[" * 5000: "pipeline.yaml is nested too deeply for a pipeline",
-    "a" * (2**20 + 1): "pipeline.yaml is no pipeline: it is larger than 1 MB",
+    "a" * (2**20 + 1): "pipeline.yaml is not a pipeline: it is larger than 1 MB",
 }
 
 

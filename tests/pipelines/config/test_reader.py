@@ -252,7 +252,7 @@ def test_an_include_adds_entries_and_the_file_itself_wins(project: Path, pipelin
         ("link.yaml", "3, include: link.yaml lies outside of the pipeline's folder; copy it there"),
         ("one.yaml", "one.yaml:1, include[0]: two.yaml includes itself; leave one include out"),
         ("pipeline.yaml", "3, include: pipeline.yaml includes itself; leave one include out"),
-        ("{a: b}", "3, include: a mapping of keys is no file; give a path, or a list of several"),
+        ("{a: b}", "3, include: a mapping of keys is not a file; give a path, or a list of several"),
     ],
 )
 def test_an_include_stays_in_the_folder_and_ends(

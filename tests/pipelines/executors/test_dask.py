@@ -222,7 +222,7 @@ def test_without_dask_the_line_that_mends_it_is_said(project: Path, monkeypatch:
     [
         (("--executor", "dask"), "needs a scheduler"),
         (("--scheduler", "tcp://a:1"), "give --executor dask"),
-        (("--executor", "dask", "--scheduler", "localhost"), "no address of a Dask scheduler"),
+        (("--executor", "dask", "--scheduler", "localhost"), "not the address of a Dask scheduler"),
         (("--executor", "dask", "--scheduler", "tcp://a:1", "--jobs", "2"), "apply to this machine only"),
     ],
 )

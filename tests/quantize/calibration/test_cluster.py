@@ -128,7 +128,7 @@ def test_without_dask_the_line_that_mends_it_is_said(model, files, watch, monkey
 
 
 def test_what_is_no_address_is_refused():
-    with pytest.raises(UsageError, match="no address of a Dask scheduler; write tcp://HOST:8786"):
+    with pytest.raises(UsageError, match="not the address of a Dask scheduler; write tcp://HOST:8786"):
         QuantizeParams(precision="int8", calib=Path("x"), scheduler="localhost")
 
 

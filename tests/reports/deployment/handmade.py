@@ -56,9 +56,9 @@ def whole() -> DeploymentReport:
                 taken=72,
                 partitions=3,
                 fallbacks=(
-                    *fallbacks("Transpose", "it has no Transpose", 26),
+                    *fallbacks("Transpose", "the runtime has no operator Transpose", 26),
                     *resize,
-                    *fallbacks("Add", "it has no Add", 6),
+                    *fallbacks("Add", "the runtime has no operator Add", 6),
                 ),
                 change=Change(
                     said="fix the input's sizes",

@@ -42,8 +42,8 @@ def test_markdown_says_reasons_and_the_change() -> None:
     for said in (
         "2 of 6 runtimes take all of it",
         "72 of 106 nodes in 3 groups",
-        "26 nodes Transpose: it has no Transpose",
-        "fix the input's sizes (ends 26 of 34): onnxport optimize",
+        "26 nodes Transpose: the runtime has no operator Transpose",
+        "fix the input's sizes (would solve 26 of 34): onnxport optimize",
         "estimated, 1.24, source of 2026-05-01",
         "it did not answer within 60 s",
     ):
@@ -103,7 +103,7 @@ def test_page_says_all_that_was_found() -> None:
         "face_detection.onnx: 2 of 6 runtimes take all of it",
         "2 all, 1 part, 2 none, 1 unknown; 4 asked here, 2 estimated from tables",
         "72 of 106",
-        "ends 26 of 34",
+        "would solve 26 of 34",
         "onnxport optimize models/face_detection.onnx --shape input=1,3,640,640",
         "opset 26, at most 21",
         "the output's size is 40, it computes 39",

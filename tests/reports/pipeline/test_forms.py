@@ -241,7 +241,7 @@ def test_totals(run: PipelineReport, said: str) -> None:
 def test_failures_have_their_reason_stage_node_and_line_below() -> None:
     first, second, third = (terminal.fault_lines(fault).splitlines() for fault in matrix.faults(mixed()))
     assert first == [
-        "digits/int8 is not equivalent to model.onnx: 'scores': a fault",
+        "digits/int8 is not equivalent to model.onnx: 'scores': difference 0.2",
         "  stage quantize, ONNX node Conv '/stem/conv1/Conv', ci/pipeline.yaml:6",
         "  Conv '/stem/conv1/Conv' is the first node that differs",
         "  not made because of it: digits/tiny/int8",

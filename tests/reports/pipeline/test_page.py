@@ -44,7 +44,7 @@ def test_page_of_a_mixed_run_says_what_became_of_everything() -> None:
     for said in (
         "ci/pipeline.yaml: 3 of 6 artefacts delivered",
         "6 artefacts, 2 proven, 1 unproven, 1 not run, 1 over budget, 1 failed; 3 made, 1 from the cache; 12.3 s",
-        "digits/int8 is not equivalent to model.onnx: 'scores': a fault",
+        "digits/int8 is not equivalent to model.onnx: 'scores': difference 0.2",
         "Conv '/stem/conv1/Conv'",
         "ci/pipeline.yaml:6",
         "Loop         'decode'      carries a sequence",

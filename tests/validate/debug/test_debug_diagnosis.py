@@ -68,7 +68,7 @@ def test_the_node_is_named_with_both_values_and_its_figures(tmp_path: Path) -> N
     assert found.worst.candidate == pytest.approx(found.worst.reference * 1.01, rel=1e-4)
     assert "MatMul 'n4'" in found.summary
     assert len(found.layers) == 10
-    assert any("it shows on" in note for note in found.notes), "looked at on other inputs"
+    assert any("the fault also shows on" in note for note in found.notes), "looked at on other inputs"
     guilty = next(figure for figure in found.layers if figure.node.value == "v4")
     assert guilty.sqnr_db == pytest.approx(40, abs=0.1), "1 % is 40 dB"
     assert guilty.local_share is not None

@@ -187,7 +187,7 @@ def equal(node: MilNode, mil: MilBuilder) -> None:
     """a == b (ONNX Equal-19); not (a xor b) for booleans, which MIL does not compare."""
     a, b = node.input(0), node.input(1)
     if a.dtype.kind in "OUS":
-        node.unsupported("compares strings, which Core ML does not hold")
+        node.unsupported("compares strings, and Core ML has no such type")
     if a.dtype.kind == "b":
         node.emit(mil.logical_not(x=mil.logical_xor(x=a, y=b)))
     else:

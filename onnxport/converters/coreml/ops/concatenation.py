@@ -26,7 +26,7 @@ def concat(node: MilNode, mil: MilBuilder) -> None:
     axis = normalize_axis(node.attribute("axis"), node.x.rank)
     values = [value for value in node.rest() if value.shape[axis] != 0]
     if not values:
-        node.unsupported("joins tensors without elements, which Core ML does not hold")
+        node.unsupported("joins empty tensors, and Core ML has none")
     result = _join(mil, values, axis)
     result.is_natural = all(is_natural(value) for value in values)
     node.emit(result)

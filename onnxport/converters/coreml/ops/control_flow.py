@@ -39,7 +39,7 @@ def if_(node: MilNode, mil: MilBuilder) -> None:
         results = []
         for index, value in enumerate(mil.scope.lower(graph, {})):
             if value is None:
-                node.unsupported("a branch has nodes that are refused, or a result that is not a tensor")
+                node.unsupported("a branch has refused nodes, or a result that is not a tensor")
             check_carried(node, value, node.node.outputs[index].name)
             if differ[index] and value.rank:
                 value = _with_open_sizes(mil, value, switch)
@@ -136,9 +136,7 @@ class _Loop(LoopNode[Value]):
         for index, value in enumerate((*states, *collected)):
             self.node.emit(value, index)
         if len(states) + len(collected) < self.node.output_count:
-            self.node.unsupported(
-                "collects nothing in no steps, and Core ML holds no tensor without elements"
-            )
+            self.node.unsupported("collects nothing if it runs zero steps, and Core ML has no empty tensors")
 
     def _parts(self, arguments: Sequence[Var]) -> tuple[Var, Var | None, list[Var], list[Var]]:
         """Split variables into the counter, the condition, the states and the rows."""

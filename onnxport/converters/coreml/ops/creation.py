@@ -24,7 +24,7 @@ def shape(node: MilNode, mil: MilBuilder) -> None:
     x = node.x
     first, last = shape_bounds(node)
     if first >= last:
-        node.unsupported("gives no dimension at all, and Core ML holds no tensor without elements")
+        node.unsupported("gives no dimension at all, and Core ML has no empty tensors")
     if None not in x.shape[first:last]:
         node.emit(mil.constant(np.array(x.shape[first:last], np.int64)))
         return

@@ -63,7 +63,7 @@ def _threshold(node: MilNode) -> float:
     if allowed is None:
         return 0.0
     if allowed.constant is None:
-        node.unsupported("computes its iou_threshold at run time, which Core ML wants constant")
+        node.unsupported("its iou_threshold is computed at run time, and Core ML needs a constant")
     return float(allowed.constant.item())
 
 
@@ -71,11 +71,13 @@ def _max_boxes(node: MilNode, count: Size) -> int:
     """Return the most boxes to keep of a class, at most all of them."""
     most = node.optional(2)
     if most is not None and most.constant is None:
-        node.unsupported("computes max_output_boxes_per_class at run time, which Core ML wants constant")
+        node.unsupported(
+            "its max_output_boxes_per_class is computed at run time, and Core ML needs a constant"
+        )
     given = 0 if most is None or most.constant is None else int(most.constant.item())
     if given <= 0:
         node.unsupported(
-            "selects no boxes (max_output_boxes_per_class is 0), and Core ML holds no empty tensors"
+            "selects no boxes (max_output_boxes_per_class is 0), and Core ML has no empty tensors"
         )
     kept = min(given, count) if isinstance(count, int) else given
     if kept > _MANY:

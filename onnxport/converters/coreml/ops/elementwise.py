@@ -108,7 +108,7 @@ def cast(node: MilNode, mil: MilBuilder) -> None:
     node.attribute("to")
     node.ignore("round_mode", "saturate")  # of float8 only, which is refused
     if x.dtype.kind in "OUSc" or target.kind in "OUSc":
-        node.unsupported("to or from strings or complex numbers, which Core ML does not hold")
+        node.unsupported("to or from strings or complex numbers, and Core ML has no such types")
     if target.kind == "V" or target.name in ("int4", "uint4", "int2", "uint2"):
         node.unsupported(f"to {target.name}, which MIL's tensors do not hold")
     if x.dtype == target:

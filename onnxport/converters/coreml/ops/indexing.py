@@ -143,7 +143,7 @@ def compress(node: MilNode, mil: MilBuilder) -> None:
     if condition.constant is not None:
         places = Integers(mil, np.flatnonzero(condition.constant))
         if not places.length:
-            node.unsupported("selects nothing, and Core ML holds no tensor without elements")
+            node.unsupported("selects nothing, and Core ML has no empty tensors")
     else:
         places = Integers(mil, mil.reshape(x=mil.non_zero(x=condition), shape=[-1]))
     node.emit(gather_at(mil, x, axis, places))

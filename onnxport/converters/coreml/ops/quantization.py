@@ -28,7 +28,7 @@ def quantize_linear(node: MilNode, mil: MilBuilder) -> None:
     node.ignore("output_dtype", "saturate")  # the result's type is inferred; floats of 8 bits are refused
     name = node.output_dtype().name
     if name not in LIMITS:
-        node.unsupported(f"quantizes to {name}, which Core ML does not hold; quantize to an integer type")
+        node.unsupported(f"quantizes to {name}, and Core ML has no such type; quantize to an integer type")
     if node.attribute("precision", 0) not in (0, 1):
         node.unsupported("divides in another precision than float32; leave out its attribute 'precision'")
     parameters = _Parameters(node, mil)

@@ -232,7 +232,7 @@ def top_k(node: MilNode, mil: MilBuilder) -> None:
     if count.known is not None:
         k = int(count.known.item())
         if not k:
-            node.unsupported("selects nothing, and Core ML holds no tensor without elements")
+            node.unsupported("selects nothing, and Core ML has no empty tensors")
         values, indices = mil.emit_all("topk", x=x, k=k, axis=axis, ascending=ascending)
     else:
         order = mil.argsort(x=x, axis=axis, ascending=ascending)

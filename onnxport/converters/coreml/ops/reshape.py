@@ -77,7 +77,7 @@ def _target(node: MilNode, mil: MilBuilder, wanted: Integers, keeps_zeros: bool)
     """Return the wanted sizes, 0 replaced by the operand's own: MIL counts its axes from the last one there."""
     shape, own = node.output_shape(), sizes_of(mil, node.x)
     if keeps_zeros and wanted.known is not None and (wanted.known == 0).any():
-        node.unsupported("allowzero with a size of 0, which Core ML does not hold")
+        node.unsupported("allowzero with a size of 0, and Core ML has no empty tensors")
     if not keeps_zeros:
         shared = min(own.length, wanted.length)
         padded = concatenate(mil, [own.part(0, shared), *[1] * (wanted.length - shared)])

@@ -112,7 +112,7 @@ def _positions(node: MilNode, mil: MilBuilder, axis: int, cut: _Cut) -> Integers
     first, last = clamp_bounds(size, start, end, backwards)
     count = (last - first + step - backwards.where(-1, 1)) // step
     if count.number is not None and count.number <= 0:
-        node.unsupported("gives a tensor without elements, which Core ML does not hold")
+        node.unsupported("gives an empty tensor, and Core ML has no empty tensors")
     return arange(mil, count.maximum(0)) * step + first
 
 

@@ -6,7 +6,8 @@ tensor whose values float32 holds has a float32 twin, so that a chain of float64
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from litert_converter.mlir import ir
@@ -14,8 +15,27 @@ from litert_converter.mlir import ir
 from onnxport.converters.tflite.kernels import NoKernel
 from onnxport.core.arrays import Array
 
-if TYPE_CHECKING:
-    from onnxport.converters.tflite.tensors import TensorBuilder
+
+class TensorBuilder(Protocol):
+    """What conversions need of the builder (tensors.py)."""
+
+    twins: dict[ir.Value, ir.Value]
+    doubles: dict[ir.Value, Array]
+
+    def dtype_of(self, tensor: ir.Value) -> np.dtype[Any]: ...
+
+    def shape_of(self, tensor: ir.Value) -> tuple[int | None, ...]: ...
+
+    def op(
+        self, name: str, operands: Sequence[ir.Value], shape: Any, dtype: Any = None, /, **attributes: object
+    ) -> ir.Value: ...
+
+    def cast(self, tensor: ir.Value, dtype: Any) -> ir.Value: ...
+
+    def bitcast(self, tensor: ir.Value, dtype: Any) -> ir.Value: ...
+
+    def constant(self, array: Any, dtype: Any = None) -> ir.Value: ...
+
 
 _FLOATS = frozenset("bfloat16 float16 float32 float64".split())
 _HALVES = frozenset("bfloat16 float16".split())

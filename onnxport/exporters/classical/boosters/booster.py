@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -101,9 +101,12 @@ class Booster(TabularModel):
         return np.asarray(total * np.float32(self.answers.scale))
 
 
-def unknown_objective(source: Source, objective: str) -> CannotConvertError:
-    why = "what it makes of the trees' sums is not known here"
-    return CannotConvertError(f"{source.name} has the objective {objective!r}", why=why)
+def unknown_objective(source: Source, objective: str, known: Iterable[str]) -> CannotConvertError:
+    return CannotConvertError(
+        f"{source.name} has the objective {objective!r}",
+        why="onnxport does not support its output function",
+        fix=f"supported are {', '.join(known)}",
+    )
 
 
 def fitted_booster(model: Any, source: Source, attribute: str) -> Any:
@@ -114,7 +117,9 @@ def fitted_booster(model: Any, source: Source, attribute: str) -> Any:
         found = getattr(model, attribute)
         return found() if callable(found) else found
     except NotFittedError as error:
-        raise InputError(f"{source.name} gives a {type(model).__name__} that was not fitted") from error
+        raise InputError(
+            f"the {type(model).__name__} of {source.name} was not fitted", fix="call fit() before the export"
+        ) from error
 
 
 def _input_name(forest: Forest, params: ExportParams) -> str:

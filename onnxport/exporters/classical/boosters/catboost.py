@@ -55,7 +55,7 @@ def load(source: Source, params: ExportParams) -> Booster:
     try:
         model.load_model(str(source.files[0]))
     except catboost.CatBoostError as error:
-        raise InputError(f"{source.name} is no model of CatBoost's", why=first_line(error)) from error
+        raise InputError(f"{source.name} is not a CatBoost model", why=first_line(error)) from error
     return of_object(model, source, params)
 
 
@@ -67,7 +67,9 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
         CannotConvertError: it splits on categories, texts or embeddings, or has a loss that is not known.
     """
     if not model.is_fitted():
-        raise InputError(f"{source.name} gives a {type(model).__name__} that was not fitted")
+        raise InputError(
+            f"the {type(model).__name__} of {source.name} was not fitted", fix="call fit() before the export"
+        )
     saved = _save(model, source)
     answers = _answers(saved, source)
     forest = _forest(saved, source)
@@ -109,7 +111,9 @@ def _answers(saved: Mapping[str, Any], source: Source) -> Answers:
     loss = about.get("params", {}).get("loss_function", {}).get("type", "RMSE")
     if loss not in _LINKS:
         raise CannotConvertError(
-            f"{source.name} has the loss {loss!r}", why="what it makes of the trees' sums is not known here"
+            f"{source.name} has the loss {loss!r}",
+            why="onnxport does not support its output function",
+            fix=f"supported are {', '.join(_LINKS)}",
         )
     link = _LINKS[loss]
     if loss in _SEVERAL:

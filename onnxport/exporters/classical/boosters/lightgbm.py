@@ -55,14 +55,14 @@ def load(source: Source, params: ExportParams) -> Booster:
         begins = stream.read(5)
     if begins.strip() != b"tree":
         raise InputError(
-            f"{source.name} is no model of LightGBM's",
+            f"{source.name} is not a LightGBM model",
             why="its first line is not 'tree'",
             fix="give what Booster.save_model wrote",
         )
     try:
         booster = lightgbm.Booster(model_file=path)
     except lightgbm.basic.LightGBMError as error:
-        raise InputError(f"{source.name} is no model of LightGBM's", why=first_line(error)) from error
+        raise InputError(f"{source.name} is not a LightGBM model", why=first_line(error)) from error
     return of_object(booster, source, params)
 
 
@@ -97,7 +97,7 @@ def _answers(model: Any, dumped: Mapping[str, Any], rounds: int, source: Source)
     objective, *settings = dumped.get("objective", "custom").split()
     given = dict(setting.partition(":")[::2] for setting in settings)
     if objective not in _LINKS:
-        raise unknown_objective(source, objective)
+        raise unknown_objective(source, objective, _LINKS)
     link: Link = "signed square" if "sqrt" in given else _LINKS[objective]
     scale = float(given.get("sigmoid", 1.0)) / (rounds if dumped["average_output"] else 1)
     if not isinstance(model, lightgbm.LGBMClassifier):
@@ -105,7 +105,7 @@ def _answers(model: Any, dumped: Mapping[str, Any], rounds: int, source: Source)
     if objective not in _OF_CLASSES:
         raise CannotConvertError(
             f"{source.name} is a classifier with the objective {objective!r}",
-            why="its answers are no probabilities",
+            why="it does not return probabilities",
         )
     return Answers(link, "probabilities", list(model.classes_), both=objective == "binary", scale=scale)
 

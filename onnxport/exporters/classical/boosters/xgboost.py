@@ -63,7 +63,7 @@ def load(source: Source, params: ExportParams) -> Booster:
     try:
         booster.load_model(path)
     except (xgboost.core.XGBoostError, UnicodeDecodeError) as error:  # it quotes the file in its message
-        raise InputError(f"{source.name} is no model of XGBoost's", why=first_line(error)) from error
+        raise InputError(f"{source.name} is not an XGBoost model", why=first_line(error)) from error
     return of_object(booster, source, params)
 
 
@@ -72,7 +72,7 @@ def _check_json(source: Source) -> None:
         begin = stream.read(65536)
     if not begin.lstrip().startswith("{") or '"learner"' not in begin:
         raise InputError(
-            f"{source.name} is no model of XGBoost's",
+            f"{source.name} is not an XGBoost model",
             why="it is not JSON with a 'learner' at its top",
             fix="give what Booster.save_model wrote",
         )
@@ -118,7 +118,7 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
 def _answers(model: Any, saved: Mapping[str, Any], source: Source) -> Answers:
     objective = saved["objective"]["name"]
     if objective not in _LINKS and objective not in _SUMS:
-        raise unknown_objective(source, objective)
+        raise unknown_objective(source, objective, (*_LINKS, *_SUMS))
     link = _LINKS.get(objective, "identity")
     if not isinstance(model, xgboost.XGBClassifier):
         is_share = objective in ("binary:logistic", "multi:softprob")

@@ -70,7 +70,7 @@ def exp2(x: Array, call: Call) -> Array:
     if x.dtype.kind != "i":
         return np.asarray(np.exp2(x))
     if call.strict and (x < 0).any():
-        call.undefined("two to a negative power is no integer")
+        call.undefined("two to a negative power is not an integer")
     return np.asarray(np.exp2(x.astype(np.float64)))
 
 

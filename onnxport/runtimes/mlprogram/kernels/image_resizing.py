@@ -132,5 +132,7 @@ def _repeat(x: Array, axis: int, count: int, call: Call) -> Array:
     steps = np.arange(count)
     corners, centers = steps * size // count, (2 * steps + 1) * size // (2 * count)
     if call.strict and (corners != centers).any():
-        raise Undefined(f"{call.operation.type} from {size} to {count} pixels, which is no integer multiple")
+        raise Undefined(
+            f"{call.operation.type} from {size} to {count} pixels, which is not an integer multiple"
+        )
     return np.asarray(np.take(x, corners, axis))

@@ -1,0 +1,165 @@
+"""Check the integer arithmetic of every node on the reference's values, in the artefact's own runtime.
+
+The artefact is cut where integers leave a QuantizeLinear, and where products read floats: each piece between two such
+places reads what the reference's values are there, so that no error travels from one piece to the next. Every piece
+runs twice:
+
+- with all optimizations, by the integer kernels that the artefact runs by,
+- without any, where ONNX Runtime de-quantizes, computes in float32 and quantizes, operator by operator: exact
+  arithmetic on the same integers, up to 1e-6 of the result.
+
+Both may differ by one step, which is what rounding half a step one way or the other makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array, Feeds
+from onnxport.formats.model import Model
+from onnxport.runtimes.options import RuntimeOptions
+from onnxport.runtimes.ort.runtime import OrtRuntime
+from onnxport.validate.translation.findings import Finding
+
+_ANSWER = "/answer"
+_STEP = 1
+# Of the scale: float results of two orders of summation, and of kernels that round activations to 8 bits on their own
+# (ONNX Runtime's MatMulNBits, into which it fuses products with weights in blocks).
+_FLOAT, _ROUNDED = 1e-4, 0.05
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A model cut into pieces.
+
+    Attributes:
+        model: reads codes under their names and gives them under names that end in "/answer".
+        labels: of the nodes that give them, by the name of the codes.
+    """
+
+    model: Model
+    labels: Mapping[str, str]
+
+
+def cut(model: Model, codes: Mapping[str, Array]) -> Pieces:
+    """Cut a copy of `model` at the values named in `codes`, which are of these types and ranks."""
+    copy = model.clone()
+    graph = copy.ir.graph
+    values = {value.name: value for node in graph for value in node.outputs}
+    labels = {}
+    for name, array in codes.items():
+        value = values[name]
+        dtype = ir.TensorType(ir.DataType.from_numpy(array.dtype))
+        given = ir.Value(name=name, type=dtype, shape=ir.Shape([None] * array.ndim))
+        value.name, value.type = name + _ANSWER, dtype
+        for user, place in tuple(value.uses()):
+            user.replace_input_with(place, given)
+        graph.inputs.append(given)
+        graph.outputs.append(value)
+        labels[name] = _label(value)
+    return Pieces(copy, labels)
+
+
+def _label(codes: ir.Value) -> str:
+    """Return the operator that computes quantized values, and its name."""
+    node = codes.producer()
+    assert node is not None
+    before = (
+        node.inputs[0].producer() if node.op_type == "QuantizeLinear" and node.inputs[0] is not None else node
+    )
+    shown = node if before is None else before
+    return f"{shown.op_type} {shown.name or codes.name!r}"
+
+
+@dataclass
+class Arithmetic:
+    """How far the results of two runs lie apart.
+
+    Attributes:
+        compared: integers, of which `off` differ by one step.
+        furthest: the largest difference of floats as a share of their scale; 0 within float32's noise.
+        pieces: results that were compared.
+        findings: pieces that differ by more.
+    """
+
+    compared: int = 0
+    off: int = 0
+    furthest: float = 0.0
+    pieces: int = 0
+    findings: tuple[Finding, ...] = ()
+
+
+class ArithmeticCheck:
+    """Runs the pieces of one artefact.
+
+    Args:
+        model: the artefact.
+        exact: the same with every quantized operator as DequantizeLinear, operator and QuantizeLinear.
+        codes: values at the places to cut at, by name.
+    """
+
+    def __init__(self, model: Model, exact: Model, codes: Mapping[str, Array]) -> None:
+        self._codes = codes
+        self._pieces, self._exact = cut(model, codes), cut(exact, codes)
+
+    def run(self, sets: Sequence[tuple[Feeds, Mapping[str, Array]]]) -> Arithmetic:
+        """Compare both runs on some sets of inputs.
+
+        Args:
+            sets: feeds of the artefact, and codes of the reference's values.
+        """
+        found = Arithmetic()
+        findings: dict[str, Finding] = {}
+        with (
+            OrtRuntime.of_model(self._pieces.model) as ours,
+            OrtRuntime.of_model(self._exact.model, RuntimeOptions(level="disable", integers="cpu")) as exact,
+        ):
+            taken = {spec.name for spec in ours.inputs}
+            for feeds, codes in sets:
+                fed = {name: array for name, array in {**feeds, **codes}.items() if name in taken}
+                given, wanted = ours.run(fed), exact.run(fed)
+                for finding in self._compare(given, wanted, codes, found):
+                    findings.setdefault(finding.node, finding)
+        found.pieces = len(self._codes)
+        found.findings = tuple(findings.values())
+        return found
+
+    def _compare(
+        self,
+        given: Mapping[str, Array],
+        wanted: Mapping[str, Array],
+        codes: Mapping[str, Array],
+        found: Arithmetic,
+    ) -> Iterator[Finding]:
+        for name, right in wanted.items():
+            source = name.removesuffix(_ANSWER)
+            label = self._pieces.labels.get(source, f"output {name!r}")
+            answer = given[name]
+            if answer.shape != right.shape or (source in codes and codes[source].shape != answer.shape):
+                yield Finding(label, f"its shape is {answer.shape}, the source's {right.shape}", "fault")
+            elif right.dtype.kind in "iu":
+                difference = np.abs(answer.astype(np.int64) - right.astype(np.int64))
+                found.compared += difference.size
+                found.off += int(np.count_nonzero(difference == _STEP))
+                if (difference > _STEP).any():
+                    count = int(np.count_nonzero(difference > _STEP))
+                    furthest = f"up to {difference.max()} steps from exact arithmetic"
+                    yield Finding(label, f"{count:,} of {difference.size:,} results are {furthest}", "fault")
+            elif right.dtype.kind == "f" and right.size:
+                if not np.array_equal(np.isfinite(answer), np.isfinite(right)):
+                    yield Finding(
+                        label, "its result is infinite or no number where exact arithmetic is not", "doubt"
+                    )
+                finite = np.isfinite(answer) & np.isfinite(right)
+                error = np.abs(answer[finite].astype(np.float64) - right[finite].astype(np.float64))
+                scale = float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
+                share = float(error.max(initial=0.0)) / (scale or 1.0)
+                if share > _FLOAT:
+                    found.furthest = max(found.furthest, share)
+                if share > _ROUNDED:
+                    text = f"its floats are up to {share:.1e} of their scale from exact arithmetic"
+                    yield Finding(label, text, "doubt")

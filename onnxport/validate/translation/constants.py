@@ -1,0 +1,210 @@
+"""The constants of a graph: what is stored, and what follows from that alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx.reference import ReferenceEvaluator
+
+from onnxport.core.arrays import Array
+from onnxport.validate.translation.rounded import Rounded, dequantize, is_float
+
+# Elements of a result that is folded by onnx's reference implementation, which is slow.
+_FOLDED = 1 << 22
+# Their results differ from run to run, or are no tensors.
+_NEVER = frozenset(
+    "RandomNormal RandomUniform RandomNormalLike RandomUniformLike Multinomial Bernoulli If Loop Scan".split()
+)
+
+
+class Constants:
+    """The constants of one graph; a value is folded once.
+
+    Args:
+        opset: of the default domain.
+    """
+
+    def __init__(self, opset: int) -> None:
+        self._opset = opset
+        self._found: dict[ir.Value, Rounded | None] = {}
+
+    def get(self, value: ir.Value | None) -> Rounded | None:
+        """Return the constant that `value` is; None for a computed or missing one."""
+        if value is None:
+            return None
+        if value not in self._found:
+            self._found[value] = self._fold(value)
+        return self._found[value]
+
+    def number(self, value: ir.Value | None) -> float | None:
+        """Return a constant of one element."""
+        found = self.get(value)
+        return float(found.values.reshape(-1)[0]) if found is not None and found.is_scalar else None
+
+    def _fold(self, value: ir.Value) -> Rounded | None:
+        node = value.producer()
+        if node is None:
+            stored = value.const_value
+            return None if stored is None or value.is_graph_input() else Rounded.exact(stored.numpy())
+        if node.op_type == "Constant":
+            tensor = ir.convenience.get_const_tensor(value)
+            return None if tensor is None else Rounded.exact(tensor.numpy())
+        if node.op_type == "Shape":
+            return _static_shape(node)
+        if node.op_type in _NEVER or not any(each is not None for each in node.inputs):
+            return None
+        operands = [self.get(each) for each in node.inputs]
+        if any(each is not None and found is None for each, found in zip(node.inputs, operands, strict=True)):
+            return None
+        fold = _FOLDS.get(node.op_type) if node.domain == "" else None
+        if fold is not None:
+            return fold(node, operands)
+        return self._evaluate(node, operands, node.outputs.index(value))
+
+    def _evaluate(self, node: ir.Node, operands: list[Rounded | None], index: int) -> Rounded | None:
+        """Fold a node of exact operands by onnx's reference implementation."""
+        known = [each for each in operands if each is not None]
+        if node.domain or any(not each.is_exact or each.values.size > _FOLDED for each in known):
+            return None
+        # A Rounded holds float32 as float64.
+        feeds: dict[str, Array] = {
+            f"i{place}": each.values.astype(np.float32 if each.is_float else each.values.dtype)
+            for place, each in enumerate(operands)
+            if each is not None
+        }
+        names = [f"i{place}" if each is not None else "" for place, each in enumerate(operands)]
+        proto = onnx.helper.make_node(
+            node.op_type, names, [f"o{place}" for place in range(len(node.outputs))]
+        )
+        proto.attribute.extend(ir.to_proto(each) for each in node.attributes.values())
+        graph = onnx.helper.make_graph(
+            [proto],
+            "folded",
+            [onnx.helper.make_tensor_value_info(each, _element_type(feeds[each]), None) for each in feeds],
+            [onnx.ValueInfoProto(name=name) for name in proto.output],
+        )
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", self._opset)])
+        try:
+            results: Any = ReferenceEvaluator(model).run(None, feeds)
+            return Rounded.exact(results[index])
+        except Exception:  # whatever the implementation raises for what it does not know
+            return None
+
+
+def _element_type(array: Array) -> int:
+    return int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
+
+
+def _static_shape(node: ir.Node) -> Rounded | None:
+    """Return the result of Shape where no dimension is open."""
+    value = node.inputs[0]
+    if value is None or value.shape is None or not value.shape.is_static():
+        return None
+    start, end = node.attributes.get_int("start", 0), node.attributes.get_int("end", len(value.shape))
+    return Rounded(np.array(value.shape.numpy()[start:end], np.int64))
+
+
+def broadcast_along(values: Array, axis: int, rank: int, block: int = 0, length: int = 0) -> Array:
+    """Return scales or zero points in a shape that broadcasts with a tensor of `rank` dimensions.
+
+    Args:
+        block: elements along `axis` that share one (ONNX DequantizeLinear-21); 0 for one per index.
+        length: of `axis`, for blocks.
+    """
+    if values.size == 1 and values.ndim <= 1:
+        return values.reshape(())
+    if block:
+        repeated = np.repeat(values, block, axis)
+        return np.take(repeated, np.arange(length), axis)
+    if values.ndim > 1:
+        return values
+    return values.reshape([-1 if each == axis % rank else 1 for each in range(rank)])
+
+
+def _dequantize(node: ir.Node, operands: list[Rounded | None]) -> Rounded | None:
+    """ONNX DequantizeLinear-21."""
+    codes, scale, *rest = operands
+    assert codes is not None
+    assert scale is not None
+    zero = rest[0].values if rest and rest[0] is not None else np.zeros((), np.int8)
+    if is_float(codes.values):
+        return None  # float8
+    axis, block = node.attributes.get_int("axis", 1), node.attributes.get_int("block_size", 0)
+    rank = codes.values.ndim
+    length = codes.values.shape[axis] if block else 0
+    scales, zeros = (
+        broadcast_along(each, axis, rank, block, length) for each in (scale.values, np.asarray(zero))
+    )
+    return dequantize(codes.values, scales, zeros)
+
+
+def _add(node: ir.Node, operands: list[Rounded | None]) -> Rounded | None:
+    first, second = _two(operands)
+    return first.plus(second) if first.is_float else Rounded(first.values + second.values)
+
+
+def _subtract(node: ir.Node, operands: list[Rounded | None]) -> Rounded | None:
+    first, second = _two(operands)
+    if not first.is_float:
+        return Rounded(first.values - second.values)
+    return first.plus(second.times(Rounded.number(-1)))
+
+
+def _multiply(node: ir.Node, operands: list[Rounded | None]) -> Rounded | None:
+    first, second = _two(operands)
+    return first.times(second) if first.is_float else Rounded(first.values * second.values)
+
+
+def _two(operands: list[Rounded | None]) -> tuple[Rounded, Rounded]:
+    first, second = operands
+    assert first is not None
+    assert second is not None
+    return first, second
+
+
+def _cast(node: ir.Node, operands: list[Rounded | None]) -> Rounded | None:
+    (operand,) = operands
+    assert operand is not None
+    target = ir.DataType(node.attributes.get_int("to", 1))
+    if target in _FLOATS:
+        return Rounded(operand.values.astype(np.float64), operand.half, operand.ends)
+    if target == ir.DataType.STRING:
+        return None
+    return Rounded(operand.values.astype(target.numpy()))
+
+
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+
+
+def _identity(node: ir.Node, operands: list[Rounded | None]) -> Rounded | None:
+    return operands[0]
+
+
+def _transpose(node: ir.Node, operands: list[Rounded | None]) -> Rounded | None:
+    assert operands[0] is not None
+    order = node.attributes.get_ints("perm", ()) or tuple(range(operands[0].values.ndim))[::-1]
+    return operands[0].moved(lambda values: values.transpose(order))
+
+
+def _reshape(node: ir.Node, operands: list[Rounded | None]) -> Rounded | None:
+    data, shape = _two(operands)
+    wanted = [int(each) for each in shape.values]
+    if not node.attributes.get_int("allowzero", 0):
+        wanted = [data.values.shape[i] if each == 0 else each for i, each in enumerate(wanted)]
+    return data.moved(lambda values: values.reshape(wanted))
+
+
+_FOLDS: Mapping[str, Callable[[ir.Node, list[Rounded | None]], Rounded | None]] = {
+    "DequantizeLinear": _dequantize,
+    "Add": _add,
+    "Sub": _subtract,
+    "Mul": _multiply,
+    "Cast": _cast,
+    "Identity": _identity,
+    "Transpose": _transpose,
+    "Reshape": _reshape,
+}

@@ -1,0 +1,346 @@
+"""Operators on integers, written as DequantizeLinear, the float operator and QuantizeLinear.
+
+    Given   QLinearConv(x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b)
+    Result  QuantizeLinear(Conv(DequantizeLinear(x, ...), DequantizeLinear(w, ...), b * x_scale * w_scale), ...)
+
+    Given   MatMulInteger(DynamicQuantizeLinear(x), w) -> Cast -> Mul(Mul(x_scale, w_scale))
+    Result  MatMul(DequantizeLinear(DynamicQuantizeLinear(x)), DequantizeLinear(w, w_scale, ...))
+
+Both are the same numbers by the definitions of these operators (ONNX QLinearConv-10, MatMulInteger-10; ONNX Runtime,
+docs/ContribOperators.md). Integers keep their names, so that the graph can be cut at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+
+_MICROSOFT = "com.microsoft"
+# They move integers, and say the same of the floats that these stand for.
+_MOVES = frozenset(
+    "MaxPool Reshape Transpose Flatten Squeeze Unsqueeze Slice Gather Split Identity DepthToSpace SpaceToDepth".split()
+)
+
+
+def expand(graph: ir.Graph) -> None:
+    """Rewrite a graph in place."""
+    for node in list(graph):
+        rule = _RULES.get(node.op_type)
+        if rule is not None and node.domain in ("", "ai.onnx", _MICROSOFT) and node.graph is graph:
+            rule(_Rewrite(graph, node))
+    _move_dequantization(graph)
+
+
+class _Rewrite:
+    """The replacement of one node."""
+
+    def __init__(self, graph: ir.Graph, node: ir.Node) -> None:
+        self.graph, self.node = graph, node
+        self._at = node
+
+    def input(self, place: int) -> ir.Value | None:
+        return self.node.inputs[place] if place < len(self.node.inputs) else None
+
+    def constant(self, place: int) -> Array | None:
+        value = self.input(place)
+        tensor = None if value is None else ir.convenience.get_const_tensor(value)
+        return None if tensor is None else tensor.numpy()
+
+    def add(self, op: str, operands: Sequence[ir.Value | None], **attributes: Any) -> ir.Value:
+        """Add a node before the one that is replaced; return its result."""
+        added = ir.node(op, operands, attributes)
+        name = f"{self.node.outputs[0].name}/{op}.{len(self.graph)}"
+        added.name = added.outputs[0].name = name
+        self.graph.insert_before(self._at, added)
+        return added.outputs[0]
+
+    def store(self, array: Array, what: str) -> ir.Value:
+        """Add an initializer."""
+        name = f"{self.node.outputs[0].name}/{what}"
+        value = ir.Value(
+            name=name,
+            type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
+            shape=ir.Shape(array.shape),
+            const_value=ir.Tensor(array),
+        )
+        self.graph.register_initializer(value)
+        return value
+
+    def floats(self, place: int, axis: int = 1) -> ir.Value:
+        """Return what the integers at three inputs from `place` on stand for."""
+        operands = [self.input(place + each) for each in range(3)]
+        scale = self.constant(place + 1)
+        if scale is not None and scale.ndim == 1 and scale.size == 1:  # one for all, in an array
+            operands[1] = self.store(scale.reshape(()), f"scale.{place}")
+            zero = self.constant(place + 2)
+            operands[2] = None if zero is None else self.store(zero.reshape(()), f"zero.{place}")
+        is_wide = scale is not None and scale.size > 1
+        found = self.add("DequantizeLinear", operands, **({"axis": axis} if is_wide else {}))
+        found.type = ir.TensorType(ir.DataType.FLOAT)
+        return found
+
+    def bias(self, place: int, *scales: int) -> ir.Value | None:
+        """Return the float bias of int32 codes, whose step is the product of these scales."""
+        codes, steps = self.constant(place), [self.constant(each) for each in scales]
+        if codes is None or any(each is None for each in steps):
+            return None
+        step: Array = np.ones(1, np.float32)
+        for each in steps:
+            step = step * np.asarray(each, np.float32).reshape(-1)
+        whole = np.broadcast_to(step, codes.reshape(-1).shape).astype(np.float32)
+        if step.size == 1:
+            whole = step.reshape(()).astype(np.float32)
+        stored = [self.store(codes.reshape(-1).astype(np.int32), "bias"), self.store(whole, "bias.scale")]
+        return self.add("DequantizeLinear", [*stored, None], **({"axis": 0} if step.size > 1 else {}))
+
+    def finish(self, value: ir.Value, scale: int | None, *, keep: ir.Node | None = None) -> None:
+        """Put `value`, quantized with scale and zero point from input `scale` on, in the node's place.
+
+        Args:
+            keep: the node whose result is replaced, if it is another one.
+        """
+        maker = value.producer()
+        assert maker is not None
+        maker.name = self.node.name or maker.name
+        replaced = (keep or self.node).outputs[0]
+        value.type = ir.TensorType(ir.DataType.FLOAT)
+        if scale is not None:
+            dtype = replaced.type
+            value = self.add("QuantizeLinear", [value, self._scalar(scale), self._scalar(scale + 1)])
+            value.type = dtype
+        if keep is not None:
+            value.type = replaced.type
+        name, replaced.name = replaced.name, f"{replaced.name}/replaced"
+        value.name, value.shape = name, replaced.shape
+        replaced.replace_all_uses_with(value, replace_graph_outputs=True)
+
+    def _scalar(self, place: int) -> ir.Value | None:
+        found = self.constant(place)
+        if found is None or found.ndim == 0 or found.size > 1:
+            return self.input(place)
+        return self.store(found.reshape(()), f"result.{place}")
+
+    def attributes(self, *left_out: str) -> dict[str, Any]:
+        return {name: each for name, each in self.node.attributes.items() if name not in left_out}
+
+
+def _conv(place: _Rewrite) -> None:
+    operands: list[ir.Value | None] = [place.floats(0), place.floats(3, axis=0)]
+    if place.input(8) is not None:
+        operands.append(place.bias(8, 1, 4))
+    place.finish(place.add("Conv", operands, **place.attributes()), 6)
+
+
+def _matrix_product(place: _Rewrite) -> None:
+    place.finish(place.add("MatMul", [place.floats(0), place.floats(3, axis=-1)]), 6)
+
+
+def _gemm(place: _Rewrite) -> None:
+    transposed = place.node.attributes.get_int("transB", 0)
+    operands: list[ir.Value | None] = [place.floats(0), place.floats(3, axis=0 if transposed else 1)]
+    if place.input(6) is not None:
+        operands.append(place.bias(6, 1, 4))
+    result = place.add("Gemm", operands, **place.attributes())
+    place.finish(result, 7 if place.input(7) is not None else None)
+
+
+def _of_two(op: str) -> Callable[[_Rewrite], None]:
+    return lambda place: place.finish(place.add(op, [place.floats(0), place.floats(3)]), 6)
+
+
+def _of_one(op: str, *left_out: str) -> Callable[[_Rewrite], None]:
+    def rewrite(place: _Rewrite) -> None:
+        if not place.node.attributes.get_int("channels_last", 0):
+            place.finish(place.add(op, [place.floats(0)], **place.attributes(*left_out, "channels_last")), 3)
+
+    return rewrite
+
+
+def _concat(place: _Rewrite) -> None:
+    operands = [place.floats(each) for each in range(2, len(place.node.inputs), 3)]
+    place.finish(place.add("Concat", operands, **place.attributes()), 0)
+
+
+# ---- scales that are found at run time
+
+
+def _integer_product(place: _Rewrite) -> None:
+    """MatMulInteger or ConvInteger between DynamicQuantizeLinear and a multiplication by both scales."""
+    data, scale_of_data = place.input(0), None
+    source = None if data is None else data.producer()
+    if source is None or source.op_type != "DynamicQuantizeLinear":
+        return
+    scale_of_data = source.outputs[1]
+    end = _multiplied(place.node, scale_of_data)
+    if end is None:
+        return
+    mul, scale = end
+    place._at = mul
+    floats = place.add("DequantizeLinear", [data, scale_of_data, source.outputs[2]])
+    weight, zero = place.input(1), place.input(3)
+    is_matrix = place.node.op_type == "MatMulInteger"
+    tensor, along = ir.convenience.get_const_tensor(scale), {}
+    if tensor is None:  # the weight's own DynamicQuantizeLinear gives it
+        stored = scale
+    else:
+        steps = tensor.numpy()
+        known = place.constant(3)
+        if steps.size > 1 and known is not None and known.size == 1:
+            zero = place.store(np.full(steps.reshape(-1).shape, known.reshape(-1)[0], known.dtype), "zero")
+        flat = steps.reshape(-1) if steps.size > 1 else steps.reshape(())
+        stored = place.store(flat.astype(np.float32), "weight.scale")
+        along = {"axis": -1 if is_matrix else 0} if steps.size > 1 else {}
+    dequantized = place.add("DequantizeLinear", [weight, stored, zero], **along)
+    operands = [floats, dequantized]
+    result = place.add("MatMul" if is_matrix else "Conv", operands, **place.attributes())
+    place.finish(result, None, keep=mul)
+
+
+def _multiplied(product: ir.Node, scale: ir.Value) -> tuple[ir.Node, ir.Value] | None:
+    """Return the Mul behind a product and its Cast, and the scale that it has beside `scale`."""
+    casts = [user for user, _ in product.outputs[0].uses()]
+    if len(casts) != 1 or casts[0].op_type != "Cast":
+        return None
+    users = [user for user, _ in casts[0].outputs[0].uses()]
+    if len(users) != 1 or users[0].op_type != "Mul":
+        return None
+    other = next((each for each in users[0].inputs if each is not casts[0].outputs[0]), None)
+    scales = None if other is None else other.producer()
+    if scales is None or scales.op_type != "Mul" or scale not in scales.inputs:
+        return None
+    beside = next((each for each in scales.inputs if each is not scale), None)
+    return None if beside is None else (users[0], beside)
+
+
+# ---- weights in blocks
+
+
+def _block_product(place: _Rewrite) -> None:
+    """MatMulNBits: codes of 4 bits, two in a byte, or of 8, in blocks along the depth."""
+    attributes = place.node.attributes
+    depth, channels = attributes.get_int("K", 0), attributes.get_int("N", 0)
+    bits, block = attributes.get_int("bits", 4), attributes.get_int("block_size", 32)
+    packed, scales = place.constant(1), place.constant(2)
+    if packed is None or scales is None or bits not in (4, 8) or place.input(4) is not None:
+        return
+    blocks = -(-depth // block)
+    codes = _unpacked(packed.reshape(channels, -1), bits)[:, :depth]
+    zero = place.constant(3)
+    if zero is not None and zero.dtype != np.uint8:
+        return
+    zeros = (
+        np.full((channels, blocks), 1 << (bits - 1), np.uint8)
+        if zero is None
+        else _unpacked(zero.reshape(channels, -1), bits)[:, :blocks]
+    )
+    stored = [
+        place.store(_narrow(codes, bits), "codes"),
+        place.store(scales.reshape(channels, blocks), "scales"),
+        place.store(_narrow(zeros, bits), "zeros"),
+    ]
+    weight = place.add("DequantizeLinear", stored, axis=1, block_size=block)
+    result = place.add("MatMul", [place.input(0), place.add("Transpose", [weight], perm=[1, 0])])
+    if place.input(5) is not None:
+        result = place.add("Add", [result, place.input(5)])
+    place.finish(result, None)
+
+
+def _unpacked(packed: Array, bits: int) -> Array:
+    if bits == 8:
+        return packed
+    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), -1)
+
+
+def _narrow(codes: Array, bits: int) -> Array:
+    return codes.astype(ml_dtypes.uint4) if bits == 4 else codes
+
+
+# ---- rows of a table
+
+
+def _table(place: _Rewrite) -> None:
+    """Mul(Cast(Gather(codes, rows)), Gather(scales, rows)): rows of a table, each with a scale of its own."""
+    cast = place.input(0)
+    maker, other = (None if each is None else each.producer() for each in (cast, place.input(1)))
+    if maker is None or other is None:
+        return
+    if maker.op_type != "Cast":
+        maker, other = other, maker
+    rows = None if maker.inputs[0] is None else maker.inputs[0].producer()
+    if maker.op_type != "Cast" or rows is None or rows.op_type != "Gather" or other.op_type != "Gather":
+        return
+    if rows.inputs[1] is not other.inputs[1] or any(
+        each.attributes.get_int("axis", 0) for each in (rows, other)
+    ):
+        return
+    codes, scales = (
+        None if each is None else ir.convenience.get_const_tensor(each)
+        for each in (rows.inputs[0], other.inputs[0])
+    )
+    if codes is None or scales is None or codes.dtype not in (ir.DataType.INT8, ir.DataType.UINT8):
+        return
+    steps = scales.numpy()
+    if steps.size != len(codes.numpy()):
+        return
+    stored = place.store(steps.reshape(-1).astype(np.float32), "rows.scale")
+    table = place.add("DequantizeLinear", [rows.inputs[0], stored], axis=0)
+    place.finish(place.add("Gather", [table, rows.inputs[1]], axis=0), None)
+
+
+# ---- integers that are only moved
+
+
+def _is_move(node: ir.Node) -> bool:
+    """Return whether a node gives some of the numbers that it reads, unchanged."""
+    if node.op_type == "Resize" and not node.domain:
+        return node.attributes.get_string("mode", "nearest") == "nearest"
+    return node.op_type in _MOVES and not node.domain and len(node.outputs) == 1
+
+
+def _move_dequantization(graph: ir.Graph) -> None:
+    """Put each DequantizeLinear before the nodes that only move the integers which it reads."""
+    for node in reversed(list(graph)):
+        if node.op_type != "DequantizeLinear" or node.graph is not graph:
+            continue
+        while (value := node.inputs[0]) is not None and (mover := value.producer()) is not None:
+            scale = node.inputs[1]
+            is_uniform = scale is not None and scale.const_value is not None and scale.const_value.size == 1
+            if not (is_uniform and _is_move(mover)):
+                break
+            moved = ir.node("DequantizeLinear", [mover.inputs[0], *node.inputs[1:]])
+            after = ir.node(mover.op_type, [moved.outputs[0], *mover.inputs[1:]], dict(mover.attributes))
+            moved.name = moved.outputs[0].name = f"{node.outputs[0].name}/before"
+            after.name, name = mover.name, node.outputs[0].name
+            for each in (moved, after):
+                each.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
+            graph.insert_before(node, [moved, after])
+            old = node.outputs[0]
+            old.name, after.outputs[0].name = f"{name}/replaced", name
+            after.outputs[0].shape = old.shape
+            old.replace_all_uses_with(after.outputs[0], replace_graph_outputs=True)
+            node = moved
+
+
+_RULES: Mapping[str, Callable[[_Rewrite], None]] = {
+    "QLinearConv": _conv,
+    "QLinearMatMul": _matrix_product,
+    "QGemm": _gemm,
+    "QLinearAdd": _of_two("Add"),
+    "QLinearMul": _of_two("Mul"),
+    "QLinearSigmoid": _of_one("Sigmoid"),
+    "QLinearLeakyRelu": _of_one("LeakyRelu"),
+    "QLinearSoftmax": _of_one("Softmax", "opset"),
+    "QLinearAveragePool": _of_one("AveragePool"),
+    "QLinearGlobalAveragePool": _of_one("GlobalAveragePool"),
+    "QLinearConcat": _concat,
+    "MatMulInteger": _integer_product,
+    "ConvInteger": _integer_product,
+    "MatMulNBits": _block_product,
+    "Mul": _table,
+}

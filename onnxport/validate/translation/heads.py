@@ -1,0 +1,592 @@
+"""Normal forms of a graph's values, in which folding, fusion and quantization no longer show.
+
+A value is a core and what follows it element by element:
+
+    value = clamp(scale * core + shift, low, high)
+
+Identity, Cast between floats, Relu, Clip, HardSigmoid, BatchNormalization and arithmetic with constants are part of the
+right-hand side, and so is a pair of QuantizeLinear and DequantizeLinear: it divides and multiplies by its scale, and
+clips at the ends of its grid. The core is an operator with operands. Of a product with a constant weight (Conv,
+ConvTranspose, Gemm, MatMul) scale and shift are folded into weight and bias, whatever shares them out in the file:
+
+    scale * (W x + b) + shift = (scale W) x + (scale b + shift)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from onnxport.core.arrays import Array
+from onnxport.formats.model import Model
+from onnxport.samples.domain import without_functions
+from onnxport.validate.translation.constants import Constants, broadcast_along
+from onnxport.validate.translation.expansion import expand
+from onnxport.validate.translation.operators import Operand, normalize
+from onnxport.validate.translation.rounded import NOTHING, ONE, Rounded
+
+_FLOAT_TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+# Product -> the axis of its result's channels.
+PRODUCTS: Mapping[str, int] = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1, "MatMul": -1}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A QuantizeLinear that a value passes.
+
+    Attributes:
+        codes: its result.
+        scale, zero_point: its own, one for all or one for each channel, so that they broadcast with the value.
+        limits: of its integer type.
+        low, high: the smallest and the largest number on it, in units of the value that passed it.
+        step: the distance of two of its numbers in these units.
+        factor, offset: value = factor * (what was quantized) + offset.
+    """
+
+    codes: ir.Value
+    scale: Array
+    zero_point: Array
+    limits: tuple[int, int]
+    low: Array
+    high: Array
+    step: Array
+    factor: Array
+    offset: Array
+
+    def moved(self, factor: Array, offset: Array) -> Grid:
+        """Return the grid in units of factor * value + offset."""
+        ends = self.low * factor + offset, self.high * factor + offset
+        return replace(
+            self,
+            low=np.minimum(*ends),
+            high=np.maximum(*ends),
+            step=np.abs(self.step * factor),
+            factor=self.factor * factor,
+            offset=self.offset * factor + offset,
+        )
+
+    def codes_of(self, values: Array) -> Array:
+        """Return the integers that this grid has for numbers in units of the value (ONNX QuantizeLinear-13)."""
+        moved = values.astype(np.float64) - self.offset
+        # Of a channel that is multiplied by 0 nothing says what it was.
+        factor = np.broadcast_to(self.factor, moved.shape)
+        raw = np.divide(moved, factor, out=np.zeros(moved.shape), where=factor != 0)
+        rounded = np.rint(raw / self.scale) + self.zero_point
+        return np.asarray(np.clip(rounded, *self.limits))
+
+
+@dataclass(frozen=True, eq=False)
+class Core:
+    """An operator whose result is no simple function of one operand, element by element.
+
+    Attributes:
+        value: its result before what follows it.
+        op: ONNX's name, "Input", or "Constant".
+        attributes: normalized, with their defaults.
+        operands: values, constants, or None for a missing one.
+        weight, bias: of a product, with everything folded into them.
+    """
+
+    value: ir.Value
+    op: str
+    attributes: Mapping[str, Any]
+    operands: tuple[Operand, ...] = ()
+    weight: Rounded | None = None
+    bias: Rounded | None = None
+
+    @property
+    def label(self) -> str:
+        """The operator and its node's name, for a report."""
+        node = self.value.producer()
+        name = (node.name if node is not None else None) or self.value.name
+        return f"{self.op} {name!r}"
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """A value's normal form; see the module.
+
+    Attributes:
+        scale, shift, low, high: arrays that broadcast with the value.
+        grids: those that it passes, the first first.
+        casts: floating types of fewer bits that it passes.
+        rank: of the core's result; None where unknown.
+    """
+
+    core: Core
+    scale: Rounded = ONE
+    shift: Rounded = NOTHING
+    low: Array = field(default_factory=lambda: np.asarray(-np.inf))
+    high: Array = field(default_factory=lambda: np.asarray(np.inf))
+    grids: tuple[Grid, ...] = ()
+    casts: tuple[str, ...] = ()
+    rank: int | None = None
+
+    def stretched(self, factor: Rounded, offset: Rounded = NOTHING) -> Head:
+        """Return factor * value + offset."""
+        by = factor.values
+        with np.errstate(invalid="ignore"):  # no bound, times 0
+            ends = [each * by + offset.values for each in (self.low, self.high)]
+        return replace(
+            self,
+            scale=self.scale.times(factor),
+            shift=self.shift.times(factor).plus(offset),
+            # Bounds of what became a constant are none.
+            low=np.where(by == 0, -np.inf, np.minimum(*ends)),
+            high=np.where(by == 0, np.inf, np.maximum(*ends)),
+            grids=tuple(each.moved(by, offset.values) for each in self.grids),
+        )
+
+    def clamped(self, low: float, high: float) -> Head:
+        """Return the value between two bounds."""
+        return replace(self, low=np.clip(self.low, low, high), high=np.clip(self.high, low, high))
+
+
+class Graph:
+    """A model whose values have normal forms.
+
+    Args:
+        model: is not changed.
+    """
+
+    def __init__(self, model: Model) -> None:
+        copy = without_functions(model).clone()
+        expand(copy.graph)
+        common.RemoveUnusedNodesPass()(copy.ir)
+        common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(copy.ir)
+        self.model = copy
+        self.constants = Constants(copy.opset)
+        self._heads: dict[ir.Value, Head] = {}
+
+    @property
+    def outputs(self) -> dict[str, ir.Value]:
+        return {value.name or "": value for value in self.model.graph.outputs}
+
+    def head(self, value: ir.Value, multiple: float = 1.0) -> Head:
+        """Return the normal form of `value`, or of `multiple` times it."""
+        found = self._heads.get(value)
+        if found is None:
+            found = self._heads[value] = self._fold(self._chain(value))
+        return found if multiple == 1.0 else self._fold(found.stretched(Rounded.number(multiple)))
+
+    def unfolded(self, value: ir.Value) -> Head:
+        """Return the normal form with scale and shift left out of a product's weight and bias."""
+        return self._chain(value, uses_known=False)
+
+    def relative(self, value: ir.Value, origin: ir.Value) -> Head | None:
+        """Return `value` as a function of `origin`, element by element; None where it is none."""
+        head = self._chain(value, origin)
+        return head if head.core.op == "Origin" else None
+
+    def source(self, value: ir.Value) -> ir.Value:
+        """Return the value before pairs of QuantizeLinear and DequantizeLinear, and before identities."""
+        while (node := value.producer()) is not None:
+            if node.op_type not in _TRANSPARENT or node.domain:
+                break
+            if node.inputs[0] is None or self.constants.get(value) is not None:
+                break
+            value = node.inputs[0]
+        return value
+
+    # ---- chains of element-wise functions
+
+    def _chain(self, value: ir.Value, origin: ir.Value | None = None, *, uses_known: bool = True) -> Head:
+        """Walk from `value` up to its core, and apply what lies between in order."""
+        steps: list[Callable[[Head], Head]] = []
+        stop = None if origin is None else self.source(origin)
+        while True:
+            if stop is not None and self.source(value) is stop:
+                head = Head(Core(stop, "Origin", {}), rank=_rank(stop))
+                break
+            node = value.producer()
+            known = self._heads.get(value) if origin is None and uses_known else None
+            if known is not None:
+                head = known
+                break
+            step = None if node is None or self.constants.get(value) is not None else self._step(node, value)
+            if step is None:
+                head = self._core(value)
+                break
+            value, function = step
+            steps.append(function)
+        for function in reversed(steps):
+            head = function(head)
+        return head
+
+    def _step(self, node: ir.Node, value: ir.Value) -> tuple[ir.Value, Callable[[Head], Head]] | None:
+        """Return the operand of an element-wise function of one operand, and the function; None for other nodes."""
+        read = _STEPS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+        if read is None or value is not node.outputs[0] or value.dtype not in (*_FLOAT_TYPES, None, *_CODES):
+            return None
+        return read(self, node)
+
+    # ---- cores
+
+    def _core(self, value: ir.Value) -> Head:
+        constant = self.constants.get(value)
+        if constant is not None:
+            return Head(Core(value, "Constant", {}, (constant,)), rank=constant.values.ndim)
+        node = value.producer()
+        if node is None:
+            return Head(Core(value, "Input", {"name": value.name}), rank=_rank(value))
+        product = self._product(node, value) if node.op_type in PRODUCTS and not node.domain else None
+        if product is not None:
+            return Head(product, rank=_rank_of_product(product, value))
+        op, attributes, operands = self._generic(node, value)
+        return Head(Core(value, op, attributes, operands), rank=_rank(value))
+
+    def _product(self, node: ir.Node, value: ir.Value) -> Core | None:
+        """Return a product of one computed operand and a constant weight."""
+        data, weight = node.inputs[0], self.constants.get(node.inputs[1])
+        if data is None or weight is None or not weight.is_float or self.constants.get(data) is not None:
+            return None
+        given = self.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
+        if len(node.inputs) > 2 and node.inputs[2] is not None and given is None:
+            return None
+        if node.op_type in ("Gemm", "MatMul"):
+            return self._matrix_product(node, value, data, weight, given)
+        groups = node.attributes.get_int("group", 1)
+        channels = weight.values.shape[0 if node.op_type == "Conv" else 1]
+        if node.op_type == "ConvTranspose":
+            channels *= groups
+        bias = Rounded(np.zeros(channels)) if given is None else given
+        attributes = _window_attributes(node, weight.values.ndim - 2) | {"group": groups}
+        return Core(value, node.op_type, attributes, (data,), weight, bias)
+
+    def _matrix_product(
+        self, node: ir.Node, value: ir.Value, data: ir.Value, weight: Rounded, given: Rounded | None
+    ) -> Core | None:
+        """Return x W + b of a Gemm or MatMul, with alpha, beta and transB folded; None for stacks of weights."""
+        attributes = node.attributes
+        if weight.values.ndim != 2 or _is_set(node, "transA"):
+            return None
+        if node.op_type == "Gemm":
+            if _is_set(node, "transB"):
+                weight = weight.moved(np.transpose)
+            weight = weight.times(Rounded.number(attributes.get_float("alpha", 1.0)))
+        channels = weight.values.shape[1]
+        bias = Rounded(np.zeros(channels))
+        if given is not None:
+            if given.values.size not in (1, channels):
+                return None
+            flat = given.moved(lambda values: np.broadcast_to(values.reshape(-1), (channels,)))
+            bias = flat.times(Rounded.number(attributes.get_float("beta", 1.0)))
+        return Core(value, "MatMul", {}, (data,), weight, bias)
+
+    def _generic(self, node: ir.Node, value: ir.Value) -> tuple[str, Mapping[str, Any], tuple[Operand, ...]]:
+        operands = tuple(self._operand(each) for each in node.inputs)
+        name = f"{node.domain}::{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+        return normalize(name, node, operands, value, self.model.opset)
+
+    def _operand(self, value: ir.Value | None) -> Operand:
+        constant = self.constants.get(value)
+        return value if constant is None else constant
+
+    def _fold(self, head: Head) -> Head:
+        """Fold scale and shift into a product's weight and bias."""
+        core = head.core
+        if core.weight is None or core.bias is None or (head.scale is ONE and head.shift is NOTHING):
+            return head
+        rank = head.rank or max(head.scale.values.ndim, head.shift.values.ndim, 1)
+        axis = PRODUCTS[core.op] % rank
+        channels = len(core.bias.values)
+        scale, shift = (_by_channel(each, axis, rank, channels) for each in (head.scale, head.shift))
+        if scale is None or shift is None:
+            return head
+        weight = _times_channels(core, scale)
+        if weight is None:
+            return head
+        folded = replace(core, weight=weight, bias=core.bias.times(scale).plus(shift))
+        return replace(head, core=folded, scale=ONE, shift=NOTHING)
+
+
+_TRANSPARENT = frozenset({"Identity", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+_CODES = (
+    *(ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT16),
+    *(ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT32),
+)
+
+
+def _rank(value: ir.Value) -> int | None:
+    return None if value.shape is None else len(value.shape)
+
+
+def _rank_of_product(core: Core, value: ir.Value) -> int | None:
+    return core.weight.values.ndim if core.op.startswith("Conv") and core.weight is not None else _rank(value)
+
+
+def _by_channel(constant: Rounded, axis: int, rank: int, channels: int) -> Rounded | None:
+    """Return a constant as [channels]; None where it varies along other axes."""
+    shape = constant.values.shape
+    if len(shape) > rank:
+        return None
+    full = (1,) * (rank - len(shape)) + shape
+    if any(size != 1 for place, size in enumerate(full) if place != axis):
+        return None
+    if full[axis] not in (1, channels):
+        return None
+    return constant.moved(lambda values: np.broadcast_to(values.reshape(-1), (channels,)))
+
+
+def _times_channels(core: Core, scale: Rounded) -> Rounded | None:
+    """Return a product's weight with its output channels stretched."""
+    assert core.weight is not None
+    weight = core.weight
+    if core.op == "Conv":
+        return weight.times(scale.moved(lambda each: each.reshape((-1,) + (1,) * (weight.values.ndim - 1))))
+    if core.op == "ConvTranspose":
+        if core.attributes["group"] != 1:
+            return None if not (scale.values == scale.values[0]).all() else weight.times(_first(scale))
+        return weight.times(scale.moved(lambda each: each.reshape((1, -1) + (1,) * (weight.values.ndim - 2))))
+    return weight.times(scale)
+
+
+def _is_set(node: ir.Node, attribute: str) -> bool:
+    return bool(node.attributes.get_int(attribute, 0))
+
+
+def _first(constant: Rounded) -> Rounded:
+    return constant.moved(lambda values: values.reshape(-1)[:1].reshape(()))
+
+
+def _window_attributes(node: ir.Node, axes: int) -> dict[str, Any]:
+    """Return the attributes of a convolution, with ONNX's defaults."""
+    attributes = node.attributes
+    padding = attributes.get_string("auto_pad", "NOTSET")
+    found: dict[str, Any] = {
+        "strides": tuple(attributes.get_ints("strides", (1,) * axes)),
+        "dilations": tuple(attributes.get_ints("dilations", (1,) * axes)),
+        "auto_pad": "NOTSET" if padding == "VALID" else padding,
+        "pads": tuple(attributes.get_ints("pads", (0,) * 2 * axes)),
+    }
+    if node.op_type == "ConvTranspose":
+        found["output_padding"] = tuple(attributes.get_ints("output_padding", (0,) * axes))
+        found["output_shape"] = tuple(attributes.get_ints("output_shape", ()))
+    return found
+
+
+# ---- element-wise functions of one operand
+
+_Step = tuple[ir.Value, Callable[[Head], Head]]
+
+
+def _only(node: ir.Node) -> ir.Value:
+    value = node.inputs[0]
+    assert value is not None
+    return value
+
+
+def _identity(graph: Graph, node: ir.Node) -> _Step | None:
+    return _only(node), lambda head: head
+
+
+def _same_shape(graph: Graph, node: ir.Node) -> _Step | None:
+    """Reshape and its like to the shape that there is: all sizes but one are known and equal, so that one is, too."""
+    before, after = _only(node).shape, node.outputs[0].shape
+    if before is None or after is None or len(before) != len(after):
+        return None
+    known = [ours for ours, theirs in zip(before, after, strict=True) if ours == theirs]
+    return _identity(graph, node) if len(known) >= len(before) - 1 and _are_known(known) else None
+
+
+def _are_known(dims: Sequence[Any]) -> bool:
+    """Return whether no size is a dimension without a name, which equals nothing."""
+    return all(isinstance(each, int) or each.value is not None for each in dims)
+
+
+def _dropout(graph: Graph, node: ir.Node) -> _Step | None:
+    training = node.inputs[2] if len(node.inputs) > 2 else None
+    if training is not None and graph.constants.number(training) != 0:
+        return None
+    return _identity(graph, node)
+
+
+def _cast(graph: Graph, node: ir.Node) -> _Step | None:
+    source, target = _only(node), ir.DataType(node.attributes.get_int("to", 1))
+    if source.dtype not in _FLOAT_TYPES or target not in _FLOAT_TYPES:
+        return None
+    if target in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
+        return source, lambda head: replace(head, casts=(*head.casts, target.name.lower()))
+    return _identity(graph, node)
+
+
+def _unless_nan(graph: Graph, node: ir.Node) -> _Step | None:
+    """Where(IsNaN(x), other, x): x for every number."""
+    condition, _, value = node.inputs
+    test = None if condition is None else condition.producer()
+    if value is None or test is None or test.op_type != "IsNaN" or test.inputs[0] is not value:
+        return None
+    return value, lambda head: head
+
+
+def _relu(graph: Graph, node: ir.Node) -> _Step | None:
+    return _only(node), lambda head: head.clamped(0.0, np.inf)
+
+
+def _clip(graph: Graph, node: ir.Node) -> _Step | None:
+    low, high = node.attributes.get_float("min", -np.inf), node.attributes.get_float("max", np.inf)
+    bounds = [low, high]
+    for place in (1, 2):
+        if place < len(node.inputs) and node.inputs[place] is not None:
+            number = graph.constants.number(node.inputs[place])
+            if number is None:
+                return None
+            bounds[place - 1] = number
+    return _only(node), lambda head: head.clamped(bounds[0], bounds[1])
+
+
+def _hard_sigmoid(graph: Graph, node: ir.Node) -> _Step | None:
+    alpha, beta = node.attributes.get_float("alpha", 0.2), node.attributes.get_float("beta", 0.5)
+    factor, offset = (Rounded.number(each) for each in (alpha, beta))
+    return _only(node), lambda head: head.stretched(factor, offset).clamped(0.0, 1.0)
+
+
+def _negative(graph: Graph, node: ir.Node) -> _Step | None:
+    return _only(node), lambda head: head.stretched(Rounded.number(-1))
+
+
+def _arithmetic(graph: Graph, node: ir.Node) -> _Step | None:
+    """Add, Sub, Mul and Div with a constant."""
+    first, second = node.inputs
+    assert first is not None
+    assert second is not None
+    ours, theirs = graph.constants.get(first), graph.constants.get(second)
+    constant, data, is_first = (ours, second, True) if theirs is None else (theirs, first, False)
+    if constant is None or not constant.is_float or not _broadcasts(graph, constant, data):
+        return None
+    minus = Rounded.number(-1)
+    if node.op_type == "Add":
+        return data, lambda head: head.stretched(ONE, constant)
+    if node.op_type == "Mul":
+        return data, lambda head: head.stretched(constant)
+    if node.op_type == "Sub":
+        if is_first:
+            return data, lambda head: head.stretched(minus, constant)
+        return data, lambda head: head.stretched(ONE, constant.times(minus))
+    if is_first or not constant.values.all():
+        return None
+    return data, lambda head: head.stretched(constant.inverse())
+
+
+def _channels_behind(graph: Graph, data: ir.Value) -> int:
+    """Return the size of the last axis of a value of unknown shape, if a matrix product makes it; else 1."""
+    core = graph.head(data).core
+    return len(core.bias.values) if core.op == "MatMul" and core.bias is not None else 1
+
+
+def _broadcasts(graph: Graph, constant: Rounded, data: ir.Value) -> bool:
+    """Return whether arithmetic with `constant` keeps the shape of `data`."""
+    if constant.is_scalar and constant.values.ndim == 0:
+        return True
+    if data.shape is None:
+        return constant.values.size in (1, _channels_behind(graph, data)) and constant.values.ndim <= 1
+    if constant.values.ndim > len(data.shape):
+        return False
+    paired = zip(constant.values.shape[::-1], tuple(data.shape)[::-1], strict=False)
+    return all(size == 1 or size == dim for size, dim in paired)
+
+
+def _batch_normalization(graph: Graph, node: ir.Node) -> _Step | None:
+    """scale * (x - mean) / sqrt(variance + epsilon) + bias (ONNX BatchNormalization-15)."""
+    operands = [graph.constants.get(each) for each in node.inputs[1:5]]
+    data = _only(node)
+    if any(each is None for each in operands) or _is_set(node, "training_mode"):
+        return None
+    rank = _rank(data)
+    producer = data.producer()
+    if rank is None and producer is not None and producer.op_type.startswith("Conv"):
+        weight = graph.constants.get(producer.inputs[1])
+        rank = None if weight is None else weight.values.ndim
+    if rank is None or rank < 2:
+        return None
+    scale, bias, mean, variance = (each for each in operands if each is not None)
+    deviation = np.sqrt(variance.values + node.attributes.get_float("epsilon", 1e-5))
+    factor = scale.times(Rounded(1 / deviation))
+    offset = bias.plus(mean.times(factor).times(Rounded.number(-1)))
+    shape = (-1,) + (1,) * (rank - 2)
+    stretch, shift = (each.moved(lambda values: values.reshape(shape)) for each in (factor, offset))
+    return data, lambda head: head.stretched(stretch, shift)
+
+
+def _quantize(graph: Graph, node: ir.Node) -> _Step | None:
+    """x / scale + zero point, clipped to the integers' range (ONNX QuantizeLinear-13)."""
+    found = _grid_numbers(graph, node)
+    dtype = node.outputs[0].dtype
+    if found is None or dtype is None or not (found[0] > 0).all():
+        return None
+    scale, zero = found
+    info = np.iinfo(dtype.numpy())
+    limits = int(info.min), int(info.max)
+    codes = node.outputs[0]
+    factor, offset = Rounded(1 / scale), Rounded(zero)
+
+    def apply(head: Head) -> Head:
+        ends = [np.asarray(scale * (limit - zero)) for limit in limits]
+        grid = Grid(codes, scale, zero, limits, ends[0], ends[1], scale, *_PLAIN)
+        return replace(head, grids=(*head.grids, grid)).stretched(factor, offset)
+
+    return _only(node), apply
+
+
+_PLAIN = (np.asarray(1.0), np.asarray(0.0))
+
+
+def _dequantize(graph: Graph, node: ir.Node) -> _Step | None:
+    maker = _only(node).producer()
+    if maker is not None and maker.op_type == "DynamicQuantizeLinear" and _undoes(node, maker):
+        return _only(maker), lambda head: head
+    found = _grid_numbers(graph, node)
+    if found is None:
+        return None
+    scale, zero = found
+    factor, offset = Rounded(scale), Rounded(-scale * zero)
+    return _only(node), lambda head: head.stretched(factor, offset)
+
+
+def _undoes(node: ir.Node, maker: ir.Node) -> bool:
+    """Return whether a DequantizeLinear has all that a DynamicQuantizeLinear gives."""
+    return len(node.inputs) == 3 and all(
+        ours is theirs for ours, theirs in zip(node.inputs, maker.outputs, strict=True)
+    )
+
+
+def _grid_numbers(graph: Graph, node: ir.Node) -> tuple[Array, Array] | None:
+    """Return scale and zero point of a QuantizeLinear or DequantizeLinear, so that they broadcast with what it reads.
+
+    None where they are computed, or lie in blocks.
+    """
+    scale = graph.constants.get(node.inputs[1])
+    given = node.inputs[2] if len(node.inputs) > 2 else None
+    zero = Rounded(np.zeros(())) if given is None else graph.constants.get(given)
+    if scale is None or zero is None or _is_set(node, "block_size"):
+        return None
+    numbers = scale.values, zero.values.astype(np.float64)
+    if scale.is_scalar:
+        return numbers[0].reshape(()), numbers[1].reshape(-1)[:1].reshape(())
+    rank = _rank(_only(node)) or _rank(node.outputs[0])
+    if rank is None:
+        return None
+    axis = node.attributes.get_int("axis", 1)
+    return broadcast_along(numbers[0], axis, rank), broadcast_along(numbers[1], axis, rank)
+
+
+_STEPS: Mapping[str, Callable[[Graph, ir.Node], _Step | None]] = {
+    "Identity": _identity,
+    "Dropout": _dropout,
+    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _same_shape),
+    "Cast": _cast,
+    "Where": _unless_nan,
+    "Relu": _relu,
+    "Clip": _clip,
+    "HardSigmoid": _hard_sigmoid,
+    "Neg": _negative,
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _arithmetic),
+    "BatchNormalization": _batch_normalization,
+    "QuantizeLinear": _quantize,
+    "DequantizeLinear": _dequantize,
+}

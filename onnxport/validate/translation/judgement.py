@@ -1,0 +1,76 @@
+"""The judgement on a quantized artefact as a translation of its float source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxport.core.errors import OnnxportError
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
+from onnxport.validate.report import Judgement, Precision, Verdict
+from onnxport.validate.translation.proof import Proof, prove
+
+if TYPE_CHECKING:
+    from onnxport.validate.reference import Reference
+
+AGAINST = "the reference's nodes with quantization in them"
+PRECISIONS = frozenset[Precision](
+    ("int8", "int16x8", "int8 dynamic", "int8 weights", "int4 weights", "mixed")
+)
+# Sets of inputs on which the reference's values are compared with grids.
+_SETS = 16
+
+
+def judge_translation(
+    reference: Reference, candidate: Artifact, precision: Precision
+) -> tuple[Judgement | None, str]:
+    """Prove that `candidate` is the reference with quantization in it.
+
+    Returns:
+        The judgement, and a note; no judgement where this pair cannot be compared node by node.
+    """
+    if precision not in PRECISIONS or reference.precision != "float32":
+        return None, ""
+    why = _obstacle(reference, candidate)
+    if why:
+        return None, _note(why)
+    assert reference.graph is not None
+    sets = [each for each in reference.sets if not (each.adversarial or each.nan)][:_SETS]
+    try:
+        proof = prove(
+            reference.graph,
+            Model.load(candidate.path),
+            [reference.answers(each)[0] for each in sets],
+            are_samples=all(each.source == "samples" for each in sets),
+        )
+    except OnnxportError as error:
+        return None, _note(str(error))
+    except Exception as error:  # a proof that fails proves nothing, and refuses nothing
+        return None, _note(f"{type(error).__name__}: {error}")
+    found = _judgement(proof)
+    if found.verdict == "not equivalent":
+        return found, ""
+    return found, f"checked node by node: {proof}" if found.verdict == "proven" else found.reason
+
+
+def _obstacle(reference: Reference, candidate: Artifact) -> str:
+    """Return why this pair cannot be compared node by node; empty for nothing."""
+    if reference.graph is None or reference.artifact.format != "onnx":
+        return "the reference has no ONNX graph"
+    if candidate.format != "onnx":
+        return f"this is not done for .{candidate.format} yet"
+    if reference.steps > 1:
+        return "this is not done for models that keep a state yet"
+    return ""
+
+
+def _note(why: str) -> str:
+    return f"it was not compared with the reference node by node: {' '.join(why.split())}"
+
+
+def _judgement(proof: Proof) -> Judgement:
+    verdict: Verdict = "proven" if proof.is_complete else "not equivalent" if proof.faults else "unproven"
+    reason = proof.summary if proof.is_complete else str(proof)
+    if verdict == "unproven":
+        reason = f"not proven node for node: {proof}"
+    return Judgement(question="translation", verdict=verdict, reason=reason, against=AGAINST)

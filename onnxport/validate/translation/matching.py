@@ -1,0 +1,445 @@
+"""Match two graphs by data flow, from the outputs back to the inputs.
+
+An output of the artefact has to be what the source's output of the same name is. Two values are the same if what
+follows their cores agrees, their cores are the same operator with the same settings and constants, and the operands of
+the cores are the same values again. Each such pair is visited once. Without a mismatch every node that reaches an
+output has been compared; behind a mismatch nothing is known, and the report says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.validate.translation.absorption import absorb
+from onnxport.validate.translation.heads import Core, Graph, Head
+from onnxport.validate.translation.operators import Operand, static_shape
+from onnxport.validate.translation.rounded import FLOAT_NOISE, Rounded, beyond_half_step, is_cut
+
+_COMMUTATIVE = frozenset("Add Mul Max Min Sum Mean And Or Xor Equal".split())
+# A factor of an operand is a factor of the result.
+_MULTIPLIES = frozenset({"Mul", "MatMul"})
+_HALF = 0.51
+_LEAST = 1e-12
+
+
+@dataclass(frozen=True)
+class Match:
+    """A value of the artefact and the source's value that it is.
+
+    Attributes:
+        value, original: the values; `head` and `source` are their normal forms.
+        product, of_source: for products the cores whose weights and biases are compared; both read the artefact's
+            values, where these differ from the source's by a factor and a shift.
+        operand: the pair that a product reads.
+        factor: of each channel of the operand: the artefact's value by the source's.
+        multiple: the artefact's value by the source's, where a product of both has the factor elsewhere; `source` has
+            it already.
+    """
+
+    value: ir.Value
+    original: ir.Value
+    head: Head
+    source: Head
+    product: Core | None = None
+    of_source: Core | None = None
+    operand: tuple[ir.Value, ir.Value] | None = None
+    factor: Array = field(default_factory=lambda: np.ones(1))
+    multiple: float = 1.0
+
+    def convert(self, values: Array) -> Array:
+        """Return the source's values in units of the artefact's."""
+        ours, theirs = self.head, self.source
+        values = values if self.multiple == 1.0 else values * self.multiple
+        if follows_alike(ours, theirs):
+            return values
+        core = (values - theirs.shift.values) / theirs.scale.values
+        return np.asarray(core * ours.scale.values + ours.shift.values)
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Two values that should be the same and are not.
+
+    Attributes:
+        core: of the artefact; `source` is the source's.
+        pair: these values.
+        reason: what differs.
+        is_structure: whether nodes before them were not compared; else this one setting differs.
+    """
+
+    core: Core
+    source: Core
+    pair: tuple[ir.Value, ir.Value]
+    reason: str
+    is_structure: bool
+
+    def __str__(self) -> str:
+        return f"{self.core.label}: {self.reason}"
+
+
+@dataclass
+class Matching:
+    """The result for two graphs.
+
+    Attributes:
+        matches: in the order in which they were found.
+        readers: a pair of values to the pairs that read it.
+    """
+
+    matches: list[Match] = field(default_factory=list)
+    mismatches: list[Mismatch] = field(default_factory=list)
+    readers: dict[tuple[ir.Value, ir.Value], list[tuple[ir.Value, ir.Value]]] = field(default_factory=dict)
+
+    @cached_property
+    def unsure(self) -> frozenset[tuple[ir.Value, ir.Value]]:
+        """The pairs that are computed from values which do not match: they may be pairs by mistake."""
+        pending = [each.pair for each in self.mismatches if each.is_structure]
+        found = set(pending)
+        while pending:
+            for reader in self.readers.get(pending.pop(), ()):
+                if reader not in found:
+                    found.add(reader)
+                    pending.append(reader)
+        return frozenset(found)
+
+
+def match_graphs(candidate: Graph, source: Graph, outputs: Mapping[str, str] | None = None) -> Matching:
+    """Match every output of `candidate` with the output of `source` of the same name.
+
+    Args:
+        outputs: the candidate's name for an output, by the source's name, where they differ.
+    """
+    return _Matcher(candidate, source).run(outputs or {})
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two values that have to be the same.
+
+    Attributes:
+        is_absorbed: whether the product that reads them makes up for another factor or shift.
+        multiple: what the artefact's value is times the source's.
+    """
+
+    value: ir.Value
+    original: ir.Value
+    is_absorbed: bool = False
+    multiple: float = 1.0
+
+
+class _Matcher:
+    def __init__(self, candidate: Graph, source: Graph) -> None:
+        self._candidate, self._source = candidate, source
+        self._prints = _Fingerprints(candidate), _Fingerprints(source)
+        self._found = Matching()
+        self._seen: set[_Pair] = set()
+        self._pending: list[_Pair] = []
+
+    def run(self, outputs: Mapping[str, str]) -> Matching:
+        theirs = self._candidate.outputs
+        for name, value in self._source.outputs.items():
+            self._pending.append(_Pair(theirs[outputs.get(name, name)], value))
+        while self._pending:
+            pair = self._pending.pop()
+            if pair not in self._seen:
+                self._seen.add(pair)
+                self._compare(pair)
+        return self._found
+
+    def _compare(self, pair: _Pair) -> None:
+        head, source = self._heads(pair)
+        operands = self._operands(head.core, source.core)
+        if isinstance(operands, str):
+            where = pair.value, pair.original
+            self._found.mismatches.append(
+                Mismatch(head.core, source.core, where, operands, is_structure=True)
+            )
+            return
+        factors = self._factors(head, operands)
+        head = _times(head, factors)
+        match = Match(pair.value, pair.original, head, source, multiple=pair.multiple)
+        match, absorbs = self._product(match, operands)
+        self._found.matches.append(match)
+        for reason in _following(head, source, pair.is_absorbed):
+            where = pair.value, pair.original
+            self._found.mismatches.append(Mismatch(head.core, source.core, where, reason, is_structure=False))
+        for each in operands:
+            self._found.readers.setdefault(each, []).append((pair.value, pair.original))
+        found = [_Pair(*each, absorbs, factor) for each, factor in zip(operands, factors, strict=True)]
+        self._pending += reversed(found)
+
+    def _heads(self, pair: _Pair) -> tuple[Head, Head]:
+        """Return the normal forms of both values, in the same operators where that is possible."""
+        head, source = self._candidate.head(pair.value), self._source.head(pair.original, pair.multiple)
+        return (head, source) if head.core.op == source.core.op else self._rewritten(head, source)
+
+    def _aligned(self, pair: _Pair) -> tuple[Head, Head]:
+        """Return the normal forms of both values, of the same core if they match."""
+        head, source = self._heads(pair)
+        operands = self._operands(head.core, source.core)
+        return (head if isinstance(operands, str) else _times(head, self._factors(head, operands))), source
+
+    def _factors(self, head: Head, operands: Sequence[tuple[ir.Value, ir.Value]]) -> list[float]:
+        """Return what each operand is times the source's, where their product has the factor elsewhere."""
+        if head.core.op not in _MULTIPLIES or len(operands) != 2:
+            return [1.0 for _ in operands]
+        return [self._factor(*each) for each in operands]
+
+    def _factor(self, value: ir.Value, original: ir.Value) -> float:
+        """Return the number that an operand is times the source's, if that is all by which they differ; else 1."""
+        head, source = self._candidate.unfolded(value), self._source.unfolded(original)
+        parts = (head.scale, source.scale)
+        if head.core.op != source.core.op or not all(each.is_scalar and each.values.all() for each in parts):
+            return 1.0
+        factor = float(head.scale.values.reshape(-1)[0] / source.scale.values.reshape(-1)[0])
+        is_same = bool(np.isclose(factor, 1.0, rtol=FLOAT_NOISE))
+        shift = source.shift.times(Rounded.number(factor))
+        return factor if not is_same and _follows(head.shift, shift, _steps(head)) else 1.0
+
+    def _product(self, match: Match, operands: Sequence[tuple[ir.Value, ir.Value]]) -> tuple[Match, bool]:
+        """Complete the match of a product; return whether it makes up for a factor and a shift of its operand."""
+        core, source = match.head.core, match.source.core
+        if core.weight is None or source.weight is None:
+            return match, False
+        (pair,) = operands
+        found = replace(match, product=core, of_source=source, operand=pair)
+        head, theirs = self._aligned(_Pair(*pair))
+        if follows_alike(head, theirs) or head.core.op != theirs.core.op:
+            return found, False
+        absorbed = absorb(core, head, theirs)
+        if absorbed is None:
+            return found, False
+        return replace(found, product=absorbed[0], factor=absorbed[1]), True
+
+    def _rewritten(self, head: Head, source: Head) -> tuple[Head, Head]:
+        """Return the normal forms with x * Clip(x + 3, 0, 6) / 6 of one side as the HardSwish that the other has."""
+        if head.core.op == "HardSwish" and source.core.op == "Mul":
+            return head, as_hard_swish(self._source, source)
+        if source.core.op == "HardSwish" and head.core.op == "Mul":
+            return as_hard_swish(self._candidate, head), source
+        return head, source
+
+    def _operands(self, core: Core, source: Core) -> list[tuple[ir.Value, ir.Value]] | str:
+        """Return the pairs of operands that have to be the same, or what differs."""
+        if core.op != source.op:
+            return f"the source has {source.label} here"
+        for name in sorted({*core.attributes, *source.attributes}):
+            ours, theirs = core.attributes.get(name), source.attributes.get(name)
+            if not _equal(ours, theirs):
+                return f"its {name} is {ours}, that of the source's {source.label} {theirs}"
+        shape, wanted = static_shape(core.value), static_shape(source.value)
+        if core.op == "Reshape" and None not in (shape, wanted) and shape != wanted:
+            return f"its shape is {shape}, that of the source's {source.label} {wanted}"
+        if (core.weight is None) != (source.weight is None):
+            return "one side's weight is computed"
+        ours, theirs = (
+            each.weight.values.shape if each.weight is not None else () for each in (core, source)
+        )
+        if ours != theirs:
+            return f"its weight is {ours}, the source's {theirs}"
+        if len(core.operands) != len(source.operands):
+            return f"it has {len(core.operands)} operands, the source's {source.label} {len(source.operands)}"
+        return self._pairs(core, source)
+
+    def _pairs(self, core: Core, source: Core) -> list[tuple[ir.Value, ir.Value]] | str:
+        found = []
+        for place, (ours, theirs) in enumerate(self._ordered(core, source)):
+            if isinstance(ours, ir.Value) and isinstance(theirs, ir.Value):
+                found.append((ours, theirs))
+            elif ours is None and theirs is None:
+                continue
+            elif isinstance(ours, Rounded) and isinstance(theirs, Rounded):
+                if not agrees(ours, theirs):
+                    return f"operand {place} is another constant than that of the source's {source.label}"
+            else:
+                return (
+                    f"operand {place} is {_kind(ours)}, that of the source's {source.label} {_kind(theirs)}"
+                )
+        return found
+
+    def _ordered(self, core: Core, source: Core) -> list[tuple[Operand, Operand]]:
+        """Return the operands in pairs; those of a commutative operator by what they compute."""
+        plain = list(zip(core.operands, source.operands, strict=True))
+        if core.op not in _COMMUTATIVE:
+            return plain
+        ours, theirs = (
+            [prints.operand(each) for each in side.operands]
+            for prints, side in zip(self._prints, (core, source), strict=True)
+        )
+        if ours == theirs or sorted(ours) != sorted(theirs):
+            return plain
+        left = list(range(len(theirs)))
+        order = []
+        for each in ours:
+            order.append(next(place for place in left if theirs[place] == each))
+            left.remove(order[-1])
+        return [
+            (operand, source.operands[place]) for operand, place in zip(core.operands, order, strict=True)
+        ]
+
+
+def _times(head: Head, factors: Sequence[float]) -> Head:
+    """Return a head whose core is that of the source, which has not these factors."""
+    return replace(head, scale=head.scale.times(Rounded.number(float(np.prod(factors)))))
+
+
+def _kind(operand: Operand) -> str:
+    return "missing" if operand is None else "a constant" if isinstance(operand, Rounded) else "computed"
+
+
+def agrees(ours: Rounded, theirs: Rounded) -> bool:
+    """Return whether two constants are equal within the half steps of the first, and float32's noise."""
+    if ours.values.size != theirs.values.size:
+        return False
+    theirs = theirs.moved(lambda values: values.reshape(ours.values.shape))
+    if not (ours.is_float and theirs.is_float):
+        return bool(np.array_equal(ours.values, theirs.values))
+    finite = np.isfinite(ours.values) & np.isfinite(theirs.values)
+    if not np.array_equal(ours.values[~finite], theirs.values[~finite], equal_nan=True):
+        return False
+    ours, theirs = (each.moved(lambda values: values[finite]) for each in (ours, theirs))
+    return not (beyond_half_step(ours, theirs) & ~is_cut(ours, theirs)).any()
+
+
+def _equal(ours: object, theirs: object) -> bool:
+    if isinstance(ours, float) and isinstance(theirs, float):
+        return bool(np.isclose(ours, theirs, rtol=1e-6, atol=0))
+    return ours == theirs
+
+
+# ---- what follows the cores
+
+
+def _following(head: Head, source: Head, is_absorbed: bool) -> Iterator[str]:
+    """Yield what differs between the element-wise functions behind two equal cores."""
+    pairs = ("scale", head.scale, source.scale, 0.0), ("shift", head.shift, source.shift, _steps(head))
+    for name, ours, theirs, step in pairs:
+        if not is_absorbed and not _follows(ours, theirs, step):
+            yield f"it has a {name} of {_numbers(ours.values)}, the source {_numbers(theirs.values)}"
+    yield from _bounds(head, source)
+
+
+def follows_alike(head: Head, source: Head) -> bool:
+    """Return whether factor and shift behind two equal cores are the same."""
+    return _follows(head.scale, source.scale, 0.0) and _follows(head.shift, source.shift, 0.0)
+
+
+def _follows(ours: Rounded, theirs: Rounded, step: float) -> bool:
+    """Return whether two factors or shifts agree; a shift may be off by half a `step`: zero points are integers."""
+    try:
+        difference = np.abs(ours.values - theirs.values)
+        noise = FLOAT_NOISE * np.abs(theirs.values).max(initial=0.0) + _HALF * step
+        return bool((difference <= ours.half * 1.001 + noise + _LEAST).all())
+    except ValueError:  # shapes that do not broadcast
+        return False
+
+
+def _steps(head: Head) -> float:
+    return max((float(np.max(each.step)) for each in head.grids), default=0.0)
+
+
+def _bounds(head: Head, source: Head) -> Iterator[str]:
+    """Yield a bound that one side has and the other has not: a grid that ends at a bound does what a Clip does."""
+    for name, sign in (("lower", 1.0), ("upper", -1.0)):
+        ours, theirs = ((each.low if sign > 0 else -each.high) for each in (head, source))
+        ends = [each.low if sign > 0 else -each.high for each in head.grids]
+        slack = _HALF * _steps(head) + FLOAT_NOISE * float(np.max(np.abs(_finite(theirs)), initial=0.0))
+        if not np.all(ours <= theirs + slack):
+            yield f"it is cut off at its {name} end, at {_numbers(sign * ours)}; the source is not"
+        kept = ours
+        for end in ends:
+            kept = np.maximum(kept, end)
+        if not np.all(kept >= theirs - slack):
+            yield f"nothing cuts it off at its {name} end, where the source does at {_numbers(sign * theirs)}"
+
+
+def _finite(values: Array) -> Array:
+    found = np.asarray(values, np.float64)
+    return found[np.isfinite(found)]
+
+
+def _numbers(values: Array) -> str:
+    flat = np.asarray(values).reshape(-1)
+    return f"{flat[0]:.6g}" if len(flat) == 1 else f"{flat.min():.6g} to {flat.max():.6g}"
+
+
+# ---- HardSwish
+
+
+def as_hard_swish(graph: Graph, head: Head) -> Head:
+    """Return u * clamp(p u + q, 0, h) with h / p = 6 and q / p = 3 as h * HardSwish(u) (ONNX HardSwish-14)."""
+    first, second = head.core.operands
+    if not isinstance(first, ir.Value) or not isinstance(second, ir.Value):
+        return head
+    for data, gate in ((first, second), (second, first)):
+        found = graph.relative(gate, data)
+        factor = None if found is None else _gate_factor(found)
+        if factor is not None:
+            core = Core(head.core.value, "HardSwish", {}, (data,))
+            before = Head(core, rank=head.rank).stretched(Rounded.number(factor))
+            return _behind(before, head)
+    return head
+
+
+def _gate_factor(gate: Head) -> float | None:
+    """Return h of clamp(p u + q, 0, h); None for another gate."""
+    if not all(np.size(each) == 1 for each in (gate.scale.values, gate.shift.values, gate.low, gate.high)):
+        return None
+    slope, shift, low, high = (
+        float(np.asarray(each).reshape(-1)[0])
+        for each in (gate.scale.values, gate.shift.values, gate.low, gate.high)
+    )
+    if slope <= 0 or not np.isfinite(high) or abs(low) > FLOAT_NOISE * high:
+        return None
+    is_gate = np.allclose((high / slope, shift / slope), (6.0, 3.0), rtol=1e-4)
+    return high if is_gate else None
+
+
+def _behind(before: Head, head: Head) -> Head:
+    """Apply what follows the core of `head` to `before`."""
+    return Head(
+        before.core,
+        before.scale.times(head.scale),
+        before.shift.times(head.scale).plus(head.shift),
+        head.low,
+        head.high,
+        head.grids,
+        head.casts,
+        head.rank,
+    )
+
+
+# ---- fingerprints
+
+
+class _Fingerprints:
+    """What values compute, constants and element-wise functions left out, as numbers."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._known: dict[ir.Value, int] = {}
+        for node in graph.model.graph:  # operands first, so that nothing recurses deeply
+            for value in node.outputs:
+                self.value(value)
+
+    def value(self, value: ir.Value) -> int:
+        if value not in self._known:
+            core = self._graph.head(value).core
+            shape = core.weight.values.shape if core.weight is not None else ()
+            settings = tuple(sorted((name, str(each)) for name, each in core.attributes.items()))
+            operands: Sequence[int] = [self.operand(each) for each in core.operands]
+            if core.op in _COMMUTATIVE:
+                operands = sorted(operands)
+            self._known[value] = hash((core.op, shape, settings, tuple(operands)))
+        return self._known[value]
+
+    def operand(self, operand: Operand) -> int:
+        if operand is None:
+            return 0
+        return 1 if isinstance(operand, Rounded) else self.value(operand)

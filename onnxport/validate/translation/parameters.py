@@ -1,0 +1,352 @@
+"""Compare the weights and biases of matched products.
+
+A weight that was rounded to nearest lies within half a step of the source's. An element at an end of its grid may stand
+for more: its range was cut. Methods that round otherwise (GPTQ: Frantar et al. 2023; AdaRound: Nagel et al. 2020) move
+an element by a step or so and the elements of a channel by less than a step on average. least_error.py recognizes
+them by what they are for; else it is a doubt. More than that no rounding does.
+
+A bias is rounded to half a step of int32, and may take back what its weight's rounding shifts (Nagel et al. 2019,
+section 4.2):
+
+    b' = b - (W' - W) E[x]
+
+E[x] is the mean of the operand over the calibration samples. Files of ours declare it (formats/quantization_note.py),
+and the bias is computed again. For other files it is measured on the fed samples, and may be off by twice the
+operand's standard deviation in each channel. Other quantizers take back what rounding the operand shifts as well (NNCF,
+fast bias correction): up to half a step of each of its elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.formats.quantization_note import QuantizationNote
+from onnxport.validate.translation.findings import Finding, Kind
+from onnxport.validate.translation.heads import Core
+from onnxport.validate.translation.least_error import compare_errors
+from onnxport.validate.translation.matching import Match
+from onnxport.validate.translation.rounded import FLOAT_NOISE, Rounded, beyond_half_step, is_cut, noise
+
+# Steps that another rounding may move the elements of a channel on average, and a single one.
+_AVERAGE, _SINGLE = 1.5, 16.0
+# Times the error of rounding to nearest that a channel has on the fed samples.
+_WORSE = 8.0
+# Of all weights, and steps.
+_FEW, _FAR = 0.005, 4.0
+# Standard deviations between the means of two sets of samples; and the least one, as a share of the largest channel's.
+_DEVIATIONS, _DEAD = 2.0, 0.05
+# A method that corrects biases corrects at least this share of them, and several.
+_CORRECTED, _SEVERAL = 0.3, 3
+# Times half a step: what no rounding adds up to along a channel.
+_STRETCHED = 5.0
+
+
+@dataclass
+class Moments:
+    """Sums over one channel's elements of an operand, on all fed samples.
+
+    Attributes:
+        count: elements of each channel.
+        total, squares: float64[channels].
+        low, high: of all channels.
+        is_declared: whether the artefact says so; else they are measured.
+    """
+
+    count: int
+    total: Array
+    squares: Array
+    low: float
+    high: float
+    is_declared: bool = False
+
+    @classmethod
+    def of(cls, values: Array, axis: int) -> Moments:
+        rows = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).astype(np.float64)
+        low, high = float(rows.min(initial=0.0)), float(rows.max(initial=0.0))
+        return cls(rows.shape[1], rows.sum(axis=1), np.square(rows).sum(axis=1), low, high)
+
+    @classmethod
+    def declared(cls, means: Array) -> Moments:
+        """Return what an artefact declares: means, and no doubt about them."""
+        magnitude = float(np.abs(means).max(initial=0.0))
+        return cls(1, means, np.square(means), -magnitude, magnitude, is_declared=True)
+
+    def plus(self, other: Moments) -> Moments:
+        return Moments(
+            self.count + other.count,
+            self.total + other.total,
+            self.squares + other.squares,
+            min(self.low, other.low),
+            max(self.high, other.high),
+        )
+
+    def over(self, factor: Array) -> Moments:
+        """Return the moments of the values, divided by a factor for each channel."""
+        ends = self.low / np.abs(factor).max(), self.high / np.abs(factor).min()
+        squares = self.squares / np.square(factor)
+        return Moments(self.count, self.total / factor, squares, *ends, self.is_declared)
+
+    @property
+    def mean(self) -> Array:
+        return np.asarray(self.total / self.count)
+
+    @property
+    def doubt(self) -> Array:
+        """How far the mean of each channel over other samples may lie from this one."""
+        variance = self.squares / self.count - np.square(self.mean)
+        deviation = np.sqrt(np.maximum(variance, 0.0))
+        # A channel that is 0 on these samples need not be so on others.
+        return np.asarray(_DEVIATIONS * np.maximum(deviation, _DEAD * deviation.max(initial=0.0)))
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matched product with what its rounding moves.
+
+    Attributes:
+        match: of its result.
+        core, source: the artefact's and the source's, which read the same operand.
+        operand: the source's value that it reads.
+        operand_step: of the grid on which the artefact reads it; 0 for floats.
+    """
+
+    match: Match
+    core: Core
+    source: Core
+    operand: ir.Value
+    operand_step: float = 0.0
+
+    @property
+    def axis(self) -> int:
+        """The axis of the operand's channels."""
+        return -1 if self.core.op == "MatMul" else 1
+
+    @property
+    def name(self) -> str:
+        """The name of the artefact's node."""
+        node = self.core.value.producer()
+        return (node.name if node is not None else "") or ""
+
+    @property
+    def _inputs(self) -> int:
+        """The number of inputs of one group."""
+        assert self.core.weight is not None
+        return int(_per_input(self.core, self.core.weight.values).shape[1])
+
+    @property
+    def is_bias_rounded(self) -> bool:
+        """Whether rounding to half a step explains the bias."""
+        return not beyond_half_step(*self._biases).any()
+
+    @property
+    def _biases(self) -> tuple[Rounded, Rounded]:
+        ours, theirs = self.core.bias, self.source.bias
+        assert ours is not None
+        assert theirs is not None
+        return ours, theirs
+
+    @property
+    def _weights(self) -> tuple[Rounded, Rounded]:
+        ours, theirs = self.core.weight, self.source.weight
+        assert ours is not None
+        assert theirs is not None
+        return ours, theirs
+
+    @property
+    def is_weight_rounded(self) -> bool:
+        """Whether rounding to nearest explains the weight."""
+        return not self._beyond.any()
+
+    @property
+    def _beyond(self) -> Array:
+        ours, theirs = self._weights
+        return beyond_half_step(ours, theirs) & ~is_cut(ours, theirs)
+
+    def check_weight(self, rows: Array | None = None, *, is_declared: bool = False) -> Finding | None:
+        """Return what rounding does not explain of the weight; None for nothing.
+
+        Args:
+            rows: of the operand, see least_error.py; None where they are unknown.
+            is_declared: whether the file says that its weights are rounded to nearest.
+        """
+        ours, theirs = self._weights
+        beyond = self._beyond
+        if not beyond.any():
+            return None
+        difference = np.abs(ours.values - theirs.values)
+        if ours.is_exact:
+            share = float(difference.max() / np.abs(theirs.values).max(initial=0.0) or np.inf)
+            return self._finding(f"its weight, not quantized, is off by {share:.1%} of the largest", "fault")
+        half = np.broadcast_to(ours.half, difference.shape)
+        steps = np.divide(difference, 2 * half, out=np.full(difference.shape, np.inf), where=half > 0)
+        channels = _channel_rows(self.core, np.where(beyond, steps, np.minimum(steps, 0.5)))
+        average = float(np.sqrt(np.square(channels).mean(axis=1)).max())
+        furthest = float(steps[beyond].max())
+        is_off = average > _AVERAGE or furthest > _SINGLE or self._is_stretched()
+        # Methods that do not round to nearest move many weights, a damaged file few and these far.
+        is_alone = np.count_nonzero(beyond) < _FEW * beyond.size and furthest > _FAR
+        if rows is not None and not (is_declared or is_alone):
+            is_less, times = compare_errors(self.core, ours, theirs, rows)
+            if is_less:
+                return None
+            is_off = is_off and times > _WORSE
+        kind: Kind = "fault" if is_declared or is_alone or is_off else "doubt"
+        text = (
+            f"{np.count_nonzero(beyond):,} of {beyond.size:,} weights are more than half a step from the source's, "
+            f"up to {furthest:.3g} steps"
+        )
+        return self._finding(text, kind)
+
+    def _is_stretched(self) -> bool:
+        """Return whether a channel is the source's times a factor, by more than rounding makes of it.
+
+        Rounding errors of a step's share r are 1 - factor = sum(error * weight) / sum(weight^2), with a standard
+        deviation of r * step / sqrt(sum(weight^2)).
+        """
+        ours, theirs = self._weights
+        rows, right = (_channel_rows(self.core, each.values) for each in (ours, theirs))
+        half = _channel_rows(self.core, np.broadcast_to(ours.half, ours.values.shape)).max(axis=1)
+        length = np.sqrt(np.square(right).sum(axis=1))
+        factor = np.divide(
+            (rows * right).sum(axis=1), np.square(length), out=np.ones(len(rows)), where=length > 0
+        )
+        return bool((np.abs(factor - 1) * length > _STRETCHED * half).any())
+
+    def cut_weights(self) -> int:
+        """Return how many weights lie beyond the ends of their grid."""
+        ours, theirs = self._weights
+        return int(np.count_nonzero(beyond_half_step(ours, theirs) & is_cut(ours, theirs)))
+
+    def check_plain_bias(self, moments: Moments | None) -> Finding | None:
+        """Return what rounding does not explain of the bias, in a file that corrects few others; None for nothing.
+
+        Args:
+            moments: see check_bias: a fault is what no correction explains either.
+        """
+        ours, theirs = self._biases
+        moved = np.abs(ours.values - theirs.values)
+        half = np.broadcast_to(ours.half * 1.001 + noise(theirs), moved.shape)
+        if (moved <= half).all():
+            return None
+        worst = int(np.argmax(moved))
+        text = (
+            f"{np.count_nonzero(~(moved <= half))} of {len(moved)} biases are not the source's, channel {worst} by "
+            f"{moved[worst]:.3g} where rounding explains {half[worst]:.2g}"
+        )
+        is_gone = not ours.values.any()  # and the source has one
+        is_fault = is_gone or (moments is not None and self.check_bias(moments) is not None)
+        return self._finding(text, "fault" if is_fault else "doubt")
+
+    def check_bias(self, moments: Moments | None) -> Finding | None:
+        """Return what neither rounding nor a correction explains of the bias; None for nothing.
+
+        Args:
+            moments: of the operand, declared or on the fed samples; None where they are unknown.
+        """
+        ours, theirs = self._biases
+        moved = ours.values - theirs.values
+        half = ours.half * 1.001 + noise(theirs)
+        if (np.abs(moved) <= half).all():
+            return None
+        if moments is None or len(moments.mean) % self._inputs:
+            return self._finding("its bias is not the source's, and what it reads is unknown", "doubt")
+        factor = np.broadcast_to(self.match.factor, moments.mean.shape)
+        shift = _per_input(self.core, self._weights[0].values - self._weights[1].values)
+        moments = moments.over(factor)
+        weights = _per_input(self.core, np.abs(self._weights[1].values))
+        half = half + FLOAT_NOISE * 0.1 * _times(self.core, weights, np.abs(moments.mean))
+        expected = -_times(self.core, shift, moments.mean)
+        slack = half + _times(self.core, np.abs(shift), moments.doubt)
+        if not moments.is_declared:
+            halves = np.full(len(moments.mean), self.operand_step / 2)
+            slack = slack + _times(self.core, weights, halves)
+        beyond = ~(np.abs(moved - expected) <= slack)
+        if not beyond.any():
+            return None
+        worst = int(np.argmax(np.where(beyond, np.abs(moved - expected) / slack, 0)))
+        explained = f"{expected[worst]:.3g} +- {slack[worst]:.2g}"
+        text = (
+            f"{np.count_nonzero(beyond)} of {len(moved)} biases are not the source's: channel {worst} is off by "
+            f"{moved[worst]:.3g}, where correcting its weight's rounding explains {explained}"
+        )
+        is_gone = not ours.values.any()  # and the source has one
+        return self._finding(text, "fault" if moments.is_declared or is_gone else "doubt")
+
+    def _finding(self, text: str, kind: Kind) -> Finding:
+        return Finding(self.core.label, text, kind)
+
+
+def products(matches: list[Match]) -> Iterator[Product]:
+    """Yield every matched product, once for each value that it is read as."""
+    seen = set()
+    read = {(each.value, each.original): each.head for each in matches}
+    for match in matches:
+        if match.product is None or match.of_source is None or match.operand is None:
+            continue
+        cores = match.product, match.of_source
+        # One product may be read with different constants behind it, which are folded into its bias.
+        if (match.value, match.original, match.multiple) not in seen:
+            seen.add((match.value, match.original, match.multiple))
+            grids = read[match.operand].grids if match.operand in read else ()
+            step = max((float(np.max(each.step)) for each in grids), default=0.0)
+            yield Product(match, *cores, match.operand[1], step)
+
+
+def check_products(
+    found: list[Product],
+    note: QuantizationNote | None,
+    moments: Mapping[ir.Value, Moments],
+    rows: Mapping[ir.Value, Array],
+) -> Iterator[tuple[Product, Finding]]:
+    """Yield products with what is wrong with their weights and biases.
+
+    Args:
+        note: what the artefact declares.
+        moments: measured ones of the operands of other products, whose bias rounding alone does not explain.
+        rows: of the operands of products whose weight is not rounded to nearest, by the product's source.
+    """
+    declared = {} if note is None else note.means
+    corrected = sum(not each.is_bias_rounded for each in found)
+    is_corrected = corrected >= max(_SEVERAL, _CORRECTED * len(found))
+    for product in found:
+        means = declared.get(product.name)
+        weight = product.check_weight(rows.get(product.source.value), is_declared=note is not None)
+        if weight is not None:
+            yield product, weight
+        # A faulty weight explains no bias.
+        elif means is None and not is_corrected:
+            if (bias := product.check_plain_bias(moments.get(product.operand))) is not None:
+                yield product, bias
+        elif bias := product.check_bias(
+            moments.get(product.operand) if means is None else Moments.declared(means)
+        ):
+            yield product, bias
+
+
+def _channel_rows(core: Core, values: Array) -> Array:
+    """Return a weight as [output channels, others]."""
+    axis = {"Conv": 0, "ConvTranspose": 1}.get(core.op, 1)
+    return np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
+
+
+def _per_input(core: Core, values: Array) -> Array:
+    """Return a weight as [output channels, inputs of a group], the taps of a filter added up."""
+    if core.op == "MatMul":
+        return values.T
+    taps = values.reshape(*values.shape[:2], -1).sum(axis=2)
+    if core.op == "Conv":
+        return np.asarray(taps)
+    groups = core.attributes["group"]  # ConvTranspose: [inputs, outputs of a group]
+    return np.concatenate([each.T for each in np.split(taps, groups)])
+
+
+def _times(core: Core, matrix: Array, inputs: Array) -> Array:
+    """Return matrix x inputs, each output channel with the inputs of its group."""
+    groups = len(inputs) // matrix.shape[1]
+    grouped = matrix.reshape(groups, -1, matrix.shape[1])
+    return np.asarray(np.matmul(grouped, inputs.reshape(groups, -1, 1)).reshape(-1))

@@ -1,0 +1,209 @@
+"""Prove that a quantized artefact is its source with quantization in it (Pnueli et al. 1998, translation validation).
+
+Four things are checked; docs/internals/validation.md has the argument why together they are a proof:
+
+1. matching.py: node for node, both compute the same from the outputs back to the inputs, with the same attributes and
+   constants.
+2. parameters.py: every weight and bias is the source's, rounded.
+3. ranges.py: every grid holds the values that the source has there on the fed samples, or what it cuts off is said.
+4. arithmetic.py: the integers of each node are those of exact arithmetic, to one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import InputError
+from onnxport.formats.model import Model
+from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote
+from onnxport.runtimes.base import RunError
+from onnxport.runtimes.ort.runtime import OrtRuntime
+from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck
+from onnxport.validate.translation.findings import Finding
+from onnxport.validate.translation.heads import Graph
+from onnxport.validate.translation.matching import Match, Matching, match_graphs
+from onnxport.validate.translation.parameters import check_products, products
+from onnxport.validate.translation.ranges import Coverage, Observation, check_grids
+
+# Sets of inputs on which arithmetic is checked.
+_CHECKED = 2
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was proven of an artefact, and what not.
+
+    Attributes:
+        matches: pairs of values that were found the same.
+        weights: products whose weights and biases were compared.
+        moved: those whose weights are rounded for the least error of the product, not to nearest.
+        cut: weights that lie beyond the ends of their grid.
+        coverages: of every grid.
+        arithmetic: of every piece.
+        findings: places that are not proven, faults first.
+    """
+
+    matches: int = 0
+    weights: int = 0
+    moved: int = 0
+    cut: int = 0
+    coverages: Sequence[Coverage] = ()
+    arithmetic: Arithmetic = field(default_factory=Arithmetic)
+    findings: Sequence[Finding] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.findings
+
+    @property
+    def faults(self) -> list[Finding]:
+        return [each for each in self.findings if each.kind == "fault"]
+
+    def __str__(self) -> str:
+        if self.findings:
+            named = "; ".join(map(str, self.findings[:_SHOWN]))
+            more = f"; and {len(self.findings) - _SHOWN} more" if len(self.findings) > _SHOWN else ""
+            return named + more
+        return ", ".join((self._weights(), self._grids(), self._integers()))
+
+    @property
+    def summary(self) -> str:
+        """What was checked, in few words."""
+        return f"each node is the source's, quantized ({self.weights} products, {len(self.coverages)} grids)"
+
+    def _weights(self) -> str:
+        """Say how weights were rounded."""
+        parts = [f"{self.weights} products with each weight within half a step"]
+        if self.moved:
+            parts.append(f"or in {self.moved} with less error than so")
+        if self.cut:
+            parts.append(f"but for {self.cut:,} beyond the ends of their grid")
+        return " ".join(parts)
+
+    def _grids(self) -> str:
+        if not self.coverages:
+            return "no grids of activations"
+        cut = [each for each in self.coverages if each.cut]
+        if not cut:
+            return f"{len(self.coverages)} grids that hold every value fed"
+        worst = max(cut, key=lambda each: each.share)
+        name = worst.match.head.core.label
+        return f"{len(self.coverages)} grids of which {len(cut)} cut off values fed, most {worst.share:.2%} at {name}"
+
+    def _integers(self) -> str:
+        found = self.arithmetic
+        if not found.compared:
+            if found.furthest:
+                return (
+                    f"{found.pieces} pieces computed in floats, up to {found.furthest:.1e} of their scale from exact "
+                    "arithmetic by the runtime's own rounding"
+                )
+            return f"{found.pieces} pieces within float32 noise of exact arithmetic"
+        share = found.off / found.compared
+        return f"{found.compared:,} integers within a step of exact arithmetic, {share:.2%} of them one off"
+
+
+def prove(source: Model, candidate: Model, sets: Sequence[Feeds], *, are_samples: bool = True) -> Proof:
+    """Compare an artefact with the float model that it was made of.
+
+    Args:
+        sets: inputs to check grids and arithmetic on.
+        are_samples: whether these are a user's; generated ones do not tell which means a calibration saw.
+    """
+    original, quantized = Graph(source), Graph(candidate)
+    matching = match_graphs(quantized, original)
+    found = list(products(matching.matches))
+    note = QuantizationNote.from_json(candidate.ir.metadata_props.get(NOTE_KEY))
+    declared = {} if note is None else note.means
+    uncertain = [each for each in found if each.name not in declared and not each.is_bias_rounded]
+    moved = [each for each in found if note is None and not each.is_weight_rounded]
+    places = {
+        name: match
+        for name, match in _float_places(matching, quantized).items()
+        if name in candidate.intermediate_values
+    }
+    observation = Observation(matching.matches, uncertain, moved, places)
+    arithmetic = _observe(observation, original, candidate, quantized, sets)
+    findings = [
+        *_structure(matching),
+        *_parameters(matching, note, observation, is_sure=are_samples),
+        *check_grids(observation.coverages, note),
+        *arithmetic.findings,
+    ]
+    findings.sort(key=lambda each: each.kind != "fault")
+    cut = sum({each.core.value: each.cut_weights() for each in found}.values())
+    weights, least = (len({each.core.value for each in part}) for part in (found, moved))
+    return Proof(len(matching.matches), weights, least, cut, observation.coverages, arithmetic, findings)
+
+
+def _float_places(matching: Matching, quantized: Graph) -> dict[str, Match]:
+    """Return the float values that products with rounded weights read, by name, with their matches.
+
+    They have no grid of their own: their scale is found at run time, or weights alone are rounded.
+    """
+    found = {}
+    known = {(each.value, each.original): each for each in matching.matches}
+    for match in matching.matches:
+        if match.product is None or match.operand is None or match.product.weight is None:
+            continue
+        read = known.get(match.operand)
+        if read is None or read.head.grids or match.product.weight.is_exact:
+            continue
+        value = quantized.source(match.operand[0])
+        if value.producer() is not None and not value.is_graph_output() and value.name:
+            found[value.name] = read
+    return found
+
+
+def _observe(
+    observation: Observation, original: Graph, candidate: Model, quantized: Graph, sets: Sequence[Feeds]
+) -> Arithmetic:
+    """Run the source on every set, and the artefact's pieces on some."""
+    kept: list[tuple[Feeds, dict[str, Array]]] = []
+    with OrtRuntime.of_model(original.model) as runtime:
+        for number, feeds in enumerate(sets):
+            codes = observation.add(runtime, feeds, keep=number < _CHECKED)
+            if number < _CHECKED:
+                kept.append((feeds, codes))
+    if not kept:
+        return Arithmetic(findings=(Finding("the file", "there were no inputs to compute on", "doubt"),))
+    if not kept[0][1]:
+        return Arithmetic()
+    try:
+        return ArithmeticCheck(candidate, quantized.model, kept[0][1]).run(kept)
+    except (InputError, RunError) as error:
+        why = f"its arithmetic could not be checked: {error.why or error}"
+        return Arithmetic(findings=(Finding("the file", why, "doubt"),))
+
+
+def _structure(matching: Matching) -> list[Finding]:
+    """Return what differs in structure: an operator elsewhere is a doubt, another setting of the same one a fault."""
+    return [
+        Finding(
+            each.core.label,
+            each.reason,
+            "doubt" if each.is_structure or each.pair in matching.unsure else "fault",
+        )
+        for each in matching.mismatches
+    ]
+
+
+def _parameters(
+    matching: Matching, note: QuantizationNote | None, observation: Observation, *, is_sure: bool
+) -> Iterator[Finding]:
+    """Yield what is wrong with weights and biases; a doubt where two products may be a pair by mistake.
+
+    Args:
+        is_sure: whether measured means are those that a calibration may have seen.
+    """
+    uncertain = {each.name for each in observation.needed}
+    for product, finding in check_products(
+        list(products(matching.matches)), note, observation.moments, observation.rows
+    ):
+        pair = product.match.value, product.match.original
+        is_measured = product.name in uncertain and product.is_weight_rounded
+        is_doubt = pair in matching.unsure or (is_measured and not is_sure)
+        yield replace(finding, kind="doubt") if is_doubt else finding

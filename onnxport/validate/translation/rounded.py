@@ -1,0 +1,139 @@
+"""Numbers with the half step of the grid that they were rounded to.
+
+A constant of a quantized file stands for every number within half a step of it. Folding such constants into each other
+(a scale into a weight, a sum into a bias) moves and stretches these intervals:
+
+    (v1 +- h1) + (v2 +- h2) = v1 + v2 +- (h1 + h2)
+    (v1 +- h1) * (v2 +- h2) = v1 v2 +- (|v1| h2 + |v2| h1 + h1 h2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxport.core.arrays import Array
+
+# Of a number: half of the last bit of floats that are rounded to them.
+_HALF_STEPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+_ZERO: Array = np.zeros(())
+_INSIDE: Array = np.zeros((), bool)
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """A constant.
+
+    Attributes:
+        values: float64; integers, truth values and texts as they are.
+        half: float64, half a step of each element, broadcastable to `values`; 0 for what is stored exactly.
+        ends: bool, broadcastable to `values`: the elements at an end of their grid, which may stand for more.
+    """
+
+    values: Array
+    half: Array = field(default_factory=lambda: _ZERO)
+    ends: Array = field(default_factory=lambda: _INSIDE)
+
+    @classmethod
+    def exact(cls, array: Any) -> Rounded:
+        """Return a constant that is stored as it is, or as a float of 16 bits."""
+        values = np.asarray(array)
+        if not is_float(values):
+            return cls(values)
+        share = _HALF_STEPS.get(values.dtype.name, 0.0)
+        wide = values.astype(np.float64)
+        return cls(wide, np.abs(wide) * share) if share else cls(wide)
+
+    @classmethod
+    def number(cls, value: float) -> Rounded:
+        return cls(np.asarray(float(value)))
+
+    @property
+    def is_exact(self) -> bool:
+        return not self.half.any()
+
+    @property
+    def is_float(self) -> bool:
+        return is_float(self.values)
+
+    @property
+    def is_scalar(self) -> bool:
+        return self.values.size == 1
+
+    def plus(self, other: Rounded) -> Rounded:
+        if other is NOTHING:
+            return self
+        return Rounded(self.values + other.values, self.half + other.half, self.ends | other.ends)
+
+    def times(self, other: Rounded) -> Rounded:
+        if other is ONE:
+            return self
+        half = np.abs(other.values) * self.half
+        if not other.is_exact:
+            half = half + np.abs(self.values) * other.half + self.half * other.half
+        return Rounded(self.values * other.values, half, self.ends | other.ends)
+
+    def inverse(self) -> Rounded:
+        """Return 1 / numbers, for intervals without 0."""
+        values = 1 / self.values
+        return Rounded(values, np.abs(values) * self.half / np.abs(self.values), self.ends)
+
+    def moved(self, function: Callable[[Array], Array]) -> Rounded:
+        """Return the elements in other places: `function` transposes, reshapes or selects."""
+        parts = (np.broadcast_to(each, self.values.shape) for each in (self.values, self.half, self.ends))
+        return Rounded(*(np.asarray(function(each)) for each in parts))
+
+
+ONE = Rounded(np.ones(()))
+NOTHING = Rounded(np.zeros(()))
+
+
+def is_float(values: Array) -> bool:
+    """Return whether an array holds floats, those of ml_dtypes included."""
+    return values.dtype.kind == "f" or values.dtype.name.startswith(("bfloat", "float"))
+
+
+def dequantize(codes: Array, scale: Array, zero_point: Array) -> Rounded:
+    """Return what integer codes stand for: scale * (code - zero point), with half steps of `scale`.
+
+    The ends are those of the codes' type, and -127 of int8: symmetric quantizers leave -128 out.
+    """
+    whole = codes.astype(np.float64)
+    scales = np.abs(scale.astype(np.float64))
+    values = (whole - zero_point.astype(np.float64)) * scale.astype(np.float64)
+    low, high = _limits(codes)
+    return Rounded(values, np.broadcast_to(scales / 2, values.shape), (whole <= low) | (whole >= high))
+
+
+def _limits(codes: Array) -> tuple[float, float]:
+    name = codes.dtype.name
+    if name in ("int4", "uint4", "int2", "uint2"):
+        bits = int(name[-1])
+        return (-(2 ** (bits - 1)) + 1, 2 ** (bits - 1) - 1) if name[0] == "i" else (0, 2**bits - 1)
+    info = np.iinfo(codes.dtype)
+    return (info.min + 1 if info.min < 0 else 0), info.max
+
+
+# Of the largest magnitude: float32 arithmetic in another order.
+FLOAT_NOISE = 1e-5
+_EXACTLY = 1.001  # of half a step: the quotient was rounded to float32
+
+
+def noise(theirs: Rounded) -> float:
+    """Return how far float32 arithmetic may lead from a constant."""
+    return FLOAT_NOISE * float(np.abs(theirs.values).max(initial=0.0))
+
+
+def beyond_half_step(ours: Rounded, theirs: Rounded) -> Array:
+    """Return where a rounded constant lies further than half a step from the exact one."""
+    # Not greater than, but not within: NaN is beyond everything.
+    return ~np.asarray(np.abs(ours.values - theirs.values) <= ours.half * _EXACTLY + noise(theirs))
+
+
+def is_cut(ours: Rounded, theirs: Rounded) -> Array:
+    """Return where the exact number lies beyond the end of the grid that the rounded one stands at."""
+    is_outside = np.abs(theirs.values) > np.abs(ours.values)
+    return np.asarray(ours.ends & is_outside & (np.sign(theirs.values) == np.sign(ours.values)))
