@@ -121,6 +121,8 @@ def _examine(mutant: Mutant, copy: Path, reach: Reach) -> str:
         code, text = _pytest(copy, arguments, {}, 60 + _PATIENCE * sum(seconds))
     finally:
         shutil.move(original, place)
+    if code == -signal.SIGTERM:
+        return "interrupted"
     if code == 0:
         return f"survived {len(tests)} tests, {sum(seconds):.0f} s"
     found = _FAILED.search(text)
