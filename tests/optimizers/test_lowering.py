@@ -236,6 +236,13 @@ def test_a_lowered_node_gives_the_newer_answers_also_when_lifted_again(opset: in
     assert_same(run(ir.to_proto(again), fed), expected)
 
 
+@pytest.mark.parametrize(("opset", "text"), [row for row in graphs(LOWERED) if "DFT" in row.values[1]])
+def test_a_transform_has_its_axis_as_an_attribute_before_opset_20(opset: int, text: str) -> None:
+    model = build(opset, text)
+    fed = feeds(model)
+    assert_same(run(lowered(model, 17), fed), run(model, fed))
+
+
 @pytest.mark.parametrize(("opset", "text"), graphs(LOWERED)[::3])
 def test_nodes_in_subgraphs_are_lowered_as_well(opset: int, text: str) -> None:
     model = inside_if(build(opset, text))
