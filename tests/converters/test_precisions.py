@@ -66,5 +66,5 @@ def test_a_zero_point_tells_the_type_that_the_file_does_not_declare(tmp_path: Pa
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), path)
     model = Model.load(path)
     check_precision(model, "int16x8")
-    with pytest.raises(UsageError, match="computes in int16x8 with scales of its own"):
+    with pytest.raises(UsageError, match="quantized to int16x8"):
         check_precision(model, "fp16")

@@ -200,7 +200,7 @@ REFUSED = r"""
      (float[3,3] x, int64[1,3] i, float[1,3] u) => (float[] y) { y = ScatterElements<reduction="max">(x, i, u) }
 16 15 reduction=add
      (float[3,3] x, int64[1,3] i, float[1,3] u) => (float[] y) { y = ScatterElements<reduction="add">(x, i, u) }
-20 19 since opset 20
+20 19 new in opset 20
      (string[2] x) => (string[] y) { y = StringConcat(x, x) }
 19 18 does not take tensor\(string\)
      (string[2] x) => (bool[] y) { y = Equal(x, x) }
