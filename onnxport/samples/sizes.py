@@ -10,17 +10,18 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx_ir as ir
 
 from onnxport.core.errors import NoSizesError, OnnxportError
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.formats.input_shapes import Limit
-from onnxport.formats.model import Model
-from onnxport.samples.shapes.analysis import Constraint
-from onnxport.samples.shapes.solver import SizeSolver
-from onnxport.samples.value_uses import constant_tensor
+
+if TYPE_CHECKING:
+    from onnxport.formats.model import Model
+    from onnxport.samples.shapes.analysis import Constraint
+    from onnxport.samples.shapes.solver import SizeSolver
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -81,7 +82,6 @@ _NAMED = 3  # constraints in a message
 # Samples of sound, for models that compute spectra.
 _SIGNALS = (16000, 8000, 4000)
 _ODD_SIGNALS = (12347, 6007)
-_LONG_WINDOW = 128
 _SIGNAL_NAME = re.compile(r"audio|wave|^wavs?$|signal|^pcm|^samples?$", re.IGNORECASE)
 _STATES = re.compile(r"^(h|c|h0|c0|hn|cn|.*(state|hidden|cell|past|cache|memory).*)$", re.IGNORECASE)
 _BATCH = re.compile(r"batch", re.IGNORECASE)
@@ -231,9 +231,12 @@ class OpenSizes:
 
     def _solve_with(self, graph: Model) -> None:
         """Let the graph decide what it can; exporters also give one name to sizes that differ."""
+        # Imported here: it reads graphs, which many who only count open dimensions do without.
+        from onnxport.samples.shapes.solver import SizeSolver, reads_signal
+
         shared = dict(self._shapes)
         named = any(_SIGNAL_NAME.search(name) for name, dims in self._shapes.items() if len(dims) < 4)
-        self._is_signal = named or any(_reads_signal(node) for node in graph.graph)
+        self._is_signal = named or any(map(reads_signal, graph.graph))
         self._solver = SizeSolver(graph, self._shapes)
         self._substitute(self._solver.bound())
         usual = list(self._usual_sizes(self._proposed_sizes(), 1))
@@ -364,14 +367,6 @@ def _name_dimensions(name: str, dims: Sequence[Dim]) -> tuple[int | str, ...]:
         f"{name} {axis}" if dim is None or dim in ("", "?") or (isinstance(dim, int) and dim < 0) else dim
         for axis, dim in enumerate(dims)
     )
-
-
-def _reads_signal(node: ir.Node) -> bool:
-    """Return whether a node computes a spectrum, or filters over many samples."""
-    if node.op_type in ("STFT", "DFT", "MelWeightMatrix"):
-        return True
-    weights = constant_tensor(node.inputs[1]) if node.op_type == "Conv" else None
-    return weights is not None and len(weights.shape) == 3 and int(weights.shape.numpy()[2]) >= _LONG_WINDOW
 
 
 def _split_names(

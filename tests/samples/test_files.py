@@ -152,7 +152,7 @@ def test_other_audio_and_unknown_files_say_what_to_do(tmp_path: Path) -> None:
         find_samples(tmp_path / "a.mp3", PIXELS, 10)
     with pytest.raises(InputError, match=r"b\.txt cannot be read as inputs; give images, \.npz"):
         find_samples(tmp_path / "b.txt", PIXELS, 10)
-    with pytest.raises(InputError, match=r"c\.wav is no folder: it does not exist; .* or one such file"):
+    with pytest.raises(InputError, match=r"c\.wav does not exist; .* or one such file"):
         find_samples(tmp_path / "c.wav", PIXELS, 10)
 
 

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
 from onnxport.samples.shapes.analysis import Constraint, Sizes, infer
 from onnxport.samples.shapes.fact import Fact, size
 from onnxport.samples.shapes.rules import RULES
+from onnxport.samples.value_uses import constant_tensor
 
+_LONG_WINDOW = 128  # samples
 # Each pass assigns one more symbol, and may bind others.
 _MOST_PASSES = 64
 
@@ -129,3 +132,11 @@ class SizeSolver:
         if order and self._assigned is None:
             self._assigned = assigned
         return sizes
+
+
+def reads_signal(node: ir.Node) -> bool:
+    """Return whether a node computes a spectrum, or filters over many samples."""
+    if node.op_type in ("STFT", "DFT", "MelWeightMatrix"):
+        return True
+    weights = constant_tensor(node.inputs[1]) if node.op_type == "Conv" else None
+    return weights is not None and len(weights.shape) == 3 and int(weights.shape.numpy()[2]) >= _LONG_WINDOW

@@ -294,7 +294,7 @@ def test_the_judge_knows_the_precision(precision: str, format_: str, named: str,
     source, output = quantized(CASES["Gemm"], tmp_path, precision, weights_format=format_)
     report = onnxport.validate_model(source, output)
     assert report.candidate.precision == named
-    assert [each.question for each in report.judgements] == ["quality"]
+    assert [each.question for each in report.judgements] == ["quality", "translation"]
 
 
 @pytest.mark.parametrize(("precision", "lowest"), [("int8-weights", -128), ("int4-weights", -8)])
