@@ -54,7 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     slow = slow_tests()
     gone = slow.keys() - {item.nodeid.partition("[")[0] for item in items}
-    if gone and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption("lf", False)
+    if gone and is_whole:
         raise pytest.UsageError(f"tests/slow.txt names tests that do not exist: {', '.join(sorted(gone))}")
     skipped = left_out(items, slow)
     if fast:

@@ -96,7 +96,7 @@ def test_a_statically_quantized_model_equals_itself(quantized: Path, level: str,
 
 def test_a_statically_quantized_model_is_judged_by_quality_against_its_original(quantized: Path) -> None:
     report = verdict(models.path(CLASSIFIER), quantized)
-    assert [judgement.question for judgement in report.judgements] == ["quality"]
+    assert [judgement.question for judgement in report.judgements] == ["quality", "translation"]
     assert report.judgements[0].outputs[0].sqnr_db is not None
 
 
