@@ -289,7 +289,7 @@ def package_as_source(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", PACKAGE, *COREML)
 
 
-@case(4, "model.mlpackage is a file", "a folder", "unpack that first")
+@case(4, "model.mlpackage is a file", "is a folder", "unpack it if it is an archive")
 def package_that_is_a_file(sandbox: Sandbox) -> tuple[str | Path, ...]:
     (sandbox.folder / PACKAGE).write_bytes(b"PK\3\4")
     return ("validate", "model.onnx", PACKAGE)

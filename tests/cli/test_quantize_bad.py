@@ -117,7 +117,7 @@ def activation_that_overflows_on_one_sample(sandbox: Sandbox) -> tuple[str | Pat
     return INT8
 
 
-@case(2, "the samples in samples look wrong", "1 of 12 samples repeat", "4.npz", "leave --strict out")
+@case(2, "the samples in samples look wrong", "1 of 12 samples ", "4.npz", "leave --strict out")
 def samples_that_repeat_with_strict(sandbox: Sandbox) -> tuple[str | Path, ...]:
     folder = samples(sandbox)
     (folder / "4.npz").write_bytes((folder / "2.npz").read_bytes())
