@@ -7,7 +7,6 @@ height and width, then the usual squares.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import numpy as np
 from onnxport.core.errors import NoSizesError, OnnxportError
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.formats.input_shapes import Limit
+from onnxport.samples.usual_sizes import Symbols, odd_sizes, size_grid, usual_sizes
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
@@ -25,63 +25,9 @@ if TYPE_CHECKING:
 
 Shapes = dict[str, tuple[int, ...]]
 
-# Height and width of images: multiples of 32, since most networks halve them five times.
-_IMAGES = (
-    *((96, 128), (64, 96), (224, 256), (320, 320), (48, 320), (48, 192), (160, 128)),
-    *((224, 224), (256, 256), (32, 32), (28, 28), (640, 640)),
-)
-# Sizes of a second set: odd, because only those show half a window, and longer than a small constant.
-_ODD_IMAGES = ((101, 67),)
-_ODD_SEQUENCES = (37, 23)
-# Lengths of sequences; several open lengths get different ones first.
-_SEQUENCES = (7, 16, 32, 11, 64, 128, 100, 256, 512, 576, 1024, 16000, 1)
-# Sizes that are solved with where the usual ones do not do: small ones, then those of spectra and seconds of sound.
-_SEQUENCE_GRID = (
-    *_SEQUENCES[:-1],
-    *(size for size in range(1, 385) if size not in _SEQUENCES),
-    *range(400, 2064, 16),
-    *(2400, 3000, 4000, 4096, 4800, 8000, 8192, 9600, 11025, 16384, 22050, 24000, 32000, 32768, 44100, 48000),
-    *(64000, 65536, 80000, 96000, 128000, 160000, 240000, 320000, 480000),
-)
-_IMAGE_GRID = (
-    *(
-        96,
-        128,
-        64,
-        224,
-        256,
-        320,
-        32,
-        48,
-        160,
-        192,
-        28,
-        640,
-        384,
-        448,
-        416,
-        299,
-        512,
-        112,
-        80,
-        101,
-        67,
-        16,
-        8,
-        4,
-        2,
-        1,
-    ),
-    *(24, 40, 56, 72, 88, 104, 120, 20, 36, 44, 52, 60, 65, 97, 129, 193, 225, 257, 321, 800, 1024),
-    *(size for size in range(3, 128) if size % 4),
-)
-_GRID = 2500  # candidates at a time
 _MOST_SOLVED = 12
 _DOUBTED = 3
 _NAMED = 3  # constraints in a message
-# Samples of sound, for models that compute spectra.
-_SIGNALS = (16000, 8000, 4000)
-_ODD_SIGNALS = (12347, 6007)
 _SIGNAL_NAME = re.compile(r"audio|wave|^wavs?$|signal|^pcm|^samples?$", re.IGNORECASE)
 _STATES = re.compile(r"^(h|c|h0|c0|hn|cn|.*(state|hidden|cell|past|cache|memory).*)$", re.IGNORECASE)
 _BATCH = re.compile(r"batch", re.IGNORECASE)
@@ -106,23 +52,33 @@ class OpenSizes:
         graph: Model | None = None,
     ) -> None:
         self._shapes = {spec.name: _name_dimensions(spec.name, shapes[spec.name]) for spec in inputs}
-        self._limits = {
-            self._shapes[name][axis]: limit
-            for name, axes in (limits or {}).items()
-            for axis, limit in axes.items()
-        }
+        self._given_limits = {name: dict(axes) for name, axes in (limits or {}).items()}
         self._declared = dict(self._shapes)
         self._bound: Mapping[str, int | str] = {}
         self._solver: SizeSolver | None = None
+        self._solved: dict[tuple[int, bool], list[dict[str, int]]] = {}
         self._contradiction: tuple[Constraint, ...] = ()
         self._is_signal = False
         self._sort_symbols()
-        if graph is not None and any(isinstance(dim, str) for dims in self._shapes.values() for dim in dims):
+        if graph is not None and self.is_open:
             self._solve_with(graph)
 
     def _sort_symbols(self) -> None:
         self._batch = self._batch_symbols()
-        self._images, self._sequences = self._other_symbols()
+        images, sequences = self._other_symbols()
+        self._symbols = Symbols(images, sequences, self._is_signal)
+        # Of symbols that several axes share, the first limit guides proposals; `proposals` checks each.
+        self._limits: dict[str, Limit] = {}
+        for name, axis, limit in self._each_limit():
+            dim = self._shapes[name][axis]
+            if isinstance(dim, str):
+                self._limits.setdefault(dim, limit)
+
+    def _each_limit(self) -> Iterator[tuple[str, int, Limit]]:
+        """Yield input name, axis and limit of every limit that the user gave."""
+        for name, axes in self._given_limits.items():
+            for axis, limit in axes.items():
+                yield name, axis, limit
 
     @property
     def has_batch(self) -> bool:
@@ -142,7 +98,7 @@ class OpenSizes:
     @property
     def is_open(self) -> bool:
         """Whether any dimension is open."""
-        return bool(self._batch or self._images or self._sequences)
+        return bool(self._batch or self._symbols.images or self._symbols.sequences)
 
     @property
     def is_contradictory(self) -> bool:
@@ -167,67 +123,59 @@ class OpenSizes:
         first usual ones come last all the same, since shape inference does not know every operator.
         """
         seen = []
-        usual = list(self._usual_sizes(self._odd_sizes() if odd else self._proposed_sizes(), batch))
-        for sizes in self._solved_sizes(usual, batch, odd):
+        usual = self._usual_rows(batch, odd)
+        rows = usual if self._solver is None else self._solved_rows(usual, batch, odd)
+        # The first usual ones again, but no odd ones: shape inference does not know every operator.
+        for sizes in (*rows, *(() if odd else usual[:_DOUBTED])):
             shapes = {
                 name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in dims)
                 for name, dims in self._shapes.items()
             }
-            if shapes not in seen:
+            if shapes not in seen and all(
+                shapes[name][axis] in limit for name, axis, limit in self._each_limit()
+            ):
                 seen.append(shapes)
                 yield shapes
 
-    def _usual_sizes(self, proposals: Iterable[dict[str, int]], batch: int) -> Iterator[dict[str, int]]:
+    def _usual_rows(self, batch: int, odd: bool) -> list[dict[str, int]]:
+        return list(self._complete((odd_sizes if odd else usual_sizes)(self._symbols), batch))
+
+    def _complete(self, proposals: Iterable[dict[str, int]], batch: int) -> Iterator[dict[str, int]]:
+        """Yield the proposals within the user's limits, with the batch."""
         for proposed in proposals:
             yield from self._within_limits(proposed | dict.fromkeys(self._batch, batch))
 
-    def _solved_sizes(
-        self, usual: Sequence[dict[str, int]], batch: int, odd: bool
-    ) -> Iterator[dict[str, int]]:
-        if self._solver is None:
-            yield from usual
-            return
-        accepted = list(self._accepted(usual))
-        if not accepted and not odd and usual and usual[0]:
-            accepted = list(itertools.islice(self._accepted(self._grid(batch)), _MOST_SOLVED))
-        yield from accepted
-        if not odd:
-            yield from usual[:_DOUBTED]
+    def _solved_rows(self, usual: Sequence[dict[str, int]], batch: int, odd: bool) -> list[dict[str, int]]:
+        """Return the usual sizes that all operators accept; where there are none, others of a grid."""
+        if (batch, odd) not in self._solved:
+            found, contradiction = self._accept(usual)
+            if not found and not odd and self._symbols.are_any:
+                found, contradiction = self._accept(list(self._complete(size_grid(self._symbols), batch)))
+                found = found[:_MOST_SOLVED]
+            self._solved[batch, odd] = found
+            if not odd:
+                self._contradiction = contradiction
+        return self._solved[batch, odd]
 
-    def _accepted(self, rows: Sequence[dict[str, int]]) -> Iterator[dict[str, int]]:
-        """Yield the sizes that the operators accept; those that follow from others replace the proposed ones."""
+    def _accept(self, rows: Sequence[dict[str, int]]) -> tuple[list[dict[str, int]], tuple[Constraint, ...]]:
+        """Return the sizes that the operators accept, or else the constraints that contradict each other.
+
+        Sizes that follow from others replace the proposed ones.
+        """
         if not rows or self._solver is None:
-            return
+            return [], ()
         solution = self._solver.solve(
             {symbol: np.array([row[symbol] for row in rows], np.int64) for symbol in rows[0]}
         )
         holds = np.broadcast_to(solution.holds, len(rows))
-        if not holds.any():
-            self._contradiction = solution.contradiction
+        found = []
         for row in map(int, np.flatnonzero(holds)):
             solved = {
                 symbol: int(sizes[row if len(sizes) > 1 else 0]) for symbol, sizes in solution.sizes.items()
             }
             if all(size in self._limits[symbol] for symbol, size in solved.items() if symbol in self._limits):
-                yield rows[row] | solved
-
-    def _grid(self, batch: int) -> list[dict[str, int]]:
-        """Return a grid over all open sizes, the preferred ones first."""
-        symbols = [*self._images, *self._sequences]
-        most = max(2, int(_GRID ** (1 / max(len(symbols), 1))))
-        axes = [(_IMAGE_GRID if symbol in self._images else _SEQUENCE_GRID)[:most] for symbol in symbols]
-        rows = sorted(
-            itertools.product(*(range(len(axis)) for axis in axes)), key=lambda places: (sum(places), places)
-        )
-        return list(
-            self._usual_sizes(
-                (
-                    {symbol: axis[place] for symbol, axis, place in zip(symbols, axes, row, strict=True)}
-                    for row in rows
-                ),
-                batch,
-            )
-        )
+                found.append(rows[row] | solved)
+        return found, () if found else solution.contradiction
 
     def _solve_with(self, graph: Model) -> None:
         """Let the graph decide what it can; exporters also give one name to sizes that differ."""
@@ -239,24 +187,29 @@ class OpenSizes:
         self._is_signal = named or any(map(reads_signal, graph.graph))
         self._solver = SizeSolver(graph, self._shapes)
         self._substitute(self._solver.bound())
-        usual = list(self._usual_sizes(self._proposed_sizes(), 1))
-        if any(True for _ in self._accepted(usual)) or any(True for _ in self._accepted(self._grid(1))):
+        if self._solved_rows(self._usual_rows(1, odd=False), 1, odd=False):
             return
         split = _split_names(shared, self._batch)
         if split != shared:
+            self._solved.clear()
             self._shapes = split
+            self._sort_symbols()
             self._solver = SizeSolver(graph, split)
             self._substitute(self._solver.bound())
 
     def _substitute(self, bound: Mapping[str, int | str]) -> None:
-        """Replace the symbols that the graph decides by their size or by the symbol that they equal."""
+        """Replace the symbols that the graph decides by their size or by the symbol that they equal.
+
+        A size outside the user's limits stays open: ONNX Runtime has the last word.
+        """
         self._bound = bound
-        for symbol, value in bound.items():
-            limit = self._limits.pop(symbol, None)
-            if limit is not None and isinstance(value, str):
-                self._limits.setdefault(value, limit)
+        within = {
+            symbol: value
+            for symbol, value in bound.items()
+            if isinstance(value, str) or symbol not in self._limits or value in self._limits[symbol]
+        }
         self._shapes = {
-            name: tuple(bound.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
+            name: tuple(within.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
             for name, dims in self._shapes.items()
         }
         self._sort_symbols()
@@ -308,27 +261,6 @@ class OpenSizes:
         ]
         named = [f"{each.op} {each.node!r} takes {each.text}" for each in self._contradiction[-_NAMED:]]
         return ", ".join([*decided[-_NAMED:], *named])
-
-    def _odd_sizes(self) -> Iterator[dict[str, int]]:
-        """Yield odd sizes for all open dimensions, and for lengths alone: most networks halve images several times."""
-        odd = _ODD_SIGNALS if self._is_signal else _ODD_SEQUENCES
-        lengths = {name: odd[step % len(odd)] for step, name in enumerate(self._sequences)}
-        for image in (*_ODD_IMAGES, *_IMAGES[:2]) if self._images else ((0, 0),):
-            for length in (lengths, dict.fromkeys(self._sequences, odd[0])):
-                yield length | {name: image[axis] for name, axis in self._images.items()}
-
-    def _proposed_sizes(self) -> Iterator[dict[str, int]]:
-        usual = (*_SIGNALS, *_SEQUENCES) if self._is_signal else _SEQUENCES
-        lengths = [dict.fromkeys(self._sequences, size) for size in usual]
-        if len(self._sequences) > 1:
-            differing = [
-                {name: usual[(start + step) % 4] for step, name in enumerate(self._sequences)}
-                for start in range(2)
-            ]
-            lengths = [*differing, *lengths]
-        for image in _IMAGES if self._images else ((0, 0),):
-            for length in lengths if self._sequences else ({},):
-                yield dict(length) | {name: image[axis] for name, axis in self._images.items()}
 
     def _batch_symbols(self) -> set[str]:
         """Return the open first dimensions, symbols called batch, and first open dimensions of recurrent states."""

@@ -8,7 +8,7 @@ import pytest
 
 from onnxport.core.errors import InputError, UsageError
 from onnxport.formats.artifact import Dim, TensorSpec
-from onnxport.formats.input_shapes import Limit, parse_shapes
+from onnxport.formats.input_shapes import Limit, apply_shapes, parse_shapes, size_limits
 from onnxport.formats.model import Model
 from onnxport.samples.sizes import OpenSizes
 
@@ -111,6 +111,62 @@ def test_proposals_keep_the_users_limits() -> None:
         shape for odd in (False, True) for each in limited.proposals(3, odd=odd) for shape in each.values()
     }
     assert {(n, h, w) for n, _, h, w in found} == {(2, h, w) for h in (100, 101, 110) for w in (5, 7)}
+
+
+def solved(text: str, **given: str) -> OpenSizes:
+    """The open sizes of a model, solved for, with the user's shapes."""
+    model = Model(ir.from_proto(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 17]> {text}')))
+    shapes = parse_shapes([f"{name}={dims}" for name, dims in given.items()])
+    limits = size_limits(model.inputs, shapes)
+    return OpenSizes(model.inputs, apply_shapes(model.inputs, shapes), limits, model)
+
+
+THREE = """g (float[1, L] x) => (float[3] y) <int64[1] three = {3}> { y = Reshape (x, three) }"""
+
+
+def test_a_size_that_the_graph_decides_is_not_open() -> None:
+    assert not solved(THREE).is_open
+    assert list(solved(THREE).proposals(1)) == [{"x": (1, 3)}]
+
+
+def test_the_users_limits_hold_for_sizes_that_the_graph_decides() -> None:
+    assert next(solved(THREE, x="1,2..8").proposals(1)) == {"x": (1, 3)}
+    refused = solved(THREE, x="1,5..8")
+    assert {"x": (1, 3)} not in list(refused.proposals(1))
+
+
+SHARED = """g (float[1, C, H, W] image, float[1, C, H, W] state) => (float[1, 4, A, B] y)
+    <float[4, 3, 1, 1] w, float[4, 2, 1, 1] v> { a = Conv (image, w) b = Conv (state, v) y = Add (a, b) }"""
+
+
+def test_one_name_for_sizes_that_differ_is_no_contradiction() -> None:
+    """Robust Video Matting calls the channels of its image and of its four states alike."""
+    found = solved(SHARED)
+    first = next(found.proposals(1))
+    assert (first["image"][1], first["state"][1]) == (3, 2)
+    assert not found.is_contradictory
+
+
+def test_the_users_limits_hold_where_one_name_was_split() -> None:
+    found = solved(SHARED, image="1,?,10..20,?", state="1,?,10..20,?")
+    assert all(10 <= shapes["image"][2] <= 20 for shapes in found.proposals(1))
+
+
+def test_odd_sizes_that_do_not_fit_are_no_contradiction() -> None:
+    text = """g (float[1, 1, H, W] x) => (float[A, 64] y) <int64[2] rows = {-1, 1024}> { y = Reshape (x, rows) }"""
+    found = solved(text)
+    assert list(found.proposals(1))
+    list(found.proposals(1, odd=True))
+    assert not found.is_contradictory
+
+
+def test_sizes_that_the_usual_ones_miss_are_solved_for() -> None:
+    """162 features in a window of 13: no usual length."""
+    text = """g (float[1, T, F] x) => (float[B, 2106] y) <float[162, 1] w, int64[2] rows = {-1, 2106}> {
+        check = MatMul (x, w) y = Reshape (x, rows) }"""
+    first = next(solved(text).proposals(1))
+    assert first["x"][2] == 162
+    assert first["x"][1] % 13 == 0
 
 
 def test_an_input_that_is_called_audio_gets_a_second_of_sound() -> None:
