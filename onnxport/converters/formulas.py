@@ -35,7 +35,7 @@ class IntegerFormula(Arithmetic[Any]):
         """Return 1 where this condition holds, 0 elsewhere."""
 
     @abstractmethod
-    def summed(self, axis: int) -> Self: ...
+    def sum(self, axis: int) -> Self: ...
 
     @abstractmethod
     def running_sum(self) -> Self:

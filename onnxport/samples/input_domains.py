@@ -14,7 +14,7 @@ from onnxport.formats.model import Model
 from onnxport.samples.demands.backward import demand_before
 from onnxport.samples.demands.demand import Demand
 from onnxport.samples.demands.operators import POSITIVE, demand
-from onnxport.samples.demands.parameters import PARAMETERS, Settings, propose
+from onnxport.samples.demands.parameters import Settings, propose, setting_inputs
 from onnxport.samples.domain import Domain, Kind
 from onnxport.samples.refusals import integer_inputs_of, parse_refusal
 from onnxport.samples.shapes.analysis import Site, Sizes, infer
@@ -74,7 +74,7 @@ class InputDomains:
         return {
             name: Domain("setting", setting=settings[name])
             if name in settings
-            else _narrowed(domain, demands.get(name), self._is_float(name))
+            else _narrow(domain, demands.get(name), self._is_float(name))
             for name, domain in self._known.items()
         }
 
@@ -106,11 +106,7 @@ class InputDomains:
 
     def _nodes_with_settings(self, graph: ir.Graph) -> list[ir.Node]:
         """Return the nodes whose settings come from inputs."""
-        return [
-            node
-            for node in graph
-            if node.op_type in PARAMETERS and any(self._reaches_input(value) for value in node.inputs)
-        ]
+        return [node for node in graph if any(map(self._reaches_input, setting_inputs(node)))]
 
     def _reaches_input(self, value: ir.Value | None) -> bool:
         if value is None or constant_tensor(value) is not None:
@@ -204,7 +200,7 @@ def _shape(fact: Fact) -> tuple[int, ...] | None:
     return tuple(int(dim[0]) for dim in fact.dims if isinstance(dim, np.ndarray))
 
 
-def _narrowed(domain: Domain, demand: Demand | None, is_float: bool) -> Domain:
+def _narrow(domain: Domain, demand: Demand | None, is_float: bool) -> Domain:
     """Return the part of a domain that meets a demand."""
     if demand is None or domain.kind in _FINAL:
         return domain
@@ -215,10 +211,10 @@ def _narrowed(domain: Domain, demand: Demand | None, is_float: bool) -> Domain:
         axis=demand.axis,
         limits=demand.columns,
     )
-    return _narrowed_floats(structured, demand) if is_float else _narrowed_integers(structured, demand)
+    return _narrow_floats(structured, demand) if is_float else _narrow_integers(structured, demand)
 
 
-def _narrowed_floats(domain: Domain, demand: Demand) -> Domain:
+def _narrow_floats(domain: Domain, demand: Demand) -> Domain:
     if domain.kind != "real" or domain.center:
         return domain
     low, high = demand.low, demand.high
@@ -234,7 +230,7 @@ def _narrowed_floats(domain: Domain, demand: Demand) -> Domain:
     return domain if low < -1000 and high > 1000 else replace(domain, positive=False, bounds=(low, high))
 
 
-def _narrowed_integers(domain: Domain, demand: Demand) -> Domain:
+def _narrow_integers(domain: Domain, demand: Demand) -> Domain:
     low = -(2**62) if math.isinf(demand.low) else math.ceil(demand.low)
     high = 2**62 if math.isinf(demand.high) else math.floor(demand.high)
     if demand.is_length:

@@ -28,20 +28,20 @@ def neighbour(
         number: of the neighbour; each has other values.
     """
     return {
-        name: array if name in settings else _moved(array, domains.get(name), name, seed, number)
+        name: array if name in settings else _move(array, domains.get(name), name, seed, number)
         for name, array in feeds.items()
     }
 
 
-def _moved(array: Array, domain: Domain | None, name: str, seed: int, number: int) -> Array:
+def _move(array: Array, domain: Domain | None, name: str, seed: int, number: int) -> Array:
     kept = domain is not None and domain.kind in ("length", "position", "mask")
     if kept or not array.size or (array.dtype.kind == "f" and not np.isfinite(array).any()):
         return array
     random = np.random.Generator(np.random.PCG64([seed, number, zlib.crc32(name.encode())]))
     if array.dtype.name.startswith(("float8", "bfloat16")):
-        return np.asarray(_moved(array.astype(np.float32), domain, name, seed, number), array.dtype)
+        return np.asarray(_move(array.astype(np.float32), domain, name, seed, number), array.dtype)
     if array.dtype.kind == "f":
-        array = _finite(random, array)
+        array = _replace_special(random, array)
         moved = _FLOAT_MOVES[number % len(_FLOAT_MOVES)](random, array)
         inside: Array = np.clip(moved, array.min(), array.max()) if array.ndim else moved
         return np.asarray(inside, array.dtype)
@@ -66,7 +66,7 @@ def _integers(random: np.random.Generator, array: Array, domain: Domain | None) 
     return np.asarray(drawn, array.dtype)
 
 
-def _finite(random: np.random.Generator, array: Array) -> Array:
+def _replace_special(random: np.random.Generator, array: Array) -> Array:
     """Replace NaN and infinities by finite values of the sample."""
     is_finite = np.isfinite(array)
     if is_finite.all():
@@ -74,17 +74,17 @@ def _finite(random: np.random.Generator, array: Array) -> Array:
     return np.asarray(np.where(is_finite, array, random.choice(array[is_finite], array.shape)))
 
 
-def _shifted(random: np.random.Generator, array: Array) -> Array:
+def _shift(random: np.random.Generator, array: Array) -> Array:
     spread = float(np.std(array)) if array.size > 1 else abs(float(array.ravel()[0])) or 1.0
     return np.asarray(array + _SHIFT * spread * random.standard_normal(array.shape))
 
 
-def _mixed(random: np.random.Generator, array: Array) -> Array:
-    return random.permuted(array) if array.ndim else _shifted(random, array)
+def _mix(random: np.random.Generator, array: Array) -> Array:
+    return random.permuted(array) if array.ndim else _shift(random, array)
 
 
-def _scaled(random: np.random.Generator, array: Array) -> Array:
+def _scale(random: np.random.Generator, array: Array) -> Array:
     return np.asarray(array * np.exp2(-random.integers(0, 4, array.shape).astype(np.float64)))
 
 
-_FLOAT_MOVES: tuple[Move, ...] = (_shifted, _mixed, _scaled)
+_FLOAT_MOVES: tuple[Move, ...] = (_shift, _mix, _scale)

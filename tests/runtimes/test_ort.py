@@ -35,6 +35,22 @@ def test_names_dtypes_and_open_dimensions_are_the_models_own(conv: Path) -> None
         assert runtime.name.startswith("ONNX Runtime 1.")
 
 
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("float8_e4m3fn", 17), ("float8_e4m3fnuz", 18), ("float8_e5m2", 19), ("float8_e5m2fnuz", 20)],
+)
+def test_inputs_of_float8_are_fed(name: str, number: int, tmp_path: Path) -> None:
+    make = onnx.helper.make_tensor_value_info
+    nodes = [onnx.helper.make_node("Cast", ["x"], ["y"], to=onnx.TensorProto.FLOAT)]
+    given, result = make("x", number, ["n"]), make("y", onnx.TensorProto.FLOAT, ["n"])
+    graph = onnx.helper.make_graph(nodes, "g", [given], [result])
+    opsets = [onnx.helper.make_opsetid("", 19)]
+    onnx.save(onnx.helper.make_model(graph, ir_version=9, opset_imports=opsets), tmp_path / "m.onnx")
+    values = np.array([-2, 0, 0.5, 1.75], np.float32)
+    answer = OrtRuntime(tmp_path / "m.onnx").run({"x": values.astype(name)})
+    assert answer["y"].tolist() == values.tolist()
+
+
 def test_a_minus_one_or_a_question_mark_is_no_size_and_no_symbol(tmp_path: Path) -> None:
     model = graphs.conv_relu("?")
     model.graph.input[0].type.tensor_type.shape.dim[2].dim_value = -1

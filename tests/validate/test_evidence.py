@@ -60,6 +60,24 @@ def test_sets_of_different_sizes_prove_when_their_own_elements_differ() -> None:
     )
 
 
+def doubt_of_sizes(*sizes: tuple[tuple[int, ...], tuple[int, ...]]) -> str:
+    """The doubt that is left after answers of ones, each with the shape of its input."""
+    evidence = Evidence()
+    for given, answered in sizes:
+        answer = np.ones(answered, np.float32)
+        evidence.add("y", answer, measure_noise(answer, []), TOLERANCE, shapes={"x": given})
+    return evidence.doubt()
+
+
+def test_answers_of_two_sizes_to_inputs_of_one_size_prove() -> None:
+    """NonZero of ones: the positions are the same, their number is not."""
+    assert doubt_of_sizes(((1, 5), (3,)), ((1, 5), (4,))) == ""
+
+
+def test_answers_whose_sizes_follow_from_the_inputs_sizes_prove_nothing() -> None:
+    assert doubt_of_sizes(((1, 5), (5,)), ((1, 6), (6,)))
+
+
 def test_integers_booleans_and_strings_have_to_vary_too() -> None:
     assert doubt(np.array([4]), np.array([5])) == ""
     assert doubt(np.array([True]), np.array([False])) == ""

@@ -52,6 +52,13 @@ def test_outputs_that_hang_on_no_inputs_value() -> None:
     assert constant_outputs(model(text)) == {"shape", "fixed", "z"}
 
 
+def test_outputs_of_fixed_values_and_without_elements_are_constant() -> None:
+    text = """g (float[3, 3] x, float[0] none) => (float[3, 3] y, bool[3, 3] mask, float[3, 3] eye, float[0] z)
+        { y, mask = Dropout (x) eye = EyeLike (x) z = Relu (none) }"""
+    assert constant_outputs(model(text)) >= {"eye", "z"}
+    assert "y" not in constant_outputs(model(text))
+
+
 def test_an_output_that_hangs_on_an_input_through_a_condition() -> None:
     text = """g (bool c) => (float[1] y) <float[1] one = {1}, float[1] two = {2}>
         { y = If (c) <then_branch = t () => (float[1] a) { a = Identity (one) },

@@ -105,7 +105,7 @@ class Integers(_TensorArithmetic, IntegerFormula):
     def as_numbers(self) -> Integers:
         return Integers(self.tfl, self.tfl.cast(self.tensor, np.int32))
 
-    def summed(self, axis: int) -> Integers:
+    def sum(self, axis: int) -> Integers:
         shape, operands = self.tfl.shape_of(self.tensor), [self.tensor, self.tfl.int32([axis])]
         left = shape[:axis] + shape[axis + 1 :]
         return Integers(self.tfl, self.tfl.op("sum", operands, left, keep_dims=False))

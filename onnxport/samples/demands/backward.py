@@ -31,12 +31,12 @@ def demand_before(site: Site, demand: Demand, index: int) -> Demand | None:
     if op in _SAME_ORDER:
         return demand if index == 0 else None
     if op in _SAME_VALUES:
-        return _unstructured(demand) if index == 0 else None
+        return _without_structure(demand) if index == 0 else None
     transfer = _TRANSFERS.get(op)
-    return None if transfer is None else transfer(site, _unstructured(demand), index)
+    return None if transfer is None else transfer(site, _without_structure(demand), index)
 
 
-def _unstructured(demand: Demand) -> Demand:
+def _without_structure(demand: Demand) -> Demand:
     return replace(demand, structure="", columns=()) if demand.structure or demand.columns else demand
 
 
@@ -60,7 +60,7 @@ def _other(site: Site, index: int) -> Array | None:
 def _sum(site: Site, demand: Demand, index: int) -> Demand | None:
     other = _other(site, index)
     if other is not None:
-        return _shifted(demand, -float(other.max()), -float(other.min()))
+        return _shift(demand, -float(other.max()), -float(other.min()))
     if len(site.node.inputs) != 2:
         return None
     # Halves of the bounds are enough, though more than is needed.
@@ -71,7 +71,7 @@ def _half(bound: float) -> float:
     return bound / 2 if math.isfinite(bound) else bound
 
 
-def _shifted(demand: Demand, most: float, least: float) -> Demand | None:
+def _shift(demand: Demand, most: float, least: float) -> Demand | None:
     """Return the demand on x where x - shift is demanded, for shifts of least to most."""
     moved = replace(demand, low=demand.low + least, high=demand.high + most, nonzero=False)
     return None if moved.low > moved.high else moved
@@ -82,24 +82,24 @@ def _difference(site: Site, demand: Demand, index: int) -> Demand | None:
     if other is None:
         return None
     if index == 0:
-        return _shifted(demand, float(other.min()), float(other.max()))
+        return _shift(demand, float(other.min()), float(other.max()))
     flipped = replace(demand, low=-demand.high, high=-demand.low)
-    return _shifted(flipped, float(other.min()), float(other.max()))
+    return _shift(flipped, float(other.min()), float(other.max()))
 
 
 def _product(site: Site, demand: Demand, index: int) -> Demand | None:
     other = _other(site, index)
-    return None if other is None else _scaled(demand, other.astype(np.float64))
+    return None if other is None else _scale(demand, other.astype(np.float64))
 
 
 def _quotient(site: Site, demand: Demand, index: int) -> Demand | None:
     other = _other(site, index)
     if other is None or index == 1 or not np.all(other):
         return None
-    return _scaled(demand, 1.0 / other.astype(np.float64))
+    return _scale(demand, 1.0 / other.astype(np.float64))
 
 
-def _scaled(demand: Demand, factors: Array) -> Demand | None:
+def _scale(demand: Demand, factors: Array) -> Demand | None:
     """Return the demand on x where x times each factor is demanded."""
     low, high = -math.inf, math.inf
     for factor in (float(factors.min()), float(factors.max())):
@@ -110,7 +110,7 @@ def _scaled(demand: Demand, factors: Array) -> Demand | None:
     return None if low > high else replace(demand, low=low, high=high, is_index=False)
 
 
-def _negated(site: Site, demand: Demand, index: int) -> Demand | None:
+def _negation(site: Site, demand: Demand, index: int) -> Demand | None:
     return replace(demand, low=-demand.high, high=-demand.low)
 
 
@@ -118,7 +118,7 @@ def _magnitude(site: Site, demand: Demand, index: int) -> Demand | None:
     return None if math.isinf(demand.high) else Demand(-demand.high, demand.high, node=demand.node)
 
 
-def _clipped(site: Site, demand: Demand, index: int) -> Demand | None:
+def _clip(site: Site, demand: Demand, index: int) -> Demand | None:
     """Drop bounds that the clipping keeps anyway."""
     if index:
         return None
@@ -138,7 +138,7 @@ def _clipped(site: Site, demand: Demand, index: int) -> Demand | None:
     )
 
 
-def _rectified(site: Site, demand: Demand, index: int) -> Demand | None:
+def _rectifier(site: Site, demand: Demand, index: int) -> Demand | None:
     return replace(demand, low=-math.inf) if demand.low <= 0 else demand
 
 
@@ -173,10 +173,10 @@ _TRANSFERS: dict[str, Transfer] = {
     "Sub": _difference,
     "Mul": _product,
     "Div": _quotient,
-    "Neg": _negated,
+    "Neg": _negation,
     "Abs": _magnitude,
-    "Clip": _clipped,
-    "Relu": _rectified,
+    "Clip": _clip,
+    "Relu": _rectifier,
     "Max": _extremum,
     "Min": _extremum,
     "Sqrt": _root,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
+import onnx_ir as ir
 
 from onnxport.samples.demands.demand import Demand
 from onnxport.samples.shapes.analysis import Site
@@ -17,13 +20,10 @@ Rule = Callable[[Site], Demand | None]
 # The smallest positive number that generated inputs have, so that logarithms and quotients stay moderate.
 POSITIVE = 2.0**-10
 _TABLE = 8  # numbers that are compared with a limit
-_FLOATS = {10: 65504.0, 16: 3e38, 17: 448.0, 18: 240.0, 19: 57344.0, 20: 57344.0, 23: 6.0}
-_INTEGERS = {2: (0, 255), 3: (-128, 127), 4: (0, 65535), 5: (-32768, 32767), 6: (-(2**31), 2**31 - 128)}
-_UNSIGNED_LONG = {7: (-(2**62), 2**62), 12: (0, 2**31), 13: (0, 2**62), 21: (0, 15), 22: (-8, 7)}
 
 
 def _index_of(table: int, default: int = 0) -> Rule:
-    """Demand an index into an axis of input `table`."""
+    """Demand an index into an axis of input `table`: its attribute `axis`, or the default."""
 
     def rule(site: Site) -> Demand | None:
         extent = _extent(site, table, site.integer("axis", default))
@@ -32,7 +32,7 @@ def _index_of(table: int, default: int = 0) -> Rule:
     return rule
 
 
-def _scattered(site: Site) -> Demand | None:
+def _scatter_index(site: Site) -> Demand | None:
     found = _index_of(0)(site)
     if found is None:
         return None
@@ -67,12 +67,6 @@ def _one_hot(site: Site) -> Demand | None:
     return None if not depth else Demand(0, depth[0] - 1, is_index=True)
 
 
-def _class_index(site: Site) -> Demand | None:
-    """Demand a class of scores [N, C, ...]."""
-    extent = _extent(site, 0, 1)
-    return None if extent is None else Demand(0, extent - 1, is_index=True)
-
-
 def _length_of(table: int, axis: int) -> Rule:
     """Demand a number of steps of input `table`."""
 
@@ -83,7 +77,7 @@ def _length_of(table: int, axis: int) -> Rule:
     return rule
 
 
-def _reversed_length(site: Site) -> Demand | None:
+def _reversal_length(site: Site) -> Demand | None:
     return _length_of(0, site.integer("time_axis", 0))(site)
 
 
@@ -91,16 +85,22 @@ def _recurrent_length(site: Site) -> Demand | None:
     return _length_of(0, 1 if site.integer("layout", 0) else 0)(site)
 
 
-def _cast(site: Site) -> Demand | None:
+def _castable(site: Site) -> Demand | None:
     """Demand numbers that the target type holds: what others become is not defined."""
-    target = site.integer("to", 1)
+    target = ir.DataType(site.integer("to", 1))
     given = site.node.inputs[0].dtype if site.node.inputs[0] is not None else None
     if given is None or not given.is_floating_point():
         return None
-    if target in _FLOATS:
-        return Demand(-_FLOATS[target], _FLOATS[target])
-    bounds = (_INTEGERS | _UNSIGNED_LONG).get(target)
-    return None if bounds is None else Demand(*bounds)
+    if target.is_floating_point():
+        most = float(ml_dtypes.finfo(target.numpy()).max)  # type: ignore[no-untyped-call]
+        return Demand(-most, most)
+    if not target.is_integer():
+        return None
+    bounds = ml_dtypes.iinfo(target.numpy())  # type: ignore[no-untyped-call]
+    most = float(np.float32(bounds.max))
+    if most > bounds.max:
+        most = float(np.nextafter(np.float32(most), np.float32(0)))
+    return Demand(bounds.min, most)
 
 
 def _divisor(site: Site) -> Demand | None:
@@ -153,36 +153,23 @@ def _zero_point(site: Site) -> Demand | None:
     return Demand(0, 0) if is_float else None
 
 
-def _region_batch(site: Site) -> Demand | None:
-    extent = _extent(site, 0, 0)
-    return None if extent is None else Demand(0, extent - 1, is_index=True)
-
-
-def _rotary(site: Site) -> Demand | None:
-    extent = _extent(site, 1, 0)
-    return None if extent is None else Demand(0, extent - 1, is_index=True)
-
-
-def _unpooled(site: Site) -> Demand | None:
+def _unpool_position(site: Site) -> Demand | None:
     """Demand positions within the input: the output is at least as large."""
     dims = site.dims(0)
-    sizes = [fixed(dim) for dim in dims or ()]
-    if not sizes or None in sizes:
+    sizes = [extent for dim in dims or () if (extent := fixed(dim)) is not None]
+    if not dims or len(sizes) < len(dims):
         return None
-    total = 1
-    for each in sizes:
-        total *= each or 1
-    return Demand(0, total - 1, is_index=True, structure="distinct-all")
+    return Demand(0, math.prod(sizes) - 1, is_index=True, structure="distinct-all")
 
 
-def _written(site: Site) -> Demand | None:
+def _cache_position(site: Site) -> Demand | None:
     """Demand a place in the cache from which the update fits."""
     axis = site.integer("axis", -2)
     cache, update = _extent(site, 0, axis), _extent(site, 1, axis)
     return None if cache is None or update is None else Demand(0, cache - update, is_index=True)
 
 
-def _words(site: Site) -> Demand | None:
+def _pool_word(site: Site) -> Demand | None:
     pool = site.integers("pool_int64s")
     return Demand(min(pool), max(pool), is_index=True) if pool else None
 
@@ -194,35 +181,33 @@ def _constant(**demand: object) -> Rule:
     return rule
 
 
-_RECURRENT = {(op, 4): _recurrent_length for op in ("LSTM", "GRU", "RNN")}
-
 # (operator, input) -> its demand.
 DEMANDS: dict[tuple[str, int], Rule] = {
-    **_RECURRENT,
+    **{(op, 4): _recurrent_length for op in ("LSTM", "GRU", "RNN")},
     ("Gather", 1): _index_of(0),
     ("GatherElements", 1): _index_of(0),
-    ("ScatterElements", 1): _scattered,
-    ("Scatter", 1): _scattered,
+    ("ScatterElements", 1): _scatter_index,
+    ("Scatter", 1): _scatter_index,
     ("GatherND", 1): _index_rows(False),
     ("ScatterND", 1): _index_rows(True),
     ("EmbedLayerNormalization", 0): _index_of(2),
     ("EmbedLayerNormalization", 1): _index_of(4),
     ("ArrayFeatureExtractor", 1): _index_of(0, -1),
     ("OneHot", 0): _one_hot,
-    ("NegativeLogLikelihoodLoss", 1): _class_index,
-    ("SoftmaxCrossEntropyLoss", 1): _class_index,
+    ("NegativeLogLikelihoodLoss", 1): _index_of(0, 1),
+    ("SoftmaxCrossEntropyLoss", 1): _index_of(0, 1),
     ("NegativeLogLikelihoodLoss", 2): _scale,
     ("SoftmaxCrossEntropyLoss", 2): _scale,
-    ("ReverseSequence", 1): _reversed_length,
+    ("ReverseSequence", 1): _reversal_length,
     ("RoiAlign", 1): _constant(low=0, high=16, structure="corners"),
-    ("RoiAlign", 2): _region_batch,
+    ("RoiAlign", 2): _index_of(0),
     ("NonMaxSuppression", 0): _constant(low=0, high=1, structure="corners"),
     ("NonMaxSuppression", 1): _constant(low=0, high=1),
-    ("RotaryEmbedding", 3): _rotary,
-    ("MaxUnpool", 1): _unpooled,
-    ("TensorScatter", 2): _written,
-    ("TfIdfVectorizer", 0): _words,
-    ("Cast", 0): _cast,
+    ("RotaryEmbedding", 3): _index_of(1),
+    ("MaxUnpool", 1): _unpool_position,
+    ("TensorScatter", 2): _cache_position,
+    ("TfIdfVectorizer", 0): _pool_word,
+    ("Cast", 0): _castable,
     ("Div", 1): _divisor,
     ("Mod", 1): _divisor,
     ("BitShift", 1): _shift,

@@ -22,6 +22,10 @@ from onnxport.samples.shapes.rules import RULES
 Choice = dict[int, Array]
 Rule = Callable[["Settings"], Iterable[Choice]]
 
+# Operators whose first input is a setting; that of the others is data.
+_WITHOUT_DATA = frozenset(
+    "Range ConstantOfShape HannWindow HammingWindow BlackmanWindow MelWeightMatrix Loop".split()
+)
 _MOST = 64  # proposals that are compared with the declared sizes
 
 
@@ -62,6 +66,13 @@ class Settings(Site):
         """The declared sizes of the first output."""
         shape = self.node.outputs[0].shape
         return None if shape is None else tuple(dim if isinstance(dim, int) else None for dim in shape)
+
+
+def setting_inputs(node: ir.Node) -> Sequence[ir.Value | None]:
+    """Return the inputs of a node that say how it works; none for operators without a rule."""
+    if node.op_type not in PARAMETERS:
+        return ()
+    return node.inputs if node.op_type in _WITHOUT_DATA else node.inputs[1:]
 
 
 def propose(settings: Settings, turn: int) -> Choice:

@@ -33,10 +33,10 @@ def _reshape(site: Site) -> Iterator[Fact]:
     for axis, each in enumerate(wanted):
         if copies and fixed(each) == 0:
             wanted[axis] = dims[axis] if dims is not None and axis < len(dims) else None
-    yield Fact(tuple(_resolved(site, dims, wanted)), site.fact(0).elements, site.fact(0).span)
+    yield Fact(tuple(_resolve(site, dims, wanted)), site.fact(0).elements, site.fact(0).span)
 
 
-def _resolved(site: Site, dims: Sequence[Size] | None, wanted: list[Size]) -> list[Size]:
+def _resolve(site: Site, dims: Sequence[Size] | None, wanted: list[Size]) -> list[Size]:
     """Compute the size -1, or demand that the numbers of elements agree."""
     inferred = [axis for axis, each in enumerate(wanted) if fixed(each) == -1]
     if dims is None or any(each is None for each in wanted) or any(each is None for each in dims):
@@ -94,10 +94,10 @@ def _flatten(site: Site) -> Iterator[Fact]:
         return
     axis = site.integer("axis", 1)
     axis = axis + len(dims) if axis < 0 else axis
-    yield Fact((_joined(dims[:axis]), _joined(dims[axis:])))
+    yield Fact((_joint_size(dims[:axis]), _joint_size(dims[axis:])))
 
 
-def _joined(dims: Sequence[Size]) -> Size:
+def _joint_size(dims: Sequence[Size]) -> Size:
     """Return the product of sizes; a symbol where all others are 1."""
     if any(dim is None for dim in dims):
         return None
@@ -145,7 +145,7 @@ def _transpose(site: Site) -> Iterator[Fact]:
 def _concat(site: Site) -> Iterator[Fact]:
     shapes = [site.dims(index) for index in range(len(site.facts))]
     rank = next((len(shape) for shape in shapes if shape is not None), None)
-    elements = _concatenated(site)
+    elements = _concatenate_elements(site)
     if rank is None or any(shape is not None and len(shape) != rank for shape in shapes):
         yield Fact(None, elements)
         return
@@ -165,7 +165,7 @@ def _concat(site: Site) -> Iterator[Fact]:
     yield Fact(tuple(result), elements, span)
 
 
-def _concatenated(site: Site) -> tuple[Element, ...] | None:
+def _concatenate_elements(site: Site) -> tuple[Element, ...] | None:
     """Return the elements of joined vectors; unknown ones where one of a known length is unknown."""
     joined: list[Element] = []
     for index, fact in enumerate(site.facts):
@@ -202,10 +202,10 @@ def _slice(site: Site) -> Iterator[Fact]:
         return
     result = list(dims)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=False):
-        result[axis] = _sliced(
+        result[axis] = _slice_size(
             site.sizes.read(dims[axis]), site.sizes.read(start), site.sizes.read(end), step
         )
-    yield Fact(tuple(result), _sliced_elements(fact, starts, ends, steps), fact.bounds)
+    yield Fact(tuple(result), _slice_elements(fact, starts, ends, steps), fact.bounds)
 
 
 def _bounds_of(site: Site, name: str, index: int) -> tuple[Element, ...] | None:
@@ -213,7 +213,7 @@ def _bounds_of(site: Site, name: str, index: int) -> tuple[Element, ...] | None:
     return tuple(size(each) for each in given) if given is not None else site.fact(index).elements
 
 
-def _sliced(extent: Size, start: Element, end: Element, step: int) -> Size:
+def _slice_size(extent: Size, start: Element, end: Element, step: int) -> Size:
     far = 2**31 - 1
     if step == 1 and fixed(start) == 0 and (fixed(end) or 0) >= far:
         return extent
@@ -225,7 +225,7 @@ def _sliced(extent: Size, start: Element, end: Element, step: int) -> Size:
     return np.asarray(np.maximum(-((first - last) // step), 0))
 
 
-def _sliced_elements(
+def _slice_elements(
     fact: Fact, starts: Sequence[Element], ends: Sequence[Element], steps: Sequence[int]
 ) -> tuple[Element, ...] | None:
     if fact.elements is None or len(starts) != 1 or fact.dims is None or len(fact.dims) != 1:
@@ -327,10 +327,10 @@ def _tile(site: Site) -> Iterator[Fact]:
         yield Fact(None if dims is None else (None,) * len(dims))
         return
     pairs = zip(dims, (site.sizes.read(each) for each in repeats), strict=True)
-    yield Fact(tuple(_multiplied(dim, factor) for dim, factor in pairs), span=site.fact(0).bounds)
+    yield Fact(tuple(_multiply(dim, factor) for dim, factor in pairs), span=site.fact(0).bounds)
 
 
-def _multiplied(dim: Size, factor: Size) -> Size:
+def _multiply(dim: Size, factor: Size) -> Size:
     if fixed(factor) == 1:
         return dim
     if fixed(dim) == 1:

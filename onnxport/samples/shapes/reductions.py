@@ -94,12 +94,12 @@ def _reduction(combine: Callable[[Array, Array], Array] | None) -> Rule:
         kept = tuple(
             size(1) if axis in axes else dim for axis, dim in enumerate(dims) if keeps or axis not in axes
         )
-        yield Fact(kept, _combined(site, combine, len(axes) == len(dims)))
+        yield Fact(kept, _combine(site, combine, len(axes) == len(dims)))
 
     return rule
 
 
-def _combined(
+def _combine(
     site: Site, combine: Callable[[Array, Array], Array] | None, is_total: bool
 ) -> tuple[Element, ...] | None:
     elements = site.fact(0).elements

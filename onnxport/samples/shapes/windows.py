@@ -16,7 +16,7 @@ def _convolution(weights: int) -> Rule:
         if dims is None or filters is None or len(dims) != len(filters) or len(dims) < 3:
             yield UNKNOWN
             return
-        channels = _times(filters[1], site.integer("group", 1))
+        channels = _multiply(filters[1], site.integer("group", 1))
         site.equal(dims[1], channels, "the channels of its weights")
         kernel = [fixed(extent) for extent in filters[2:]]
         yield Fact((dims[0], filters[0], *_windows(site, dims[2:], kernel)))
@@ -24,7 +24,7 @@ def _convolution(weights: int) -> Rule:
     return rule
 
 
-def _transposed(site: Site) -> Iterator[Fact]:
+def _transposed_convolution(site: Site) -> Iterator[Fact]:
     dims, filters = site.dims(0), site.dims(1)
     if dims is None or filters is None or len(dims) != len(filters) or len(dims) < 3:
         yield UNKNOWN
@@ -35,7 +35,7 @@ def _transposed(site: Site) -> Iterator[Fact]:
     kernel = [fixed(extent) for extent in filters[2:]]
     sizes = [_transposed_size(site, dims[2 + axis], kernel[axis], axis, spatial) for axis in range(spatial)]
     sizes = [size(each) for each in given[-spatial:]] if given else sizes
-    yield Fact((dims[0], _times(filters[1], site.integer("group", 1)), *sizes))
+    yield Fact((dims[0], _multiply(filters[1], site.integer("group", 1)), *sizes))
 
 
 def _transposed_size(site: Site, extent: Size, kernel: int | None, axis: int, spatial: int) -> Size:
@@ -54,8 +54,8 @@ def _pool(site: Site) -> Iterator[Fact]:
         yield UNKNOWN
         return
     result = Fact((*dims[:2], *_windows(site, dims[2:], kernel)))
-    yield result
-    yield result
+    yield result  # the greatest values
+    yield result  # their positions
 
 
 def _windows(site: Site, extents: Sequence[Size], kernel: Sequence[int | None]) -> list[Size]:
@@ -112,7 +112,7 @@ def _resize(site: Site) -> Iterator[Fact]:
         if sizes and len(sizes) == len(axes):
             result[axis] = sizes[position]
         elif scales and len(scales) == len(axes):
-            result[axis] = _scaled(dims[axis], scales[position])
+            result[axis] = _scale(dims[axis], scales[position])
         else:
             result[axis] = None
     for axis, extent in enumerate(result):
@@ -121,7 +121,7 @@ def _resize(site: Site) -> Iterator[Fact]:
     yield Fact(tuple(result))
 
 
-def _scaled(extent: Size, scale: Size) -> Size:
+def _scale(extent: Size, scale: Size) -> Size:
     if isinstance(scale, np.ndarray) and (scale == 1).all():
         return extent
     if not isinstance(extent, np.ndarray) or not isinstance(scale, np.ndarray):
@@ -130,25 +130,25 @@ def _scaled(extent: Size, scale: Size) -> Size:
     return np.floor(extent.astype(np.float32) * scale.astype(np.float32)).astype(np.int64)
 
 
-def _depth_to_space(site: Site) -> Iterator[Fact]:
-    dims, block = site.dims(0), site.integer("blocksize", 1)
-    if dims is None or len(dims) != 4:
-        yield UNKNOWN
-        return
-    channels, height, width = dims[1:]
-    yield Fact(
-        (dims[0], _divided(site, channels, block * block), _times(height, block), _times(width, block))
-    )
+def _move_blocks(to_space: bool) -> Rule:
+    """Move blocks of blocksize x blocksize from channels to height and width, or back."""
 
+    def rule(site: Site) -> Iterator[Fact]:
+        dims, block = site.dims(0), site.integer("blocksize", 1)
+        if dims is None or len(dims) != 4:
+            yield UNKNOWN
+            return
+        batch, channels, *image = dims
+        if to_space:
+            yield Fact(
+                (batch, _divide(site, channels, block**2), *(_multiply(each, block) for each in image))
+            )
+        else:
+            yield Fact(
+                (batch, _multiply(channels, block**2), *(_divide(site, each, block) for each in image))
+            )
 
-def _space_to_depth(site: Site) -> Iterator[Fact]:
-    dims, block = site.dims(0), site.integer("blocksize", 1)
-    if dims is None or len(dims) != 4:
-        yield UNKNOWN
-        return
-    channels, height, width = dims[1:]
-    halved = _divided(site, height, block), _divided(site, width, block)
-    yield Fact((dims[0], _times(channels, block * block), *halved))
+    return rule
 
 
 def _stft(site: Site) -> Iterator[Fact]:
@@ -167,13 +167,13 @@ def _stft(site: Site) -> Iterator[Fact]:
     yield Fact((dims[0], frames, size(bins), size(2)))
 
 
-def _times(extent: Size, factor: int) -> Size:
+def _multiply(extent: Size, factor: int) -> Size:
     if factor == 1:
         return extent
     return extent * factor if isinstance(extent, np.ndarray) else None
 
 
-def _divided(site: Site, extent: Size, by: int) -> Size:
+def _divide(site: Site, extent: Size, by: int) -> Size:
     if not isinstance(extent, np.ndarray):
         return None
     site.require(extent % by == 0, f"a size that is a multiple of {by}")
@@ -203,15 +203,15 @@ RULES: dict[str, Rule] = {
     "FusedConv": _convolution(1),
     "ConvInteger": _convolution(1),
     "QLinearConv": _convolution(3),
-    "ConvTranspose": _transposed,
+    "ConvTranspose": _transposed_convolution,
     **dict.fromkeys(("MaxPool", "AveragePool", "LpPool", "QLinearAveragePool"), _pool),
     **dict.fromkeys(
         ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", "QLinearGlobalAveragePool"), _global_pool
     ),
     "Resize": _resize,
     "Upsample": _resize,
-    "DepthToSpace": _depth_to_space,
-    "SpaceToDepth": _space_to_depth,
+    "DepthToSpace": _move_blocks(to_space=True),
+    "SpaceToDepth": _move_blocks(to_space=False),
     "STFT": _stft,
     "RoiAlign": _roi_align,
     "GridSample": _grid_sample,

@@ -95,6 +95,44 @@ class _Kills:
         return self._read()
 
 
+def test_a_shard_that_the_scheduler_forgot_is_sent_again(model, files, watch, resources):
+    """A cancelled future is what a client has of a task whose data died with a worker."""
+    expected = bits(calibrate(model, taps(), files, watch=watch))
+    from distributed import Client
+
+    cancelled = []
+    submit = Client.submit
+
+    def forgetful(self, *given, **options):
+        future = submit(self, *given, **options)
+        if len(cancelled) < 2:
+            cancelled.append(future)
+            future.cancel(force=True)
+        return future
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Client, "submit", forgetful)
+        seen = calibrate(model, taps(), files, watch=watch, resources=resources)
+    assert len(cancelled) == 2
+    assert bits(seen) == expected
+
+
+def test_a_cluster_that_forgets_every_shard_is_given_up(model, files, watch, resources):
+    from distributed import Client
+
+    submit = Client.submit
+
+    def forgetful(self, *given, **options):
+        future = submit(self, *given, **options)
+        future.cancel(force=True)
+        return future
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Client, "submit", forgetful)
+        with pytest.raises(MachineError, match="the workers of the cluster die"):
+            calibrate(model, taps(), files, watch=watch, resources=resources)
+
+
 def test_an_error_on_a_worker_names_the_sample(model, files, watch, resources):
     with np.load(files[7].path) as arrays:
         sample = dict(arrays)

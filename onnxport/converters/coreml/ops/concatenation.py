@@ -38,7 +38,7 @@ def _join(mil: MilBuilder, values: Sequence[Value], axis: int) -> Value:
         return first
     if not any(high_rank.is_tall(value) for value in values):
         return mil.concat(values=values, axis=axis)
-    length = concatenate(mil, [size_of(mil, value, axis) for value in values]).summed(0)
+    length = concatenate(mil, [size_of(mil, value, axis) for value in values]).sum(0)
 
     def change(part: Value) -> Value:
         others = [high_rank.sides(mil, value, axis) for value in values[1:]]

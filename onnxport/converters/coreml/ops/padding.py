@@ -62,7 +62,7 @@ def _amounts_per_axis(node: MilNode, mil: MilBuilder) -> tuple[list[Integers], l
     pair = [amounts.part(0, count), amounts.part(count, 2 * count)]
     if axes is not None and axes.constant is None:
         table = axis_table(mil, axes, rank)
-        spread = [(table * each).summed(1) for each in pair]
+        spread = [(table * each).sum(1) for each in pair]
         before, after = ([each.element(axis) for axis in range(rank)] for each in spread)
         return before, after
     targets = range(rank) if axes is None else named_axes(axes, rank)

@@ -160,9 +160,9 @@ def _squeeze_at_run_time(node: MilNode, mil: MilBuilder, axes: Value) -> Value:
     rank, count = node.x.rank, run_time_axes(node, axes.shape)
     if rank == count:
         return reshape_to(mil, node.x, [])
-    kept = Integers(mil, 1) - axis_table(mil, axes, rank).summed(1)
+    kept = Integers(mil, 1) - axis_table(mil, axes, rank).sum(1)
     table = squeeze_table(kept, rank - count)
-    sizes = (sizes_of(mil, node.x).column() * table).summed(0)
+    sizes = (sizes_of(mil, node.x).column() * table).sum(0)
     return reshape_to_sizes(mil, node.x, sizes)
 
 
@@ -191,7 +191,7 @@ def insert_axes(mil: MilBuilder, x: Value, axes: Sequence[int]) -> Value:
 def _unsqueeze_at_run_time(node: MilNode, mil: MilBuilder, axes: Value) -> Value:
     x = node.x
     rank = x.rank + run_time_axes(node, axes.shape)
-    new = axis_table(mil, axes, rank).summed(1)
+    new = axis_table(mil, axes, rank).sum(1)
     places = (Integers(mil, np.arange(1, rank + 1)) - new.running_sum() - 1).maximum(0)
     own = sizes_of(mil, x) if x.rank else Integers(mil, [1])
     moved = Integers(mil, mil.gather(x=own.value, indices=places.value, axis=0))

@@ -65,8 +65,8 @@ def _cuts(node: MilNode, mil: MilBuilder) -> list[_Cut]:
     given.append(Integers(mil, [1] * count) if steps is None else integers(mil, steps))
     if axes is not None and axes.constant is None:
         table = axis_table(mil, axes, rank)
-        is_cut = table.summed(1).equals(1)
-        spread = [is_cut.where((table * each).summed(1), w) for each, w in zip(given, _WHOLE, strict=True)]
+        is_cut = table.sum(1).equals(1)
+        spread = [is_cut.where((table * each).sum(1), w) for each, w in zip(given, _WHOLE, strict=True)]
         return [_Cut(*(each.element(axis) for each in spread)) for axis in range(rank)]
     targets = list(range(count)) if axes is None else named_axes(axes, rank)
     cuts = [_Cut(*(Integers(mil, each) for each in _WHOLE))] * rank

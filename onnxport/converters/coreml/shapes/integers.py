@@ -111,7 +111,7 @@ class Integers(IntegerFormula):
     def as_numbers(self) -> Integers:
         return self._apply("cast", lambda x: x.astype(np.int32), dtype="int32")
 
-    def summed(self, axis: int) -> Integers:
+    def sum(self, axis: int) -> Integers:
         return self._apply("reduce_sum", lambda x: x.sum(axis), axes=[axis], keep_dims=False)
 
     def product(self) -> Integers:

@@ -17,7 +17,7 @@ from onnxport.core.arrays import Array
 
 
 class TensorBuilder(Protocol):
-    """What conversions need of the builder (tensors.py)."""
+    """The part of the builder (tensors.py) that conversions use."""
 
     twins: dict[ir.Value, ir.Value]
     doubles: dict[ir.Value, Array]

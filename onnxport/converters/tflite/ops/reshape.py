@@ -163,9 +163,9 @@ def squeeze(node: TflNode, tfl: TflBuilder) -> None:
 
 def _squeeze_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value:
     rank, count = node.x.rank, run_time_axes(node, axes.shape)
-    kept = Integers(tfl, tfl.int32(1)) - axis_table(tfl, axes, rank).summed(1)
+    kept = Integers(tfl, tfl.int32(1)) - axis_table(tfl, axes, rank).sum(1)
     table = squeeze_table(kept, rank - count)
-    sizes = (Integers(tfl, tfl.run_time_shape(node.x)).column() * table).summed(0)
+    sizes = (Integers(tfl, tfl.run_time_shape(node.x)).column() * table).sum(0)
     return tfl.value(tfl.op("reshape", [tfl.tensor(node.x), sizes.tensor], [None] * (rank - count)))
 
 
@@ -196,7 +196,7 @@ def unsqueeze(node: TflNode, tfl: TflBuilder) -> None:
 
 def _unsqueeze_at_run_time(node: TflNode, tfl: TflBuilder, axes: Value) -> Value:
     rank = node.x.rank + run_time_axes(node, axes.shape)
-    new = axis_table(tfl, axes, rank).summed(1)
+    new = axis_table(tfl, axes, rank).sum(1)
     places = (Integers(tfl, tfl.int32(np.arange(1, rank + 1))) - new.running_sum() - 1).maximum(0)
     own = tfl.run_time_shape(node.x) if node.x.rank else tfl.int32([1])
     sizes = Integers(tfl, tfl.op("gather", [own, places.tensor], [rank], axis=0, batch_dims=0))

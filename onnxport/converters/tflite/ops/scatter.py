@@ -44,7 +44,7 @@ def scatter_nd(node: TflNode, tfl: TflBuilder) -> None:
     sizes = [dim or 0 for dim in x.shape]
     count, width = product(indices.shape[:-1]), prod(sizes[depth:])
     steps = [prod(sizes[axis + 1 : depth]) for axis in range(depth)]
-    rows = (Integers(tfl, tfl.reshape(tuples, (count, depth))) * steps).summed(1)
+    rows = (Integers(tfl, tfl.reshape(tuples, (count, depth))) * steps).sum(1)
     matrix = tfl.reshape(tfl.tensor(x), (prod(sizes[:depth]), width))
     changes = tfl.reshape(tfl.tensor(updates), (count, width))
     node.emit(tfl.value(tfl.reshape(_reduce_rows(tfl, join, matrix, rows, changes), x.shape)))

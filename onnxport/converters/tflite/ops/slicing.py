@@ -162,7 +162,7 @@ class _Spread:
 
     def __call__(self, values: Integers, default: int) -> Integers:
         if self.table is not None:
-            named = (self.table * values).summed(1)
+            named = (self.table * values).sum(1)
             return named if not default else named + (self.is_cut().where(0, default))
         tfl = self.tfl
         parts = [
@@ -174,7 +174,7 @@ class _Spread:
     def is_cut(self) -> Integers:
         """Return a condition per axis: it is cut."""
         if self.table is not None:
-            return self.table.summed(1).equals(1)
+            return self.table.sum(1).equals(1)
         return Integers(self.tfl, self.tfl.constant([at is not None for at in self.positions], bool))
 
     def shape(self) -> Shape:
