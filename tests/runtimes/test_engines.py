@@ -16,8 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 import onnxport
 from onnxport.core.errors import InputError, UsageError
 from onnxport.formats.artifact import Artifact
-from onnxport.runtimes import load
 from onnxport.runtimes.base import RunError, Runtime
+from onnxport.runtimes.isolation import IsolatedRuntime
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
@@ -32,7 +32,10 @@ NOISE = 1e-4  # of logits up to 20; a wrong weight or channel moves them by more
 
 
 def opened(name: str, path: Path, threads: int = 2) -> Runtime:
-    return load(path, RuntimeOptions(runtime=name, threads=threads))
+    """An engine in a process of its own: MNN ends one that has loaded PyTorch."""
+    runtime = IsolatedRuntime(path, RuntimeOptions(runtime=name, threads=threads))
+    assert runtime.inputs, "it is loaded"
+    return runtime
 
 
 def images(count: int) -> np.ndarray:
@@ -192,3 +195,17 @@ def test_nothing_is_written_reported_or_installed(tmp_path: Path, explicit: Path
     assert done.stdout.strip() == "[]"
     assert [path.name for path in home.iterdir() if path.name != ".cache"] == []
     assert not (tmp_path / "pip-ran").exists()
+
+
+def test_mnn_after_pytorch_is_an_error_and_not_the_end_of_the_process(explicit: Path) -> None:
+    pytest.importorskip("torch")
+    program = (
+        "import sys, torch, onnxport\n"
+        "try: onnxport.load(sys.argv[1], runtime='mnn')\n"
+        "except onnxport.OnnxportError as error: print(error.exit_code, error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(explicit)], capture_output=True, text=True, timeout=120, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("6 MNN cannot be loaded after PyTorch")

@@ -6,6 +6,7 @@ pip at import and report their use to a server.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,15 @@ from typing import Any
 import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.core.errors import UsageError
+from onnxport.core.errors import MachineError, UsageError
 from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work, captured_output
 
+if "torch" in sys.modules:
+    raise MachineError(
+        "MNN cannot be loaded after PyTorch in one process",
+        why="its native library aborts there and ends the process",
+        fix="load the model before `import torch`, or validate it, which runs MNN in a process of its own",
+    )
 with captured_output():  # it prints the CPU's features
     import _tools
     import MNN.expr
