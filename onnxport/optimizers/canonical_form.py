@@ -13,6 +13,7 @@ from onnxport.optimizers import shape_inference
 from onnxport.optimizers.branches import drop_impossible_branches, inline_known_branches
 from onnxport.optimizers.constant_folding import fold_constants
 from onnxport.optimizers.decomposition import decompose
+from onnxport.optimizers.dynamic_quantization import take_out_dynamic_quantization
 from onnxport.optimizers.gelu_fusion import fuse_gelu
 from onnxport.optimizers.loop_unrolling import unroll_changing_loops
 from onnxport.optimizers.opset import inline_functions, lift
@@ -70,6 +71,7 @@ def _passes(
         Pass("inline functions", _inline_functions, optional=False),
         Pass("infer shapes and fold constants", _infer_afresh, optional=False),
         Pass("lift opset", _lift, optional=False),
+        Pass("take out dynamic quantization", _take_out_dynamic_quantization, optional=False),
         Pass("rewrite Scan as Loop", _rewrite_scans),
         *([Pass("unroll loops", lambda model: _repeat(model, unroll_changing_loops))] if unrolls else []),
         Pass("drop impossible branches", lambda model: drop_impossible_branches(model, _infer_and_fold)),
@@ -113,6 +115,11 @@ def _fold(model: Model) -> None:
     for _ in range(_MAX_ROUNDS):
         if not fold_constants(model) + inline_known_branches(model) or not shape_inference.infer(model):
             return
+
+
+def _take_out_dynamic_quantization(model: Model) -> None:
+    take_out_dynamic_quantization(model)
+    _infer_and_fold(model)
 
 
 def _lift(model: Model) -> None:

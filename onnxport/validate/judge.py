@@ -18,6 +18,7 @@ from onnxport.runtimes.isolation import IsolatedRuntime
 from onnxport.validate.budgets import Budgets
 from onnxport.validate.comparison import compare
 from onnxport.validate.evaluation import evaluate
+from onnxport.validate.float_reference import FloatReference
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.precision import kept_float32, precision_of
 from onnxport.validate.progress import Tell
@@ -78,6 +79,7 @@ class Judge(Closing):
         self._runtime = runtime or _start(reference, params)
         self._candidate = candidate
         self._candidate_runtime: IsolatedRuntime | None = None
+        self._float = FloatReference(params, tell)
         self._prepared: Future[Reference] = Future()
         # A daemon, which executors do not have: Ctrl-C must not wait for a long inference.
         self._thread = threading.Thread(target=self._prepare, name="judge", daemon=True)
@@ -111,17 +113,19 @@ class Judge(Closing):
         """
         reference = self.reference
         started = time.perf_counter()
+        function = self._params.candidate_runtime.get("function", "")
+        precision = precision_of(candidate, function=function)
+        if self._criterion != "quality" and self._float.replaces(reference, candidate, precision):
+            reference = self._float.of(reference)
         with self._open(candidate) as runtime:
             oriented = self._renamed(candidate, runtime)
             model = reference.roll_out(oriented)
             check_signatures(reference, model, self._names(candidate))
-            function = self._params.candidate_runtime.get("function", "")
-            precision = precision_of(candidate, function=function)
             kept = kept_float32(candidate, function)
             judgements, notes = evaluate(
                 reference, model, precision, self._params, self._budgets, kept, self._criterion, self._tell
             )
-            notes += _notes(reference, oriented)
+            notes += (*_notes(reference, oriented), *self._float.notes(self.reference, reference))
             if checks_nodes is None:
                 checks_nodes = self._criterion is None
             measured = any(each.question == "quality" for each in judgements)
@@ -147,7 +151,7 @@ class Judge(Closing):
             if verdict == "not equivalent" and reference.features is not None:
                 notes += differing_rows(reference, model, reference.features)
             report = Report(
-                reference=_side(self._artifact, reference.name, reference.precision),
+                reference=_side(self._artifact, reference.name, self.reference.precision),
                 candidate=_side(candidate, runtime.name, precision),
                 verdict=verdict,
                 reason=reason,
@@ -170,6 +174,8 @@ class Judge(Closing):
         from onnxport.runtimes.ort.runtime import OrtRuntime
 
         reference = self.reference
+        if self._float.replaces_in(reference, candidate):
+            reference = self._float.of(reference)
         try:
             with OrtRuntime.of_model(candidate) as runtime:
                 model = reference.roll_out(Oriented(runtime, unread=reference.unread))
@@ -196,6 +202,7 @@ class Judge(Closing):
         """Wait for the background thread and free runtimes and answers; calling it again does nothing."""
         if self._thread.ident is not None and self._prepared.exception() is None:
             self._prepared.result().close()
+        self._float.close()
         self._end_processes()
 
     def __exit__(

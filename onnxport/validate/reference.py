@@ -44,7 +44,7 @@ from onnxport.validate.noise_runs import (
 from onnxport.validate.params import GENERATED, READ, ValidateParams
 from onnxport.validate.precision import precision_of
 from onnxport.validate.progress import Counter, Tell
-from onnxport.validate.report import InputSet, NodeRef
+from onnxport.validate.report import InputSet, NodeRef, Precision
 from onnxport.validate.rollout import RolloutPlan, advance
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.signature import check_tensors
@@ -101,9 +101,9 @@ class Reference:
         graph: the model in memory, if the caller has it; for a framework's model the exported graph, which shows what
             the inputs may hold.
         tell: see Judge.
+        against: its name in the report.
+        precision: of the model; what its file shows unless given.
     """
-
-    against = "the reference itself"
 
     def __init__(
         self,
@@ -112,8 +112,10 @@ class Reference:
         runtime: ReferenceRuntime,
         graph: Model | None = None,
         tell: Tell | None = None,
+        against: str = "the reference itself",
+        precision: Precision | None = None,
     ) -> None:
-        self.artifact, self._params, self._tell = artifact, params, tell
+        self.artifact, self._params, self._tell, self.against = artifact, params, tell, against
         self._limit = MemoryLimit.of(params.memory_limit, artifact)
         if graph is None and artifact.format == "onnx":
             graph = Model.load(artifact.path)
@@ -135,7 +137,8 @@ class Reference:
         self._footprint = Footprint(self.graph, self.inputs, self.steps)
         self.name = runtime.name
         self.shapes = apply_shapes(self.inputs, params.shape)
-        self.precision = precision_of(artifact, graph, params.reference_runtime.get("function", ""))
+        function = params.reference_runtime.get("function", "")
+        self.precision = precision or precision_of(artifact, graph, function)
         self.tolerance = self._tolerance()
         self.sets: list[AnsweredSet] = []
         self.notes: tuple[str, ...] = rollout.notes

@@ -11,7 +11,7 @@ from onnxport.validate.report import Precision
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
 
-__all__ = ["kept_float32", "precision_of"]
+__all__ = ["has_rounding", "kept_float32", "precision_of"]
 
 
 def precision_of(artifact: Referent, graph: Model | None = None, function: str = "") -> Precision:
@@ -71,3 +71,28 @@ def kept_float32(artifact: Artifact, function: str = "") -> frozenset[str]:
             return frozenset()
         return frozenset(note.islands) if note else frozenset()
     return frozenset()
+
+
+def has_rounding(artifact: Artifact) -> bool:
+    """Return whether an artefact rounds numbers that it computes, as a quantization written in small operators does.
+
+    Raises:
+        InputError: no artefact, or a damaged one.
+    """
+    if artifact.format == "coreml":
+        from onnxport.formats.mlpackage.reader import read_package
+
+        functions = read_package(artifact.path).functions.values()
+        return any(each.type == "round" for function in functions for each in function.block.walk())
+    if artifact.format == "tflite":
+        from onnxport.formats.graph.tflite import read_tflite
+
+        graphs = [each.graph for each in read_tflite(artifact.path).subgraphs]
+        return any(node.op == "ROUND" for graph in graphs for node in graph.all_nodes())
+    if artifact.format == "ort":
+        from onnxport.formats.graph.ort import read_ort
+
+        return any(node.op == "Round" for node in read_ort(artifact.path).graph.all_nodes())
+    from onnxport.formats.graph.onnx import read_onnx
+
+    return any(node.op == "Round" for node in read_onnx(artifact.path).all_nodes())

@@ -1,0 +1,206 @@
+"""Run-time quantization taken out of a model: float activations, weights as they are stored.
+
+    Given   MatMulInteger(DynamicQuantizeLinear(x), w) -> Cast -> Mul(x_scale * w_scale)
+    Result  MatMul(x, DequantizeLinear(w, w_scale, w_zero_point))
+
+TFLite and Core ML have no operator that measures a range and multiplies integers; written with many small ones it is
+slow, and loses more than float activations do. The operators are defined in ONNX (DynamicQuantizeLinear-11,
+MatMulInteger-10, ConvInteger-10) and in ONNX Runtime's docs/ContribOperators.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.formats.model import Model
+from onnxport.optimizers.patterns import array, only_use, producer
+
+_MICROSOFT = "com.microsoft"
+
+
+def take_out_dynamic_quantization(model: Model) -> None:
+    """Rewrite the operators of this module in all graphs.
+
+    Keeps: a product whose scales are multiplied in another way, or whose weights' scale is computed.
+    """
+    for graph in model.ir.graphs():
+        for node in list(graph):
+            rule = _RULES.get((node.domain, node.op_type))
+            if rule is not None:
+                rule(graph, node)
+
+
+class _Weights(NamedTuple):
+    """Stored integers with their scale and zero point, each one number or one per channel."""
+
+    codes: ir.Value
+    scale: Array
+    zero_point: Array | None
+
+
+def _dequantization(graph: ir.Graph, node: ir.Node) -> None:
+    floats = _measured(node.inputs[0])
+    if floats is not None:
+        node.outputs[0].replace_all_uses_with(floats, replace_graph_outputs=False)
+
+
+def _integer_product(graph: ir.Graph, node: ir.Node) -> None:
+    """Rewrite MatMulInteger or ConvInteger whose data DynamicQuantizeLinear measured."""
+    source = producer(node.inputs[0], "DynamicQuantizeLinear")
+    end = None if source is None else _last_of(node, source.outputs[1])
+    if source is None or end is None:
+        return
+    last, scale = end
+    is_matrix = node.op_type == "MatMulInteger"
+    second = _measured(node.inputs[1])
+    if second is None:
+        weights = _weights(node.inputs[1], scale, _operand(node, 3))
+        if weights is None:
+            return
+        second = _insert_dequantize(graph, last, weights, -1 if is_matrix else 0)
+    attributes = {} if is_matrix else dict(node.attributes)
+    floats = ir.node(
+        "MatMul" if is_matrix else "Conv", [source.inputs[0], second], attributes, name=last.name
+    )
+    _put_in_place(graph, last, floats)
+
+
+def _last_of(product: ir.Node, scale: ir.Value) -> tuple[ir.Node, ir.Value] | None:
+    """Return the Mul that ends the pattern, and the weights' scale, which it multiplies `scale` by."""
+    cast = _reader(product.outputs[0], "Cast")
+    last = None if cast is None else _reader(cast.outputs[0], "Mul")
+    if cast is None or last is None:
+        return None
+    both = producer(_beside(last, cast.outputs[0]), "Mul")
+    other = None if both is None or scale not in both.inputs else _beside(both, scale)
+    return None if other is None else (last, other)
+
+
+def _fused_product(graph: ir.Graph, node: ir.Node) -> None:
+    """Rewrite DynamicQuantizeMatMul (A, B, B's scale, B's zero point, bias)."""
+    _matrix_product(graph, node, node.inputs[0], (1, 2, 3), 4)
+
+
+def _product_to_float(graph: ir.Graph, node: ir.Node) -> None:
+    """Rewrite MatMulIntegerToFloat (A, B, A's scale, B's scale, A's and B's zero points, bias)."""
+    _matrix_product(graph, node, _measured(node.inputs[0]), (1, 3, 5), 6)
+
+
+def _matrix_product(
+    graph: ir.Graph, node: ir.Node, data: ir.Value | None, places: tuple[int, int, int], bias: int
+) -> None:
+    weights = _weights(*(_operand(node, place) for place in places))
+    if data is None or weights is None:
+        return
+    product = ir.node("MatMul", [data, _insert_dequantize(graph, node, weights, -1)], name=node.name)
+    added = _operand(node, bias)
+    if added is None:
+        _put_in_place(graph, node, product)
+        return
+    product.outputs[0].name = f"{node.outputs[0].name}.product"
+    product.outputs[0].shape, product.outputs[0].type = node.outputs[0].shape, node.outputs[0].type
+    graph.insert_before(node, product)
+    _put_in_place(graph, node, ir.node("Add", [product.outputs[0], added]))
+
+
+def _lstm(graph: ir.Graph, node: ir.Node) -> None:
+    """Rewrite DynamicQuantizeLSTM, whose weights are [directions, inputs, 4 * hidden]; ONNX transposes them."""
+    matrices = []
+    for place, scale in ((1, 8), (2, 10)):
+        weights = _weights(*(_operand(node, each) for each in (place, scale, scale + 1)))
+        if weights is None or (weights.scale.ndim == 2 and len(weights.scale) > 1):
+            return  # DequantizeLinear has no scale per direction and channel
+        # One scale per direction, or per channel of the only direction.
+        axis = 2 if weights.scale.ndim == 2 else 0
+        floats = _insert_dequantize(graph, node, weights, axis)
+        turned = ir.node("Transpose", [floats], {"perm": [0, 2, 1]})
+        turned.outputs[0].name = f"{node.name or node.outputs[0].name}.weights.{place}"
+        turned.outputs[0].type = floats.type
+        graph.insert_before(node, turned)
+        matrices.append(turned.outputs[0])
+    inputs = [node.inputs[0], *matrices, *(_operand(node, place) for place in range(3, 8))]
+    count = len(node.outputs)
+    _put_in_place(
+        graph, node, ir.node("LSTM", inputs, dict(node.attributes), num_outputs=count, name=node.name)
+    )
+
+
+def _weights(codes: ir.Value | None, scale: ir.Value | None, zero_point: ir.Value | None) -> _Weights | None:
+    """Return constant weights; None where any of them is computed."""
+    step, zero = array(scale), array(zero_point)
+    if codes is None or array(codes) is None or step is None or (zero is None and zero_point is not None):
+        return None
+    return _Weights(codes, step.astype(np.float32), zero)
+
+
+def _insert_dequantize(graph: ir.Graph, place: ir.Node, weights: _Weights, axis: int) -> ir.Value:
+    codes, scale, zero = weights
+    is_wide = scale.size > 1 or (zero is not None and zero.size > 1)
+    shape = (max(scale.size, 1 if zero is None else zero.size),) if is_wide else ()
+    name = f"{codes.name}.{place.name or place.outputs[0].name}"
+    inputs = [
+        codes,
+        _store(graph, f"{name}.scale", np.broadcast_to(scale.reshape(-1 if is_wide else ()), shape)),
+    ]
+    if zero is not None:
+        inputs.append(
+            _store(graph, f"{name}.zero", np.broadcast_to(zero.reshape(-1 if is_wide else ()), shape))
+        )
+    rank = len(codes.shape) if codes.shape is not None else 2
+    node = ir.node("DequantizeLinear", inputs, {"axis": axis % rank} if is_wide else {})
+    floats = node.outputs[0]
+    floats.name, floats.shape, floats.type = f"{name}.floats", codes.shape, ir.TensorType(ir.DataType.FLOAT)
+    graph.insert_before(place, node)
+    return floats
+
+
+def _store(graph: ir.Graph, name: str, numbers: Array) -> ir.Value:
+    value = ir.val(name, const_value=ir.Tensor(np.ascontiguousarray(numbers), name=name))
+    graph.register_initializer(value)
+    return value
+
+
+def _put_in_place(graph: ir.Graph, old: ir.Node, new: ir.Node) -> None:
+    """Insert a node whose results take the names and readers of another's."""
+    graph.insert_before(old, new)
+    for before, after in zip(old.outputs, new.outputs, strict=True):
+        name, before.name = before.name, f"{before.name}.quantized" if before.name else before.name
+        after.name, after.shape, after.type = name, before.shape, before.type
+        before.replace_all_uses_with(after, replace_graph_outputs=True)
+
+
+def _measured(value: ir.Value | None) -> ir.Value | None:
+    """Return the floats that DynamicQuantizeLinear made of integers."""
+    node = producer(value, "DynamicQuantizeLinear")
+    return None if node is None or node.outputs[0] is not value else node.inputs[0]
+
+
+def _operand(node: ir.Node, place: int) -> ir.Value | None:
+    return node.inputs[place] if place < len(node.inputs) else None
+
+
+def _reader(value: ir.Value, op: str) -> ir.Node | None:
+    """Return the only reader of a value if it is this operator."""
+    reader = value.consumers()[0] if only_use(value) else None
+    return reader if reader is not None and reader.domain == "" and reader.op_type == op else None
+
+
+def _beside(node: ir.Node, value: ir.Value) -> ir.Value | None:
+    """Return the other operand of a node with two."""
+    others: Sequence[ir.Value | None] = [each for each in node.inputs if each is not value]
+    return others[0] if len(others) == 1 else None
+
+
+_RULES: dict[tuple[str, str], Callable[[ir.Graph, ir.Node], None]] = {
+    ("", "DequantizeLinear"): _dequantization,
+    ("", "MatMulInteger"): _integer_product,
+    ("", "ConvInteger"): _integer_product,
+    (_MICROSOFT, "DynamicQuantizeMatMul"): _fused_product,
+    (_MICROSOFT, "MatMulIntegerToFloat"): _product_to_float,
+    (_MICROSOFT, "DynamicQuantizeLSTM"): _lstm,
+}

@@ -1,0 +1,207 @@
+"""A dynamically quantized model without its run-time quantization: float activations and de-quantized weights.
+
+    Given   MatMulInteger(DynamicQuantizeLinear(x), w) -> Cast -> Mul(x_scale * w_scale)
+    Result  MatMul(x, (w - w_zero_point) * w_scale)
+
+A float artefact of such a model computes this; the source differs from it by the roundings of its activations. The
+operators are defined in ONNX (DynamicQuantizeLinear-11, MatMulInteger-10, ConvInteger-10) and in ONNX Runtime's
+docs/ContribOperators.md (DynamicQuantizeMatMul, MatMulIntegerToFloat, DynamicQuantizeLSTM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from onnxport.core.arrays import Array
+from onnxport.formats.model import Model
+from onnxport.samples.value_uses import constant
+
+_MEASURES = "DynamicQuantizeLinear"
+# Operators that quantize their inputs when they run, or whose operands were.
+DYNAMIC = frozenset(
+    "DynamicQuantizeLinear DynamicQuantizeMatMul DynamicQuantizeLSTM MatMulInteger ConvInteger "
+    "MatMulIntegerToFloat".split()
+)
+
+
+def in_float_arithmetic(model: Model) -> Model | None:
+    """Return a copy of a model without run-time quantization; None where some of it has no known form.
+
+    Args:
+        model: without functions.
+    """
+    copy = model.clone()
+    for graph in copy.ir.graphs():
+        for node in list(graph):
+            rule = _RULES.get(node.op_type)
+            if rule is not None:
+                rule(graph, node)
+    common.RemoveUnusedNodesPass()(copy.ir)
+    return None if any(node.op_type in DYNAMIC for node in copy.ir.graph.all_nodes()) else copy
+
+
+def _measured(value: ir.Value | None) -> ir.Value | None:
+    """Return the floats that DynamicQuantizeLinear made these integers of."""
+    node = None if value is None else value.producer()
+    return node.inputs[0] if node is not None and node.op_type == _MEASURES else None
+
+
+def _product(graph: ir.Graph, node: ir.Node) -> None:
+    """Rewrite MatMulInteger or ConvInteger up to the multiplication by both scales."""
+    floats = _measured(node.inputs[0])
+    scale = None if floats is None or node.inputs[0] is None else _outputs(node.inputs[0])[1]
+    end = None if scale is None else _scaling(node, scale)
+    if floats is None or end is None:
+        return
+    last, weight_scale = end
+    is_matrix = node.op_type == "MatMulInteger"
+    weight = _measured(node.inputs[1])
+    if weight is None:
+        codes, step = constant(node.inputs[1]), constant(weight_scale)
+        zero = constant(_optional(node, 3))
+        if codes is None or step is None or (_optional(node, 3) is not None and zero is None):
+            return
+        channel = (lambda each: each) if is_matrix else _along_first(codes.ndim)
+        weight = _store(graph, f"{node.outputs[0].name}.weight", _dequantize(codes, zero, step, channel))
+    op = "MatMul" if is_matrix else "Conv"
+    _replace(graph, last, op, [floats, weight], {} if is_matrix else dict(node.attributes))
+
+
+def _along_first(rank: int) -> Callable[[Array], Array]:
+    """Return what brings numbers per channel to the first of `rank` axes."""
+    return lambda each: each.reshape(-1, *[1] * (rank - 1)) if each.size > 1 else each
+
+
+def _scaling(product: ir.Node, scale: ir.Value) -> tuple[ir.Node, ir.Value] | None:
+    """Return the Mul behind the product's Cast, and the weight's scale that it multiplies `scale` by."""
+    cast = _only_user(product.outputs[0], "Cast")
+    last = None if cast is None else _only_user(cast.outputs[0], "Mul")
+    if cast is None or last is None:
+        return None
+    scales = next((each for each in last.inputs if each is not cast.outputs[0]), None)
+    both = None if scales is None else scales.producer()
+    if both is None or both.op_type != "Mul" or scale not in both.inputs:
+        return None
+    other = next((each for each in both.inputs if each is not scale), None)
+    return None if other is None else (last, other)
+
+
+def _fused_product(graph: ir.Graph, node: ir.Node) -> None:
+    """Rewrite DynamicQuantizeMatMul (A, B, B's scale and zero point, bias)."""
+    _matrix_product(graph, node, node.inputs[0], (1, 2, 3), 4)
+
+
+def _product_to_float(graph: ir.Graph, node: ir.Node) -> None:
+    """Rewrite MatMulIntegerToFloat (A, B, A's scale, B's scale, A's and B's zero points, bias)."""
+    _matrix_product(graph, node, _measured(node.inputs[0]), (1, 3, 5), 6)
+
+
+def _matrix_product(
+    graph: ir.Graph, node: ir.Node, floats: ir.Value | None, places: tuple[int, int, int], bias: int
+) -> None:
+    codes, step, zero = (constant(_optional(node, place)) for place in places)
+    if floats is None or codes is None or step is None:
+        return
+    if zero is None and _optional(node, places[2]) is not None:
+        return
+    weight = _store(graph, f"{node.outputs[0].name}.weight", _dequantize(codes, zero, step))
+    added = _optional(node, bias)
+    if added is None:
+        _replace(graph, node, "MatMul", [floats, weight], {})
+        return
+    product = ir.node("MatMul", [floats, weight])
+    product.name = product.outputs[0].name = f"{node.outputs[0].name}.product"
+    graph.insert_before(node, product)
+    _replace(graph, node, "Add", [product.outputs[0], added], {})
+
+
+def _lstm(graph: ir.Graph, node: ir.Node) -> None:
+    """Rewrite DynamicQuantizeLSTM, whose weights are [directions, inputs, 4 * hidden]: ONNX transposes them."""
+    matrices = []
+    for place, scales in ((1, 8), (2, 10)):
+        codes, step, zero = (constant(_optional(node, each)) for each in (place, scales, scales + 1))
+        if codes is None or step is None:
+            return
+        found = _dequantize(codes, zero, step, lambda each: each.reshape(len(each), 1, -1))
+        matrices.append(_store(graph, f"{node.outputs[0].name}.{place}", found.transpose(0, 2, 1)))
+    others = [_optional(node, place) for place in range(3, 8)]
+    fused = ir.node(
+        "LSTM", [node.inputs[0], *matrices, *others], dict(node.attributes), num_outputs=len(node.outputs)
+    )
+    fused.name = node.name
+    graph.insert_before(node, fused)
+    for old, new in zip(node.outputs, fused.outputs, strict=True):
+        _take_over(old, new)
+
+
+def _dequantization(graph: ir.Graph, node: ir.Node) -> None:
+    floats = _measured(node.inputs[0])
+    if floats is not None:
+        _replace(graph, node, "Identity", [floats], {})
+
+
+def _dequantize(
+    codes: Array,
+    zero: Array | None,
+    step: Array,
+    channel: Callable[[Array], Array] = lambda each: each,
+) -> Array:
+    """Return (codes - zero) * step in float32; `channel` shapes numbers per channel for the broadcast."""
+    whole = codes.astype(np.float32)
+    if zero is not None:
+        whole = whole - channel(zero.astype(np.float32))
+    return np.ascontiguousarray(whole * channel(step.astype(np.float32)), np.float32)
+
+
+def _outputs(value: ir.Value) -> Sequence[ir.Value]:
+    node = value.producer()
+    assert node is not None
+    return node.outputs
+
+
+def _optional(node: ir.Node, place: int) -> ir.Value | None:
+    return node.inputs[place] if place < len(node.inputs) else None
+
+
+def _only_user(value: ir.Value, op: str) -> ir.Node | None:
+    users = value.consumers()
+    is_only = len(value.uses()) == 1 and not value.is_graph_output()
+    return users[0] if is_only and users[0].op_type == op else None
+
+
+def _store(graph: ir.Graph, name: str, array: Array) -> ir.Value:
+    value = ir.val(name, const_value=ir.Tensor(array, name=name))
+    graph.register_initializer(value)
+    return value
+
+
+def _replace(
+    graph: ir.Graph, node: ir.Node, op: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any]
+) -> None:
+    """Put a node of the operator `op` in the place of a node with one result."""
+    new = ir.node(op, inputs, attributes)
+    new.name = node.name
+    graph.insert_before(node, new)
+    _take_over(node.outputs[0], new.outputs[0])
+
+
+def _take_over(old: ir.Value, new: ir.Value) -> None:
+    """Give a value's name, type and readers to another one."""
+    name, old.name = old.name, f"{old.name}.quantized"
+    new.name, new.type, new.shape = name, old.type, old.shape
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+
+
+_RULES: dict[str, Callable[[ir.Graph, ir.Node], None]] = {
+    "MatMulInteger": _product,
+    "ConvInteger": _product,
+    "DynamicQuantizeMatMul": _fused_product,
+    "MatMulIntegerToFloat": _product_to_float,
+    "DynamicQuantizeLSTM": _lstm,
+    "DequantizeLinear": _dequantization,
+}
