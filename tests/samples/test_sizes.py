@@ -169,6 +169,25 @@ def test_sizes_that_the_usual_ones_miss_are_solved_for() -> None:
     assert first["x"][1] % 13 == 0
 
 
+MASK = """g (int64[B, S] ids, int64[B, S] mask) => (float[B, S, 2] y)
+    <float[3, 2] table = {1, 2, 3, 4, 5, 6}, int64[1] last = {-1}, int64[3] ones = {1, 1, 1},
+     int64[3] minus = {-1, -1, -1}> {
+        x = Gather (table, ids) m = Unsqueeze (mask, last)
+        sizes = Shape (x) kept = Equal (sizes, minus) target = Where (kept, ones, sizes)
+        wide = Expand (m, target) factor = Cast <to = 1> (wide) y = Mul (x, factor) }"""
+
+
+def test_a_mask_that_is_expanded_to_the_tokens_leaves_their_number_free() -> None:
+    """As PyTorch exports `mask.unsqueeze(-1).expand(x.size())` in sentence embeddings."""
+    found = solved(MASK)
+    assert next(found.proposals(1)) == {"ids": (1, 7), "mask": (1, 7)}
+
+
+def test_a_size_that_is_expanded_to_an_unknown_target_is_one() -> None:
+    text = "g (float[N] x, int64[2] target) => (float[A, B] y) { y = Expand (x, target) }"
+    assert next(solved(text).proposals(1))["x"] == (1,)
+
+
 def test_an_input_that_is_called_audio_gets_a_second_of_sound() -> None:
     text = '<ir_version: 9, opset_import: ["" : 17]> g (float[1, L] audio) => (float[1, L] y) { y = Sin (audio) }'
     model = Model(ir.from_proto(onnx.parser.parse_model(text)))

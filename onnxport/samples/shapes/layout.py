@@ -307,15 +307,14 @@ def _scatter_elements(site: Site) -> Iterator[Fact]:
 
 def _expand(site: Site) -> Iterator[Fact]:
     dims, target = site.dims(0), site.fact(1).elements
-    if dims is not None:
-        _keep_ones(site, dims, target)
+    _keep_ones(site, target)
     wanted = None if target is None else tuple(site.sizes.read(each) for each in target)
     yield Fact(site.broadcast_all(dims, wanted), span=site.fact(0).bounds)
 
 
-def _keep_ones(site: Site, dims: Sequence[Size], target: Sequence[Element] | None) -> None:
-    """Let a free size be 1 where the target is unknown: that fits any."""
-    for axis, dim in enumerate(reversed(dims)):
+def _keep_ones(site: Site, target: Sequence[Element] | None) -> None:
+    """Suggest 1 for sizes whose target is unknown: that fits any."""
+    for axis, dim in enumerate(reversed(site.fact(0).dims or ())):
         known = target[-1 - axis] if target is not None and axis < len(target) else None
         if isinstance(dim, str) and known is None:
             site.sizes.suggest(dim, size(1))

@@ -70,6 +70,9 @@ class SizeSolver:
         self.origins: dict[str, str] = {}
         self._constants: dict[int, Fact] = {}
         self._assigned: set[str] | None = None  # symbols that follow from no others, once that is known
+        self._suggested: dict[str, Array] | None = (
+            None  # sizes that fit any unknown target, once they are known
+        )
         self._inputs = {
             name: Fact(tuple(dim if isinstance(dim, str) else size(dim) for dim in dims))
             for name, dims in shapes.items()
@@ -106,6 +109,17 @@ class SizeSolver:
         return Solution(known, (*positive, *sizes.constraints))
 
     def _settle(self, candidates: Mapping[str, Array], order: Sequence[str]) -> Sizes:
+        """Infer shapes until all symbols of `order` are assigned.
+
+        What operators suggest counts only if they still do when all sizes are known.
+        """
+        if self._suggested is None and order:
+            self._suggested = {}
+            self._suggested = dict(self._assign(candidates, order).suggestions)
+            self._assigned = None
+        return self._assign(candidates, order)
+
+    def _assign(self, candidates: Mapping[str, Array], order: Sequence[str]) -> Sizes:
         """Infer shapes until nothing follows any more, then assign the next free symbol, until all are assigned.
 
         Later solutions assign all symbols at once that followed from no others in the first.
@@ -124,7 +138,7 @@ class SizeSolver:
             if not free:
                 break
             root = sizes.root(free[0])
-            suggested = sizes.suggestions.get(root)
+            suggested = None if self._suggested is None else self._suggested.get(root)
             if suggested is None:
                 assigned.add(free[0])
             sizes.bind(root, candidates[free[0]] if suggested is None else suggested)
