@@ -21,7 +21,7 @@ from rich.text import Text
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from fixtures import models  # noqa: E402 - found through the line above
+from fixtures import archives, models  # noqa: E402 - found through the line above
 from onnxport.reports.phrases import human_size  # noqa: E402
 
 OUTPUT = ROOT / "build" / "demo"
@@ -67,7 +67,7 @@ def sources(console: Console) -> dict[str, Path]:
         try:
             with console.status(f"fetching {name}"):
                 found[name] = models.path(key)
-        except (models.FetchError, OSError) as error:
+        except (archives.FetchError, OSError) as error:
             reason = str(error).strip().splitlines()[-1]
             console.print(f"{name} is left out, it could not be fetched: {reason}", style="yellow")
     return found

@@ -135,7 +135,8 @@ def _row_groups(batch: int) -> list[list[int]]:
 
 def _join(parts: list[Array], answer: Array, groups: list[list[int]]) -> Array:
     """Join the answers for the rows; return `answer` itself where the output has no row per row."""
-    if not answer.ndim:
+    # Squeeze without axes takes the batch away from a part of one row.
+    if not all(array.ndim for array in (answer, *parts)):
         return answer
     rows = [part[: len(dict.fromkeys(group))] for part, group in zip(parts, groups, strict=True)]
     fits = answer.shape[0] == sum(map(len, rows)) and all(row.shape[1:] == answer.shape[1:] for row in rows)

@@ -110,6 +110,16 @@ def test_sizes_that_the_model_refuses_count_for_nothing(tmp_path: Path) -> None:
     assert probe(feeds, answers) is answers
 
 
+def test_an_output_that_loses_its_axis_for_one_row_counts_for_nothing(tmp_path: Path) -> None:
+    runtime = run("g (float[N, 1] x) => (float[M] y) { y = Squeeze (x) }", tmp_path)
+    probe = other_batch(runtime.run, runtime.inputs)
+    assert probe is not None
+    feeds = {"x": np.ones((3, 1), np.float32)}
+    answers = runtime.run(feeds)
+    assert answers["y"].shape == (3,)
+    np.testing.assert_array_equal(probe(feeds, answers)["y"], answers["y"])
+
+
 def test_labels_that_flip_in_other_company_count_as_unstable() -> None:
     scores = np.array([[0.5], [0.7], [0.9]], np.float32)
 

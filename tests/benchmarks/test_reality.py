@@ -1,0 +1,202 @@
+"""The table of truth: what it calls right and wrong, how it follows advice, and what its page counts."""
+
+import io
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import numpy_helper
+
+from benchmarks.reality import __main__ as command
+from benchmarks.reality import conversion
+from benchmarks.reality.check import (
+    DIFFERENT,
+    NOT_CHECKED,
+    SAME,
+    Check,
+    check,
+    declared_sizes,
+    filled,
+    random_inputs,
+)
+from benchmarks.reality.conversion import (
+    CRASHED,
+    REFUSED,
+    RIGHT,
+    SLOW,
+    UNPROVEN,
+    WRONG,
+    Row,
+    checked,
+    fed_sizes,
+    outcome_of,
+    way_out,
+)
+from benchmarks.reality.page import cause, page
+from fixtures import models, reality
+
+DIGITS = Path(__file__).parents[2] / "fixtures" / "digits" / "digits.onnx"
+KEYS = reality.keys()
+ROW = Row(KEYS[0], "ort", "fp32", RIGHT, (), 1, 0, "", "", 2.0, 100.0, size=1000)
+
+
+def ort_of(model: Path, target: Path) -> Path:
+    """Let ONNX Runtime itself write its format."""
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = os.fspath(target)
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    ort.InferenceSession(os.fspath(model), options, providers=["CPUExecutionProvider"])
+    return target
+
+
+def other_weights(model: Path, target: Path, factor: float) -> Path:
+    """Scale the largest weights of a model."""
+    proto = onnx.load(model)
+    weights = max(proto.graph.initializer, key=lambda each: int(np.prod(each.dims)))
+    scaled = numpy_helper.to_array(weights) * np.float32(factor)
+    weights.CopyFrom(numpy_helper.from_array(scaled.astype(np.float32), weights.name))
+    onnx.save(proto, target)
+    return target
+
+
+def test_an_artefact_of_the_same_weights_is_the_same_and_one_of_others_is_not(tmp_path: Path) -> None:
+    artefact = ort_of(DIGITS, tmp_path / "digits.ort")
+    assert check(DIGITS, artefact, {}, 1, "fp32").verdict == SAME
+    found = check(other_weights(DIGITS, tmp_path / "other.onnx", 1.05), artefact, {}, 1, "fp32")
+    assert found.verdict == DIFFERENT
+    assert found.error > 1e-3
+
+
+def test_the_authors_own_tflite_is_the_same_and_one_of_other_weights_is_not(tmp_path: Path) -> None:
+    model, theirs = models.path("basic-pitch/nmp.onnx"), models.path("basic-pitch/nmp.tflite")
+    sizes = models.shapes("basic-pitch/nmp.onnx")
+    assert check(model, theirs, sizes, 1, "fp32").verdict == SAME
+    other = other_weights(model, tmp_path / "other.onnx", 1.2)
+    assert check(other, theirs, sizes, 1, "fp32").verdict == DIFFERENT
+
+
+def test_an_artefact_that_does_not_load_is_different(tmp_path: Path) -> None:
+    for name in ("bad.tflite", "bad.ort"):
+        (tmp_path / name).write_bytes(b"nothing that a runtime reads")
+        assert checked(DIGITS, tmp_path / name, {}, "fp32").verdict == DIFFERENT
+
+
+def test_a_model_of_strings_is_not_checked(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("Identity", ["x"], ["y"])
+    text = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.STRING, [1]) for name in "xy"]
+    graph = onnx.helper.make_graph([node], "g", text[:1], text[1:])
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "s.onnx")
+    artefact = ort_of(tmp_path / "s.onnx", tmp_path / "s.ort")
+    assert check(tmp_path / "s.onnx", artefact, {}, 1, "fp32").verdict == NOT_CHECKED
+
+
+def test_inputs_come_from_the_seed_and_fill_open_sizes() -> None:
+    declared: dict[str, tuple[int | str | None, ...]] = {"x": ("n", 3, "h", "w"), "ids": (None, "t"), "r": ()}
+    assert filled(declared, {"ids": (2, 7)}) == {"x": (1, 3, 224, 224), "ids": (2, 7), "r": ()}
+    sizes = filled(declared_sizes(DIGITS), {})
+    first, again, other = (random_inputs(DIGITS, sizes, seed, 0) for seed in (1, 1, 2))
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert not any(np.array_equal(first[name], other[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("give the sizes: --shape x=1,3,SIZE,SIZE, or inputs", ["--shape", "x=1,3,224,224"]),
+        (
+            "fix it: --shape ids=batch,seq --shape mask=batch,seq (a number for seq)",
+            ["--shape", "ids=2,7", "--shape", "mask=2,7"],
+        ),
+        ("give --shape 'a b=1,16' or --shape 'a b=1,32'", ["--shape", "a b=1,16"]),
+        ("give --shape x=1..8,16|32,? (a number for n)", ["--shape", "x=1..8,16|32,?"]),
+        ("use --shape NAME=... for the open input", []),
+        ("the model has 3 nodes without an equivalent", []),
+    ],
+)
+def test_the_way_out_of_a_message_is_followed(message: str, expected: list[str]) -> None:
+    assert way_out(message, {"ids": (2, 7)}) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"), [(0, RIGHT), (1, UNPROVEN), (2, REFUSED), (4, REFUSED), (6, CRASHED), (70, CRASHED)]
+)
+def test_an_exit_code_is_an_outcome(code: int, outcome: str) -> None:
+    assert outcome_of(code) == outcome
+    assert outcome_of(None) == SLOW
+    assert outcome_of(-11) == CRASHED
+
+
+def test_a_command_past_its_limit_is_ended_and_said(tmp_path: Path) -> None:
+    ended = conversion.run([str(DIGITS), "--to", "ort", "-o", str(tmp_path / "d.ort")], [], limit=0.1)
+    assert ended.code is None
+    assert "not ready after" in ended.message
+
+
+def test_the_sizes_of_a_report_are_those_that_were_fed() -> None:
+    report = {"fed": [{"shapes": {"x": [1, 3]}}, {"shapes": {"x": [2, 3]}}]}
+    assert fed_sizes({"artifacts": [{"report": report}]}) == {"x": (1, 3)}
+    assert fed_sizes({}) == {}
+
+
+def test_a_wrong_artefact_of_exit_0_is_a_wrong_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversion.reality, "path", lambda key: DIGITS)
+    assert conversion.convert(KEYS[0], "ort", "fp32").outcome == RIGHT
+    monkeypatch.setattr(conversion, "checked", lambda *_: Check(DIFFERENT, "another number"))
+    assert conversion.convert(KEYS[0], "ort", "fp32").outcome == WRONG
+
+
+def test_a_file_of_results_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def converted(key: str, to: str, precision: str) -> Row:
+        seen.append(key)
+        outcome = CRASHED if key == KEYS[0] and seen.count(key) == 1 else RIGHT
+        return replace(ROW, key=key, to=to, precision=precision, outcome=outcome)
+
+    monkeypatch.setattr(command, "convert", converted)
+    monkeypatch.setattr(command.reality, "keys", lambda: KEYS[:3])
+    options = ["--to", "ort", "--out", str(tmp_path / "r.jsonl")]
+    assert command.main(options) == 1
+    assert command.main(options) == 0
+    assert seen == KEYS[:3]
+    assert command.main([*options, "--again", "crashed"]) == 0
+    assert seen == [*KEYS[:3], KEYS[0]]
+    assert [row.outcome for row in command.read(tmp_path / "r.jsonl").values()] == [RIGHT] * 3
+
+
+def test_an_unknown_target_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    with pytest.raises(SystemExit):
+        command.main(["--to", "ort,wasm"])
+
+
+def test_causes_are_the_same_for_other_names_and_numbers() -> None:
+    told = "{}.onnx cannot be converted to TFLite, {} of 9 nodes have no equivalent:\n  Loop  '{}'  'y' changes rank"
+
+    def failed(**changes: Any) -> Row:
+        return replace(ROW, outcome=REFUSED, code=3, **changes)
+
+    first, second = (failed(message=told.format(*words)) for words in (("a", 1, "l.0"), ("b", 2, "m.7")))
+    assert cause(first) == cause(second) == "Loop  NAME  NAME changes rank".replace("  ", " ")
+    assert cause(failed(message="no size 3 for 'x'")) == "no size N for NAME"
+
+
+def test_the_page_counts_rows_and_names_causes() -> None:
+    rows = [
+        replace(ROW, key=KEYS[0], check={"verdict": SAME, "told": ""}),
+        replace(ROW, key=KEYS[1], tries=2, options=("--shape", "x=1,8")),
+        replace(ROW, key=KEYS[2], outcome=REFUSED, code=3, message="no size 3 for 'x'", size=0),
+        replace(ROW, key=KEYS[3], outcome=WRONG, check={"verdict": DIFFERENT, "told": "y: 0.5 of its scale"}),
+    ]
+    written = page(rows)
+    assert "| ORT | 4 | 2 (50 %) | 1 | 0 | 1 | 0 | 0 | 1 | 2 |" in written
+    assert "- 1 refused: no size N for NAME" in written
+    assert "`--shape x=1,8`" in written
+    assert "**wrong**" in written
+    assert sum(line.startswith(f"| {KEYS[2].removesuffix('.onnx')} ") for line in written.splitlines()) == 1
