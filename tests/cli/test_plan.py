@@ -84,6 +84,38 @@ def test_plan_says_what_the_run_does_and_which_input_changed(project: Sandbox) -
     assert nodes(planned(project))["model/lean"] == ("would run", "model.onnx: the model has changed")
 
 
+def test_sizes_are_estimated_by_the_bits_of_the_weights(project: Sandbox) -> None:
+    """Bits a weight has, and what scales, zero points, tables or the places of what is left take."""
+    targets = {
+        "whole: {to: coreml}": (32, 32),
+        "half: {to: coreml, precision: fp16}": (16, 16),
+        "mixed: {to: coreml, precision: mixed}": (16, 16),
+        "bytes: {to: coreml, weights: int8}": (8, 9),
+        "nibbles: {to: coreml, weights: int4}": (4, 5),
+        "table8: {to: coreml, weights: palette8}": (8, 9),
+        "table6: {to: coreml, weights: palette6}": (6, 7),
+        "table3: {to: coreml, weights: palette3}": (3, 4),
+        "table2: {to: coreml, weights: palette2}": (2, 3),
+        "table1: {to: coreml, weights: palette1}": (1, 2),
+        "some: {to: coreml, weights: sparse50}": (16, 18),
+        "few: {to: coreml, weights: sparse90}": (3.2, 5),
+        "less: {to: coreml, precision: fp16, weights: palette4}": (4, 5),
+        "stored: {to: tflite, precision: int8-weights}": (8, 9),
+        "small: {to: tflite, precision: int4-weights}": (4, 5.5),
+    }
+    lines = "".join(f"  {target}\n" for target in targets)
+    (project.folder / "pipeline.yaml").write_text(f"version: 1\nmodel: model.onnx\ntargets:\n{lines}")
+    weights = project.model.stat().st_size
+    sizes = {node["name"].removeprefix("model/"): node["size"] for node in planned(project)["nodes"]}
+    bits = {name: 32 * size / weights for name, size in sizes.items()}
+    outside = {
+        name: bits[name]
+        for name, (low, high) in ((target.partition(":")[0], each) for target, each in targets.items())
+        if not low - 0.01 <= bits[name] <= high + 0.01
+    }
+    assert not outside
+
+
 def test_bad_files_are_refused_as_by_run(project: Sandbox) -> None:
     change(project, "to: tflite", "to: tflight")
     told = [project.run(command, "pipeline.yaml") for command in ("plan", "run")]

@@ -104,6 +104,23 @@ def test_images_are_prepared_as_the_folder_says(sandbox: Sandbox) -> None:
     assert any(note.startswith("preprocessing of images: resize=8x8") for note in found["report"]["notes"])
 
 
+def test_preprocessing_on_the_command_line_is_for_images(sandbox: Sandbox) -> None:
+    arrays = sandbox.run(*INT8, npz(sandbox.folder / "arrays", 2), "--preprocess", "scale=1/16")
+    assert arrays.code == 2
+    words = " ".join(arrays.stderr.split())
+    assert "--preprocess applies to images and audio" in words
+    assert "leave it out: arrays are fed as they are" in words
+    folder = sandbox.folder / "photos"
+    folder.mkdir()
+    for number in range(2):
+        pixels = np.rint(IMAGES[number, 0] * 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    images = sandbox.run(*INT8, folder, "--preprocess", "scale=1/255", "--no-validate", "--json")
+    assert images.code == 0, images.stderr
+    (found,) = images.document["artifacts"]
+    assert found["facts"]["lint"]["ranges"] == {"image": [0.0, pytest.approx(1.0)]}
+
+
 def test_bytes_fed_by_mistake_are_noted_and_fail_with_strict(sandbox: Sandbox) -> None:
     folder = sandbox.folder / "bytes"
     folder.mkdir()

@@ -238,6 +238,20 @@ def test_a_rewriting_matches_onnx_runtime(
     assert not differences(run(model, {"x": x}), run(result, {"x": x}))
 
 
+@pytest.mark.parametrize(
+    ("op", "attributes", "x", "dtypes"), [case for case in CASES if case[0].startswith(("Linear", "SVM"))]
+)
+def test_a_single_sample_may_be_a_vector(
+    op: str, attributes: dict[str, Any], x: Array, dtypes: list[type]
+) -> None:
+    outputs = {f"y{i}": dtype for i, dtype in enumerate(dtypes)}
+    node = helper.make_node(op, ["x"], list(outputs), domain="ai.onnx.ml", **attributes)
+    model = model_of(node, {"x": x[2]}, {}, outputs, is_open=False)
+    result = rewritten(model)
+    assert not refusal(result)
+    assert not differences(run(model, {"x": x[2]}), run(result, {"x": x[2]}))
+
+
 def test_features_are_picked_by_number() -> None:
     node = helper.make_node("ArrayFeatureExtractor", ["x", "i"], ["y"], domain="ai.onnx.ml")
     feeds = {"x": X, "i": np.array([2, 0, 2])}

@@ -208,6 +208,12 @@ SMALLER = {
         "else_branch = e () => (float[N,4] q) { q = Tanh(x) }> }",
         {"Relu": 1},
     ),
+    "a branch on the size of an input": (
+        "g (float[2,3] x) => (float[2,3] y) { n = Size(x) six = Constant<value = int64 {6}>() c = Equal(n, six) "
+        "y = If(c) <then_branch = t () => (float[2,3] p) { p = Relu(x) }, "
+        "else_branch = e () => (float[2,3] q) { q = Tanh(x) }> }",
+        {"Relu": 1},
+    ),
     "what nobody reads": ("g (float[N,4] x) => (float[N,4] y) { a = Exp(x) y = Relu(x) }", {"Relu": 1}),
     "zeros to pad a convolution": (
         "g (float[N,1,6] x) => (float[N,1,6] y) <int64[6] p = {0,0,1,0,0,1}, float[1,1,3] w = {1.0,2.0,3.0}> "

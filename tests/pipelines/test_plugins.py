@@ -52,6 +52,36 @@ def test_the_example_runs_is_cached_and_made_again_when_its_code_changes(
     assert (code, statuses(document)) == (0, dict.fromkeys(names, "made"))
 
 
+def test_the_code_of_a_plugin_is_its_package_or_its_one_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "acme_package"
+    (package / "inner" / "__pycache__").mkdir(parents=True)
+    files = {
+        "module": tmp_path / "acme_module.py",
+        "inner": package / "inner" / "work.py",
+        "table": package / "table.json",
+        "bytecode": package / "inner" / "__pycache__" / "work.cpython-311.pyc",
+    }
+    for file in (*files.values(), package / "__init__.py"):
+        file.write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def counted(name: str, module: str) -> bool:
+        """Tell whether a change to this file is one to the code of the module."""
+        before = plugins.source_digest((module,))
+        files[name].write_text("changed = 1")
+        return plugins.source_digest((module,)) != before
+
+    assert counted("inner", "acme_package.inner.work")
+    assert counted("table", "acme_package.inner.work")
+    assert not counted("bytecode", "acme_package.inner.work")
+    assert not counted("module", "acme_package.inner.work")
+    files["module"].write_text("")
+    assert counted("module", "acme_module")
+    assert not counted("table", "acme_module")
+
+
 def test_the_judge_holds_what_a_plugin_made(
     example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

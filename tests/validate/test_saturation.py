@@ -90,6 +90,31 @@ def test_it_is_what_such_a_cpu_answers(digits: Path, tmp_path: Path) -> None:
     assert difference < 1e-5 * scale
 
 
+def test_losses_are_the_share_of_wrong_numbers_and_their_distance_in_db() -> None:
+    """Worked out by hand: a pair of uint8 times int8 is added in 16 bits, up to 32767."""
+    weights = np.array([[100, 1, -128], [100, 1, -128], [1, 1, 0], [1, 1, 0]], np.int8)
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["x", "w"], ["y"], name="product")],
+        "g",
+        [helper.make_tensor_value_info("x", 2, [None, 4])],
+        [helper.make_tensor_value_info("y", 6, [None, 3])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    model = Model(ir.from_proto(helper.make_model(graph, opset_imports=opsets, ir_version=8)))
+    # The first row saturates upwards and downwards, the third downwards alone, the others do not.
+    rows = np.array([[255, 255, 1, 2], [100, 100, 9, 9], [150, 150, 0, 0], [0, 0, 255, 255]], np.uint8)
+    pairs = np.stack([rows[:, at : at + 2].astype(np.int64) @ weights[at : at + 2] for at in (0, 2)])
+    right = pairs.sum(0)
+    lost = right - np.clip(pairs, -(2**15), 2**15 - 1).sum(0)
+    assert np.argwhere(lost).tolist() == [[0, 0], [0, 2], [2, 2]]
+    made = saturation.emulate(model)
+    assert made is not None
+    (found,) = saturation.measure_losses(*made, [{"x": rows[:1]}, {"x": rows[1:]}])
+    assert (found.node, found.op, found.share) == ("product", "MatMulInteger", 3 / 12)
+    assert found.sqnr_db == pytest.approx(10 * np.log10(np.square(right).sum() / np.square(lost).sum()))
+
+
 def test_quantize_writes_weights_that_saturate_nowhere(digits: Path) -> None:
     feeds = [{"image": np.load(IMAGES)["image"][:40]}]
     lost = {}

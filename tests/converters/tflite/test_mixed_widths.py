@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx_ir
 import pytest
+from onnx import numpy_helper
 
 import onnxport
+from onnxport.formats.model import Model
 from onnxport.runtimes.litert import TfliteRuntime
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.validate.precision.tflite import precision
@@ -212,6 +216,27 @@ def test_means_on_the_grid_of_what_they_are_of_have_an_integer_kernel(
     operators = conformance.convert(model, tmp_path / "model.tflite")
     assert (operators["QUANTIZE"], operators["DEQUANTIZE"]) == (1, 1), operators
     assert not operators.keys() & {"ADD", "LEAKY_RELU"}, operators
+
+
+def test_uint16_around_its_middle_computes_as_int16(conformance: Conformance, tmp_path: Path) -> None:
+    net, x = _network("s16")
+    ONE["conv with a bias"](net, x)
+    signed, _ = net.quantized()
+    proto = onnx.load_from_string(signed.to_bytes() or b"")
+    for tensor in proto.graph.initializer:
+        if tensor.data_type == onnx.TensorProto.INT16:
+            tensor.CopyFrom(numpy_helper.from_array(np.array(2**15, np.uint16), tensor.name))
+    del proto.graph.value_info[:]
+    unsigned = Model(onnx_ir.from_proto(onnx.shape_inference.infer_shapes(proto)))
+    operators, answers = [], []
+    for number, model in enumerate((signed, unsigned)):
+        operators.append(conformance.convert(model, tmp_path / f"{number}.tflite"))
+        with TfliteRuntime(tmp_path / f"{number}.tflite") as runtime:
+            answers.append(runtime.run(net.feeds))
+    assert operators[1] == operators[0]
+    for name, expected in run_onnx(unsigned, net.feeds).items():
+        np.testing.assert_array_equal(answers[1][name], answers[0][name])
+        assert np.abs(answers[1][name] - expected).max() <= max(net.steps.values()) * 1.01
 
 
 def test_a_bias_that_products_of_both_widths_share_stays_as_wide_as_each_needs(tmp_path: Path) -> None:

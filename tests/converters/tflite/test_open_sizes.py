@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 from fixtures import models
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
+from onnxport.runtimes.litert import TfliteRuntime
 from tests.conformance.tflite import Array, Conformance, difference
 from tests.converters.tflite.models import model_of, run_onnx
 
@@ -153,6 +154,41 @@ def test_open_sizes_are_right_at_every_size(conformance: Conformance, graph: str
     for feed, answer in zip(feeds, conformance.convert_and_run(model, feeds), strict=True):
         for name, expected in run_onnx(model, feed).items():
             assert not difference(expected, answer[name], atol=1e-5)
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 1), (0, -1), (-3, -1), (1, 99), (-2, 99), (-1, -99)])
+def test_constant_bounds_of_an_open_axis_are_right_at_every_size(
+    conformance: Conformance, start: int, end: int
+) -> None:
+    step = -1 if end == -99 else 1
+    bounds = [constant(name, [value]) for name, value in zip("sead", (start, end, 2, step), strict=True)]
+    feeds = [images(shape) for shape in SHAPES]
+    model = model_of([node("Slice", "x s e a d", "y")], feeds[0], bounds, open_dims={"x": OPEN})
+    for feed, answer in zip(feeds, conformance.convert_and_run(model, feeds), strict=True):
+        np.testing.assert_array_equal(answer["y"], run_onnx(model, feed)["y"])
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 0), (-2, 0), (2, 1), (2, 2), (-1, -2)])
+def test_what_leaves_nothing_of_an_open_axis_is_refused(
+    conformance: Conformance, tmp_path: Path, start: int, end: int
+) -> None:
+    bounds = [constant(name, [value]) for name, value in zip("sea", (start, end, 2), strict=True)]
+    model = model_of([node("Slice", "x s e a", "y")], images(SHAPES[0]), bounds, open_dims={"x": OPEN})
+    with pytest.raises(CannotConvertError) as caught:
+        conformance.convert(model, tmp_path / "y.tflite")
+    (refusal,) = caught.value.refusals
+    assert "nothing of an open dimension; use --shape" in refusal.why
+
+
+def test_parts_whose_sizes_are_an_input_keep_the_other_axes(conformance: Conformance, tmp_path: Path) -> None:
+    feeds = [{**images((6, 3)), "sizes": np.array(sizes)} for sizes in ([1, 5], [4, 2])]
+    model = model_of([node("Split", "x sizes", "y z", axis=0)], feeds[0])
+    for feed, answer in zip(feeds, conformance.convert_and_run(model, feeds), strict=True):
+        for name, expected in run_onnx(model, feed).items():
+            np.testing.assert_array_equal(answer[name], expected)
+    conformance.convert(model, tmp_path / "parts.tflite")
+    with TfliteRuntime(tmp_path / "parts.tflite") as runtime:
+        assert [spec.shape for spec in runtime.outputs] == [(None, 3), (None, 3)]
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,14 @@ def beyond(report: Report) -> dict[str, float]:
     return {f.node.value: f.local_share for f in report.diagnosis.layers if (f.local_share or 0.0) > 1}
 
 
+def test_two_files_of_one_precision_are_held_to_its_tolerance_as_they_are() -> None:
+    for precision in ("float16", "int8", "int16x8"):
+        assert Rounds.of(precision, precision) == Rounds(precision, made=False)
+    for precision in ("float32", "int8 weights"):  # which compute in float32
+        assert Rounds.of(precision, precision) == Rounds("float32", made=False)
+    assert Rounds.of("float32", "float16") == Rounds("float16", made=True)
+
+
 @pytest.mark.parametrize("make", [lower.half, lower.half_weights], ids=["float16", "weights"])
 def test_a_fault_is_named_in_a_float16_copy(make: Any, tmp_path: Path) -> None:
     right = network(tmp_path / "right.onnx")
