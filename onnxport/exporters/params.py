@@ -57,6 +57,13 @@ def parse_dynamic(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, D
         if not isinstance(names, Sequence) or not names or not all(each is None or each for each in names):
             raise UsageError(f"{dims!r} gives no dimension names for {name!r}", fix=_DYNAMIC_FORM)
         read[name] = tuple(None if each in (None, "_") else str(each) for each in names)
+        for each in filter(None, read[name]):
+            if each == "?" or each.isdecimal() or ".." in each or "|" in each:
+                raise UsageError(
+                    f"{each!r} is not a name for a dimension of {name!r}",
+                    why="ONNX has no bounds" if ".." in each or "|" in each else "",
+                    fix=f"{_DYNAMIC_FORM}; give sizes and bounds to a conversion: --shape {name}=...",
+                )
     return read
 
 

@@ -1,6 +1,7 @@
 """The syntax of input shapes: `NAME=1,3,?,224`, split at the last `=`.
 
-A dimension is a size, `?` for an open one, `1..8` for an open one within bounds, or `224|320` for a choice of sizes.
+A dimension is a size (0 for an empty cache), `?` for an open one, `1..8` for an open one within bounds, or `224|320`
+for a choice of sizes.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _dimension(text: str, shape: str) -> int | str | None:
         return None
     if ".." in text or "|" in text:
         return _normalize_limits(text, shape)
-    return _size(text, shape)
+    return 0 if text == "0" else _size(text, shape)  # an empty cache
 
 
 def _normalize_limits(text: str, shape: str) -> int | str:
@@ -98,7 +99,7 @@ def _size(text: str, shape: str) -> int:
             raise UsageError(f"{text} in the shape {shape!r} is too large", fix=f"give at most {_LARGEST}")
         return int(text)
     raise UsageError(
-        f"{text!r} in the shape {shape!r} is not a dimension", fix="give a size of 1 or more, or ?"
+        f"{text!r} in the shape {shape!r} is not a dimension", fix="give a size, or ?; bounds begin at 1"
     )
 
 

@@ -56,10 +56,18 @@ class Port:
 
 @dataclass(frozen=True)
 class Tap:
-    """The name of an intermediate ONNX value in the artefact, and the permutation of its axes there."""
+    """The place of an intermediate ONNX value in the artefact.
+
+    Attributes:
+        key: the name of its tensor.
+        permutation: as of a Port.
+        scale, zero_point: where the artefact holds the value quantized, as of a Port.
+    """
 
     key: str
     permutation: tuple[int, ...]
+    scale: float = 0.0
+    zero_point: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,11 @@ class Manifest:
 
     def to_json(self) -> str:
         """Return canonical JSON: sorted keys, no white space."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        data = asdict(self)
+        for tap in data["taps"].values():
+            if not tap["scale"]:
+                del tap["scale"], tap["zero_point"]
+        return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
@@ -108,7 +120,10 @@ class Manifest:
             validation=data["validation"],
             inputs=tuple(_port(port) for port in data["inputs"]),
             outputs=tuple(_port(port) for port in data["outputs"]),
-            taps={name: Tap(tap["key"], tuple(tap["permutation"])) for name, tap in data["taps"].items()},
+            taps={
+                name: Tap(**tap | {"permutation": tuple(tap["permutation"])})
+                for name, tap in data["taps"].items()
+            },
             islands=tuple(data.get("islands", ())),
             states=dict(data.get("states", {})),
         )

@@ -31,6 +31,7 @@ def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
         UsageError: an unknown input, or sizes that contradict the model.
     """
     wanted = apply_shapes(model.inputs, shapes)
+    _write_onesided(model)
     for value in model.graph.inputs:
         if value.name in wanted:
             # An open dimension without a name gets one, so that inference can follow it.
@@ -69,6 +70,7 @@ def infer(model: Model) -> bool:
 
     Returns whether it learned anything. An unknown shape is no error: a lowering that needs it refuses its node.
     """
+    _write_onesided(model)
     _copy_small_constants(model)
     loops = LoopShapes(model)
     if not loops.loops:
@@ -81,6 +83,13 @@ def infer(model: Model) -> bool:
         if not loops.update():
             break
     return _known_shapes(model) != before
+
+
+def _write_onesided(model: Model) -> None:
+    """Write the default of an STFT's onesided, 1: ONNX's inference takes 0, and ONNX Runtime refuses fixed sizes."""
+    for node in model.graph.all_nodes():
+        if node.op_type == "STFT" and node.domain == "" and "onesided" not in node.attributes:
+            node.attributes["onesided"] = ir.AttrInt64("onesided", 1)
 
 
 def _copy_small_constants(model: Model) -> None:

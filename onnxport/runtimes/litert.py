@@ -16,7 +16,7 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError
 from onnxport.core.resources import Closing
 from onnxport.formats.manifest import Port
-from onnxport.formats.tflite.ports import cause, from_tflite, leading_name, read_signature, to_tflite
+from onnxport.formats.tflite.ports import cause, dequantize, from_tflite, leading_name, read_signature, to_tflite
 from onnxport.runtimes.base import RunError, check_feeds, check_taps, format_shapes
 from onnxport.runtimes.options import RuntimeOptions
 
@@ -141,6 +141,8 @@ class TfliteRuntime(Closing):
             if leading_name(detail["name"]) == tap.key
         )
         value = _read(interpreter, index)
+        if tap.scale:
+            value = dequantize(value, tap)
         return value.transpose(np.argsort(tap.permutation)) if tap.permutation else value
 
 

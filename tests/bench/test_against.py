@@ -68,6 +68,12 @@ def test_cores_used_by_others_are_no_alarm_and_lost_parallelism_is_one() -> None
     assert standing(floor(9.0, cores=1.0), floor(5.0), at=replace(BUSY, others=None)) == "unclear"
 
 
+def test_busy_cores_do_not_explain_a_model_that_is_hundreds_of_times_slower() -> None:
+    # It has few turns within the time of a bench.
+    assert standing(floor(1495.0, cores=0.9, turns=6), floor(5.0), at=BUSY) == "slower"
+    assert standing(floor(40.0, cores=0.9), floor(5.0), at=BUSY) == "unclear"
+
+
 def test_a_baseline_that_never_had_its_cores_hides_no_slowdown_in_silence() -> None:
     found = compare(floor(5.75), floor(9.0, cores=1.0), CALM, BUSY, threads=2).standard(LIMIT)
     assert found.standing == "unclear"

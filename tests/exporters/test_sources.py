@@ -12,7 +12,7 @@ import pytest
 from onnxport.core.errors import InputError, MissingDependencyError, OnnxportError, UsageError
 from onnxport.exporters.factory import from_factory
 from onnxport.exporters.missing_modules import EXTRAS
-from onnxport.exporters.params import ExportParams
+from onnxport.exporters.params import ExportParams, parse_dynamic
 from onnxport.exporters.sources import KINDS, LOADERS, Source
 from onnxport.pipelines.environment import LIBRARIES, SOURCES
 from onnxport.pipelines.runner.jobs import exportation
@@ -220,6 +220,14 @@ def test_options_for_other_kinds_are_refused(
     (project / name).write_bytes(b"x")
     with pytest.raises(UsageError, match=says):
         exportation(name, None, options)
+
+
+@pytest.mark.parametrize("dim", ["1..32", "224|320", "8", "?"])
+def test_a_name_of_a_dimension_is_no_size_and_has_no_bounds(dim: str) -> None:
+    # A bound was taken for a name, and lost.
+    with pytest.raises(UsageError, match="is not a name for a dimension of 'x'.*--shape x="):
+        parse_dynamic(f"x={dim},_")
+    assert parse_dynamic("x=batch,_,past + 1") == {"x": ("batch", None, "past + 1")}
 
 
 def test_every_kind_has_a_loader_and_every_framework_an_extra() -> None:

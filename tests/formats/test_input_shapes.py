@@ -15,7 +15,7 @@ def test_names_with_equals_signs_colons_and_slashes_survive() -> None:
     assert parse_shapes(["a=b/c:0=1,?,3"]) == {"a=b/c:0": (1, None, 3)}
 
 
-@pytest.mark.parametrize("text", ["x", "=1,2", "x=1,-1", "x=0", "x=a", "x=1,,2"])
+@pytest.mark.parametrize("text", ["x", "=1,2", "x=1,-1", "x=1,00", "x=a", "x=1,,2"])
 def test_malformed_shapes_are_wrong_usage(text: str) -> None:
     with pytest.raises(UsageError):
         parse_shapes([text])
@@ -83,3 +83,9 @@ def test_a_mapping_may_hold_texts() -> None:
     assert parse_shapes({"x": "1..8, 3, ?"}) == parse_shapes(["x=1..8,3,?"])
     with pytest.raises(UsageError, match=r"'a' in the shape 'x=a' is not a dimension"):
         parse_shapes({"x": "a"})
+
+
+def test_a_cache_may_be_empty() -> None:
+    assert parse_shapes(["past=1,0,8"]) == {"past": (1, 0, 8)} == parse_shapes({"past": (1, 0, 8)})
+    with pytest.raises(UsageError, match="bounds begin at 1"):
+        parse_shapes(["past=1,0..8,8"])

@@ -264,3 +264,28 @@ def test_a_pass_that_changes_answers_is_skipped_and_named(
     assert equivalence(result.model) is None
     assert len(result.notes) == 1
     assert "'relabel' was skipped" in result.notes[0]
+
+
+@pytest.mark.parametrize("length", ["window", "frame_length"])
+def test_stft_without_onesided_keeps_half_of_the_bins(tmp_path: Path, length: str) -> None:
+    # ONNX's shape inference takes onesided for 0 where it is left out; the operator's default is 1.
+    ends = ["window", ""] if length == "window" else ["", "frame"]
+    nodes = [
+        helper.make_node("STFT", ["x", "step", *ends], ["bins"]),
+        helper.make_node("ReduceSumSquare", ["bins", "last"], ["power"], keepdims=0),
+        helper.make_node("MatMul", ["power", "mel"], ["y"]),
+    ]
+    constants = {
+        "step": np.array(4, np.int64),
+        "last": np.array([-1], np.int64),
+        "mel": np.random.default_rng(0).random((9, 5), np.float32),
+        "window": np.hanning(16).astype(np.float32),
+        "frame": np.array(16, np.int64),
+    }
+    model = load(graph(nodes, {"x": ["N", "L", 1]}, {"y": 3}, **constants), tmp_path)
+    x = np.random.default_rng(1).standard_normal((1, 40, 1)).astype(np.float32)
+    expected = answers(tmp_path / "model.onnx", {"x": x})
+    native = frozenset(("STFT", "ReduceSumSquare", "MatMul"))
+    result = prepared(model, native, shapes={"x": (1, 40, 1)}).model
+    assert result.outputs[0].shape == (1, 7, 5)
+    assert np.array_equal(answers(result, {"x": x}), expected)

@@ -14,7 +14,7 @@ import onnx_ir as ir
 import pytest
 from pydantic import BaseModel
 
-from onnxport.core.errors import InputError, UsageError
+from onnxport.core.errors import CannotConvertError, InputError, UsageError
 from onnxport.formats.artifact import Artifact, Format
 from onnxport.formats.model import Model
 from onnxport.pipelines import runner
@@ -184,6 +184,28 @@ def careful() -> Iterator[Worker]:
         return Product(model.save(work.output), notes=(f"pass 'double' was skipped: {reason}",))
 
     yield make
+
+
+def test_a_model_that_needs_the_wrong_pass_keeps_the_verdict(source: Path) -> None:
+    report = runner.run(job(source, rewriting("dependent"), output="out.onnx"), "test")
+    assert report.exit_code == 1
+    assert report.artifacts[0].report is not None
+    assert "logits" in str(report.artifacts[0].report)
+    assert names(source.parent) == {"model.onnx"}
+
+
+@contextmanager
+def dependent() -> Iterator[Worker]:
+    """Doubles a weight, and refuses the model where that is no longer allowed."""
+    with careful() as make:
+
+        def need(model: Model, params: ScaleParams, work: Work) -> Product:
+            product = make(model, params, work)
+            if product.notes:
+                raise CannotConvertError("1 of 2 nodes has no equivalent")
+            return product
+
+        yield need
 
 
 def test_nobody_judges_where_validation_is_waived(source: Path) -> None:

@@ -134,6 +134,10 @@ def _refusal(found: re.Match[str]) -> Refusal:
     return Refusal(found["op"].upper(), named[1].removesuffix(INNER) if named else "", why)
 
 
+# A type with one scale for the whole tensor.
+_QUANTIZED = re.compile(r"!quant\.uniform<[iu]\d+(?:<[^>]*>)?:f32, (?P<scale>[^:,{>]+)(?::(?P<zero_point>-?\d+))?>")
+
+
 def _name_tensors(lowered: Lowered) -> dict[str, Tap]:
     """Give the tensors that hold an ONNX value its plain name, and no other tensor; return the remaining taps.
 
@@ -149,14 +153,30 @@ def _name_tensors(lowered: Lowered) -> dict[str, Tap]:
             last = max(names, key=lambda name: lowered.sequence.get(name, -1))
             operation.location = ir.Location.name(last.removesuffix(INNER) + INNER)
             named.setdefault(last, []).append(operation)
-    holders = {
-        name: operations[0]
-        for name, operations in named.items()
-        if len(operations) == 1 and operations[0].results[0].type == lowered.types.get(name)
+    grids: dict[str, tuple[float, int]] = {}
+    for name, (operation, *others) in named.items():
+        grid = None if others else _grid(str(operation.results[0].type), str(lowered.types.get(name)))
+        if grid is not None:
+            grids[name] = grid
+            operation.location = ir.Location.name(name)
+    return {
+        value: replace(tap, scale=grids[tap.key][0], zero_point=grids[tap.key][1])
+        for value, tap in lowered.taps.items()
+        if tap.key in grids
     }
-    for name, operation in holders.items():
-        operation.location = ir.Location.name(name)
-    return {value: tap for value, tap in lowered.taps.items() if tap.key in holders}
+
+
+def _grid(held: str, wanted: str) -> tuple[float, int] | None:
+    """Return scale and zero point by which a tensor of one type holds a value of another; None where it does not.
+
+    The scale of an equal type is 0. Integer kernels give the integers of a float value.
+    """
+    if held == wanted:
+        return 0.0, 0
+    found = _QUANTIZED.search(held)
+    if found is None or held.replace(found[0], "f32") != wanted:
+        return None
+    return float(found["scale"]), int(found["zero_point"] or 0)
 
 
 def _operations(module: ir.Module) -> Iterator[ir.Operation]:

@@ -148,8 +148,13 @@ def to_tflite(array: Array, dtype: np.dtype[Any], port: Port) -> Array:
 def from_tflite(value: Array, port: Port) -> Array:
     """Convert the value of the file's tensor to the source's dtype."""
     if port.scale:
-        value = np.asarray((value.astype(np.int32) - port.zero_point) * np.float32(port.scale))
+        value = dequantize(value, port)
     return value if port.dtype in ("string", value.dtype.name) else value.astype(port.dtype)
+
+
+def dequantize(value: Array, grid: Port | Tap) -> Array:
+    """Return the float32 values of integers, as DequantizeLinear."""
+    return np.asarray((value.astype(np.int32) - grid.zero_point) * np.float32(grid.scale), np.float32)
 
 
 def _quantize(array: Array, dtype: np.dtype[Any], port: Port) -> Array:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onnxport.core.errors import CannotConvertError
 from onnxport.formats.artifact import SUFFIXES, Artifact, writing
 from onnxport.formats.manifest import MAIN, Manifest
 from onnxport.pipelines.environment import RUNS_ON, require, versions
@@ -61,7 +62,9 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
         if judge is not None and report.verdict == "not equivalent" and job.rewrites and product.is_ours:
             # A pass may be at fault. Run again with a check behind each pass, which skips the faulty one.
             checked = replace(chain, folder=folder / "checked", check_passes=True)
-            second = checked.run_last_step(start)
+            second = product
+            with suppress(CannotConvertError):  # of a model that needs the faulty pass: the verdict stands
+                second = checked.run_last_step(start)
             if second.notes != product.notes:
                 product, report = second, verdict(judge, source, second, clock)
         others = {name: functions.judge(name, models, product, job.validation, clock) for name in further}

@@ -88,7 +88,9 @@ class Sides(Closing):
         outputs = {spec.name for spec in self.candidate.outputs}
         self.has_taps = bool(taps)
         self._read_as = _read_as(candidate, network)
-        self.shared = tuple(name for name in network.values if name in taps or name in outputs)
+        self.shared = tuple(
+            name for name in network.values if name in outputs or self._read_as.get(name, name) in taps
+        )
 
     def fetch(self, feeds: Feeds, names: Sequence[str]) -> Shown:
         """Run each side once, with the values of `names`."""
@@ -126,8 +128,24 @@ class Sides(Closing):
         self.candidate.runtime.close()
 
 
+# A tap that holds a value of the reference only after its rounding.
+_ROUNDED = ""
+
+
 def _read_as(candidate: Artifact, network: Network) -> dict[str, str]:
-    """Map the values that only the candidate quantizes to their quantized values."""
+    """Map values of the reference to the values that the candidate shows for them.
+
+    Those that only an ONNX candidate quantizes are read quantized. A `.tflite` holds a result of an integer kernel
+    rounded: that is the value of the DequantizeLinear behind it, if the reference has one.
+    """
+    if candidate.format == "tflite":
+        if all(node.op_type != "QuantizeLinear" for node in network.nodes):
+            return {}
+        from onnxport.formats.tflite.ports import read_signature  # loads LiteRT
+
+        rounded = {name for name, tap in read_signature(candidate.path).taps.items() if tap.scale}
+        after = {name: read for name, read in network.quantized().items() if read not in network.outputs}
+        return dict.fromkeys(rounded, _ROUNDED) | {after[name]: name for name in rounded if name in after}
     if candidate.format != "onnx":
         return {}
     found = Network(Model.load(candidate.path)).quantized()

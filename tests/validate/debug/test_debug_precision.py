@@ -197,6 +197,52 @@ def test_a_fault_is_named_in_the_same_int8_model(quantized: Path, tmp_path: Path
     assert "at fault" in found.summary
 
 
+@pytest.fixture
+def artefacts(quantized: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """The int8 model as TFLite, and the same with two channels of the third convolution swapped."""
+    model = onnx.load(quantized)
+    weights = next(t for t in model.graph.initializer if t.name == "w3_quantized")
+    values = onnx.numpy_helper.to_array(weights).copy()
+    values[[0, 1]] = values[[1, 0]]
+    weights.CopyFrom(onnx.numpy_helper.from_array(values, weights.name))
+    wrong = saved(model, tmp_path / "wrong.onnx")
+    right, other = (
+        onnxport.convert_model(each, "tflite", validate=False, latency=False).path
+        for each in (quantized, wrong)
+    )
+    return right, other
+
+
+def test_the_integer_kernels_of_a_tflite_file_show_their_values(
+    quantized: Path, artefacts: tuple[Path, Path]
+) -> None:
+    right, wrong = artefacts
+    report = onnxport.debug_model(quantized, right, layers=True)
+    assert report.passed
+    assert beyond(report) == {}
+    assert report.diagnosis is not None
+    assert len(report.diagnosis.layers) > 3
+    found = onnxport.debug_model(quantized, wrong).diagnosis
+    assert found is not None
+    assert found.node is not None, found.summary
+    assert {"w3_DequantizeLinear_Output", "c3"} & {found.node.value, *(r.value for r in found.candidates)}
+
+
+def test_a_node_of_an_int8_tflite_file_is_named_beside_the_float_model(
+    quantized: Path, artefacts: tuple[Path, Path]
+) -> None:
+    report = onnxport.debug_model(
+        quantized.with_name("right.onnx"),
+        artefacts[1],
+        budget={"sqnr": 90.0},
+        inputs=quantized.with_name("inputs"),
+    )
+    found = report.diagnosis
+    assert found is not None
+    assert found.node is not None, found.summary
+    assert found.node.name == "conv3"
+
+
 @pytest.mark.real
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("make", [lower.half, lower.half_weights], ids=["float16", "weights"])
