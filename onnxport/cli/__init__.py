@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 from typing import NoReturn
 
 from onnxport.cli import signals
+
+_COLLECTIONS = (50_000, 20, 20)
 
 
 def _open_closed_streams() -> None:
@@ -23,6 +26,8 @@ def _open_closed_streams() -> None:
 def main() -> NoReturn:
     """The `onnxport` command."""
     _open_closed_streams()
+    # Collections walk all modules and graphs that a command holds to its end: by default a tenth of a short run.
+    gc.set_threshold(*_COLLECTIONS)
     # Import behind the handlers: a Ctrl-C during the imports shows no traceback.
     try:
         signals.install()

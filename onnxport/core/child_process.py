@@ -11,6 +11,7 @@ imported where they are used: a bench counts every page of its children.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import pickle
@@ -19,7 +20,7 @@ import signal
 import struct
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -30,6 +31,9 @@ DEFAULT_TIMEOUT = 1800.0  # seconds; compiling a 2.6 GB model takes under one mi
 RUN_TIMEOUT = 600.0  # seconds for one run of a model; the largest measured (2.4 GB) takes 3
 _HEADER = struct.Struct("<Q")
 _MOST_REUSED = 800 * 2**20  # bytes; a process does not return the memory of a large model before the next one
+_MOST_LEFT = 300 * 2**20  # bytes that it may hold after its object is gone; libraries alone take up to 150 MB
+_RESET = 10.0  # seconds for the new object
+_PLAIN: Mapping[str, str] = {}
 _RECREATE = ""  # in place of a method's name
 _WATCH = 0.02  # seconds; in this time a process fills about 100 MB
 _PIPE = 1 << 20  # bytes; Linux's default is 64 KiB, its limit for users this
@@ -64,6 +68,7 @@ class Child(Closing):
         timeout: seconds after which a call is ended; None for no limit.
         patience: advice for the user after a timeout, for the error message.
         preload: modules that the child imports before the first call; a module that fails raises at its first use.
+        environment: variables for the child where the user's environment has none of that name.
 
     Attributes:
         memory: bytes that the process may hold while a call runs, without mapped files; None for no limit.
@@ -83,11 +88,13 @@ class Child(Closing):
         timeout: float | None = DEFAULT_TIMEOUT,
         patience: str = "",
         preload: Sequence[str] = (),
+        environment: Mapping[str, str] = _PLAIN,
     ) -> None:
         import subprocess
         import tempfile
 
         self.target, self._purpose, self._timeout, self._patience = target, purpose, timeout, patience
+        self.environment = environment
         self._asked = self._answered = 0  # calls begun and ended
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         child_in, self._requests = os.pipe()
@@ -99,7 +106,7 @@ class Child(Closing):
             self._process = subprocess.Popen(
                 # -P: a numpy.py in the current folder must not replace the library.
                 [sys.executable, "-P", "-m", "onnxport.core.child_process", target, *pipes, *preload],
-                env=_environment(),
+                env={**environment, **_environment()},
                 stdin=subprocess.DEVNULL,
                 stdout=self._stderr,
                 stderr=self._stderr,
@@ -186,12 +193,27 @@ class Child(Closing):
 
         That is: it has answered no call yet, is still in a call, or has grown large.
         """
+        import time
+
         if not self._answered or self._answered < self._asked or not 0 < self._memory()[0] < _MOST_REUSED:
             return False
+        self.memory = self.message = None
+        self.deadline = time.monotonic() + _RESET
         with contextlib.suppress(Exception):
             self.call(_RECREATE)
-            return True
+            self.deadline = None
+            resident, of_files = self._memory()
+            return resident - of_files < _MOST_LEFT
         return False
+
+    def lend(self, purpose: str, timeout: float | None, patience: str) -> None:
+        """Take the settings of the next borrower."""
+        self._purpose, self._timeout, self._patience = purpose, timeout, patience
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the process has not been called yet."""
+        return not self._asked
 
     def _read_message(self) -> bytes:
         """Read the child's next message, and watch its memory until it arrives."""
@@ -259,14 +281,21 @@ class Child(Closing):
         return error
 
 
-# Idle children by target; None outside `sparing`.
-_spares: dict[str, Child] | None = None
+# Idle children by target and environment; None outside `reuse_children`.
+_spares: dict[_Key, Child] | None = None
+_Key = tuple[str, frozenset[tuple[str, str]]]
 
 
 @contextlib.contextmanager
 def reuse_children() -> Iterator[None]:
-    """Keep borrowed children for reuse: their imports happen once, and stay in memory."""
+    """Keep borrowed children for reuse: their imports happen once, and stay in memory.
+
+    Within another such block it does nothing.
+    """
     global _spares
+    if _spares is not None:
+        yield
+        return
     _spares = {}
     try:
         yield
@@ -276,20 +305,40 @@ def reuse_children() -> Iterator[None]:
             child.close()
 
 
-def borrow(target: str, *, purpose: str) -> Child:
+def borrow(
+    target: str,
+    *,
+    purpose: str,
+    timeout: float | None = DEFAULT_TIMEOUT,
+    patience: str = "",
+    preload: Sequence[str] = (),
+    environment: Mapping[str, str] = _PLAIN,
+) -> Child:
     """Return a Child for `target`, an idle one if there is one; `give_back` returns it.
 
     Only for code whose bytes do not depend on what its libraries did before; those of coremltools do.
     """
-    return (_spares or {}).pop(target, None) or Child(target, purpose=purpose)
+    spare = (_spares or {}).pop((target, frozenset(environment.items())), None)
+    if spare is None:
+        return Child(
+            target,
+            purpose=purpose,
+            timeout=timeout,
+            patience=patience,
+            preload=preload,
+            environment=environment,
+        )
+    spare.lend(purpose, timeout, patience)
+    return spare
 
 
 def give_back(child: Child) -> None:
-    """Return a borrowed child: keep it, with a new object, within `sparing`; else close it."""
-    if _spares is None or child.target in _spares or not child.begin_anew():
+    """Return a borrowed child: keep it, with a new object, within `reuse_children`; else close it."""
+    key = child.target, frozenset(child.environment.items())
+    if _spares is None or key in _spares or not child.begin_anew():
         child.close()
     else:
-        _spares[child.target] = child
+        _spares[key] = child
 
 
 class Parent:
@@ -387,15 +436,20 @@ def _serve(target: str, requests: int, answers: int, preload: Sequence[str]) -> 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(select, "poll"):
         threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
+    gc.disable()  # imports make much that lives and nothing that dies
     for module in preload:
         with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(module)
     parent = Parent(requests, answers)
     served, failure = _start(target, parent)
+    gc.freeze()
+    gc.enable()
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             method, args = pickle.loads(_read_message(requests))
             if method == _RECREATE:
+                served = failure = None  # frees the last one first
+                gc.collect()
                 served, failure = _start(target, parent)
                 answer: tuple[bool, object] = (True, None)
             else:

@@ -17,7 +17,8 @@ class Record(BaseModel):
     """A part of a report."""
 
     # Non-finite numbers become strings: JSON has none, and null would not read back.
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+    # Deferred: a run builds those that it has, inner ones as parts of others.
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings", defer_build=True)
 
 
 class FileRecord(Record):

@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.core.child_process import RUN_TIMEOUT, Child, ChildHung, ChildTooLarge
+from onnxport.core.child_process import RUN_TIMEOUT, Child, ChildHung, ChildTooLarge, borrow, give_back
 from onnxport.core.resources import Closing
 from onnxport.formats.artifact import FORMATS, SUFFIXES, TensorSpec
 from onnxport.runtimes import registry
-from onnxport.runtimes.base import MemoryFullError, Runtime, SlowRunError, format_shapes
+from onnxport.runtimes.base import MemoryFullError, SlowRunError, format_shapes
+from onnxport.runtimes.host import Description
 from onnxport.runtimes.memory_limit import MemoryLimit, format_size
 from onnxport.runtimes.options import RuntimeOptions
 
@@ -27,58 +27,42 @@ Role = Literal["reference", "candidate"]
 
 _DEFAULT = RuntimeOptions()
 _UNLIMITED = partial(MemoryLimit, None)
+# Runtimes with threads of their own; numpy's would only cost time and memory there.
+_REUSED = frozenset({"ort", "litert"})
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 _PATIENCE = "give it more time with --timeout SECONDS, or smaller inputs"
 
 
-@dataclass(frozen=True)
-class Description:
-    """The child's description of its model."""
-
-    name: str
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
-    permutations: Mapping[str, tuple[int, ...]]
-    remarks: tuple[str, ...] = ()
-
-
-class Host:
-    """The object that the child serves: the loaded models, by path and options."""
-
-    def __init__(self) -> None:
-        self._loaded: dict[tuple[Path, RuntimeOptions], Runtime] = {}
-
-    def open(self, path: Path, options: RuntimeOptions) -> Description:
-        from onnxport.runtimes import load
-
-        runtime = self._loaded[path, options] = load(path, options)
-        permutations = getattr(runtime, "permutations", {})
-        remarks = getattr(runtime, "remarks", ())
-        return Description(runtime.name, runtime.inputs, runtime.outputs, permutations, remarks)
-
-    def taps(self, path: Path, options: RuntimeOptions) -> frozenset[str]:
-        return self._loaded[path, options].taps
-
-    def run(self, path: Path, options: RuntimeOptions, feeds: Feeds, taps: Sequence[str]) -> dict[str, Array]:
-        return self._loaded[path, options].run(feeds, taps=taps)
-
-
 class _Process:
-    """The child behind one or several runtimes, restarted at the next use after its end; `number` counts children."""
+    """The child behind one or several runtimes, restarted at the next use after its end; `number` counts children.
+
+    Attributes:
+        runs: of the child, also those of other models before.
+    """
 
     def __init__(self, start: Callable[[], Child]) -> None:
         self._start = start
-        self.child, self.number, self.runs = start(), 0, 0
-        self._is_ended = False
+        self.child, self.number = start(), 0
+        self.runs = 0 if self.child.is_fresh else 1
+        self._is_ended = self._is_closed = False
 
     def end(self) -> None:
+        """Kill the child; `current` starts another."""
         self.child.close()
         self._is_ended = True
 
+    def close(self) -> None:
+        """Give the child back; it may serve other models then."""
+        if not self._is_closed:
+            self._is_closed = True
+            give_back(self.child)
+
     def current(self) -> Child:
         """Return the running child; start one where the last was ended."""
+        assert not self._is_closed, "its child may serve another model now"
         if self._is_ended:
             self.child, self._is_ended = self._start(), False
-            self.number, self.runs = self.number + 1, 0
+            self.number, self.runs = self.number + 1, 0 if self.child.is_fresh else 1
         return self.child
 
 
@@ -110,9 +94,11 @@ class IsolatedRuntime(Closing):
         self._timeout, self._make_limit = timeout, limit
         self._kind = registry.find_runtime(FORMATS[path.suffix.lower()], options.runtime)
         self._kind.check()
+        # One process may serve the reference and then the candidate, if these are its only libraries.
+        start = partial(borrow, environment=_ONE_THREAD) if self._kind.name in _REUSED else Child
         self._process = _Process(
-            lambda: Child(
-                f"{__name__}:{Host.__name__}",
+            lambda: start(
+                "onnxport.runtimes.host:Host",
                 purpose=f"{self._kind.title} running {path}",
                 timeout=timeout,
                 patience=_PATIENCE,
@@ -193,7 +179,7 @@ class IsolatedRuntime(Closing):
             raise self._too_large(feeds, large) from None
 
     def close(self) -> None:
-        self._process.child.close()
+        self._process.close()
 
     def _run(self, feeds: Feeds, taps: Sequence[str]) -> dict[str, Array]:
         child = self._open()

@@ -84,7 +84,7 @@ class Preprocessing(BaseModel):
         rate: of audio in Hz, which is resampled; None for the file's own.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     resize: Sizes | None = None
     interpolation: Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"] = "bilinear"

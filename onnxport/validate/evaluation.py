@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import closing, nullcontext
+from typing import TYPE_CHECKING
 
 from onnxport.core.errors import InputError
 from onnxport.runtimes.base import RunError
@@ -13,12 +14,14 @@ from onnxport.validate.custom_metrics import Averages
 from onnxport.validate.fidelity import Fidelity
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.progress import Counter, Tell
-from onnxport.validate.quality import Quality
 from onnxport.validate.reference import AnsweredSet, Reference
 from onnxport.validate.report import Criterion, Judgement, Precision
 from onnxport.validate.rollout import Run
-from onnxport.validate.rounded_reference import RoundedReference
 from onnxport.validate.signature import unfit_sizes
+
+if TYPE_CHECKING:
+    from onnxport.validate.quality import Quality
+    from onnxport.validate.rounded_reference import RoundedReference
 
 
 def evaluate(
@@ -48,7 +51,7 @@ def evaluate(
         criteria, rounded = Criteria(criterion == "fidelity", quality=criterion == "quality"), None
     with rounded or nullcontext():
         fidelity = Fidelity(reference, rounded or reference, params) if criteria.fidelity else None
-        quality = Quality(reference, params) if criteria.quality else None
+        quality = _quality(reference, params) if criteria.quality else None
         averages = Averages(budgets.user)
         progress = Counter(tell, "running the candidate, input set")
 
@@ -86,6 +89,13 @@ def evaluate(
         return (*others, apply_budgets(last, budgets)), notes
 
 
+def _quality(reference: Reference, params: ValidateParams) -> Quality:
+    # Imported here, as the rounded reference: equal precisions, the usual case, need neither.
+    from onnxport.validate.quality import Quality
+
+    return Quality(reference, params)
+
+
 def _add_further(
     reference: Reference, add: Callable[[AnsweredSet], None], is_inconclusive: Callable[[], bool]
 ) -> None:
@@ -109,6 +119,8 @@ def _choose(
     )
     if not criteria.rounded:
         return criteria, None
+    from onnxport.validate.rounded_reference import RoundedReference
+
     try:
         return criteria, RoundedReference(reference, candidate, kept)
     except InputError as error:

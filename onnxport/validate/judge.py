@@ -25,7 +25,6 @@ from onnxport.validate.progress import Tell
 from onnxport.validate.reference import AnsweredSet, Reference
 from onnxport.validate.report import Criterion, Judgement, Precision, Report, Side, overall
 from onnxport.validate.rollout import Run
-from onnxport.validate.saturation import measure_saturation
 from onnxport.validate.sessions import Oriented, isolated, source_dtypes
 from onnxport.validate.signature import check_signatures, split_map
 from onnxport.validate.table_rows import differing_rows
@@ -145,6 +144,8 @@ class Judge(Closing):
                 notes += (note,) if note else ()
             saturation = None
             if measured:
+                from onnxport.validate.saturation import measure_saturation
+
                 saturation = measure_saturation(reference, candidate)
                 notes += () if saturation is None else (str(saturation),)
             verdict, reason = overall(judgements)

@@ -48,7 +48,8 @@ AUDITED = "the reference's nodes, each on the candidate's own values"
 
 class _Record(BaseModel):
     # Strings for non-finite numbers: JSON has none, and null would not read back.
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+    # Deferred: a run builds those that it has, inner ones as parts of others.
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings", defer_build=True)
 
 
 class Worst(_Record):

@@ -22,6 +22,8 @@ from onnxport.core.child_process import (
 )
 from onnxport.core.errors import CannotConvertError, MachineError, Refusal
 
+LEAKED: list[bytes] = []
+
 
 class Served:
     """What the tests put into a child."""
@@ -52,6 +54,9 @@ class Served:
     def remember(self, value: int) -> list[int]:
         self.remembered = [*getattr(self, "remembered", []), value]
         return self.remembered
+
+    def leak(self, size: int) -> None:
+        LEAKED.append(b"x" * size)
 
     def consult(self) -> str:
         assert self.parent is not None
@@ -153,3 +158,39 @@ def test_what_is_given_back_serves_again_and_remembers_nothing() -> None:
     fourth.call("process")
     give_back(fourth)
     assert fourth._process.poll() is not None, "nobody asked for it to be kept"
+
+
+def test_a_child_in_which_memory_is_left_is_not_reused() -> None:
+    with reuse_children():
+        first = borrow_child()
+        process = first.call("process")
+        first.call("leak", 400 * 2**20)
+        give_back(first)
+        second = borrow_child()
+        assert second.call("process") != process
+        give_back(second)
+
+
+def test_blocks_of_reuse_nest() -> None:
+    with reuse_children():
+        with reuse_children():
+            first = borrow_child()
+            process = first.call("process")
+            give_back(first)
+        second = borrow_child()
+        assert second.call("process") == process, "the inner block ended it"
+        give_back(second)
+    assert second._process.poll() is not None
+
+
+def test_a_reused_child_has_the_limits_of_its_borrower() -> None:
+    with reuse_children():
+        first = borrow_child()
+        first.call("double", 1)
+        first.memory = 1
+        give_back(first)
+        second = borrow(first.target, purpose="another task", timeout=1.0)
+        assert second is first
+        with pytest.raises(MachineError, match="another task hung: no answer within 1 s"):
+            second.call("hang")
+        give_back(second)

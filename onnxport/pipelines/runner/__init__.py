@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
+from onnxport.core.child_process import reuse_children
 from onnxport.formats.artifact import Staging
 from onnxport.pipelines.environment import SOURCES, require
 from onnxport.pipelines.runner.clock import Clock, Progress
-from onnxport.pipelines.runner.jobs import Export, Job
 from onnxport.pipelines.runner.report import commit
 from onnxport.reports.run_report import RunReport
+
+if TYPE_CHECKING:
+    from onnxport.pipelines.runner.jobs import Export, Job
 
 
 def run(
@@ -32,11 +36,12 @@ def run(
         save: stores the report before the artefact is delivered; if it fails, nothing is delivered.
     """
     from onnxport.pipelines.runner import export, steps
+    from onnxport.pipelines.runner.jobs import Export
 
     clock = Clock(progress)
     if isinstance(job, Export):
         require(SOURCES.get(job.source.kind, ()), f"exporting {job.source.name}")
-    with Staging(job.output, folder=job.is_folder) as staging, ExitStack() as stack:
+    with reuse_children(), Staging(job.output, folder=job.is_folder) as staging, ExitStack() as stack:
         if isinstance(job, Export):
             outcome = export.make(job, staging.folder, stack, clock)
         else:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnxport.core.child_process import reuse_children
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.environment import RUNS_ON, require, runtime_libraries
 from onnxport.pipelines.runner.clock import Clock, Progress
@@ -32,7 +33,7 @@ def validate(
     clock = Clock(progress)
     for artifact in (reference, candidate):
         require(RUNS_ON[artifact.format], f"running {artifact.path}")
-    with start_reference(reference, params) as runtime:
+    with reuse_children(), start_reference(reference, params) as runtime:
         with clock.phase("load"):
             with reading(reference):
                 graph, reference = _load(reference)

@@ -1,0 +1,1 @@
+"""The waterfall of a run: stages that are measured inside its processes."""
