@@ -308,7 +308,7 @@ class Graph:
 _TRANSPARENT = frozenset({"Identity", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 _CODES = (
     *(ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT16),
-    *(ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT32),
+    *(ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT2, ir.DataType.UINT2, ir.DataType.INT32),
 )
 
 
@@ -520,8 +520,10 @@ def _quantize(graph: Graph, node: ir.Node) -> _Step | None:
     if found is None or dtype is None or not (found[0] > 0).all():
         return None
     scale, zero = found
-    info = np.iinfo(dtype.numpy())
-    limits = int(info.min), int(info.max)
+    if dtype not in _CODES:
+        return None
+    bits = dtype.bitwidth
+    limits = (0, 2**bits - 1) if dtype.name.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     codes = node.outputs[0]
     factor, offset = Rounded(1 / scale), Rounded(zero)
 

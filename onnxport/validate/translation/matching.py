@@ -90,10 +90,12 @@ class Matching:
     Attributes:
         matches: in the order in which they were found.
         readers: a pair of values to the pairs that read it.
+        views: pairs of Reshape whose sizes the graphs do not tell.
     """
 
     matches: list[Match] = field(default_factory=list)
     mismatches: list[Mismatch] = field(default_factory=list)
+    views: list[tuple[Core, Core]] = field(default_factory=list)
     readers: dict[tuple[ir.Value, ir.Value], list[tuple[ir.Value, ir.Value]]] = field(default_factory=dict)
 
     @cached_property
@@ -144,7 +146,12 @@ class _Matcher:
     def run(self, outputs: Mapping[str, str]) -> Matching:
         theirs = self._candidate.outputs
         for name, value in self._source.outputs.items():
-            self._pending.append(_Pair(theirs[outputs.get(name, name)], value))
+            if (ours := theirs.get(outputs.get(name, name))) is None:
+                core = self._source.head(value).core
+                reason = f"the output {name!r} is missing, or has another name"
+                self._found.mismatches.append(Mismatch(core, core, (value, value), reason, is_structure=True))
+                continue
+            self._pending.append(_Pair(ours, value))
         while self._pending:
             pair = self._pending.pop()
             if pair not in self._seen:
@@ -234,8 +241,11 @@ class _Matcher:
             if not _equal(ours, theirs):
                 return f"its {name} is {ours}, that of the source's {source.label} {theirs}"
         shape, wanted = static_shape(core.value), static_shape(source.value)
-        if core.op == "Reshape" and None not in (shape, wanted) and shape != wanted:
-            return f"its shape is {shape}, that of the source's {source.label} {wanted}"
+        if core.op == "Reshape" and None not in (shape, wanted):
+            if shape != wanted:
+                return f"its shape is {shape}, that of the source's {source.label} {wanted}"
+        elif core.op == "Reshape":
+            self._found.views.append((core, source))
         if (core.weight is None) != (source.weight is None):
             return "one side's weight is computed"
         ours, theirs = (
@@ -295,7 +305,7 @@ def _kind(operand: Operand) -> str:
 
 def agrees(ours: Rounded, theirs: Rounded) -> bool:
     """Return whether two constants are equal within the half steps of the first, and float32's noise."""
-    if ours.values.size != theirs.values.size:
+    if _without_ones(ours.values.shape) != _without_ones(theirs.values.shape):
         return False
     theirs = theirs.moved(lambda values: values.reshape(ours.values.shape))
     if not (ours.is_float and theirs.is_float):
@@ -305,6 +315,12 @@ def agrees(ours: Rounded, theirs: Rounded) -> bool:
         return False
     ours, theirs = (each.moved(lambda values: values[finite]) for each in (ours, theirs))
     return not (beyond_half_step(ours, theirs) & ~is_cut(ours, theirs)).any()
+
+
+def _without_ones(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return a shape without the axes of size 1 in front, which broadcasting adds."""
+    first = next((place for place, size in enumerate(shape) if size != 1), len(shape))
+    return tuple(shape[first:])
 
 
 def _equal(ours: object, theirs: object) -> bool:

@@ -24,6 +24,7 @@ Form = tuple[str, Mapping[str, Any], tuple[Operand, ...]]
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _POOLS = frozenset({"MaxPool", "AveragePool", "LpPool"})
 _SOFTMAXES = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
+_ONE_AXIS = 13  # the opset from which a softmax is over one axis
 # Names that change no result.
 _IGNORED = frozenset({"storage_order", "spatial"})
 
@@ -42,6 +43,8 @@ def normalize(name: str, node: ir.Node, operands: Sequence[Operand], value: ir.V
     index = node.outputs.index(value)
     if index or name == "Split":
         attributes = {**attributes, "output": index}
+    if name in _SOFTMAXES and opset < _ONE_AXIS and not _is_last(attributes["axis"], node):
+        attributes = {**attributes, "axes": "all from axis on"}
     if name == "ReduceMean" and _is_global(attributes, operands, node):
         return "GlobalAveragePool", {}, tuple(operands[:1])
     return name, attributes, tuple(operands)
@@ -146,6 +149,12 @@ def _softmax(attributes: dict[str, Any], operands: list[Operand], node: ir.Node)
     return attributes, operands
 
 
+def _is_last(axis: int, node: ir.Node) -> bool:
+    """Return whether no axis behind this one has more than one element."""
+    shape = None if node.inputs[0] is None else node.inputs[0].shape
+    return axis == -1 if shape is None else all(size == 1 for size in tuple(shape)[axis % len(shape) + 1 :])
+
+
 def _pool(attributes: dict[str, Any], operands: list[Operand], node: ir.Node) -> _Parts:
     axes = len(attributes["kernel_shape"])
     attributes.setdefault("pads", (0,) * 2 * axes)
@@ -153,7 +162,7 @@ def _pool(attributes: dict[str, Any], operands: list[Operand], node: ir.Node) ->
     attributes.setdefault("dilations", (1,) * axes)
     if attributes["auto_pad"] == "VALID":
         attributes["auto_pad"] = "NOTSET"
-    if not any(attributes["pads"]):
+    if not any(attributes["pads"]) and attributes["auto_pad"] == "NOTSET" and not attributes.get("ceil_mode"):
         attributes.pop("count_include_pad", None)
     return attributes, operands
 

@@ -42,6 +42,8 @@ _FEW, _FAR = 0.005, 4.0
 _DEVIATIONS, _DEAD = 2.0, 0.05
 # A method that corrects biases corrects at least this share of them, and several.
 _CORRECTED, _SEVERAL = 0.3, 3
+# Of the sum of squares of a channel: what methods that choose ranges cut off, and what none does.
+_CUT, _GONE = 0.05, 0.25
 # Times half a step: what no rounding adds up to along a channel.
 _STRETCHED = 5.0
 
@@ -165,7 +167,14 @@ class Product:
     @property
     def _beyond(self) -> Array:
         ours, theirs = self._weights
-        return beyond_half_step(ours, theirs) & ~is_cut(ours, theirs)
+        return beyond_half_step(ours, theirs, self._channel_axis) & ~is_cut(ours, theirs)
+
+    @property
+    def _channel_axis(self) -> int | None:
+        """The axis of the weight's output channels; None where groups share it."""
+        if self.core.op == "ConvTranspose":
+            return 1 if self.core.attributes["group"] == 1 else None
+        return 0 if self.core.op == "Conv" else 1
 
     def check_weight(self, rows: Array | None = None, *, is_declared: bool = False) -> Finding | None:
         """Return what rounding does not explain of the weight; None for nothing.
@@ -177,7 +186,7 @@ class Product:
         ours, theirs = self._weights
         beyond = self._beyond
         if not beyond.any():
-            return None
+            return self._check_ends()
         difference = np.abs(ours.values - theirs.values)
         if ours.is_exact:
             share = float(difference.max() / np.abs(theirs.values).max(initial=0.0) or np.inf)
@@ -189,11 +198,12 @@ class Product:
         furthest = float(steps[beyond].max())
         is_off = average > _AVERAGE or furthest > _SINGLE or self._is_stretched()
         # Methods that do not round to nearest move many weights, a damaged file few and these far.
-        is_alone = np.count_nonzero(beyond) < _FEW * beyond.size and furthest > _FAR
+        is_few = np.count_nonzero(beyond) < _FEW * beyond.size
+        is_alone = is_few and furthest > _FAR
         if rows is not None and not (is_declared or is_alone):
             is_less, times = compare_errors(self.core, ours, theirs, rows)
-            if is_less:
-                return None
+            if is_less and times <= _WORSE and not is_few:
+                return self._check_ends()
             is_off = is_off and times > _WORSE
         kind: Kind = "fault" if is_declared or is_alone or is_off else "doubt"
         text = (
@@ -201,6 +211,29 @@ class Product:
             f"up to {furthest:.3g} steps"
         )
         return self._finding(text, kind)
+
+    def _check_ends(self) -> Finding | None:
+        """Return how much of a channel the ends of its grid cut off, if no method that chooses ranges cuts so much."""
+        ours, theirs = self._weights
+        if not ours.ends.any():
+            return None
+        lost = np.where(self._is_cut, theirs.values - ours.values, 0.0)
+        lost, whole = (
+            np.square(_channel_rows(self.core, each)).sum(axis=1) for each in (lost, theirs.values)
+        )
+        share = np.divide(lost, whole, out=np.zeros_like(lost), where=whole > 0)
+        worst = int(np.argmax(share))
+        if share[worst] <= _CUT:
+            return None
+        text = (
+            f"the ends of its grid cut off {share[worst]:.0%} of the energy of its weights in channel {worst}"
+        )
+        return self._finding(text, "fault" if share[worst] > _GONE else "doubt")
+
+    @property
+    def _is_cut(self) -> Array:
+        ours, theirs = self._weights
+        return beyond_half_step(ours, theirs, self._channel_axis) & is_cut(ours, theirs)
 
     def _is_stretched(self) -> bool:
         """Return whether a channel is the source's times a factor, by more than rounding makes of it.
@@ -219,8 +252,7 @@ class Product:
 
     def cut_weights(self) -> int:
         """Return how many weights lie beyond the ends of their grid."""
-        ours, theirs = self._weights
-        return int(np.count_nonzero(beyond_half_step(ours, theirs) & is_cut(ours, theirs)))
+        return int(np.count_nonzero(self._is_cut))
 
     def check_plain_bias(self, moments: Moments | None) -> Finding | None:
         """Return what rounding does not explain of the bias, in a file that corrects few others; None for nothing.

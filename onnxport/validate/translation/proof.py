@@ -26,6 +26,7 @@ from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.matching import Match, Matching, match_graphs
 from onnxport.validate.translation.parameters import check_products, products
 from onnxport.validate.translation.ranges import Coverage, Observation, check_grids
+from onnxport.validate.translation.views import check_views
 
 # Sets of inputs on which arithmetic is checked.
 _CHECKED = 2
@@ -129,8 +130,10 @@ def prove(source: Model, candidate: Model, sets: Sequence[Feeds], *, are_samples
     arithmetic = _observe(observation, original, candidate, quantized, sets)
     findings = [
         *_structure(matching),
+        *check_views(matching.views, original.model, candidate, sets[0] if sets else {}),
+        *_narrow(matching),
         *_parameters(matching, note, observation, is_sure=are_samples),
-        *check_grids(observation.coverages, note),
+        *check_grids(observation.coverages, note, is_sure=are_samples),
         *arithmetic.findings,
     ]
     findings.sort(key=lambda each: each.kind != "fault")
@@ -170,8 +173,6 @@ def _observe(
                 kept.append((feeds, codes))
     if not kept:
         return Arithmetic(findings=(Finding("the file", "there were no inputs to compute on", "doubt"),))
-    if not kept[0][1]:
-        return Arithmetic()
     try:
         return ArithmeticCheck(candidate, quantized.model, kept[0][1]).run(kept)
     except (InputError, RunError) as error:
@@ -189,6 +190,13 @@ def _structure(matching: Matching) -> list[Finding]:
         )
         for each in matching.mismatches
     ]
+
+
+def _narrow(matching: Matching) -> Iterator[Finding]:
+    """Yield values that pass a float type of 16 bits which the source has not there."""
+    for match in matching.matches:
+        if extra := set(match.head.casts) - set(match.source.casts):
+            yield Finding(match.head.core.label, f"it is rounded to {', '.join(sorted(extra))}", "doubt")
 
 
 def _parameters(

@@ -26,6 +26,8 @@ from onnxport.validate.translation.parameters import Moments, Product
 # Values beyond the end of a grid by more than this are cut off; within it, they round to the end.
 _REACH = 0.5  # steps
 _STEP = 1.01  # by which rounding a zero point moves the ends
+# Of the sum of squares: a grid that cuts off more is none that a calibration chose on such values.
+_LOST = 0.25
 _CODES = ".quantized"
 _ROOM = 512 * 2**20  # bytes of values that one run shows
 _BYTES = 4
@@ -63,6 +65,11 @@ class Coverage:
         self.lost += float(np.square(np.where(outside, beyond, 0.0)).sum())
         if outside.any():
             self.furthest = max(self.furthest, float((beyond[outside] / step[outside]).max()))
+
+    @property
+    def loss(self) -> float:
+        """The sum of squares of what is cut off, as a share of that of all values."""
+        return self.lost / self.signal if self.signal else 0.0
 
     @property
     def share(self) -> float:
@@ -179,11 +186,14 @@ class Observation:
         return codes
 
 
-def check_grids(coverages: Sequence[Coverage], note: QuantizationNote | None) -> Iterator[Finding]:
+def check_grids(
+    coverages: Sequence[Coverage], note: QuantizationNote | None, *, is_sure: bool
+) -> Iterator[Finding]:
     """Yield the grids that do not reach what they were made for.
 
     Args:
         note: what the artefact declares.
+        is_sure: whether the values are of samples, as a calibration may have seen them.
     """
     for each in coverages:
         label = each.match.head.core.label
@@ -196,6 +206,9 @@ def check_grids(coverages: Sequence[Coverage], note: QuantizationNote | None) ->
             if missing > _STEP:
                 text = f"its grid ends {missing:.0f} steps short of {low:.6g} to {high:.6g}, which calibration chose"
                 yield Finding(label, text, "fault")
+        elif is_sure and each.loss > _LOST:
+            text = f"its grid cuts off {each.loss:.0%} of the energy of the values fed, in {each.share:.2%} of them"
+            yield Finding(label, text, "doubt")
 
 
 def _grids(matches: Sequence[Match]) -> list[tuple[Match, Grid]]:

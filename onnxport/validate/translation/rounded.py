@@ -122,15 +122,19 @@ FLOAT_NOISE = 1e-5
 _EXACTLY = 1.001  # of half a step: the quotient was rounded to float32
 
 
-def noise(theirs: Rounded) -> float:
-    """Return how far float32 arithmetic may lead from a constant."""
-    return FLOAT_NOISE * float(np.abs(theirs.values).max(initial=0.0))
+def noise(theirs: Rounded, axis: int | None = None) -> Array:
+    """Return how far float32 arithmetic may lead from a constant, of its own or of each slice along `axis`."""
+    magnitudes = np.abs(theirs.values)
+    if axis is None or not magnitudes.ndim:
+        return np.asarray(FLOAT_NOISE * magnitudes.max(initial=0.0))
+    others = tuple(each for each in range(magnitudes.ndim) if each != axis % magnitudes.ndim)
+    return np.asarray(FLOAT_NOISE * magnitudes.max(axis=others, keepdims=True, initial=0.0))
 
 
-def beyond_half_step(ours: Rounded, theirs: Rounded) -> Array:
-    """Return where a rounded constant lies further than half a step from the exact one."""
+def beyond_half_step(ours: Rounded, theirs: Rounded, axis: int | None = None) -> Array:
+    """Return where a rounded constant lies further than half a step from the exact one; `axis` is that of channels."""
     # Not greater than, but not within: NaN is beyond everything.
-    return ~np.asarray(np.abs(ours.values - theirs.values) <= ours.half * _EXACTLY + noise(theirs))
+    return ~np.asarray(np.abs(ours.values - theirs.values) <= ours.half * _EXACTLY + noise(theirs, axis))
 
 
 def is_cut(ours: Rounded, theirs: Rounded) -> Array:

@@ -79,7 +79,7 @@ def test_what_a_grid_cuts_off_is_told_and_is_no_fault() -> None:
     assert first.cut == np.count_nonzero(beyond)
     assert not found.faults
     assert "cut off values fed" in str(
-        prove(source(), quantized(), [{"x": np.full((1, 1, 6, 6), 2.0, np.float32)}])
+        prove(source(), quantized(), [{"x": np.full((1, 1, 6, 6), 1.5, np.float32)}])
     )
 
 
