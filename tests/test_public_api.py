@@ -23,7 +23,7 @@ DIGITS = Path(__file__).parents[1] / "fixtures" / "digits" / "digits.onnx"
 
 
 def test_every_submodule_imports() -> None:
-    """In a process of its own: MNN crashes where PyTorch was imported before it."""
+    """In a process of its own: MNN crashes where coremltools was imported before it."""
     names = [
         module.name
         for module in pkgutil.walk_packages(onnxport.__path__, "onnxport.")

@@ -32,7 +32,7 @@ NOISE = 1e-4  # of logits up to 20; a wrong weight or channel moves them by more
 
 
 def opened(name: str, path: Path, threads: int = 2) -> Runtime:
-    """An engine in a process of its own: MNN ends one that has loaded PyTorch."""
+    """An engine in a process of its own: MNN ends one that has loaded coremltools."""
     runtime = IsolatedRuntime(path, RuntimeOptions(runtime=name, threads=threads))
     assert runtime.inputs, "it is loaded"
     return runtime
@@ -197,10 +197,13 @@ def test_nothing_is_written_reported_or_installed(tmp_path: Path, explicit: Path
     assert not (tmp_path / "pip-ran").exists()
 
 
-def test_mnn_after_pytorch_is_an_error_and_not_the_end_of_the_process(explicit: Path) -> None:
-    pytest.importorskip("torch")
+@pytest.mark.parametrize("other", ["coremltools", "tensorflow"])
+def test_mnn_after_another_protobuf_is_an_error_and_not_the_end_of_the_process(
+    other: str, explicit: Path
+) -> None:
+    pytest.importorskip(other)
     program = (
-        "import sys, torch, onnxport\n"
+        f"import sys, {other}, onnxport\n"
         "try: onnxport.load(sys.argv[1], runtime='mnn')\n"
         "except onnxport.OnnxportError as error: print(error.exit_code, error)"
     )
@@ -208,4 +211,4 @@ def test_mnn_after_pytorch_is_an_error_and_not_the_end_of_the_process(explicit: 
         [sys.executable, "-c", program, str(explicit)], capture_output=True, text=True, timeout=120, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("6 MNN cannot be loaded after PyTorch")
+    assert done.stdout.splitlines()[-1].startswith(f"6 MNN cannot be loaded after {other}")

@@ -18,11 +18,12 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import MachineError, UsageError
 from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work, captured_output
 
-if "torch" in sys.modules:
+# They bring a protobuf library whose symbols MNN's native one takes for its own: the process would end.
+if before := [name for name in ("coremltools", "tensorflow") if name in sys.modules]:
     raise MachineError(
-        "MNN cannot be loaded after PyTorch in one process",
+        f"MNN cannot be loaded after {before[0]} in one process",
         why="its native library aborts there and ends the process",
-        fix="load the model before `import torch`, or validate it, which runs MNN in a process of its own",
+        fix=f"load the model before `import {before[0]}`, or validate it, which runs MNN in a process of its own",
     )
 with captured_output():  # it prints the CPU's features
     import _tools
