@@ -195,20 +195,3 @@ def test_nothing_is_written_reported_or_installed(tmp_path: Path, explicit: Path
     assert done.stdout.strip() == "[]"
     assert [path.name for path in home.iterdir() if path.name != ".cache"] == []
     assert not (tmp_path / "pip-ran").exists()
-
-
-@pytest.mark.parametrize("other", ["coremltools", "tensorflow"])
-def test_mnn_after_another_protobuf_is_an_error_and_not_the_end_of_the_process(
-    other: str, explicit: Path
-) -> None:
-    pytest.importorskip(other)
-    program = (
-        f"import sys, {other}, onnxport\n"
-        "try: onnxport.load(sys.argv[1], runtime='mnn')\n"
-        "except onnxport.OnnxportError as error: print(error.exit_code, error)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(explicit)], capture_output=True, text=True, timeout=120, cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith(f"6 MNN cannot be loaded after {other}")

@@ -6,7 +6,6 @@ pip at import and report their use to a server.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,16 +14,9 @@ from typing import Any
 import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.core.errors import MachineError, UsageError
+from onnxport.core.errors import UsageError
 from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work, captured_output
 
-# They bring a protobuf library whose symbols MNN's native one takes for its own: the process would end.
-if before := [name for name in ("coremltools", "tensorflow") if name in sys.modules]:
-    raise MachineError(
-        f"MNN cannot be loaded after {before[0]} in one process",
-        why="its native library aborts there and ends the process",
-        fix=f"load the model before `import {before[0]}`, or validate it, which runs MNN in a process of its own",
-    )
 with captured_output():  # it prints the CPU's features
     import _tools
     import MNN.expr
