@@ -16,7 +16,6 @@ from onnxport.quantize.latency import (
     Speedup,
     Times,
     measure_latency,
-    milliseconds,
     speedup,
 )
 
@@ -78,8 +77,9 @@ def test_a_model_of_four_times_the_work_takes_longer(tmp_path: Path) -> None:
     before, after = products(tmp_path / "few.onnx", 2), products(tmp_path / "many.onnx", 8)
     times = measure_latency(before, after, {"x0": np.ones((256, 256), np.float32)}, tmp_path)
     assert len(times.before) == len(times.after) > 1
-    assert speedup(times).value < 0.7
-    assert milliseconds(times.after) > milliseconds(times.before)
+    # The shortest times, and the low end of the interval: other programs slow single runs down, and speed none up.
+    assert speedup(times).low < 0.7
+    assert min(times.before) < 0.7 * min(times.after)
     assert [node.op_type for node in onnx.load(tmp_path / OPTIMIZED).graph.node].count("MatMul") == 8
 
 
