@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -339,6 +340,10 @@ ALONE = {
         "float[2] b = {0.5,1.5}, float[2] m = {0.1,0.2}, float[2] v = {1.5,2.5}> "
         "{ a = Conv(x, w) s = Neg(k) y = BatchNormalization(a, s, b, m, v) }"
     ),
+    "a factor that raises the rank": (
+        "g (float[N,2] x) => (float[1,N,2] y) <float[2,2] w = {1.0,2.0,3.0,4.0}, float[1,1,1] k = {3.0}> "
+        "{ a = MatMul(x, w) y = Mul(k, a) }"
+    ),
     "a view of nothing": (
         "g (float[0,4] x) => (float[1,1,0,4] y) <int64[1] i = {0}> { a = Unsqueeze(x, i) y = Unsqueeze(a, i) }"
     ),
@@ -492,6 +497,20 @@ def test_onnxsim_is_a_pass_that_a_list_may_name(tmp_path: Path) -> None:
         return
     made = check(text, {"Relu": 1}, tmp_path, passes=own)
     assert [row["pass"] for row in made.facts["passes"]] == ["onnxsim"]
+
+
+def test_a_tool_that_fails_is_noted_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "site"
+    broken.mkdir()
+    (broken / "onnxsim.py").write_text("raise RuntimeError('built for another machine')")
+    monkeypatch.syspath_prepend(str(broken))
+    monkeypatch.setenv("PYTHONPATH", str(broken), prepend=os.pathsep)
+    own = tmp_path / "passes.yaml"
+    own.write_text("- onnxsim\n", encoding="utf-8")
+    text = "g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }"
+    made = simple(model_of(text), tmp_path, passes=own)
+    assert made.notes == ("pass 'onnxsim' did nothing: RuntimeError: built for another machine",)
+    assert ops(made.model) == {"Relu": 1}
 
 
 def test_a_tool_is_not_given_a_quantized_model(tmp_path: Path) -> None:
