@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,15 @@ def test_samples_beside_it_are_proven_on_and_quantized_with(tmp_path: Path) -> N
         cell.node.validation is not None and cell.node.validation.inputs == tmp_path / "samples"
         for cell in pipeline.cells
     )
+
+
+def test_lines_stand_together_as_a_person_would_write_them(tmp_path: Path) -> None:
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    lines = pipeline_text(plan_of(tmp_path, "digits.onnx")).splitlines()
+    assert all(line == line.rstrip() for line in lines)
+    for blank, line in pairwise(lines):
+        if not blank:
+            assert re.match(r"(  )?\S", line), "a blank line is before a section or an entry of it"
 
 
 def test_samples_that_do_not_fit_are_left_out_with_the_reason(tmp_path: Path) -> None:

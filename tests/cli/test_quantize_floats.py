@@ -119,3 +119,12 @@ def test_an_ort_file_in_float16_is_proven_and_smaller(sandbox: Sandbox) -> None:
     half, wide = ((sandbox.folder / name).stat().st_size for name in ("model.ort", "wide.ort"))
     weights = Model.load(sandbox.model).weight_bytes
     assert half < wide - 0.3 * weights
+
+
+def test_values_beyond_float16_are_looked_for_on_the_users_inputs(sandbox: Sandbox) -> None:
+    folder = sandbox.folder / "large"
+    folder.mkdir()
+    np.savez(folder / "0.npz", image=np.full((1, 1, 8, 8), 1e6, np.float32))
+    done = sandbox.run("convert", sandbox.model, "--to", "ort", "--precision", "fp16", "--inputs", folder)
+    assert done.code == 3
+    assert "can be float16: values go beyond float16 (Conv " in " ".join(done.stderr.split())

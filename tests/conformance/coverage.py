@@ -4,7 +4,7 @@
 
 All of ONNX's tests go through one warm worker, fed and bound, then com.microsoft's operators, and for TFLite every
 element type of the types' sweep and a few nodes of each random family. What comes of it are lists, and
-docs/coverage-*.md made of the lists alone (page.py). Ends with 1 if anything is wrong, crashed or is a bug.
+docs/reference/coverage-*.md made of the lists alone (page.py). Ends with 1 if anything is wrong, crashed or is a bug.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/coverage-*.md: what converts to each target, made of the committed lists alone; a test holds it to them.
+"""docs/reference/coverage-*.md: what converts to each target, made of the committed lists; a test holds it to them.
 
 The lists are those of coverage.py: the cases that come out right, the rest with the reason, and of each operator how it
 is held and on which element types it was measured right.

@@ -75,6 +75,7 @@ CASES = [
     Case("FusedGemm", [floats(3, 4), floats(4, 5)], {"activation": "LeakyRelu", "activation_alpha": 0.3}),
     Case("FusedMatMul", [floats(2, 3, 4, 5), floats(2, 3, 4, 6)], {"transA": 1, "alpha": 0.125}, fed=2),
     Case("FusedMatMul", [floats(2, 3, 4, 5), floats(2, 3, 6, 5)], {"transB": 1}),
+    Case("FusedMatMul", [floats(3, 4), floats(4, 5)], {"alpha": 2.0}),
     Case("FusedMatMul", [floats(4, 3, 5), floats(3, 5, 6)], {"transBatchA": 1}),
     Case("FusedMatMul", [floats(4, 3, 5), floats(3, 4, 6)], {"transBatchA": 1, "transA": 1}),
     Case("FusedMatMul", [floats(3, 4, 5), floats(5, 3, 6)], {"transBatchB": 1}),

@@ -151,6 +151,7 @@ def test_random_forests_match_onnx_runtime(op: str) -> None:
 X = np.array([[1, -2, 3, 0], [0, 0, 0, 0], [-1.5, 2, np.nan, 2.5]], np.float32)
 FINITE = np.nan_to_num(X)
 INTEGERS = np.array([[1, -2, 3, 0], [7, 7, 0, -1]], np.int64)
+SHARES = np.array([[0.01], [0.3], [0.5], [0.7], [0.999]], np.float32)
 LINEAR = {"coefficients": [0.5, -1.0, 2.0, 0.25], "intercepts": [0.125]}
 TWO = {"coefficients": [0.5, -1.0, 2.0, 0.25, 1, 2, 3, 4], "intercepts": [0.125, -1.0]}
 SVM = {
@@ -189,6 +190,7 @@ CASES: list[tuple[str, dict[str, Any], Array, list[type]]] = [
     ("LinearRegressor", {**TWO, "targets": 2}, FINITE, [np.float32]),
     ("LinearRegressor", {**TWO, "targets": 2, "post_transform": "SOFTMAX"}, FINITE, [np.float32]),
     ("LinearRegressor", {**LINEAR, "post_transform": "LOGISTIC"}, FINITE, [np.float32]),
+    ("LinearRegressor", {"coefficients": [1.0], "post_transform": "PROBIT"}, SHARES, [np.float32]),
     *(
         (
             "LinearClassifier",

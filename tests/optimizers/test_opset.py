@@ -483,6 +483,12 @@ def test_all_nodes_that_cannot_be_lifted_are_named_at_once() -> None:
         ),
         (
             8,
+            """(float[2,3,4] x, float[3] s) => (float[] y, float[] c)
+               { y, m, v, b, c = BatchNormalization(x, s, s, s, s) }""",
+            "saved_mean and saved_var",
+        ),
+        (
+            8,
             """(float[2,3] i, int64[2] n, float[2,3,3] x) => (float[] s) { s = Scan<num_scan_inputs=1,
                body = step (float[3] a, float[3] b) => (float[3] c) { c = Add(a, b) }>(n, i, x) }""",
             "sequence_lens",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -214,6 +215,11 @@ SMALLER = {
         "else_branch = e () => (float[2,3] q) { q = Tanh(x) }> }",
         {"Relu": 1},
     ),
+    "a part of a shape": (
+        "g (float[N,2,M,3] x) => (int64[2] y) <int64[1] from = {1}, int64[1] to = {3}> "
+        "{ s = Shape(x) y = Slice(s, from, to) }",
+        {"Shape": 1},
+    ),
     "what nobody reads": ("g (float[N,4] x) => (float[N,4] y) { a = Exp(x) y = Relu(x) }", {"Relu": 1}),
     "zeros to pad a convolution": (
         "g (float[N,1,6] x) => (float[N,1,6] y) <int64[6] p = {0,0,1,0,0,1}, float[1,1,3] w = {1.0,2.0,3.0}> "
@@ -328,6 +334,18 @@ ALONE = {
     "almost a HardSwish": (
         "g (float[N,4] x) => (float[N,4] y) <float three = {3.0}, float zero = {0.0}, float five = {5.0}, "
         "float six = {6.0}> { a = Add(x, three) b = Clip(a, zero, five) c = Mul(x, b) y = Div(c, six) }"
+    ),
+    "a normalization whose scale is computed": (
+        "g (float[N,1,6] x, float[2] k) => (float[N,2,4] y) <float[2,1,3] w = {1.0,2.0,3.0,4.0,5.0,6.0}, "
+        "float[2] b = {0.5,1.5}, float[2] m = {0.1,0.2}, float[2] v = {1.5,2.5}> "
+        "{ a = Conv(x, w) s = Neg(k) y = BatchNormalization(a, s, b, m, v) }"
+    ),
+    "a factor that raises the rank": (
+        "g (float[N,2] x) => (float[1,N,2] y) <float[2,2] w = {1.0,2.0,3.0,4.0}, float[1,1,1] k = {3.0}> "
+        "{ a = MatMul(x, w) y = Mul(k, a) }"
+    ),
+    "a view of nothing": (
+        "g (float[0,4] x) => (float[1,1,0,4] y) <int64[1] i = {0}> { a = Unsqueeze(x, i) y = Unsqueeze(a, i) }"
     ),
     "slices along one axis": (
         "g (float[N,8] x) => (float[N,2] y) <int64[1] s = {1}, int64[1] e = {6}, int64[1] f = {3}, int64[1] a1 = {1}> "
@@ -446,6 +464,19 @@ def test_a_written_out_hard_swish_is_a_hard_sigmoid_before_opset_14(tmp_path: Pa
     check(SMALLER["a written-out HardSwish"][0], {"HardSigmoid": 1, "Mul": 1}, tmp_path, opset=13)
 
 
+def test_equal_constants_are_stored_once_and_others_stay(tmp_path: Path) -> None:
+    text = (
+        "g (float[N,2] x) => (float[N,2] y) <float[2,2] v = {1.0,2.0,3.0,4.0}, float[2,2] w = {1.0,2.0,3.0,4.0}, "
+        "float[2,2] o = {4.0,3.0,2.0,1.0}> { a = MatMul(x, v) b = Relu(a) c = MatMul(b, w) y = MatMul(c, o) }"
+    )
+    check(text, {"MatMul": 3, "Relu": 1}, tmp_path)
+    stored = simple(model_of(text), tmp_path).model.graph.initializers.values()
+    assert sorted(value.const_value.numpy().tolist() for value in stored if value.const_value) == [
+        [[1.0, 2.0], [3.0, 4.0]],
+        [[4.0, 3.0], [2.0, 1.0]],
+    ]
+
+
 def test_the_extended_level_writes_operators_of_onnx_runtime(tmp_path: Path) -> None:
     text = (
         "g (float[N,4] x) => (float[N,4] y) <float root = {1.41421356}, float one = {1.0}, float half = {0.5}> "
@@ -466,6 +497,20 @@ def test_onnxsim_is_a_pass_that_a_list_may_name(tmp_path: Path) -> None:
         return
     made = check(text, {"Relu": 1}, tmp_path, passes=own)
     assert [row["pass"] for row in made.facts["passes"]] == ["onnxsim"]
+
+
+def test_a_tool_that_fails_is_noted_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "site"
+    broken.mkdir()
+    (broken / "onnxsim.py").write_text("raise RuntimeError('built for another machine')")
+    monkeypatch.syspath_prepend(str(broken))
+    monkeypatch.setenv("PYTHONPATH", str(broken), prepend=os.pathsep)
+    own = tmp_path / "passes.yaml"
+    own.write_text("- onnxsim\n", encoding="utf-8")
+    text = "g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }"
+    made = simple(model_of(text), tmp_path, passes=own)
+    assert made.notes == ("pass 'onnxsim' did nothing: RuntimeError: built for another machine",)
+    assert ops(made.model) == {"Relu": 1}
 
 
 def test_a_tool_is_not_given_a_quantized_model(tmp_path: Path) -> None:

@@ -81,6 +81,15 @@ def test_a_rewriting_matches_the_operator(conformance: Conformance, case: str) -
             assert not difference(value, answer[name], atol=1e-5)
 
 
+@pytest.mark.parametrize("dims", [("N", "M", 3), ("N", 3, "M")])
+def test_a_determinant_is_unrolled_by_the_size_that_is_known(dims: tuple[str | int, ...]) -> None:
+    feeds = {"x": floats(2, 3, 3)}
+    model = model_of([helper.make_node("Det", ["x"], ["y"])], feeds, open_dims={"x": dims}, opset=22)
+    decomposed = model.clone()
+    assert decompose(decomposed, {schema.name for schema in onnx.defs.get_all_schemas()} - {"Det"}) == ["Det"]
+    assert not difference(run_onnx(model, feeds)["y"], run_onnx(decomposed, feeds)["y"], atol=1e-5)
+
+
 def test_batch_normalization_in_training_updates_its_statistics(conformance: Conformance) -> None:
     feeds = {
         "x": floats(3, 2, 4),

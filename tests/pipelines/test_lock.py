@@ -16,6 +16,7 @@ import yaml
 from onnxport.cli.commands import cli
 from onnxport.core.errors import UsageError
 from onnxport.pipelines.config.reader import read
+from onnxport.pipelines.lock.differences import changes
 from onnxport.pipelines.lock.entries import LockedArtefact, LockedFiles, LockedStage
 from onnxport.pipelines.lock.file import Lock, parse, schema, text_of, update
 
@@ -88,6 +89,13 @@ def test_it_says_what_each_artefact_was_made_from(made: Path) -> None:
     )
     assert {"onnxruntime", "onnxport", "python"} <= found["versions"].keys()
     assert "sources" not in found["versions"], "changes with every commit of ours"
+
+
+def test_differences_show_words_whole_and_digests_short() -> None:
+    was, now = (
+        {"sha256": digit * 64, "level": level} for digit, level in (("a", "everything-there-is"), ("b", "b"))
+    )
+    assert changes(was, now) == "level everything-there-is -> b, sha256 aaaaaaaaaaaa -> bbbbbbbbbbbb"
 
 
 def test_it_keeps_its_published_schema(made: Path) -> None:

@@ -248,6 +248,33 @@ def test_a_worker_that_fails_is_the_plugins_fault(site: Site, body: str, says: s
     assert "the step 'shrink' of the plugin acme-shrink 3.1 failed: " + says in failure["message"]
 
 
+READS = "open('table.txt').read(); return Product(model.save(work.output, model))"
+
+
+def test_what_a_plugin_reads_is_part_of_what_it_makes(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = site.plugin("acme-read", "stages", "read", "")
+    (site.folder / f"{module}.py").write_text(
+        declared(worker=f"{module}:worker", name="read") + WORKER.format(body=READS), encoding="utf-8"
+    )
+    project(
+        tmp_path,
+        "{version: 1, model: digits.onnx, validate: {samples: 1}, stages: {s: {use: read}}, "
+        "targets: {a: {to: onnx, from: s}}}",
+    )
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    for text in ("1", "1", "22"):
+        if not seen or text != "1":
+            (tmp_path / "table.txt").write_text(text)
+            os.utime(tmp_path / "table.txt", (1e9, 1e9))  # what is written while it is read counts as changed
+        outcome = CliRunner().invoke(cli, ["run", "pipeline.yaml", "--json"])
+        assert outcome.exit_code == 0, outcome.output
+        seen.append(statuses(json.loads(outcome.stdout))["digits/s"])
+    assert seen == ["made", "cached", "made"]
+
+
 class Site:
     """A folder of distributions on the import path.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx
 import onnx_ir as ir
+import pytest
 from onnx_ir.passes import common
 
 from onnxport.quantize.params import QuantizeParams
@@ -64,3 +65,31 @@ def test_a_gate_of_one_number_per_channel_may_be_in_float() -> None:
         )
     )
     assert set(found.unit) == {"first", "second"}
+
+
+@pytest.mark.parametrize(
+    ("limits", "reads", "expected"),
+    [
+        ("Relu", "t = Mul (u, a)", None),  # it has no upper bound
+        ("Clip", "t = Mul (u, a)", (0, 6)),
+        ("Clip", "v = Mul (u, half) t = Mul (v, a)", (0, 6)),
+        ("Clip", "t = MaxPool <kernel_shape = [1, 1]> (u)", None),
+        ("Clip", "v = Mul (u, half) t = MaxPool <kernel_shape = [1, 1]> (v)", None),
+    ],
+)
+def test_what_is_clipped_and_multiplies_another_tensor_has_the_grid_of_its_bounds(
+    limits: str, reads: str, expected: tuple[float, float] | None
+) -> None:
+    bounds = ", zero, six" if limits == "Clip" else ""
+    found = plan(
+        f"""gated (float[1,2,4,4] x) => (float[1,2,4,4] y)
+        <float[2,2,1,1] w = {{1, 0, 0, 1}}, float zero = {{0}}, float six = {{6}}, float half = {{0.5}}> {{
+            [other] a = Conv (x, w)
+            [first] c = Conv (x, w)
+            [limit] u = {limits} (c{bounds})
+            {reads}
+            [last] y = Conv (t, w)
+        }}"""
+    )
+    fixed = found.unit["first"].fixed
+    assert (fixed and (fixed.low, fixed.high)) == expected

@@ -44,6 +44,14 @@ def test_an_output_that_noise_drowns_proves_nothing() -> None:
     assert words.endswith("% of the output's scale")
 
 
+def test_the_rounding_that_long_sums_may_have_is_no_noise_that_was_seen() -> None:
+    evidence = Evidence()
+    for seed in (0, 1):
+        answer = floats(seed, 1, 50)
+        evidence.add("y", answer, measure_noise(answer, []), Tolerance(length=1_000_000))
+    assert evidence.doubt() == ""
+
+
 def test_one_set_without_much_noise_is_enough() -> None:
     evidence = Evidence()
     for seed, level in ((0, 0.1), (1, 1e-5), (2, 0.1)):

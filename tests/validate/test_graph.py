@@ -31,6 +31,7 @@ def test_the_longest_sum_counts() -> None:
         ("g (float[2, 6] x, float[6, 5] w) => (float[2, 5] y) { y = Gemm (x, w) }", 6),
         ("g (float[N, 7, 9] x, float[9, 2] w) => (float[N, 7, 2] y) { y = MatMul (x, w) }", 9),
         ("g (float[1, 4, 8, 10] x) => (float[1, 4, 1, 1] y) { y = GlobalAveragePool (x) }", 80),
+        ("g (float[2, 7] x) => (float y) { y = ReduceSum <keepdims = 0> (x) }", 14),
         ("g (float[N, 4] x) => (float[N, 4] y) { y = Relu (x) }", 1),
     ],
 )

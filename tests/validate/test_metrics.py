@@ -235,6 +235,18 @@ def test_histogram_counts_every_element_in_its_decade() -> None:
     assert len(found.edges) == len(found.counts) + 1
 
 
+def test_histogram_is_sure_of_what_is_further_than_3_percent_from_a_border() -> None:
+    edges = 10.0 ** np.arange(-9, 1)
+    differences = np.append(edges * 0.965, edges * 1.035)
+    reference = np.zeros(differences.size + 1)
+    reference[-1] = 1.0
+    seen = OutputSums()
+    seen.add(reference, reference + np.append(differences, 0), 0.0)
+    found = seen.sums.histogram(1.0, 0.0)
+    assert found is not None
+    assert found.counts == (1, *[2] * 9, 1)
+
+
 def test_the_furthest_elements_come_first_wherever_they_lie() -> None:
     ratios = RANDOM.random((3, 7, 50_001))
     top = np.argsort(-ratios, axis=None)[:5]

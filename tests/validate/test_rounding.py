@@ -89,6 +89,16 @@ def test_what_is_folded_before_it_is_rounded_stays_as_it_is() -> None:
     np.testing.assert_allclose(found[0, :, 0], x[0, :, 0] / np.sqrt([1e-9, 1e6]), rtol=0.1)
 
 
+def test_scales_of_integers_are_not_rounded() -> None:
+    """float16 has no number between 0 and 6e-8; a step that became 0 would lose what it counts."""
+    text = """g (float[4] x) => (float[4] y)
+        <float s = {0.00000001}, int8 z = {0}, int32[4] bias = {0, 20000000, 40000000, 60000000}, int32 none = {0}>
+        { q = QuantizeLinear (x, s, z) d = DequantizeLinear (q, s, z)
+          b = DequantizeLinear (bias, s, none) y = Add (d, b) }"""
+    found = answer(model(text), "float16", {"x": np.array([1e-6, 0, 0, 0], np.float32)})
+    np.testing.assert_allclose(found, [1e-6, 0.2, 0.4, 0.6], rtol=0.05)
+
+
 def test_a_size_is_not_rounded() -> None:
     text = """g (float[1, 1, 3, 3] x) => (float[1, 1, H, W] y) <float[4] s = {1, 1, 341.3334, 341.3334}>
         { y = Resize <mode = "nearest"> (x, , s) }"""

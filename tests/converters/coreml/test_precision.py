@@ -135,7 +135,7 @@ def test_mixed_keeps_powers_and_norms_in_float32(tmp_path: Path) -> None:
     nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Exp", ["r"], ["y"])]
     for precision, expected in (("fp16", set()), ("mixed", {"y"})):
         package = tmp_path / f"{precision}.mlpackage"
-        convert(model_of(nodes, {"x": X}), package, precision=precision, samples=[{"x": X}])
+        through_processes(model_of(nodes, {"x": X}), package, precision, [{"x": X}])
         assert islands(package) == expected
         assert types_of(package)["r"] == 10
 

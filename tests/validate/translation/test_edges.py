@@ -1,0 +1,132 @@
+"""What a proof of a quantized file takes for the same, and what not, at the edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import helper
+
+from onnxport.validate.translation.constants import Constants
+from onnxport.validate.translation.proof import prove
+from tests.validate.translation.models import (
+    BIAS,
+    CODES,
+    MATRIX_CODES,
+    STEPS,
+    WEIGHT,
+    build,
+    pictures,
+    quantized,
+    source,
+)
+
+Array = np.ndarray[Any, np.dtype[Any]]
+ROW = {"m.codes": MATRIX_CODES[:1], "m.scale": np.array(1 / 64, np.float32), "m.zero": np.array(0, np.int8)}
+MATRIX = {"m": MATRIX_CODES[:1] / np.float32(64)}
+
+
+def averaged(value: str, matrix: str, output: str = "y") -> list[onnx.NodeProto]:
+    """Values between are named after the matrix: two files need not have the same names."""
+    return [
+        helper.make_node("GlobalAveragePool", [value], [f"{matrix}.mean"], "pool"),
+        helper.make_node("Flatten", [f"{matrix}.mean"], [f"{matrix}.flat"], "flatten"),
+        helper.make_node("MatMul", [f"{matrix}.flat", matrix], [output], "product"),
+    ]
+
+
+def test_half_a_step_beyond_a_grid_is_rounded_and_a_whole_one_is_cut() -> None:
+    more = {"x.scale": 1 / 256, "b.scale": STEPS / 256}
+    narrow = quantized(
+        more={
+            **{name: np.array(each, np.float32) for name, each in more.items()},
+            "b.codes": np.array([0.5 * 64 * 256, -0.25 * 32 * 256], np.int32),
+        }
+    )
+    picture = np.zeros((1, 1, 6, 6), np.float32)
+    picture[0, 0, 0, :4] = 127 / 256, 127.4 / 256, 128 / 256, -128.4 / 256
+    found = prove(source(), narrow, [{"x": picture}])
+    first = next(each for each in found.coverages if each.grid.codes.name == "x.q")
+    assert first.cut == 1
+
+
+def test_a_pad_of_zeros_may_name_them() -> None:
+    pads = {"pads": np.array([0, 0, 1, 1, 0, 0, 1, 1])}
+    zero = {"zero": np.array(0, np.float32)}
+    original = build(
+        [helper.make_node("Pad", ["x", "pads"], ["p"], "pad"), *averaged("p", "m")], pads | MATRIX
+    )
+    weight = helper.make_node("DequantizeLinear", list(ROW), ["m.d"])
+    for value, is_same in ((0, True), (1, False)):
+        zero["zero"] = np.array(value, np.float32)
+        nodes = [weight, helper.make_node("Pad", ["x", "pads", "zero"], ["p"], "pad"), *averaged("p", "m.d")]
+        assert prove(original, build(nodes, pads | zero | ROW), pictures()).is_complete == is_same
+
+
+def test_an_output_that_is_twice_the_sources_is_a_fault() -> None:
+    weight = helper.make_node("DequantizeLinear", list(ROW), ["m.d"])
+    original = build(averaged("x", "m"), MATRIX)
+    for factor, is_same in ((1, True), (2, False)):
+        constants = ROW | {"factor": np.array(factor, np.float32)}
+        twice = helper.make_node("Mul", ["half", "factor"], ["y"], "twice")
+        file = build([weight, *averaged("x", "m.d", "half"), twice], constants)
+        assert prove(original, file, pictures()).is_complete == is_same
+
+
+def test_a_reshape_to_other_sizes_is_not_nothing() -> None:
+    weight = helper.make_node("DequantizeLinear", list(ROW), ["m.d"])
+    largest = helper.make_node("MaxPool", ["r"], ["p"], "largest", kernel_shape=[3, 3])
+    reshape = helper.make_node("Reshape", ["x", "sizes"], ["r"], "reshape")
+    original = build(
+        [reshape, largest, *averaged("p", "m")], MATRIX | {"sizes": np.array([1, 1, 4, 9], np.int64)}
+    )
+    for sizes, is_same in (([1, 1, 4, 9], True), ([1, 1, 6, 6], False)):
+        constants = ROW | {"sizes": np.array(sizes, np.int64)}
+        file = build([weight, reshape, largest, *averaged("p", "m.d")], constants)
+        assert prove(original, file, pictures()).is_complete == is_same
+
+
+@pytest.mark.parametrize("bias", [BIAS, BIAS * 0], ids=["a bias", "zeros"])
+def test_a_file_of_rounded_weights_is_compared_piece_by_piece(bias: Array) -> None:
+    constants = {
+        "w.codes": CODES,
+        "w.scale": STEPS,
+        "w.zero": np.zeros(2, np.int8),
+        "m.codes": MATRIX_CODES,
+        "m.scale": np.array(1 / 64, np.float32),
+        "m.zero": np.array(0, np.int8),
+        "b": bias,
+    }
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w.codes", "w.scale", "w.zero"], ["w.d"], axis=0),
+        helper.make_node("DequantizeLinear", ["m.codes", "m.scale", "m.zero"], ["m.d"]),
+        helper.make_node("Conv", ["x", "w.d", "b"], ["c"], "conv"),
+        helper.make_node("Relu", ["c"], ["r"], "relu"),
+        *averaged("r", "m.d"),
+    ]
+    matrix = (MATRIX_CODES + np.float32([[0.3, -0.2], [0.1, 0.4]])) / np.float32(64)
+    exact = build([*nodes[2:4], *averaged("r", "m")], {"w.d": WEIGHT, "b": bias, "m": matrix})
+    file = build(nodes, constants)
+    found = prove(exact, file, pictures())
+    assert found.is_complete
+    assert found.weights == 2
+    # From what the matrix multiplies, which lies on no grid, to the output.
+    assert found.arithmetic.pieces == 1
+    assert 0 < found.arithmetic.furthest < 1
+
+
+def test_constants_are_folded_in_their_own_type() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g () => (float root, int64[2] ids)
+        <float two = {2}, int64[3] all = {1099511627777, 5, 1099511627779}, int64[2] places = {2, 0}> {
+            root = Sqrt (two)
+            ids = Gather (all, places)
+        }"""
+    graph = ir.from_proto(onnx.parser.parse_model(text)).graph
+    root, ids = (Constants(17).get(value) for value in graph.outputs)
+    assert root is not None
+    assert ids is not None
+    assert root.values == np.sqrt(np.float32(2))
+    assert ids.values.tolist() == [2**40 + 3, 2**40 + 1]
