@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from benchmarks.reality.check import NOT_CHECKED
+from benchmarks.reality.check import NOT_CHECKED, SAME
 from benchmarks.reality.conversion import CRASHED, REFUSED, RIGHT, SLOW, UNPROVEN, WRONG, Row
 from fixtures import reality
 
@@ -113,11 +113,13 @@ def _causes(rows: Sequence[Row], columns: Sequence[Column]) -> Iterator[str]:
         grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
         for row in _of(rows, column):
             if row.outcome != RIGHT:
-                grouped[row.outcome, cause(row)].append(row.key.removesuffix(".onnx"))
+                agrees = row.outcome == UNPROVEN and row.check.get("verdict") == SAME
+                name = row.key.removesuffix(".onnx") + ("*" if agrees else "")
+                grouped[row.outcome, cause(row)].append(name)
         if grouped:
             yield from (f"### {_title(column)}", "")
         for (outcome, why), keys in sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0])):
-            yield from _wrapped(f"- {len(keys)} {outcome}: {_plain(why)} ({', '.join(keys)})", "  ")
+            yield from _wrapped(f"- {len(keys)} {outcome}: {_plain(why)} ({_plain(', '.join(keys))})", "  ")
         if grouped:
             yield ""
 

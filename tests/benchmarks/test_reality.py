@@ -158,6 +158,23 @@ def test_a_wrong_artefact_of_exit_0_is_a_wrong_row(monkeypatch: pytest.MonkeyPat
     assert conversion.convert(KEYS[0], "ort", "fp32").outcome == WRONG
 
 
+def test_an_artefact_that_was_not_kept_is_checked_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = onnx.helper.make_node("Mul", ["x", "zero"], ["y"])
+    ports = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in ("x", "y")
+    ]
+    zero = numpy_helper.from_array(np.zeros(4, np.float32), "zero")
+    graph = onnx.helper.make_graph([node], "g", ports[:1], ports[1:], [zero])
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "m.onnx")
+    monkeypatch.setattr(conversion.reality, "path", lambda key: tmp_path / "m.onnx")
+    row = conversion.convert(KEYS[0], "ort", "fp32")
+    assert (row.outcome, row.code, row.size) == (UNPROVEN, 1, 0)
+    assert row.check["verdict"] == SAME
+
+
 def test_a_file_of_results_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
