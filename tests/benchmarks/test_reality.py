@@ -73,6 +73,7 @@ def test_an_artefact_of_the_same_weights_is_the_same_and_one_of_others_is_not(tm
     assert found.error > 1e-3
 
 
+@pytest.mark.real
 def test_the_authors_own_tflite_is_the_same_and_one_of_other_weights_is_not(tmp_path: Path) -> None:
     model, theirs = models.path("basic-pitch/nmp.onnx"), models.path("basic-pitch/nmp.tflite")
     sizes = models.shapes("basic-pitch/nmp.onnx")
@@ -97,6 +98,7 @@ def test_a_model_of_strings_is_not_checked(tmp_path: Path) -> None:
     assert check(tmp_path / "s.onnx", artefact, {}, 1, "fp32").verdict == NOT_CHECKED
 
 
+@pytest.mark.real
 def test_a_model_that_rounds_by_itself_may_differ_by_more() -> None:
     assert tolerance(DIGITS, "fp32") == 1e-3
     assert tolerance(models.path("smart-turn/smart-turn-v3.2-cpu.onnx"), "fp32") == 0.1
@@ -209,6 +211,10 @@ def test_causes_are_the_same_for_other_names_and_numbers() -> None:
     first, second = (failed(message=told.format(*words)) for words in (("a", 1, "l.0"), ("b", 2, "m.7")))
     assert cause(first) == cause(second) == "Loop  NAME  NAME changes rank".replace("  ", " ")
     assert cause(failed(message="no size 3 for 'x'")) == "no size N for NAME"
+    told = "it's ai.onnx.ml::Trees 't.0' of float64 in a.onnx, the model's 1.5e-3 at [0, 3]"
+    assert cause(failed(message=told)) == (
+        "it's ai.onnx.ml::Trees NAME of float64 in MODEL, the model's N at [SIZES]"
+    )
 
 
 def test_the_page_counts_rows_and_names_causes() -> None:
