@@ -88,6 +88,23 @@ def test_an_artefact_that_does_not_load_is_different(tmp_path: Path) -> None:
         assert checked(DIGITS, tmp_path / name, {}, "fp32").verdict == DIFFERENT
 
 
+def test_an_output_that_is_nan_for_random_inputs_is_not_checked(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("Div", ["x", "zero"], ["y"])
+    ports = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4]) for name in ("x", "y")]
+    zero = numpy_helper.from_array(np.zeros(4, np.float32), "zero")
+    copied = onnx.helper.make_node("Identity", ["x"], ["z"])
+    third = onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [4])
+    opset = [onnx.helper.make_opsetid("", 17)]
+    for nodes, outputs, verdict in (
+        ([node], ports[1:], NOT_CHECKED),
+        ([node, copied], [*ports[1:], third], SAME),
+    ):
+        graph = onnx.helper.make_graph(nodes, "g", ports[:1], outputs, [zero])
+        onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "n.onnx")
+        artefact = ort_of(tmp_path / "n.onnx", tmp_path / "n.ort")
+        assert check(tmp_path / "n.onnx", artefact, {}, 1, "fp32").verdict == verdict
+
+
 def test_a_model_of_strings_is_not_checked(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Identity", ["x"], ["y"])
     text = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.STRING, [1]) for name in "xy"]
