@@ -105,6 +105,21 @@ def test_an_output_that_is_nan_for_random_inputs_is_not_checked(tmp_path: Path) 
         assert check(tmp_path / "n.onnx", artefact, {}, 1, "fp32").verdict == verdict
 
 
+def test_a_silent_output_is_the_same_whatever_its_rounding(tmp_path: Path) -> None:
+    port = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4]) for name in ("x", "y")]
+    files = {}
+    for name, factor in (("a", 1e-7), ("b", 2e-7), ("c", 1e-3), ("d", 2e-3)):
+        factors = numpy_helper.from_array(np.full(4, factor, np.float32), "f")
+        node = onnx.helper.make_node("Mul", ["x", "f"], ["y"])
+        graph = onnx.helper.make_graph([node], "g", port[:1], port[1:], [factors])
+        opset = [onnx.helper.make_opsetid("", 17)]
+        files[name] = tmp_path / f"{name}.onnx"
+        onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), files[name])
+    for model, other, verdict in (("a", "b", SAME), ("c", "d", DIFFERENT)):
+        artefact = ort_of(files[other], tmp_path / f"{other}.ort")
+        assert check(files[model], artefact, {}, 1, "fp32").verdict == verdict
+
+
 def test_a_model_of_strings_is_not_checked(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Identity", ["x"], ["y"])
     text = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.STRING, [1]) for name in "xy"]
