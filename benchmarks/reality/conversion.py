@@ -69,7 +69,7 @@ class Row:
         message: why it failed, in its own words.
         first: the message of the first command, if there was a second.
         size: of the artefact, in bytes.
-        check: what the independent check found.
+        check: what the independent check found, of a rejected artefact too.
     """
 
     key: str
@@ -94,16 +94,19 @@ def convert(key: str, to: str, precision: str) -> Row:
     with tempfile.TemporaryDirectory(prefix="reality-") as temp:
         target = Path(temp, "model" + _SUFFIX[to])
         options = _precision_options(model, precision, known, Path(temp))
-        ran = run([str(model), "--to", to, "-o", str(target)], options)
+        arguments = [str(model), "--to", to, "-o", str(target), "--keep-rejected"]
+        ran = run(arguments, options)
         tries, first = 1, ""
         if ran.code and (advised := way_out(ran.message, known)):
             tries, first = 2, ran.message
-            ran = run([str(model), "--to", to, "-o", str(target)], [*options, *advised])
+            ran = run(arguments, [*options, *advised])
         outcome = outcome_of(ran.code)
         check: Check | None = None
-        if outcome == RIGHT:
-            check = checked(model, target, fed_sizes(ran.said), precision)
-            outcome = WRONG if check.verdict == DIFFERENT else RIGHT
+        made = target if outcome == RIGHT else target.with_suffix(f".rejected{target.suffix}")
+        if made.exists():
+            check = checked(model, made, fed_sizes(ran.said), precision)
+        if outcome == RIGHT and check and check.verdict == DIFFERENT:
+            outcome = WRONG
         return Row(
             key=key,
             to=to,
@@ -116,7 +119,7 @@ def convert(key: str, to: str, precision: str) -> Row:
             first=_without(temp, first, str(model)),
             seconds=round(ran.seconds, 1),
             megabytes=round(ran.megabytes, 1),
-            size=_size(target) if outcome in (RIGHT, WRONG) else 0,
+            size=_size(target) if target.exists() else 0,
             check=vars(check) if check else {},
         )
 

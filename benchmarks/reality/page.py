@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from benchmarks.reality.check import NOT_CHECKED
+from benchmarks.reality.check import NOT_CHECKED, SAME
 from benchmarks.reality.conversion import CRASHED, REFUSED, RIGHT, SLOW, UNPROVEN, WRONG, Row
 from fixtures import reality
 
@@ -42,10 +42,10 @@ def cause(row: Row) -> str:
         return f"exit {row.code} without a word"
     nodes = [line for line in lines[1:] if line.startswith("  ")]
     text = nodes[0].strip() if nodes and "cannot be" in lines[0] else lines[0]
-    text = re.sub(r"\S+\.(onnx|ort|tflite|mlpackage)\b", "MODEL", text)
+    text = re.sub(r"\S+\.(onnx|ort|tflite|mlpackage)(?![\w.])", "MODEL", text)
     text = re.sub(r"(?<!\w)'[^']*'(?!\w)|\"[^\"]*\"", "NAME", text)
     text = re.sub(r"\[[\d, ]*\]", "[SIZES]", text)
-    text = re.sub(r"(?<![A-Za-z])\d[\d.,]*(e[-+]?\d+)?", "N", text)
+    text = re.sub(r"(?<!\w)\d[\d.,]*(e[-+]?\d+)?", "N", text)
     return textwrap.shorten(text, 200, placeholder=" ...")
 
 
@@ -69,9 +69,9 @@ def _introduction() -> Iterator[str]:
     yield ""
     yield from _wrapped(
         "**right**: exit 0, and plain ONNX Runtime or LiteRT's interpreter confirms the answers on random inputs of "
-        "another seed, without our code. **wrong**: exit 0, and it does not. **unproven**: exit 1. **refused**: exit "
-        "2 to 5. **crashed**: exit 6, 70 or a signal. **slow**: 300 s. Core ML runs on macOS only, so its packages "
-        "are right by our own judge, which computes them with an interpreter of ours."
+        "another seed, without our code. **wrong**: exit 0, and it does not. **unproven**: exit code 1. **refused**: "
+        "codes 2 to 5. **crashed**: 6, 70 or a signal. **slow**: 300 s. Core ML runs on macOS only, so its packages "
+        "are right by our own judge alone. Seconds are those of a machine with other work."
     )
     yield ""
 
@@ -113,11 +113,13 @@ def _causes(rows: Sequence[Row], columns: Sequence[Column]) -> Iterator[str]:
         grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
         for row in _of(rows, column):
             if row.outcome != RIGHT:
-                grouped[row.outcome, cause(row)].append(row.key.removesuffix(".onnx"))
+                agrees = row.outcome == UNPROVEN and row.check.get("verdict") == SAME
+                name = row.key.removesuffix(".onnx") + ("*" if agrees else "")
+                grouped[row.outcome, cause(row)].append(name)
         if grouped:
             yield from (f"### {_title(column)}", "")
         for (outcome, why), keys in sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0])):
-            yield from _wrapped(f"- {len(keys)} {outcome}: {_plain(why)} ({', '.join(keys)})", "  ")
+            yield from _wrapped(f"- {len(keys)} {outcome}: {_plain(why)} ({_plain(', '.join(keys))})", "  ")
         if grouped:
             yield ""
 

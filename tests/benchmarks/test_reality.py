@@ -23,6 +23,7 @@ from benchmarks.reality.check import (
     declared_sizes,
     filled,
     random_inputs,
+    tolerance,
 )
 from benchmarks.reality.conversion import (
     CRASHED,
@@ -72,6 +73,7 @@ def test_an_artefact_of_the_same_weights_is_the_same_and_one_of_others_is_not(tm
     assert found.error > 1e-3
 
 
+@pytest.mark.real
 def test_the_authors_own_tflite_is_the_same_and_one_of_other_weights_is_not(tmp_path: Path) -> None:
     model, theirs = models.path("basic-pitch/nmp.onnx"), models.path("basic-pitch/nmp.tflite")
     sizes = models.shapes("basic-pitch/nmp.onnx")
@@ -86,6 +88,38 @@ def test_an_artefact_that_does_not_load_is_different(tmp_path: Path) -> None:
         assert checked(DIGITS, tmp_path / name, {}, "fp32").verdict == DIFFERENT
 
 
+def test_an_output_that_is_nan_for_random_inputs_is_not_checked(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("Div", ["x", "zero"], ["y"])
+    ports = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4]) for name in ("x", "y")]
+    zero = numpy_helper.from_array(np.zeros(4, np.float32), "zero")
+    copied = onnx.helper.make_node("Identity", ["x"], ["z"])
+    third = onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [4])
+    opset = [onnx.helper.make_opsetid("", 17)]
+    for nodes, outputs, verdict in (
+        ([node], ports[1:], NOT_CHECKED),
+        ([node, copied], [*ports[1:], third], SAME),
+    ):
+        graph = onnx.helper.make_graph(nodes, "g", ports[:1], outputs, [zero])
+        onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "n.onnx")
+        artefact = ort_of(tmp_path / "n.onnx", tmp_path / "n.ort")
+        assert check(tmp_path / "n.onnx", artefact, {}, 1, "fp32").verdict == verdict
+
+
+def test_a_silent_output_is_the_same_whatever_its_rounding(tmp_path: Path) -> None:
+    port = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4]) for name in ("x", "y")]
+    files = {}
+    for name, factor in (("a", 1e-7), ("b", 2e-7), ("c", 1e-3), ("d", 2e-3)):
+        factors = numpy_helper.from_array(np.full(4, factor, np.float32), "f")
+        node = onnx.helper.make_node("Mul", ["x", "f"], ["y"])
+        graph = onnx.helper.make_graph([node], "g", port[:1], port[1:], [factors])
+        opset = [onnx.helper.make_opsetid("", 17)]
+        files[name] = tmp_path / f"{name}.onnx"
+        onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), files[name])
+    for model, other, verdict in (("a", "b", SAME), ("c", "d", DIFFERENT)):
+        artefact = ort_of(files[other], tmp_path / f"{other}.ort")
+        assert check(files[model], artefact, {}, 1, "fp32").verdict == verdict
+
+
 def test_a_model_of_strings_is_not_checked(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Identity", ["x"], ["y"])
     text = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.STRING, [1]) for name in "xy"]
@@ -94,6 +128,13 @@ def test_a_model_of_strings_is_not_checked(tmp_path: Path) -> None:
     onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "s.onnx")
     artefact = ort_of(tmp_path / "s.onnx", tmp_path / "s.ort")
     assert check(tmp_path / "s.onnx", artefact, {}, 1, "fp32").verdict == NOT_CHECKED
+
+
+@pytest.mark.real
+def test_a_model_that_rounds_by_itself_may_differ_by_more() -> None:
+    assert tolerance(DIGITS, "fp32") == 1e-3
+    assert tolerance(models.path("smart-turn/smart-turn-v3.2-cpu.onnx"), "fp32") == 0.1
+    assert tolerance(reality.path("guard-fp16/model_fp16.onnx"), "fp32") == 3e-2
 
 
 def test_inputs_come_from_the_seed_and_fill_open_sizes() -> None:
@@ -151,6 +192,23 @@ def test_a_wrong_artefact_of_exit_0_is_a_wrong_row(monkeypatch: pytest.MonkeyPat
     assert conversion.convert(KEYS[0], "ort", "fp32").outcome == WRONG
 
 
+def test_an_artefact_that_was_not_kept_is_checked_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = onnx.helper.make_node("Mul", ["x", "zero"], ["y"])
+    ports = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in ("x", "y")
+    ]
+    zero = numpy_helper.from_array(np.zeros(4, np.float32), "zero")
+    graph = onnx.helper.make_graph([node], "g", ports[:1], ports[1:], [zero])
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "m.onnx")
+    monkeypatch.setattr(conversion.reality, "path", lambda key: tmp_path / "m.onnx")
+    row = conversion.convert(KEYS[0], "ort", "fp32")
+    assert (row.outcome, row.code, row.size) == (UNPROVEN, 1, 0)
+    assert row.check["verdict"] == SAME
+
+
 def test_a_file_of_results_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
@@ -185,6 +243,10 @@ def test_causes_are_the_same_for_other_names_and_numbers() -> None:
     first, second = (failed(message=told.format(*words)) for words in (("a", 1, "l.0"), ("b", 2, "m.7")))
     assert cause(first) == cause(second) == "Loop  NAME  NAME changes rank".replace("  ", " ")
     assert cause(failed(message="no size 3 for 'x'")) == "no size N for NAME"
+    told = "it's ai.onnx.ml::Trees 't.0' of float64 in a.onnx, the model's 1.5e-3 at [0, 3]"
+    assert cause(failed(message=told)) == (
+        "it's ai.onnx.ml::Trees NAME of float64 in MODEL, the model's N at [SIZES]"
+    )
 
 
 def test_the_page_counts_rows_and_names_causes() -> None:
