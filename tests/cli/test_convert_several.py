@@ -70,7 +70,10 @@ def test_several_models_go_to_one_folder_or_beside_themselves(sandbox: Sandbox) 
 
 def test_one_failure_leaves_the_others_and_the_worst_code_counts(sandbox: Sandbox) -> None:
     onnx.save(graphs.two_unsupported(), sandbox.folder / "strings.onnx")
-    outcome = sandbox.run("convert", "strings.onnx", "--to", "tflite,ort", "-o", "made")
+    # No generated text moves its output.
+    outcome = sandbox.run(
+        "convert", "strings.onnx", "--to", "tflite,ort", "-o", "made", "--accept-inconclusive"
+    )
     assert outcome.code == 3
     assert "error: strings/tflite: " in outcome.stderr
     assert "'pre/join'" in outcome.stderr
@@ -78,6 +81,11 @@ def test_one_failure_leaves_the_others_and_the_worst_code_counts(sandbox: Sandbo
     assert (sandbox.folder / "made" / "strings.ort").is_file()
     assert not (sandbox.folder / "made" / "strings.tflite").exists()
     assert outcome.stdout.startswith(os.path.join("made", "strings.ort"))
+    outcome = sandbox.run(
+        "convert", "strings.onnx", "--to", "tflite", "--precision", "fp32,fp16", "-o", "none/in"
+    )
+    assert outcome.code == 3
+    assert not (sandbox.folder / "none").exists(), "nothing was made there"
 
 
 HIDDEN = """import importlib.metadata as metadata
@@ -178,7 +186,7 @@ def test_from_python_a_failure_has_the_report_of_all(tmp_path: Path) -> None:
     model = tmp_path / "strings.onnx"
     onnx.save(graphs.two_unsupported(), model)
     with pytest.raises(PipelineFailedError) as failed:
-        onnxport.convert_model(model, ["tflite", "ort"])
+        onnxport.convert_model(model, ["tflite", "ort"], accept_inconclusive=True)
     assert failed.value.exit_code == 3
     assert verdicts(failed.value.report)["strings/tflite"] == "failed"
     assert model.with_suffix(".ort").is_file()

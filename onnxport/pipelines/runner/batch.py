@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -58,7 +59,7 @@ def conversions(
 ) -> tuple[Part, ...]:
     """Return an artefact for each model, target and precision; `folder` holds them, else each model's own folder.
 
-    They are named <stem><suffix>, with several precisions <stem>_<precision><suffix> but for fp32. The folder is made.
+    They are named <stem><suffix>, with several precisions <stem>_<precision><suffix> but for fp32.
 
     Args:
         options: as `jobs.conversion` takes them; `precision` may be a list.
@@ -131,7 +132,7 @@ def _refuse_twins(names: Collection[str] | Iterator[str], what: str) -> None:
 
 
 def _folder(folder: Path) -> Path:
-    """Return the folder of several artefacts, made if need be (UsageError, MachineError)."""
+    """Return the folder of several artefacts, which need not exist (UsageError)."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(
             f"the output {folder} is a file", fix="several artefacts need a folder: give -o the name of one"
@@ -139,9 +140,22 @@ def _folder(folder: Path) -> Path:
     if folder.suffix.lower() in SUFFIXES.values():
         fix = "give -o the name of a folder: its files are named after the models"
         raise UsageError(f"the output {folder} has the name of one artefact, and several are made", fix=fix)
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@contextmanager
+def _made(folders: Iterable[Path]) -> Iterator[None]:
+    """Make the folders that are missing; remove those that are empty afterwards (MachineError)."""
+    missing = [each for folder in folders for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        for folder in missing:
+            with writing(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+        yield
+    finally:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _check_runtime(job: Job) -> None:
@@ -171,7 +185,7 @@ def run_all(
     started = time.perf_counter()
     explain = explain or (lambda error: FailureRecord(**vars(failure_of(error))))
     nodes = []
-    with reuse_children(), Sharing() as sharing:
+    with _made(part.job.output.parent for part in parts), reuse_children(), Sharing() as sharing:
         for part in parts:
             began = time.perf_counter()
             outcome: dict[str, Any]
