@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -17,31 +18,39 @@ if TYPE_CHECKING:
     from onnxport.validate.params import ValidateParams
     from onnxport.validate.progress import Tell
 
-_Stamp = tuple[str, tuple[tuple[int, int, int], ...]]
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A model with its artefact and origin, and the artefact's files as they were then."""
+
+    model: Model
+    artifact: Artifact
+    origin: SourceRecord
+    stamp: object
 
 
 class Sharing:
     """What is loaded and computed once per model and proof; only the last model stays in memory.
 
-    A file that changes between two jobs is read again.
+    A model whose files change between two jobs is read again.
     """
 
     def __init__(self) -> None:
         self._stack = ExitStack()
-        self._loaded: tuple[_Stamp, tuple[Model, Artifact, SourceRecord]] | None = None
-        self._runs: list[tuple[_Stamp, ValidateParams, ReferenceRun]] = []
+        self._loaded: _Loaded | None = None
+        self._runs: list[tuple[ValidateParams, ReferenceRun]] = []
 
     def load(self, source: Artifact) -> tuple[Model, Artifact, SourceRecord]:
         """Return the model with its artefact and origin, see model_sources."""
-        if self._loaded is None or self._loaded[0] != _stamp(source):
+        if self._loaded is None or not self._is_current(source):
             self.close()
             model, artifact = load(source)
-            self._loaded = _stamp(source), (model, artifact, origin_of(artifact))
-        return self._loaded[1]
+            self._loaded = _Loaded(model, artifact, origin_of(artifact), artifact.stamp)
+        return self._loaded.model, self._loaded.artifact, self._loaded.origin
 
     def has(self, source: Artifact, params: ValidateParams) -> bool:
         """Return whether there is a reference of this model and proof."""
-        return self._find(source, params) is not None
+        return self._is_current(source) and self._find(params) is not None
 
     def reference(
         self,
@@ -51,19 +60,29 @@ class Sharing:
         graph: Model,
         tell: Tell | None,
     ) -> ReferenceRun:
-        """Return the reference that answers for all jobs; it takes `runtime` if it is new."""
+        """Return the reference that answers for all jobs with the loaded model; it takes `runtime` if it is new."""
         # Imported here: conversions without a proof do without it.
         from onnxport.validate.judge import ReferenceRun
 
-        found = self._find(source, params)
+        found = self._find(params)
         if found is None:
             found = self._stack.enter_context(ReferenceRun(source, params, runtime, graph, tell))
-            self._runs.append((_stamp(source), params, found))
+            self._runs.append((params, found))
         return found
 
-    def _find(self, source: Artifact, params: ValidateParams) -> ReferenceRun | None:
-        stamp = _stamp(source)
-        return next((run for key, asked, run in self._runs if (key, asked) == (stamp, params)), None)
+    def _find(self, params: ValidateParams) -> ReferenceRun | None:
+        return next((run for asked, run in self._runs if asked == params), None)
+
+    def _is_current(self, source: Artifact) -> bool:
+        """Return whether this is the loaded model, with unchanged files."""
+        loaded = self._loaded
+        with suppress(OSError):  # a file is gone
+            return (
+                loaded is not None
+                and loaded.artifact.path == source.path
+                and loaded.artifact.stamp == loaded.stamp
+            )
+        return False
 
     def close(self) -> None:
         """Free models and references; calling it again does nothing."""
@@ -80,8 +99,3 @@ class Sharing:
         self._loaded = None
         self._runs.clear()
         self._stack.__exit__(kind, error, trace)
-
-
-def _stamp(source: Artifact) -> _Stamp:
-    """Return what tells a file from another, or from itself after a change; without external data."""
-    return str(source.path), Artifact(source.path, source.format).stamp
