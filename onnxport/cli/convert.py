@@ -23,12 +23,12 @@ from onnxport.validate.params import ValidateParams
     "onnxport convert model.onnx --to tflite --precision int8 --calib samples/",
     "onnxport convert model.onnx --to coreml --precision fp16",
     "onnxport convert model.onnx --to ort --inputs samples/ --report model.json",
-    "onnxport convert *.onnx --to tflite,coreml,ort --precision fp32,fp16 -o made/",
+    "onnxport convert *.onnx --to tflite,ort --precision fp32,fp16 -o made/",
 )
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=PATH)
 @click.option(
     "--to",
-    "targets",
+    "to",
     required=True,
     multiple=True,
     callback=word_list(list(TARGETS)),
@@ -47,12 +47,12 @@ from onnxport.validate.params import ValidateParams
     rejected="OUT.rejected.*",
     timed=True,
 )
-def command(models: tuple[Path, ...], targets: tuple[str, ...], request: ArtifactRequest) -> int:
+def command(models: tuple[Path, ...], to: tuple[str, ...], request: ArtifactRequest) -> int:
     precisions = request.options.get("precision", ())
-    if len(models) > 1 or len(targets) > 1 or len(precisions) > 1:
-        return request.run_several("convert", models, targets)
+    if len(models) > 1 or len(to) > 1 or len(precisions) > 1:
+        return request.run_several("convert", models, to)
     from onnxport.pipelines.runner.jobs import conversion
 
     if precisions:
         request.options["precision"] = precisions[0]
-    return request.run("convert", conversion, models[0], targets[0])
+    return request.run("convert", conversion, models[0], to[0])
