@@ -113,6 +113,7 @@ metadata.version = version
         (2, "the output model.onnx is a file", ("--to", "ort,tflite", "-o", "model.onnx")),
         (2, "has the name of one artefact", ("--to", "ort,tflite", "-o", "model.ort")),
         (2, "has no 'delegate'", ("--to", "tflite,ort", "--candidate-runtime", "delegate=none")),
+        (2, "--report-tensors writes", ("--to", "tflite,ort", "--report-tensors", "t.npz")),
         (4, "missing.onnx", ("missing.onnx", "--to", "ort,tflite")),
     ],
 )

@@ -30,6 +30,8 @@ from onnxport.reports.pipeline_report import (
 from onnxport.validate.params import ValidateParams
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
     from onnxport.reports.run_report import RunReport
 
 # The precision that no file is named after.
@@ -69,6 +71,11 @@ def conversions(
         OnnxportError: what keeps any of them from starting; nothing has run.
     """
     precisions = _precisions(options)
+    if options.get("report_tensors") is not None:
+        raise UsageError(
+            "--report-tensors writes the tensors of one artefact, and several are made",
+            fix="leave it out, or convert to one target",
+        )
     _refuse_twins((str(model) for model in models), "model")
     _refuse_twins(targets, "target")
     _refuse_twins(precisions, "precision")
@@ -83,9 +90,8 @@ def conversions(
                 asked = _options_for(name, precision, targets, precisions, options)
                 ending = f"_{precision}" if precision not in (None, OWN) and len(precisions) > 1 else ""
                 path = Artifact.open(model).path
-                output = (
-                    place or path.parent
-                ) / f"{path.stem}{ending.replace('-', '_')}{SUFFIXES[target(name).gives]}"
+                file = f"{path.stem}{ending.replace('-', '_')}{SUFFIXES[target(name).gives]}"
+                output = (place or path.parent) / file
                 job = conversion(model, name, output, asked, **wishes)
                 values = {"precision": precision} if precision and len(precisions) > 1 else {}
                 parts.append(Part("/".join((path.stem, name, *values.values())), job, values))
@@ -106,13 +112,18 @@ def _options_for(
     fields = target(name).params.model_fields
     elsewhere = {field for other in targets for field in target(other).params.model_fields} - set(fields)
     if precision not in CALIBRATED and not CALIBRATED.isdisjoint(precisions):
-        elsewhere |= set(calibrated_fields())
+        elsewhere |= set(calibrated_fields()) - set(fields)
     elsewhere -= set(ValidateParams.model_fields)
     asked = {key: value for key, value in options.items() if key not in (*elsewhere, "precision")}
-    choices = {choice for each in get_args(fields["precision"].annotation) for choice in get_args(each)}
-    if precision is not None and (precision != OWN or OWN in choices):
+    if precision is not None and (precision != OWN or OWN in _choices(fields.get("precision"))):
         asked["precision"] = precision
     return asked
+
+
+def _choices(field: FieldInfo | None) -> set[str]:
+    """Return the words that an optional field takes."""
+    kinds = () if field is None else get_args(field.annotation)
+    return {choice for kind in kinds for choice in get_args(kind)}
 
 
 def _precisions(options: Mapping[str, Any]) -> tuple[str, ...]:
