@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Artifact, path_of
@@ -47,6 +47,7 @@ class ConversionResult:
     run: RunReport
 
 
+@overload
 def convert_model(
     model: StrPath,
     to: str,
@@ -57,13 +58,42 @@ def convert_model(
     latency: bool = True,
     progress: Progress | None = None,
     **options: Any,
-) -> ConversionResult:
+) -> ConversionResult: ...
+
+
+@overload
+def convert_model(
+    model: StrPath,
+    to: Sequence[str],
+    output: StrPath | None = None,
+    *,
+    validate: bool = True,
+    keep_rejected: bool = False,
+    latency: bool = True,
+    progress: Progress | None = None,
+    **options: Any,
+) -> tuple[ConversionResult, ...]: ...
+
+
+def convert_model(
+    model: StrPath,
+    to: str | Sequence[str],
+    output: StrPath | None = None,
+    *,
+    validate: bool = True,
+    keep_rejected: bool = False,
+    latency: bool = True,
+    progress: Progress | None = None,
+    **options: Any,
+) -> ConversionResult | tuple[ConversionResult, ...]:
     """Convert an ONNX file and prove the result against ONNX Runtime's answers on the original.
 
     Args:
         model: an `.onnx` file.
-        to: the target, "tflite", "coreml" or "ort".
-        output: the artefact's path; beside the model, under the target's suffix, unless given.
+        to: the target, "tflite", "coreml" or "ort"; or a list of targets, for which the model is loaded and its
+            answers are computed once. `precision` may be a list, too, then.
+        output: the artefact's path; beside the model, under the target's suffix, unless given. For a list of targets
+            a folder.
         validate: False delivers the artefact without a proof; its report and its provenance say so.
         keep_rejected: keep a candidate that fails the proof, as <stem>.rejected<suffix>.
         latency: False skips the timing of a lower precision.
@@ -71,11 +101,23 @@ def convert_model(
         **options: the fields of the target's params (converters.params) and of ValidateParams, spelled as the options
             of `onnxport convert`: shape, layout, level, samples, seed, rtol, atol, inputs.
 
+    Returns:
+        The artefact; for a list of targets one per target and precision, in this order.
+
     Raises:
         NotProvenError: the candidate differs from the model, or the proof was inconclusive; its `report` has the
             figures. No artefact is left.
+        PipelineFailedError: one of several artefacts was not made; the others were. Its `report` has all of them.
         OnnxportError: another error; see docs/reference/exit-codes.md for its kinds.
     """
+    if not isinstance(to, str):
+        # Imported here: it has the report of several runs.
+        from onnxport.pipelines.runner import batch
+
+        wishes = {"validate": validate, "keep_rejected": keep_rejected, "latency": latency}
+        parts = batch.conversions((model,), to, output, options, **wishes)
+        made = batch.runs_of(parts, batch.run_all(parts, "convert", progress))
+        return tuple(ConversionResult(path, run.artifacts[0].report, run) for path, run in made)
     job = conversion(
         model, to, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
     )

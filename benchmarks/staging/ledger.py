@@ -35,6 +35,8 @@ STAGES = (
     "waiting",
     "rest",
 )
+# What another process counts, as a run that it called for.
+ELSEWHERE = ""
 _ENTRY = struct.Struct("<ddd")
 
 
@@ -103,7 +105,9 @@ class Ledger:
         """Count what passed since the innermost stage began or went on."""
         if stack:
             last = stack[-1]
-            self._add(last.name, Entry(time.perf_counter() - last.wall, time.thread_time() - last.cpu))
+            if last.name != ELSEWHERE:
+                entry = Entry(time.perf_counter() - last.wall, time.thread_time() - last.cpu)
+                self._add(last.name, entry)
 
     def _add(self, name: str, entry: Entry) -> None:
         with self._lock:

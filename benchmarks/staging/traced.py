@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmarks.staging.ledger import Ledger
+from benchmarks.staging.ledger import ELSEWHERE, Ledger
 
 _CHILD = "onnxport.core.child_process"
 
@@ -44,7 +44,7 @@ _FUNCTIONS: Mapping[str, Mapping[str, str]] = {
     "onnxport.validate.noise_meter": {"NoiseMeter.open": "probes", "NoiseMeter.measure": "probes"},
     "onnxport.validate.evaluation": {"evaluate": "comparison"},
     "onnxport.runtimes.isolation": {"IsolatedRuntime._open": "sessions"},
-    "onnxport.runtimes.host": {"Host.open": "sessions"},
+    "onnxport.runtimes.host": {"Host.open": "sessions", "Host.run": ELSEWHERE},
     "onnxport.validate.precision": {"precision_of": "precision", "kept_float32": "precision"},
     "onnxport.validate.sessions": {"source_dtypes": "precision"},
     "onnxport.validate.signature": {"check_signatures": "precision"},

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from onnxport.cli.error_output import explain, show_on_stderr, show_traceback
 from onnxport.cli.options import given_options, name_options
 from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.core.errors import OnnxportError, printable
 
 if TYPE_CHECKING:
     from onnxport.pipelines.runner.jobs import Export, Job
+    from onnxport.reports.pipeline_report import PipelineReport
+    from onnxport.reports.run_report import RunReport
 
 Command = Callable[..., int]
 
@@ -42,6 +46,57 @@ class ArtifactRequest:
         self.output.run(report)
         report.check()
         return report.exit_code
+
+    def run_several(self, command: str, models: Sequence[Path], targets: Sequence[str]) -> int:
+        """Make an artefact for each model, target and precision; return the worst exit code."""
+        from onnxport.pipelines.runner import batch
+        from onnxport.reports.pipeline import saving_run
+        from onnxport.reports.pipeline_report import FailureRecord
+
+        def explained(error: Exception) -> FailureRecord:
+            if self.output.verbose:
+                show_traceback(error)
+            return FailureRecord(**vars(explain(error)))
+
+        with saving_run(self.report_files) as save:
+            with name_options():
+                parts = batch.conversions(models, targets, self.destination, self.options, **self.wishes)
+            report = batch.run_all(
+                parts, command, self.output.progress(), self.output.arguments, explain=explained
+            )
+            save(report)
+        self._show(report)
+        return report.exit_code
+
+    def _show(self, report: PipelineReport) -> None:
+        """Print a line per artefact on stdout, notes and errors on stderr."""
+        from onnxport.reports.run import terminal
+
+        runs = [node.run for node in report.nodes if node.run is not None]
+
+        def text() -> str:
+            return "\n".join(
+                terminal.result_lines(run, detailed=self.output.verbose or not run.passed) for run in runs
+            )
+
+        self.output.result(lambda: report.model_dump_json(indent=2), text)
+        self.output.notes(dict.fromkeys(note for run in runs for note in terminal.notes(run)))
+        for node in report.nodes:
+            if reason := node.failure.message if node.failure is not None else _refusal(node.run):
+                lines = "\n".join(printable(line) for line in f"{node.name}: {reason}".split("\n"))
+                show_on_stderr(f"error: {lines}")
+        if not report.passed:
+            show_on_stderr(f"exit {report.exit_code}")
+
+
+def _refusal(run: RunReport | None) -> str:
+    """Return why a run's artefact was not delivered; empty where it was."""
+    try:
+        if run is not None:
+            run.check()
+    except OnnxportError as error:
+        return str(error)
+    return ""
 
 
 def makes_artifact(

@@ -8,7 +8,7 @@ import click
 
 from onnxport.cli.artifact_command import ArtifactRequest, makes_artifact
 from onnxport.cli.commands import subcommand
-from onnxport.cli.options import options_of
+from onnxport.cli.options import options_of, word_list
 from onnxport.cli.output import PATH
 from onnxport.pipelines.registry import TARGETS
 from onnxport.quantize.params import calibrated_fields
@@ -23,20 +23,36 @@ from onnxport.validate.params import ValidateParams
     "onnxport convert model.onnx --to tflite --precision int8 --calib samples/",
     "onnxport convert model.onnx --to coreml --precision fp16",
     "onnxport convert model.onnx --to ort --inputs samples/ --report model.json",
+    "onnxport convert *.onnx --to tflite,ort --precision fp32,fp16 -o made/",
 )
-@click.argument("model", type=PATH)
-@click.option("--to", required=True, type=click.Choice(list(TARGETS)), help="The format to make.")
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=PATH)
+@click.option(
+    "--to",
+    "to",
+    required=True,
+    multiple=True,
+    callback=word_list(list(TARGETS)),
+    metavar=f"[{'|'.join(TARGETS)}]",
+    help="The format to make; several as a,b.",
+)
 @makes_artifact(
     options_of(
         ValidateParams,
         targets={name: stage.params for name, stage in TARGETS.items()},
         conditional={"--calib": calibrated_fields()},
+        lists=("precision",),
     ),
-    where="Where the result goes; beside MODEL, with the suffix of its format, unless given.",
+    where="Where the result goes; beside MODEL, with the suffix of its format, unless given. For several results a "
+    "folder.",
     rejected="OUT.rejected.*",
     timed=True,
 )
-def command(model: Path, to: str, request: ArtifactRequest) -> int:
+def command(models: tuple[Path, ...], to: tuple[str, ...], request: ArtifactRequest) -> int:
+    precisions = request.options.get("precision", ())
+    if len(models) > 1 or len(to) > 1 or len(precisions) > 1:
+        return request.run_several("convert", models, to)
     from onnxport.pipelines.runner.jobs import conversion
 
-    return request.run("convert", conversion, model, to)
+    if precisions:
+        request.options["precision"] = precisions[0]
+    return request.run("convert", conversion, models[0], to[0])

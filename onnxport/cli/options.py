@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
@@ -21,10 +21,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 P = TypeVar("P", bound=BaseModel)
 
 
+def word_list(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return the callback of an option that takes several of some words as a,b; it gives a tuple, or None."""
+
+    def parsed(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        given = [value] if isinstance(value, str) else value or ()
+        words = [word.strip() for each in given for word in each.split(",")]
+        choice = click.Choice(choices)
+        return tuple(choice.convert(word, parameter, context) for word in words) or None
+
+    return parsed
+
+
 def options_of(
     *always: type[BaseModel],
     targets: Mapping[str, type[BaseModel]] | None = None,
     conditional: Mapping[str, Mapping[str, FieldInfo]] | None = None,
+    lists: Sequence[str] = (),
 ) -> Callable[[F], F]:
     """Add one option per field of the models; a field of several models is one option.
 
@@ -32,6 +45,7 @@ def options_of(
         always: models that always apply; the first with a field describes it.
         targets: models of single targets, by name, for the help text.
         conditional: fields that need another option, by its name; fields of the models take precedence.
+        lists: fields of one word of which the option takes several, as a,b; the command gets a tuple.
     """
     fields: dict[str, dict[str, FieldInfo]] = {}
     for owner, model in (*(targets or {}).items(), *(("", model) for model in always)):
@@ -48,7 +62,10 @@ def options_of(
         for name, owners in reversed(fields.items()):
             is_on = all(field.default is True for field in owners.values())
             switch = _option_name(name) + (f"/--no-{name.replace('_', '-')}" if is_on else "")
-            function = click.option(switch, help=_help(owners), **_settings(owners))(function)
+            settings = _settings(owners)
+            if name in lists:
+                settings["callback"] = word_list(settings.pop("type").choices)
+            function = click.option(switch, help=_help(owners), **settings)(function)
         return function
 
     return decorate

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from onnxport.core.arrays import Feeds
 from onnxport.validate.accumulator import Tally
-from onnxport.validate.comparison import compare
+from onnxport.validate.comparison import Comparison, compare
 from onnxport.validate.noise_runs import Answers
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.reference import AnsweredSet, Reference
@@ -65,20 +65,31 @@ class Fidelity:
     def add(self, answered: AnsweredSet, feeds: Feeds, answers: Answers, given: Answers) -> None:
         """Count one set: the reference's answers to `feeds`, and the candidate's."""
         expected, noise = self._expected.expect(answered, feeds, answers)
+        compared = self._compare(expected, given, noise)
+        if any(found.mismatches for found in compared.values()) and self._reference.refine(answered):
+            expected, noise = self._expected.expect(answered, feeds, answers)
+            compared = self._compare(expected, given, noise)
         for name, tally in self._tallies.items():
-            found = compare(name, expected[name], given[name], noise[name], self._expected.tolerance)
             tally.add(
                 answered.label,
                 expected[name],
                 given[name],
                 noise[name],
-                found,
+                compared[name],
                 companion=answered.adversarial,
             )
             if self._expected is not self._reference:
                 own = self._reference.tolerance
                 if compare(name, expected[name], given[name], answered.noise[name], own).mismatches:
                     self._rounded.add(name)
+
+    def _compare(
+        self, expected: Answers, given: Answers, noise: Mapping[str, Noise]
+    ) -> dict[str, Comparison]:
+        tolerance = self._expected.tolerance
+        return {
+            name: compare(name, expected[name], given[name], noise[name], tolerance) for name in self._tallies
+        }
 
     def judgement(self) -> Judgement:
         """Return the judgement on all sets."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -125,6 +125,7 @@ class GeneratedInputs:
         is_table = domains.have("table")
         self._batch, self._other_batch = (ROWS, 1) if is_table else (1, BATCH)
         self._count, self._further = 0, 0
+        self._proposed: dict[tuple[int, bool], Sequence[Shapes]] = {}
         self._accepted: Shapes | None = None
         self.notes: list[str] = []
 
@@ -134,11 +135,11 @@ class GeneratedInputs:
         The larger sets come early: the first two decide whether an optimizer's pass may stay (Judge.differs).
         """
         planned = samples or GENERATED
-        shapes = self._first_accepted(KINDS[0], self._sizes.proposals(self._batch))
+        shapes = self._first_accepted(KINDS[0], self._proposals(self._batch))
         for number in range(max(1, planned // GENERATED) if self._sizes.is_open else 0):
             self._feed_another_size(_kind(number), shapes)
         for number in range(1, planned):
-            self._first_accepted(_kind(number), [shapes, *self._sizes.proposals(self._batch)])
+            self._first_accepted(_kind(number), [shapes, *self._proposals(self._batch)])
         for other in KINDS[1:]:
             if blind():
                 self._feed_another_size(other, shapes)
@@ -154,15 +155,21 @@ class GeneratedInputs:
             return False
         kind = FURTHER_KINDS[self._further % len(FURTHER_KINDS)]
         self._further += 1
-        self._first_accepted(kind, [self._accepted, *self._sizes.proposals(self._batch)])
+        self._first_accepted(kind, [self._accepted, *self._proposals(self._batch)])
         return True
+
+    def _proposals(self, batch: int, *, odd: bool = False) -> Sequence[Shapes]:
+        """Return the proposed sizes, which are solved for once."""
+        if (batch, odd) not in self._proposed:
+            self._proposed[batch, odd] = tuple(self._sizes.proposals(batch, odd=odd))
+        return self._proposed[batch, odd]
 
     def _feed_another_size(self, kind: FloatKind, shapes: Shapes) -> None:
         """Run a set at another batch and at other sizes that the model accepts, preferably odd ones."""
         batch = self._other_batch if self._sizes.has_batch else 1
-        proposed = list(self._sizes.proposals(batch))
-        odd = [each for each in self._sizes.proposals(batch, odd=True) if each not in proposed]
-        before = list(self._sizes.proposals(self._batch))
+        proposed = self._proposals(batch)
+        odd = [each for each in self._proposals(batch, odd=True) if each not in proposed]
+        before = self._proposals(self._batch)
         used = before.index(shapes) if shapes in before else 0
         try:
             self._first_accepted(kind, [*odd, *proposed[used + 1 :], *proposed[: used + 1]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,7 @@ from onnxport.validate.comparison import compare
 from onnxport.validate.evaluation import evaluate
 from onnxport.validate.float_reference import FloatReference
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.precision import kept_float32, precision_of
+from onnxport.validate.precision import kept_float32, precision_of, read_onnx
 from onnxport.validate.progress import Tell
 from onnxport.validate.reference import AnsweredSet, Reference
 from onnxport.validate.report import Criterion, Judgement, Precision, Report, Side, overall
@@ -38,22 +39,108 @@ _EARLY_SETS = 2
 _SYNTHETIC = "only generated inputs were fed; give your own with --inputs DIR"
 
 
-class Judge(Closing):
-    """Compares candidates with one reference, which answers all sets of inputs in a background thread.
+class ReferenceRun(Closing):
+    """A reference that answers all sets of inputs in a background thread, for one or more judges.
 
-    ONNX Runtime releases the interpreter's lock while it computes, so the caller can convert meanwhile. Every method
-    waits for the answers.
+    ONNX Runtime releases the interpreter's lock while it computes, so the caller can convert meanwhile.
 
     Args:
         reference: the artefact or framework's model that counts as right; for the latter `runtime` is required.
         params: inputs, tolerances, budgets and metrics.
         runtime: the process that runs the reference, if the caller has started one.
         graph: the reference in memory, if the caller has it.
+        tell: receives the progress of what takes more than a few seconds.
+        then: called in the background when the answers are there; what it raises counts as the reference's error.
+
+    Attributes:
+        seconds: that the reference took.
+        floats: the reference in float arithmetic, where that is something else.
+
+    Raises:
+        UsageError: a metric that cannot be imported, or a budget that cannot apply.
+    """
+
+    def __init__(
+        self,
+        reference: Referent,
+        params: ValidateParams,
+        runtime: ReferenceRuntime | None = None,
+        graph: Model | None = None,
+        tell: Tell | None = None,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        self.artifact, self.params, self.graph = reference, params, graph
+        self._tell, self._then = tell, then
+        self.budgets = Budgets.of(params)
+        if graph is not None:
+            self.budgets.check(graph.outputs)
+        self._runtime = runtime or _start(reference, params)
+        self.floats = FloatReference(params, tell)
+        self._prepared: Future[Reference] = Future()
+        # A daemon, which executors do not have: Ctrl-C must not wait for a long inference.
+        self._thread = threading.Thread(target=self._prepare, name="judge", daemon=True)
+        self.seconds = 0.0
+        if graph is None or graph.weight_bytes <= _AHEAD:
+            self._thread.start()
+
+    @property
+    def reference(self) -> Reference:
+        """See Judge.reference."""
+        if self._thread.ident is None:
+            self._thread.start()
+        return self._prepared.result()
+
+    def close(self) -> None:
+        """Wait for the background thread and free runtimes and answers; calling it again does nothing."""
+        if self._thread.ident is not None and self._prepared.exception() is None:
+            self._prepared.result().close()
+        self.floats.close()
+        self._runtime.close()
+
+    def abandon(self) -> None:
+        """End the process without waiting for the background thread."""
+        self._runtime.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, KeyboardInterrupt):  # which must not wait
+            self.abandon()
+        else:
+            self.close()
+
+    def _prepare(self) -> None:
+        """Compute inputs, answers and noise in the background thread."""
+        started = time.perf_counter()
+        try:
+            check_place(self.params.report_tensors)
+            reference = Reference(self.artifact, self.params, self._runtime, self.graph, self._tell)
+            try:
+                self.budgets.check(reference.outputs)
+                reference.prepare()
+                if self._then is not None:
+                    self._then()
+            except BaseException:
+                reference.close()
+                raise
+        except BaseException as error:  # raised again in the thread that asks
+            self.seconds = time.perf_counter() - started
+            self._prepared.set_exception(error)
+        else:
+            self.seconds = time.perf_counter() - started
+            self._prepared.set_result(reference)
+
+
+class Judge(Closing):
+    """Compares candidates with one reference. Every method waits for the reference's answers.
+
+    Args:
+        reference, params, runtime, graph, tell: see ReferenceRun.
         candidate: the artefact that `verdict` will get; its files need not exist yet. Its process starts when the
             reference's has answered and ended: a compiler needs the machine before, and both would lie in memory
             together. None to start it with the verdict.
         criterion: the only criterion to apply; None for those that the precisions call for (criteria.py).
-        tell: receives the progress of what takes more than a few seconds.
+        run: a reference of the same model and params that other judges ask, too; whoever made it closes it.
 
     Raises:
         UsageError: a metric that cannot be imported, or a budget that cannot apply.
@@ -69,22 +156,19 @@ class Judge(Closing):
         *,
         criterion: Criterion | None = None,
         tell: Tell | None = None,
+        run: ReferenceRun | None = None,
     ) -> None:
         self._artifact, self._params, self._criterion = reference, params, criterion
-        self._graph, self._tell = graph, tell
-        self._budgets = Budgets.of(params)
-        if graph is not None:
-            self._budgets.check(graph.outputs)
-        self._runtime = runtime or _start(reference, params)
-        self._candidate = candidate
+        self._candidate, self._tell = candidate, tell
         self._candidate_runtime: IsolatedRuntime | None = None
-        self._float = FloatReference(params, tell)
-        self._prepared: Future[Reference] = Future()
-        # A daemon, which executors do not have: Ctrl-C must not wait for a long inference.
-        self._thread = threading.Thread(target=self._prepare, name="judge", daemon=True)
-        self.seconds = 0.0  # that the reference took
-        if graph is None or graph.weight_bytes <= _AHEAD:
-            self._thread.start()
+        self._is_shared = run is not None
+        self._run = run or ReferenceRun(reference, params, runtime, graph, tell, self._start_candidate)
+        self._budgets = self._run.budgets
+
+    @property
+    def seconds(self) -> float:
+        """Time that the reference took."""
+        return self._run.seconds
 
     @property
     def reference(self) -> Reference:
@@ -94,9 +178,7 @@ class Judge(Closing):
             InputError: the reference cannot be loaded, or the user's inputs are bad.
             UsageError: no sizes were found for open dimensions, or given ones do not fit.
         """
-        if self._thread.ident is None:
-            self._thread.start()
-        return self._prepared.result()
+        return self._run.reference
 
     def verdict(self, candidate: Artifact, *, checks_nodes: bool | None = None) -> Report:
         """Compare a candidate with the reference on every set of inputs.
@@ -112,19 +194,21 @@ class Judge(Closing):
         """
         reference = self.reference
         started = time.perf_counter()
-        function = self._params.candidate_runtime.get("function", "")
-        precision = precision_of(candidate, function=function)
-        if self._criterion != "quality" and self._float.replaces(reference, candidate, precision):
-            reference = self._float.of(reference)
         with self._open(candidate) as runtime:
-            oriented = self._renamed(candidate, runtime)
+            graph = read_onnx(candidate)  # once: some files have many weights
+            function = self._params.candidate_runtime.get("function", "")
+            precision = precision_of(candidate, graph, function)
+            if self._criterion != "quality" and self._run.floats.replaces(reference, candidate, precision):
+                reference = self._run.floats.of(reference)
+            oriented = self._renamed(candidate, runtime, graph)
             model = reference.roll_out(oriented)
             check_signatures(reference, model, self._names(candidate))
-            kept = kept_float32(candidate, function)
+            kept = kept_float32(candidate, graph, function)
+            del graph
             judgements, notes = evaluate(
                 reference, model, precision, self._params, self._budgets, kept, self._criterion, self._tell
             )
-            notes += (*_notes(reference, oriented), *self._float.notes(self.reference, reference))
+            notes += (*_notes(reference, oriented), *self._run.floats.notes(self.reference, reference))
             if checks_nodes is None:
                 checks_nodes = self._criterion is None
             measured = any(each.question == "quality" for each in judgements)
@@ -175,8 +259,8 @@ class Judge(Closing):
         from onnxport.runtimes.ort.runtime import OrtRuntime
 
         reference = self.reference
-        if self._float.replaces_in(reference, candidate):
-            reference = self._float.of(reference)
+        if self._run.floats.replaces_in(reference, candidate):
+            reference = self._run.floats.of(reference)
         try:
             with OrtRuntime.of_model(candidate) as runtime:
                 model = reference.roll_out(Oriented(runtime, unread=reference.unread))
@@ -201,45 +285,27 @@ class Judge(Closing):
 
     def close(self) -> None:
         """Wait for the background thread and free runtimes and answers; calling it again does nothing."""
-        if self._thread.ident is not None and self._prepared.exception() is None:
-            self._prepared.result().close()
-        self._float.close()
-        self._end_processes()
+        if not self._is_shared:
+            self._run.close()
+        self._end_candidate()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, KeyboardInterrupt):  # which must not wait
-            self._end_processes()
+            self._run.abandon()
+            self._end_candidate()
         else:
             self.close()
 
-    def _end_processes(self) -> None:
-        self._runtime.close()
+    def _end_candidate(self) -> None:
         if self._candidate_runtime is not None:
             self._candidate_runtime.close()
             self._candidate_runtime = None
 
-    def _prepare(self) -> None:
-        """Compute inputs, answers and noise in the background thread."""
-        started = time.perf_counter()
-        try:
-            check_place(self._params.report_tensors)
-            reference = Reference(self._artifact, self._params, self._runtime, self._graph, self._tell)
-            try:
-                self._budgets.check(reference.outputs)
-                reference.prepare()
-                if self._candidate is not None:
-                    self._candidate_runtime = isolated(self._candidate, self._params, "candidate")
-            except BaseException:
-                reference.close()
-                raise
-        except BaseException as error:  # raised again in the thread that asks
-            self.seconds = time.perf_counter() - started
-            self._prepared.set_exception(error)
-        else:
-            self.seconds = time.perf_counter() - started
-            self._prepared.set_result(reference)
+    def _start_candidate(self) -> None:
+        if self._candidate is not None:
+            self._candidate_runtime = isolated(self._candidate, self._params, "candidate")
 
     def _open(self, candidate: Artifact) -> Runtime:
         """Return the candidate's runtime, from the process that waits for it or a new one."""
@@ -249,13 +315,13 @@ class Judge(Closing):
         self._candidate_runtime = None
         return waiting
 
-    def _renamed(self, candidate: Artifact, runtime: Runtime) -> Oriented:
+    def _renamed(self, candidate: Artifact, runtime: Runtime, graph: Model | None) -> Oriented:
         """Return the candidate under the reference's names, as far as the user maps them."""
         reference = self.reference
         wanted = {spec.name: spec.dtype for spec in (*reference.inputs, *reference.outputs)}
         dtypes = {
             name: dtype
-            for name, dtype in source_dtypes(candidate, runtime).items()
+            for name, dtype in source_dtypes(graph, runtime).items()
             if wanted.get(name, dtype) == dtype  # else the reference is as narrow
         }
         side = Oriented(runtime, dtypes=dtypes)

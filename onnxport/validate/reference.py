@@ -72,6 +72,7 @@ class AnsweredSet:
         kept: the inputs and the answers; None where all sets together are too large to keep.
         adversarial, first_row: see Sample.
         nan: whether an input holds NaN that is no missing value, so that the answers prove nothing.
+        is_estimated: whether `noise` is the least that probes would find (Reference.refine).
     """
 
     load: Loader
@@ -83,6 +84,7 @@ class AnsweredSet:
     adversarial: bool = False
     nan: bool = False
     first_row: int = 0
+    is_estimated: bool = False
 
     def input_set(self, steps: int) -> InputSet:
         """Return the set as the report shows it."""
@@ -291,6 +293,22 @@ class Reference:
         finally:
             self._close_if_kept()
 
+    def refine(self, answered: AnsweredSet) -> bool:
+        """Measure the noise of a set where it was estimated; return whether it was."""
+        if not answered.is_estimated:
+            return False
+        self._reopen()
+        self._noise.open(self._model, self._runtime)
+        try:
+            _, answers = self.answers(answered)
+            answered.noise, answered.is_estimated = self._noise.measure(answered.load(), answers), False
+        except (RunError, MemoryFullError):  # no probe runs on it, so it proves nothing
+            unknown = Noise(np.array([np.inf]), None, reshaped=True)
+            answered.noise, answered.is_estimated = dict.fromkeys(answered.noise, unknown), False
+        finally:
+            self._close_if_kept()
+        return True
+
     def run(self, feeds: Feeds) -> Answers:
         """Run the reference on inputs that are in none of the sets."""
         self._reopen()
@@ -368,7 +386,8 @@ class Reference:
             answers = self._model.run(sample.feeds)
         if sample.adversarial and not all(map(_is_finite, answers.values())):
             return  # where the reference itself overflows or divides by 0, right artefacts differ
-        noise = self._noise.measure(sample, answers)
+        estimate = self._noise.estimate(sample, answers)
+        noise = estimate or self._noise.measure(sample, answers)
         shapes = {name: array.shape for name, array in sample.feeds.items()}
         if not sample.adversarial and not nan and not self._is_repeated(sample.feeds):
             self._proof.add(answers, noise, self.tolerance, self._rows(sample), shapes)
@@ -376,7 +395,9 @@ class Reference:
         self._bytes += sum(array.nbytes for array in (*sample.feeds.values(), *answers.values()))
         kept = (sample.feeds, answers) if self._bytes <= _KEPT else None
         about = sample.label, sample.source, shapes
-        self.sets.append(AnsweredSet(load, *about, noise, kept, sample.adversarial, nan, sample.first_row))
+        answered = AnsweredSet(load, *about, noise, kept, sample.adversarial, nan, sample.first_row)
+        answered.is_estimated = estimate is not None
+        self.sets.append(answered)
 
     def _is_repeated(self, feeds: Feeds) -> bool:
         """Return whether the same inputs were fed before, which proves nothing more."""

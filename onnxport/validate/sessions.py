@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from onnxport.runtimes.isolation import IsolatedRuntime, Role
 from onnxport.runtimes.memory_limit import MemoryLimit
 from onnxport.runtimes.settings import runtime_options
 from onnxport.validate.params import ValidateParams
+
+if TYPE_CHECKING:
+    from onnxport.formats.model import Model
 
 Names = Mapping[str, str]
 Permutations = Mapping[str, tuple[int, ...]]
@@ -38,18 +42,20 @@ def isolated(artifact: Artifact, params: ValidateParams, role: Role) -> Isolated
     )
 
 
-def source_dtypes(artifact: Artifact, runtime: Runtime) -> dict[str, str]:
+def source_dtypes(graph: Model | None, runtime: Runtime) -> dict[str, str]:
     """Return the inputs and outputs of an ONNX file of ours that are wider in its source, with the type there.
 
     The note in the file holds these types.
+
+    Args:
+        graph: the file's; None for other formats.
     """
     narrow = {spec.name: spec.dtype for spec in (*runtime.inputs, *runtime.outputs) if spec.dtype in _NARROW}
-    if artifact.format != "onnx" or not narrow:
+    if graph is None or not narrow:
         return {}
     from onnxport.validate.precision import onnx
 
-    model = onnx.read_unchecked(artifact.path)
-    note = None if model is None else onnx.manifest_in(model)
+    note = onnx.manifest_in(graph)
     ports = () if note is None else (*note.inputs, *note.outputs)
     return {port.key: port.dtype for port in ports if narrow.get(port.key, port.dtype) != port.dtype}
 

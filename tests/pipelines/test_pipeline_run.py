@@ -6,10 +6,12 @@ import json
 import shutil
 from pathlib import Path
 
+import onnx
 import pytest
 
 import onnxport
 from onnxport.cli.commands import cli
+from onnxport.validate.reference import Reference
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
@@ -51,3 +53,23 @@ def test_artefacts_are_those_of_the_single_command(project: Path, capsys: pytest
     ran(capsys)
     onnxport.convert_model("digits.onnx", to="ort")
     assert (project / "build" / "digits" / "server.ort").read_bytes() == (project / "digits.ort").read_bytes()
+
+
+def test_one_reference_answers_for_all_nodes_of_a_model(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = []
+    prepare = Reference.prepare
+
+    def counted(self: Reference) -> None:
+        prepared.append(self.artifact.path)
+        prepare(self)
+
+    monkeypatch.setattr(Reference, "prepare", counted)
+    text = PIPELINE.replace("model: digits.onnx", "models: {a: digits.onnx, b: copy.onnx}")
+    (project / "pipeline.yaml").write_text(text)
+    model = onnx.load(DIGITS)
+    model.producer_name = "another"  # equal files have one key
+    onnx.save(model, project / "copy.onnx")
+    assert set(ran(capsys).values()) == {"made"}
+    assert [path.name for path in prepared] == ["digits.onnx", "copy.onnx"]

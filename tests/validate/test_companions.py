@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
+from onnxport.core.arrays import Array, Feeds
 from onnxport.formats.artifact import Artifact
+from onnxport.runtimes.isolation import IsolatedRuntime
 from onnxport.validate import input_sets
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
+from onnxport.validate.reference import AnsweredSet, Reference
 from onnxport.validate.report import Report
 
 
@@ -119,3 +123,54 @@ def test_companions_are_no_evidence_that_an_output_varies(tmp_path: Path) -> Non
           z = Equal (d, k) y = Cast <to = 1> (z) }"""
     model = saved(text, tmp_path / "m.onnx")
     assert verdict(model, model).reason == "'y': it does not vary with the inputs"
+
+
+# Companions of magnitude 1e4, where a float's rounding turns the sine, and ordinary inputs where it does not.
+SINE = "g (float[N, 6] x) => (float[N, 6] y) { y = Sin (x) }"
+SINE_ROUNDED = (
+    """g (float[N, 6] x) => (float[N, 6] y) <float k = {1.0000001}> { m = Mul (x, k) y = Sin (m) }"""
+)
+
+
+def runs_and_refined(monkeypatch: pytest.MonkeyPatch) -> tuple[list[object], list[str]]:
+    runs: list[object] = []
+    refined: list[str] = []
+    run, refine = IsolatedRuntime.run, Reference.refine
+
+    def counted(self: IsolatedRuntime, feeds: Feeds, **options: Any) -> dict[str, Array]:
+        runs.append(self.path)
+        return run(self, feeds, **options)
+
+    def noted(self: Reference, answered: AnsweredSet) -> bool:
+        was = refine(self, answered)
+        refined.extend([answered.label] if was else [])
+        return was
+
+    monkeypatch.setattr(IsolatedRuntime, "run", counted)
+    monkeypatch.setattr(Reference, "refine", noted)
+    return runs, refined
+
+
+def test_probes_of_companions_run_only_where_a_candidate_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = saved(SINE, tmp_path / "a.onnx")
+    runs, refined = runs_and_refined(monkeypatch)
+    report = verdict(right, saved(SINE, tmp_path / "b.onnx"))
+    assert (report.verdict, refined) == ("proven", [])
+    companions = sum(
+        each.label.endswith(("(zeros)", "(sparse)", "(constant)", "(large)")) for each in report.fed
+    )
+    assert companions >= 3
+    probes = runs.count(right.path) - len(report.fed)
+    # Six at batch 1 and five with three rows for the first set of a size, one for each other ordinary set.
+    assert probes <= 6 + 6 + (len(report.fed) - companions - 2)
+
+
+def test_a_companion_on_which_the_reference_is_noisy_is_no_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, refined = runs_and_refined(monkeypatch)
+    report = verdict(saved(SINE, tmp_path / "a.onnx"), saved(SINE_ROUNDED, tmp_path / "b.onnx"))
+    assert report.verdict == "proven", report.reason
+    assert refined, "its noise was estimated too small for this candidate"

@@ -4,14 +4,17 @@ their progress to a watcher."""
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Protocol
 
 from onnxport.core.resources import Closing
+from onnxport.exporters.sources import Source
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.config.pipeline import Node
 from onnxport.pipelines.executors.task import Task, perform
+from onnxport.pipelines.runner.sharing import Sharing
 from onnxport.reports.pipeline_report import NodeRecord
 from onnxport.reports.run_report import RunReport
 
@@ -93,24 +96,39 @@ class Phases:
 
 
 class Local(Closing):
-    """See base.Executor."""
+    """Runs tasks here, in turns; those of one model and proof share the model and its answers."""
 
     def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
-        self._tasks: deque[Task] = deque()
+        self._watcher, self._sharing = watcher, Sharing()
+        self._tasks: list[Task] = []
+        self._origin: Artifact | Source | None = None
 
     def submit(self, task: Task) -> None:
         self._tasks.append(task)
 
     def next(self) -> Result:
-        task = self._tasks.popleft()
+        task = self._take()
         self._watcher.started(task.node)
         started = time.perf_counter()
         try:
-            report = perform(task, Phases(self._watcher, task.node))
+            report = perform(task, Phases(self._watcher, task.node), self._sharing)
         except Exception as error:
             return Result(task, time.perf_counter() - started, failure=error)
         return Result(task, time.perf_counter() - started, report)
 
+    def _take(self) -> Task:
+        """Return the next task: of the same model as the last, if there is one."""
+        task = next((each for each in self._tasks if each.origin == self._origin), self._tasks[0])
+        self._tasks.remove(task)
+        self._origin = task.origin
+        return task
+
     def close(self) -> None:
         self._tasks.clear()
+        self._sharing.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._tasks.clear()
+        self._sharing.__exit__(kind, error, trace)

@@ -16,6 +16,7 @@ from onnxport.formats.artifact import SUFFIXES, Artifact, Staging
 from onnxport.pipelines import runner
 from onnxport.pipelines.runner.clock import Progress
 from onnxport.pipelines.runner.jobs import Export, Job, Step
+from onnxport.pipelines.runner.sharing import Sharing
 from onnxport.reports.run_report import ConsultedRecord, RunReport
 from onnxport.validate.params import ValidateParams
 
@@ -51,8 +52,12 @@ class Task:
         return self.room / f"model{SUFFIXES[gives]}"
 
 
-def perform(task: Task, progress: Progress | None = None) -> RunReport:
-    """Make and judge the product of `task`, which is in the task's room afterwards if the report passed."""
+def perform(task: Task, progress: Progress | None = None, sharing: Sharing | None = None) -> RunReport:
+    """Make and judge the product of `task`, which is in the task's room afterwards if the report passed.
+
+    Args:
+        sharing: what it has in common with other tasks of this process, see runner.run.
+    """
     try:
         with import_from(task.folder or Path.cwd()):
             if task.export is not None:
@@ -60,7 +65,8 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
                 job = Export(task.origin, task.export, task.output, task.validation, consults=True)
                 return runner.run(job, "run", progress)
             if not _runs_users_code(task):
-                return _make(task, progress)
+                return _make(task, progress, sharing)
+            # Shared answers would hide from the watch what the user's code reads.
             with Watch(_files_read(task)) as watch:
                 report = _make(task, progress)
                 return report.model_copy(update={"consulted": ConsultedRecord(**vars(watch.consulted()))})
@@ -91,7 +97,7 @@ def _files_read(task: Task) -> tuple[Path, ...]:
     )
 
 
-def _make(task: Task, progress: Progress | None) -> RunReport:
+def _make(task: Task, progress: Progress | None, sharing: Sharing | None = None) -> RunReport:
     """Make a stage's product; diagnose and remove a rejected one."""
     assert isinstance(task.origin, Artifact)
     job = Job(
@@ -102,7 +108,7 @@ def _make(task: Task, progress: Progress | None) -> RunReport:
         keep_rejected=task.diagnose,
         latency=task.latency,
     )
-    report = runner.run(job, "run", progress)
+    report = runner.run(job, "run", progress, sharing=sharing)
     if report.passed or not task.diagnose or task.validation is None:
         return report
     from onnxport.pipelines.runner.diagnosis import add_diagnosis

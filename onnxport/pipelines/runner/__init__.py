@@ -20,6 +20,7 @@ from onnxport.reports.run_report import RunReport
 
 if TYPE_CHECKING:
     from onnxport.pipelines.runner.jobs import Export, Job
+    from onnxport.pipelines.runner.sharing import Sharing
 
 
 def run(
@@ -28,10 +29,12 @@ def run(
     progress: Progress | None = None,
     save: Callable[[RunReport], None] = lambda report: None,
     arguments: Sequence[str] = (),
+    sharing: Sharing | None = None,
 ) -> RunReport:
     """Make the artefact of `job`. Afterwards it is at `job.output` only if the report passed.
 
     Args:
+        sharing: what the job has in common with others, see batch.py; None for a single job.
         arguments: the command line behind the command's name, for the report.
         save: stores the report before the artefact is delivered; if it fails, nothing is delivered.
     """
@@ -45,7 +48,7 @@ def run(
         if isinstance(job, Export):
             outcome = export.make(job, staging.folder, stack, clock)
         else:
-            outcome = steps.make(job, staging.folder, stack, clock)
+            outcome = steps.make(job, staging.folder, stack, clock, sharing)
         final = job.destination(passed=outcome.passed)
         outcome = outcome.renamed(final)
         report = outcome.run_report((command, *arguments), final, clock)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onnxport.core.arrays import Feeds
     from onnxport.formats.model import Model
     from onnxport.runtimes.isolation import IsolatedRuntime
+    from onnxport.validate.judge import ReferenceRun
     from onnxport.validate.params import ValidateParams
     from onnxport.validate.progress import Tell
 
@@ -40,20 +41,21 @@ class Judges:
         self,
         source: Artifact,
         params: ValidateParams,
-        runtime: IsolatedRuntime,
+        runtime: IsolatedRuntime | None,
         graph: Model,
         expected: Artifact,
         *,
         lowers: bool,
         tell: Tell | None = None,
+        run: ReferenceRun | None = None,
     ) -> None:
         self._params, self._expected, self._lowers, self._tell = params, expected, lowers, tell
         self._stack = ExitStack()
         # With two judges the candidate's process waits for the quantized model's answers.
         judge = (
-            Judge(source, params, runtime, graph, criterion="quality", tell=tell)
+            Judge(source, params, runtime, graph, criterion="quality", tell=tell, run=run)
             if lowers
-            else Judge(source, params, runtime, graph, expected, tell=tell)
+            else Judge(source, params, runtime, graph, expected, tell=tell, run=run)
         )
         self._source = self._stack.enter_context(judge)
         self._quantized: tuple[Artifact, Judge] | None = None

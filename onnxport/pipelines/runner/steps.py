@@ -21,6 +21,7 @@ from onnxport.pipelines.runner.judges import Judges
 from onnxport.pipelines.runner.model_sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.runner.provenance import options_of
 from onnxport.pipelines.runner.report import Outcome
+from onnxport.pipelines.runner.sharing import Sharing
 from onnxport.pipelines.runner.speedup import measure_speedup
 from onnxport.pipelines.runner.verdicts import blame_the_model, start_reference, verdict
 from onnxport.pipelines.stages import Product, UsersInputs, Work, Worker
@@ -30,29 +31,38 @@ if TYPE_CHECKING:
     from onnxport.formats.model import Model
 
 
-def make(job: Job, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
-    """Run the steps of `job` below `folder` and judge their product; `stack` closes the workers and the judge."""
+def make(job: Job, folder: Path, stack: ExitStack, clock: Clock, sharing: Sharing | None = None) -> Outcome:
+    """Run the steps of `job` below `folder` and judge their product; `stack` closes the workers and the judge.
+
+    Args:
+        sharing: what this job has in common with others of the command; None for a single job.
+    """
+    if job.functions:  # options and references of their own
+        sharing = None
     lowers = any(step.stage.lowers for step in job.steps[:-1])
     stack.enter_context(name_the_source(job, folder))
     workers = [
         None if step.made is not None else stack.enter_context(open_worker(step.stage)) for step in job.steps
     ]
-    runtime = None
+    runtime, starting = None, stack.enter_context(ExitStack())
     if job.validation is not None:
         require(RUNS_ON[job.target.gives], f"proving {job.output}")
-        runtime = stack.enter_context(start_reference(job.source, job.validation))
+        if sharing is None or not sharing.has(job.source, job.validation):
+            runtime = starting.enter_context(start_reference(job.source, job.validation))
     with clock.phase("load"), reading(job.source):
-        model, source = load(job.source)
-        origin = origin_of(source)
+        model, source, origin = _load(job.source) if sharing is None else sharing.load(job.source)
     job.check_spares(source)
     models = functions.load_models(model, job.functions)
     further = {name: each.artifact for name, each in models.items() if name != MAIN}
     judge = None
-    if job.validation is not None and runtime is not None:
+    if job.validation is not None:
         expected = Artifact(_output_of(job, folder, len(job.steps) - 1), job.target.gives)
-        validation = functions.validation_of(job.validation, MAIN, models)
+        validation, run = functions.validation_of(job.validation, MAIN, models), None
+        if sharing is not None:
+            run = sharing.reference(source, validation, runtime, model, clock.tell)
+            starting.pop_all()  # it is the run's now
         judge = stack.enter_context(
-            Judges(source, validation, runtime, model, expected, lowers=lowers, tell=clock.tell)
+            Judges(source, validation, runtime, model, expected, lowers=lowers, tell=clock.tell, run=run)
         )
     with unchanged(source, *further.values()):
         chain = _Chain(job, folder, origin, judge, clock, workers)
@@ -78,6 +88,11 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
             )
         outcome = replace(outcome, speedup=speedup)
     return outcome
+
+
+def _load(source: Artifact) -> tuple[Model, Artifact, SourceRecord]:
+    model, artifact = load(source)
+    return model, artifact, origin_of(artifact)
 
 
 # The options of a target that change what an artefact rounds.

@@ -11,7 +11,7 @@ from onnxport.validate.report import Precision
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
 
-__all__ = ["has_rounding", "kept_float32", "precision_of"]
+__all__ = ["has_rounding", "kept_float32", "precision_of", "read_onnx"]
 
 
 def precision_of(artifact: Referent, graph: Model | None = None, function: str = "") -> Precision:
@@ -42,16 +42,28 @@ def precision_of(artifact: Referent, graph: Model | None = None, function: str =
             return graphs.precision(graphs.TypedGraph.flatten(file.graph))
     except InputError:  # damage that the runtime does not see, or a newer schema than ours
         return "unknown"
-    model = graph or onnx.read_unchecked(artifact.path)
+    model = graph or read_onnx(artifact)
     if model is None:
         return "unknown"
     return "float16" if onnx.is_half(onnx.manifest_in(model)) else graphs.precision(onnx.typed_graph(model))
 
 
-def kept_float32(artifact: Artifact, function: str = "") -> frozenset[str]:
+def read_onnx(artifact: Referent) -> Model | None:
+    """Return the model in an `.onnx` file, unchecked; None for other formats, or where it cannot be read."""
+    if artifact.format != "onnx":
+        return None
+    from onnxport.validate.precision import onnx
+
+    return onnx.read_unchecked(artifact.path)
+
+
+def kept_float32(artifact: Artifact, graph: Model | None = None, function: str = "") -> frozenset[str]:
     """Return the ONNX values that a float16 artefact computes or holds in float32.
 
     An `.onnx` graph tells by its types, a package or an `.ort` file by our manifest; other files do not tell.
+
+    Args:
+        graph: see `precision_of`.
     """
     if artifact.format == "coreml":
         from onnxport.validate.precision import coreml
@@ -60,7 +72,8 @@ def kept_float32(artifact: Artifact, function: str = "") -> frozenset[str]:
     if artifact.format == "onnx":
         from onnxport.validate.precision import graphs, onnx
 
-        return graphs.islands(onnx.read_typed_graph(artifact.path))
+        model = graph or read_onnx(artifact)
+        return frozenset() if model is None else graphs.islands(onnx.typed_graph(model))
     if artifact.format == "ort":
         from onnxport.formats.graph.ort import read_ort
         from onnxport.validate.precision import onnx
