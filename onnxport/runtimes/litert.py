@@ -16,7 +16,14 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError
 from onnxport.core.resources import Closing
 from onnxport.formats.manifest import Port
-from onnxport.formats.tflite.ports import cause, dequantize, from_tflite, leading_name, read_signature, to_tflite
+from onnxport.formats.tflite.ports import (
+    cause,
+    dequantize,
+    from_tflite,
+    leading_name,
+    read_signature,
+    to_tflite,
+)
 from onnxport.runtimes.base import RunError, check_feeds, check_taps, format_shapes
 from onnxport.runtimes.options import RuntimeOptions
 

@@ -225,7 +225,7 @@ def test_options_for_other_kinds_are_refused(
 @pytest.mark.parametrize("dim", ["1..32", "224|320", "8", "?"])
 def test_a_name_of_a_dimension_is_no_size_and_has_no_bounds(dim: str) -> None:
     # A bound was taken for a name, and lost.
-    with pytest.raises(UsageError, match="is not a name for a dimension of 'x'.*--shape x="):
+    with pytest.raises(UsageError, match=r"is not a name for a dimension of 'x'.*--shape x="):
         parse_dynamic(f"x={dim},_")
     assert parse_dynamic("x=batch,_,past + 1") == {"x": ("batch", None, "past + 1")}
 

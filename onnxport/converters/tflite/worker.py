@@ -135,7 +135,9 @@ def _refusal(found: re.Match[str]) -> Refusal:
 
 
 # A type with one scale for the whole tensor.
-_QUANTIZED = re.compile(r"!quant\.uniform<[iu]\d+(?:<[^>]*>)?:f32, (?P<scale>[^:,{>]+)(?::(?P<zero_point>-?\d+))?>")
+_QUANTIZED = re.compile(
+    r"!quant\.uniform<[iu]\d+(?:<[^>]*>)?:f32, (?P<scale>[^:,{>]+)(?::(?P<zero_point>-?\d+))?>"
+)
 
 
 def _name_tensors(lowered: Lowered) -> dict[str, Tap]:
