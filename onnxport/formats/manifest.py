@@ -7,7 +7,7 @@ and no path: the same input gives the same bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -84,6 +84,7 @@ class Manifest:
         islands: ONNX values that an artefact of lower precision computes in float32.
         states: inputs that the artefact keeps between runs -> the output that is the next value; the key of both is
             the state's.
+        labels: outputs that are dictionaries in the source (ZipMap) -> the labels of their columns.
     """
 
     source: str
@@ -95,6 +96,7 @@ class Manifest:
     taps: Mapping[str, Tap] = field(default_factory=dict)
     islands: tuple[str, ...] = ()
     states: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return canonical JSON: sorted keys, no white space."""
@@ -102,6 +104,8 @@ class Manifest:
         for tap in data["taps"].values():
             if not tap["scale"]:
                 del tap["scale"], tap["zero_point"]
+        if not self.labels:
+            del data["labels"]
         return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -126,6 +130,7 @@ class Manifest:
             },
             islands=tuple(data.get("islands", ())),
             states=dict(data.get("states", {})),
+            labels=dict(data.get("labels", {})),
         )
 
 

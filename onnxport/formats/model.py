@@ -17,6 +17,7 @@ import onnx_ir as ir
 from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.formats.artifact import Artifact, Dim, TensorSpec
 from onnxport.formats.manifest import KEY, Manifest, Port
+from onnxport.formats.zipmap import Labels, drop_zipmaps
 
 # Bytes that protobuf serializes at most; larger models are saved with external data.
 _PROTOBUF_LIMIT = 2**31 - 1
@@ -59,22 +60,27 @@ class Signed(Protocol):
 
 
 class Model:
-    """An ONNX model: its graph, its signature, and its file, if any."""
+    """An ONNX model: its graph, its signature, and its file, if any.
+
+    Attributes:
+        labels: outputs that are dictionaries in the file and a tensor here -> the labels of their columns.
+    """
 
     def __init__(self, graph_model: ir.Model, path: Path | None = None) -> None:
         self.ir = graph_model
         self.path = path
+        self.labels: dict[str, Labels] = {}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Model:
-        """Load an `.onnx` file; external data are mapped, not read.
+        """Load an `.onnx` file without a final ZipMap; external data are mapped, not read.
 
         Raises:
             InputError: no ONNX model, rejected by the ONNX checker, or with missing or unsafe external data.
         """
         path = Artifact.open(path).path
         try:
-            model = cls(ir.load(path), path)
+            model = _load(path)
         except google.protobuf.message.DecodeError as error:
             raise _of_another_kind(path, "the file is truncated or of another kind") from error
         except (ir.serde.SerdeError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -210,6 +216,21 @@ class Model:
             if isinstance(tensor, ir.ExternalTensor) and os.path.isabs(tensor.location):
                 tensor.base_dir = ""  # outside this file's folder; `load` checked its place
         return model
+
+
+def _load(path: Path) -> Model:
+    """Read a file; lists of dictionaries, which onnx-ir cannot represent, become tensors."""
+    try:
+        return Model(ir.load(path), path)
+    except (ir.serde.SerdeError, TypeError):
+        proto = onnx.load(path, load_external_data=False)
+        labels = drop_zipmaps(proto)
+        if not labels:
+            raise
+    made = Model(ir.from_proto(proto), path)
+    ir.external_data.set_base_dir(made.graph, path.parent)
+    made.labels = labels
+    return made
 
 
 def rename(artifact: Artifact, name: str) -> Artifact:
@@ -367,7 +388,7 @@ def _refuse_dictionaries(path: Path) -> None:
             raise CannotConvertError(
                 f"{path} has dictionaries, which no target supports",
                 why=f"{value.name!r} is one, or a list of them",
-                fix="export the model with zipmap=False, or remove its ZipMap or DictVectorizer",
+                fix="give it a tensor: remove its DictVectorizer, CastMap or inner ZipMap",
             )
 
 

@@ -147,4 +147,5 @@ def own_manifest(text: str | None) -> dict[str, Any] | None:
         "made_by": dict(note.made_by),
         "options": dict(note.options),
         "validation": note.validation,
+        **({"labels": dict(note.labels)} if note.labels else {}),
     }

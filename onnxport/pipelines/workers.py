@@ -263,6 +263,14 @@ def _own_route_option(params: TfliteParams) -> str:
     return next((name for name in ("precision", "labels", "normalization") if getattr(params, name)), "")
 
 
+def _may_help(refusal: CannotConvertError) -> bool:
+    """Return whether onnx2tf may convert what we refuse: not where a size is missing, nor domains that it lacks."""
+    return not any(
+        "--shape" in each.why or ("::" in each.op and not each.op.startswith("com.microsoft::"))
+        for each in refusal.refusals
+    )
+
+
 def _second_route(refusal: CannotConvertError, model: Model, params: TfliteParams, work: Work) -> Product:
     """Convert a model that we refuse by onnx2tf; our refusal, with the reason, if onnx2tf does not help."""
     from onnxport.converters.tflite.second_route.onnx2tf import HOW_TO_GET
@@ -274,7 +282,9 @@ def _second_route(refusal: CannotConvertError, model: Model, params: TfliteParam
     except MissingDependencyError as missing:
         if params.onnx2tf is not None:
             raise
-        way_out = f"onnx2tf may convert it; {missing.fix}" if missing.fix == HOW_TO_GET else missing.fix
+        way_out = missing.fix
+        if missing.fix == HOW_TO_GET:
+            way_out = f"onnx2tf may convert it; {missing.fix}" if _may_help(refusal) else ""
     except (CannotConvertError, MachineError) as failure:
         way_out = f"the second route does not help: {failure}"
     fix = "; ".join(part for part in (refusal.fix, way_out) if part)

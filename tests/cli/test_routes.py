@@ -130,6 +130,20 @@ def test_without_it_a_refusal_says_how_to_get_it(sandbox: Sandbox) -> None:
     assert "onnx2tf" not in direct.stderr
 
 
+def test_it_is_not_named_where_it_cannot_help(sandbox: Sandbox) -> None:
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 3, "H", "W"]) for name in "xy"]
+    fourier = helper.make_node("DFT", ["x"], ["y"])
+    unknown = helper.make_node("Unknown", ["x"], ["y"], domain="acme")
+    for node, said in ((fourier, "--shape x="), (unknown, "acme::Unknown")):
+        graph = helper.make_graph([node], "g", ends[:1], ends[1:])
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("acme", 1)]
+        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), sandbox.folder / "odd.onnx")
+        refused = sandbox.run("convert", "odd.onnx", "--to", "tflite", "--no-validate")
+        assert refused.code == 3, refused.stderr
+        assert said in refused.stderr
+        assert "onnx2tf" not in refused.stderr
+
+
 def test_both_routes_failures_are_told_together(sandbox: Sandbox) -> None:
     onnx.save(through_text(), sandbox.folder / "odd.onnx")
     stand_in(sandbox, "sys.exit('ValueError: no such cast')")

@@ -252,19 +252,19 @@ def test_a_model_is_handed_over_without_a_copy_of_weights_that_lie_in_files(tmp_
     )
 
 
-def test_a_list_of_dictionaries_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_dictionary_is_refused_with_the_way_out(tmp_path: Path) -> None:
     dictionary = helper.make_map_type_proto(
         TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, None)
     )
     graph = helper.make_graph(
-        [helper.make_node("ZipMap", ["x"], ["z"], domain="ai.onnx.ml", classlabels_int64s=[0, 1])],
+        [helper.make_node("CastMap", ["x"], ["z"], domain="ai.onnx.ml")],
         "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 2])],
-        [helper.make_value_info("z", helper.make_sequence_type_proto(dictionary))],
+        [helper.make_value_info("x", dictionary)],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, [1, None])],
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "model.onnx")
-    with pytest.raises(CannotConvertError, match="zipmap=False"):
+    with pytest.raises(CannotConvertError, match="CastMap"):
         Model.load(tmp_path / "model.onnx")
 
 

@@ -125,7 +125,7 @@ def leading_name(name: str) -> str:
     return name.partition(";")[0]
 
 
-def manifest_text(model: Any, content: mmap.mmap) -> str | None:
+def manifest_text(model: Any, content: mmap.mmap | bytes) -> str | None:
     """Return our manifest in the file's metadata; None in a foreign file."""
     for i in range(model.MetadataLength()):
         entry = model.Metadata(i)

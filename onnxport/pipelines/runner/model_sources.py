@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ from onnxport.reports.run_report import SourceRecord
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
+
+_LABELS = 5  # in a note
 
 
 @contextmanager
@@ -54,3 +56,17 @@ def load(source: Artifact) -> tuple[Model, Artifact]:
 
 def origin_of(source: Referent) -> SourceRecord:
     return SourceRecord(path=str(source.path), format=source.format, size=source.size, digest=source.digest())
+
+
+def describe_labels(model: Model) -> tuple[str, ...]:
+    """Return a note for each output that is a tensor in place of dictionaries."""
+    return tuple(
+        f"ZipMap was dropped: {name!r} is a tensor with a column for each of {len(labels)} labels "
+        f"({_listed(labels)}); the artefact's metadata has them"
+        for name, labels in model.labels.items()
+    )
+
+
+def _listed(labels: Sequence[object]) -> str:
+    shown = ", ".join(map(str, labels[:_LABELS]))
+    return f"{shown}, ..." if len(labels) > _LABELS else shown

@@ -18,7 +18,7 @@ from onnxport.pipelines.runner.clock import TIMED, Clock
 from onnxport.pipelines.runner.error_paths import name_the_source
 from onnxport.pipelines.runner.jobs import Job
 from onnxport.pipelines.runner.judges import Judges
-from onnxport.pipelines.runner.model_sources import load, origin_of, reading, unchanged
+from onnxport.pipelines.runner.model_sources import describe_labels, load, origin_of, reading, unchanged
 from onnxport.pipelines.runner.provenance import options_of
 from onnxport.pipelines.runner.report import Outcome
 from onnxport.pipelines.runner.sharing import Sharing
@@ -29,6 +29,7 @@ from onnxport.reports.run_report import SourceRecord
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
+    from onnxport.formats.zipmap import Labels
 
 
 def make(job: Job, folder: Path, stack: ExitStack, clock: Clock, sharing: Sharing | None = None) -> Outcome:
@@ -65,7 +66,7 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock, sharing: Sharin
             Judges(source, validation, runtime, model, expected, lowers=lowers, tell=clock.tell, run=run)
         )
     with unchanged(source, *further.values()):
-        chain = _Chain(job, folder, origin, judge, clock, workers)
+        chain = _Chain(job, folder, origin, judge, clock, workers, model.labels)
         start = chain.run_first_steps(model)
         product = chain.run_last_step(start)
         report = verdict(judge, source, product, clock)
@@ -118,11 +119,12 @@ class _Chain:
     judge: Judges | None
     clock: Clock
     workers: Sequence[Worker | None]
+    labels: Mapping[str, Labels] = field(default_factory=dict)
     check_passes: bool = False
 
     def run_first_steps(self, model: Model) -> _Start:
         """Run all steps but the last, unless they are made already."""
-        start = _Start(model)
+        start = _Start(model, describe_labels(model))
         for number, step in enumerate(self.job.steps[:-1]):
             product = Product(step.made) if step.made is not None else self._run(number, start)
             model, artifact = load(product.artifact)
@@ -165,6 +167,7 @@ class _Chain:
                 made_by=versions(name for step in so_far for name in step.stage.libraries),
                 options=options_of((step.stage.name, step.params) for step in so_far),
                 validation="skipped" if self.judge is None else "required",
+                labels=self.labels,
             ),
             equivalence=self.judge.differs if self.judge is not None and checks else None,
             phases=self.clock,

@@ -16,6 +16,7 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError, MissingDependencyError, UsageError
 from onnxport.core.resources import Closing
 from onnxport.formats.external_data import stored_bytes
+from onnxport.formats.zipmap import without_zipmaps
 from onnxport.runtimes.base import MemoryFullError, RunError, check_feeds, check_taps, format_shapes
 from onnxport.runtimes.options import OrtLevel, RuntimeOptions
 from onnxport.runtimes.ort.inference_session import open_session
@@ -66,6 +67,8 @@ class OrtRuntime(Closing):
         self._model: Model | None = None
         self._taps: frozenset[str] | None = None
         self._sessions: dict[frozenset[str], Any] = {}
+        if isinstance(source, Path) and not self._is_ort and (data := without_zipmaps(source)) is not None:
+            self._source, self._folder = data, source.parent
         if options.integers == "exact" and options.provider == "CPU":
             self._make_exact()
         self._provider = find_provider(options.provider)
