@@ -111,6 +111,22 @@ def test_few_weights_that_are_off_are_not_taken_for_rounding_of_the_least_error(
     assert "weights are more than half a step from the source's" in str(check(weight, codes, steps))
 
 
+def test_a_constant_that_its_grid_cuts_off_is_another_constant() -> None:
+    data = normal(4, 8)
+
+    def shifted(scale: float) -> Model:
+        nodes = [
+            node("DequantizeLinear", ["c", "s"], ["k"]),
+            node("Sin", ["x"], ["t"]),
+            node("Pow", ["t", "k"], ["y"], "power"),
+        ]
+        return build(nodes, {"c": np.int8(127), "s": np.float32(scale)})
+
+    source = build([node("Sin", ["x"], ["t"]), node("Pow", ["t", "k"], ["y"], "power")], {"k": np.float32(4)})
+    assert prove(source, shifted(4 / 127), [{"x": data}]).is_complete
+    assert "another constant" in str(prove(source, shifted(1 / 127), [{"x": data}]))
+
+
 # ---- settings
 
 

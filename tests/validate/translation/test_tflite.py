@@ -1,0 +1,96 @@
+"""A quantized `.tflite` file is proven to be its float ONNX source, or what is wrong with it is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import onnxport
+from onnxport.formats.model import Model
+from onnxport.runtimes.base import RunError
+from onnxport.validate.translation.proof import Proof
+from onnxport.validate.translation.tflite.artefact import prove_tflite
+from tests.validate.translation.tflite_faults import FAULTS, NoPlace, put
+
+DIGITS = Path(__file__).parents[3] / "fixtures" / "digits"
+SOURCE = DIGITS / "digits.onnx"
+Array = np.ndarray[Any, np.dtype[Any]]
+LEFT_OPEN = {("bias_wrong", "int8")}
+CALIBRATED = ("int8", "int16x8")
+
+
+def images(count: int = 2) -> list[dict[str, Array]]:
+    with np.load(DIGITS / "test.npz") as stored:
+        return [{"image": stored["image"][place : place + 1]} for place in range(count)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The digits' network in each precision, with a batch of one."""
+    folder = tmp_path_factory.mktemp("tflite")
+    samples = folder / "samples"
+    samples.mkdir()
+    for number, each in enumerate(images(20)):
+        np.savez(samples / f"{number:02}.npz", **each)
+    found = {}
+    for precision in ("int8", "int16x8", "int8-dynamic", "int8-weights", "int4-weights"):
+        options: dict[str, Any] = {"precision": precision, "shape": {"image": (1, 1, 8, 8)}}
+        options |= {"calib": samples} if precision in CALIBRATED else {}
+        found[precision] = folder / f"{precision}.tflite"
+        onnxport.convert_model(SOURCE, "tflite", found[precision], validate=False, **options)
+    return found
+
+
+def proof(path: Path) -> Proof:
+    return prove_tflite(Model.load(SOURCE), path, images())
+
+
+@pytest.mark.parametrize("precision", ["int8", "int16x8", "int8-dynamic", "int8-weights", "int4-weights"])
+def test_a_right_file_is_proven(precision: str, made: dict[str, Path]) -> None:
+    found = proof(made[precision])
+    assert list(found.findings) == []
+    nodes = onnx.load(SOURCE).graph.node
+    assert found.weights == sum(node.op_type in ("Conv", "Gemm", "MatMul") for node in nodes)
+    assert (found.arithmetic.compared > 0) == (precision in CALIBRATED)
+
+
+@pytest.mark.parametrize("precision", ["int8", "int16x8", "int8-weights"])
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found(name: str, precision: str, made: dict[str, Path], tmp_path: Path) -> None:
+    try:
+        broken = put(FAULTS[name], made[precision], tmp_path / "broken.tflite")
+    except NoPlace:
+        pytest.skip("the file has no place for it")
+    if (name, precision) in LEFT_OPEN:
+        pytest.skip(
+            "means of the samples leave it open: the file does not say which means corrected its biases"
+        )
+    try:
+        assert proof(broken).findings
+    except RunError:
+        pass  # LiteRT refuses it
+
+
+def test_the_command_proves_a_file_and_names_a_changed_weight(made: dict[str, Path], tmp_path: Path) -> None:
+    report = onnxport.validate_model(SOURCE, made["int8"], inputs=made["int8"].parent / "samples")
+    assert [each.verdict for each in report.judgements if each.question == "translation"] == ["proven"]
+    broken = put(FAULTS["weight_sign"], made["int8"], tmp_path / "broken.tflite")
+    report = onnxport.validate_model(SOURCE, broken, inputs=made["int8"].parent / "samples")
+    assert report.verdict == "not equivalent"
+    assert "weights are more than half a step from the source's" in report.reason
+
+
+def test_an_unknown_operator_is_named_and_no_fault(
+    made: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onnxport.validate.translation.tflite import operators
+
+    known = {name: lift for name, lift in operators.OPERATORS.items() if name != "MAX_POOL_2D"}
+    monkeypatch.setattr(operators, "OPERATORS", known)
+    found = proof(made["int8"])
+    assert "MAX_POOL_2D is not known here" in [each.text for each in found.findings]
+    assert not found.faults
