@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import prod
 from pathlib import Path
 
 import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 
 from onnxport.core.arrays import Array, Feeds
+from onnxport.formats.manifest import Port
 from onnxport.formats.model import Model
-from onnxport.formats.tflite.ports import read_signature
+from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote
+from onnxport.formats.tflite.ports import manifest_text, read_signature
 from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck, OrtPieces
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
@@ -32,15 +36,24 @@ class TfliteArtefact:
         RunError: LiteRT cannot run it.
     """
 
-    note = None
-
     def __init__(self, path: Path, feeds: Feeds) -> None:
         self._ends, self._stored = read_signature(path), read_stored(path)
         shapes = tensor_shapes(self._stored, self._ends, feeds)
         self._lifted = Lifting(self._stored, self._ends, shapes).run()
         self.graph = Graph(self._lifted.model, {name: array.shape for name, array in feeds.items()})
         self._tensors = {each.key: each for each in self._stored.tensors}
-        self._shapes = shapes
+        self._shapes, self.note = shapes, self._declared()
+
+    def _declared(self) -> QuantizationNote | None:
+        """Return what the file declares, ranges by the tensors of their values."""
+        model = schema.Model.GetRootAs(self._stored.content, 0)
+        note = QuantizationNote.from_json(manifest_text(model, self._stored.content, NOTE_KEY))
+        if note is None:
+            return None
+        ranges = {
+            each.key: note.ranges[each.name] for each in self._stored.tensors if each.name in note.ranges
+        }
+        return QuantizationNote(ranges, note.means)
 
     def has(self, name: str) -> bool:
         """See Artefact."""
@@ -58,7 +71,19 @@ class TfliteArtefact:
         if self._lifted.unknown:
             return Arithmetic()
         moved = [(feeds, self._as_stored(codes)) for feeds, codes in sets]
-        names = {name: array for name, array in moved[0][1].items() if name in self._tensors}
+        names = moved[0][1]
+        if other := [name for name in sets[0][1] if name in self._tensors and name not in names]:
+            shapes = {name: self._shapes[self._tensors[name].index] for name in other}
+            return Arithmetic(
+                findings=tuple(
+                    Finding(
+                        self._labels()[name],
+                        f"its shape is {shape}, not that of the source's values",
+                        "fault",
+                    )
+                    for name, shape in shapes.items()
+                )
+            )
         cuts = {name: self._tensors[name].index for name in names}
         with (
             TflitePieces(self._stored, self._ends, cuts) as ours,
@@ -86,14 +111,15 @@ class TfliteArtefact:
         }
 
     def _as_stored(self, codes: dict[str, Array]) -> dict[str, Array]:
-        """Return values in the order of axes that the file has."""
+        """Return values in the order of axes that the file has, without those that have other sizes there."""
         found = {}
         for name, array in codes.items():
             if name not in self._tensors:
                 continue
             sizes, axes = self.graph.layouts.get(name, (array.shape, tuple(range(array.ndim))))
             shape = self._shapes[self._tensors[name].index]
-            found[name] = _viewed(array.reshape(sizes), axes).reshape(shape)
+            if prod(sizes) == array.size == prod(shape):
+                found[name] = _viewed(array.reshape(sizes), axes).reshape(shape)
         return found
 
 
@@ -111,17 +137,34 @@ def prove_tflite(
     are_samples: bool = True,
     allowed: Collection[str] = (),
 ) -> Proof:
-    """Compare a `.tflite` file with the float ONNX model that it was made of, at the sizes of the first set.
+    """Compare a `.tflite` file with the float ONNX model that it was made of, at the sizes of one set.
 
     Args:
-        sets: inputs to check grids and arithmetic on; those of other sizes are left out.
+        sets: inputs to check grids and arithmetic on; the first of the sizes that the file declares, and those alike.
         are_samples, allowed: see `prove`.
 
     Raises:
         InputError: the file is damaged, or LiteRT cannot load it.
         RunError: LiteRT cannot run it.
     """
-    sizes = {name: array.shape for name, array in sets[0].items()}
+    declared = {port.name: _source_shape(port) for port, _ in read_signature(path).inputs}
+    first = next((each for each in sets if _fits(each, declared)), sets[0])
+    sizes = {name: array.shape for name, array in first.items()}
     alike = [each for each in sets if {name: array.shape for name, array in each.items()} == sizes]
-    original, artefact = Graph(source, sizes), TfliteArtefact(path, sets[0])
+    original, artefact = Graph(source, sizes), TfliteArtefact(path, first)
     return compare(original, artefact, alike, are_samples=are_samples, allowed=allowed)
+
+
+def _source_shape(port: Port) -> tuple[int | None, ...]:
+    """Return an input's sizes with the source's axes."""
+    order = np.argsort(port.permutation) if port.permutation else range(len(port.shape))
+    return tuple(port.shape[each] for each in order)
+
+
+def _fits(feeds: Feeds, declared: Mapping[str, tuple[int | None, ...]]) -> bool:
+    return all(
+        len(shape) == feeds[name].ndim
+        and all(ours in (None, size) for ours, size in zip(shape, feeds[name].shape, strict=True))
+        for name, shape in declared.items()
+        if name in feeds
+    )
