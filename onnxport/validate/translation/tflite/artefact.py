@@ -20,6 +20,7 @@ from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.layouts.views import Axes
 from onnxport.validate.translation.matching import Matching
 from onnxport.validate.translation.proof import Proof, compare
+from onnxport.validate.translation.tflite import operators
 from onnxport.validate.translation.tflite.lifting import Lifting
 from onnxport.validate.translation.tflite.pieces import TflitePieces, tensor_shapes
 from onnxport.validate.translation.tflite.stored import read_stored
@@ -39,7 +40,7 @@ class TfliteArtefact:
     def __init__(self, path: Path, feeds: Feeds) -> None:
         self._ends, self._stored = read_signature(path), read_stored(path)
         shapes = tensor_shapes(self._stored, self._ends, feeds)
-        self._lifted = Lifting(self._stored, self._ends, shapes).run()
+        self._lifted = Lifting(self._stored, self._ends, shapes).run(operators.OPERATORS)
         self.graph = Graph(self._lifted.model, {name: array.shape for name, array in feeds.items()})
         self._tensors = {each.key: each for each in self._stored.tensors}
         self._shapes, self.note = shapes, self._declared()

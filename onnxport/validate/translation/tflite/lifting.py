@@ -8,29 +8,20 @@ of inputs. An operator that operators.py does not know becomes one of the domain
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
-from onnxport.formats.tflite.ports import Signature, read_signature
-from onnxport.validate.translation.tflite.stored import Operator, StoredGraph, StoredTensor, read_stored
+from onnxport.formats.tflite.ports import Signature
+from onnxport.validate.translation.graph_writer import GraphWriter, NotLifted, data_type
+from onnxport.validate.translation.tflite.stored import Operator, StoredGraph, StoredTensor
 
-OPSET = 21
 DOMAIN = "tflite"
-_IR_VERSION = 10
 Shape = tuple[int, ...]
-# They stand around an operator, whose name a report shows.
-_AROUND = frozenset("Transpose Reshape QuantizeLinear DequantizeLinear Identity Cast".split())
-
-
-class NotLifted(Exception):
-    """An operator whose form is not known here; the text says which."""
 
 
 @dataclass
@@ -50,7 +41,7 @@ class Lifted:
     unknown: dict[str, str] = field(default_factory=dict)
 
 
-class Lifting:
+class Lifting(GraphWriter):
     """The graph under construction.
 
     Args:
@@ -59,42 +50,34 @@ class Lifting:
 
     def __init__(self, stored: StoredGraph, ends: Signature, shapes: Mapping[int, Shape]) -> None:
         self._stored, self._ends, self._shapes = stored, ends, shapes
-        self._nodes: list[ir.Node] = []
-        self._initializers: dict[str, ir.Value] = {}
+        super().__init__(DOMAIN)
         self._values: dict[int, ir.Value] = {}
         self._floats: dict[int, ir.Value] = {}
-        self._label = ""
-        self._named: set[str] = set()
         self.unknown: dict[str, str] = {}
 
-    def run(self) -> Lifted:
-        from onnxport.validate.translation.tflite.operators import OPERATORS
+    def run(self, operators: Mapping[str, Callable[[OperatorView], None]]) -> Lifted:
+        """Write the graph.
 
+        Args:
+            operators: a function for each operator that is known, which emits its results.
+        """
         inputs = [
             self._input(port.name, port.dtype, port.permutation, index) for port, index in self._ends.inputs
         ]
         for operator in self._stored.operators:
             results = [each for each in operator.outputs if each >= 0]
-            self._label = self.tensor(results[0]).name if results else operator.op
-            lift = OPERATORS.get(operator.op)
-            before = len(self._nodes)
+            self.label = self.tensor(results[0]).name if results else operator.op
+            lift = operators.get(operator.op)
+            before = len(self.nodes)
             try:
                 if lift is None:
                     raise NotLifted(f"{operator.op} is not known here")
                 lift(OperatorView(self, operator))
             except NotLifted as error:
-                del self._nodes[before:]
+                del self.nodes[before:]
                 self._opaque(operator, str(error))
         outputs = [self._output(port.name, port.permutation, index) for port, index in self._ends.outputs]
-        graph = ir.Graph(
-            inputs,
-            outputs,
-            nodes=self._nodes,
-            initializers=list(self._initializers.values()),
-            opset_imports={"": OPSET, DOMAIN: 1},
-            name="lifted",
-        )
-        model = Model(ir.Model(graph, ir_version=_IR_VERSION))
+        model = self.finish(inputs, outputs)
         return Lifted(model, self._stored, self._ends, self.unknown)
 
     # ---- tensors
@@ -152,49 +135,6 @@ class Lifting:
             operands.append(self.store(zero.reshape(()) if uniform else zero, f"{tensor.key}/zero"))
         return self.add(op, operands, **({} if uniform else {"axis": grid.axis}))
 
-    # ---- nodes
-
-    def add(
-        self, op: str, operands: Sequence[ir.Value | None], *, outputs: int = 1, **attributes: Any
-    ) -> ir.Value:
-        return self.add_all(op, operands, outputs=outputs, **attributes)[0]
-
-    def add_all(
-        self,
-        op: str,
-        operands: Sequence[ir.Value | None],
-        *,
-        outputs: int = 1,
-        domain: str = "",
-        **attributes: Any,
-    ) -> Sequence[ir.Value]:
-        node = ir.node(op, operands, attributes, domain=domain, num_outputs=outputs)
-        is_main = op not in _AROUND and self._label not in self._named
-        node.name = self._label if is_main else f"{self._label}/{op}.{len(self._nodes)}"
-        self._named |= {self._label} if is_main else set()
-        for place, each in enumerate(node.outputs):
-            each.name = f"{self._label}/{op}.{len(self._nodes)}.{place}"
-        self._nodes.append(node)
-        return node.outputs
-
-    def store(self, array: Array, name: str) -> ir.Value:
-        """Add an initializer."""
-        if name not in self._initializers:
-            dtype = ir.DataType.from_numpy(array.dtype)
-            self._initializers[name] = ir.Value(
-                name=name,
-                type=ir.TensorType(dtype),
-                shape=ir.Shape(array.shape),
-                const_value=ir.Tensor(np.ascontiguousarray(array).reshape(array.shape), dtype=dtype),
-            )
-        return self._initializers[name]
-
-    def number(self, array: Any, what: str = "number") -> ir.Value:
-        """Add a constant of this operator's own."""
-        return self.store(
-            np.asarray(array), f"{self._label}/{what}.{len(self._nodes)}.{len(self._initializers)}"
-        )
-
     def define(self, index: int, value: ir.Value) -> None:
         """Make `value`, of floats, the tensor's: rounded to its grid, if it has one."""
         tensor = self.tensor(index)
@@ -228,7 +168,7 @@ class Lifting:
 
     def _input(self, name: str, dtype: str, permutation: Sequence[int], index: int) -> ir.Value:
         """Return an input as the source has it, and define the tensor that it fills."""
-        tensor, self._label = self.tensor(index), name
+        tensor, self.label = self.tensor(index), name
         shape = self.shape(index)
         order = np.argsort(permutation) if permutation else range(len(shape))
         value = ir.Value(
@@ -244,7 +184,7 @@ class Lifting:
 
     def _output(self, name: str, permutation: Sequence[int], index: int) -> ir.Value:
         port = next(port for port, place in self._ends.outputs if place == index)
-        found, self._label = self.floats(index), name
+        found, self.label = self.floats(index), name
         if permutation:
             found = self.add("Transpose", [found], perm=[int(each) for each in np.argsort(permutation)])
         if self.tensor(index).grid is None and port.dtype != self.tensor(index).dtype:
@@ -324,16 +264,3 @@ def _along(values: Array, axis: int, rank: int) -> Array:
         if values.size > 1
         else values.reshape(())
     )
-
-
-def data_type(dtype: str) -> ir.DataType:
-    return ir.DataType[{"float32": "FLOAT", "float64": "DOUBLE"}.get(dtype, dtype.upper())]
-
-
-def lift(path: Path, shapes: Mapping[int, Shape]) -> Lifted:
-    """Write the file at `path` as an ONNX model; see the module.
-
-    Raises:
-        InputError: no `.tflite` file, or a damaged one.
-    """
-    return Lifting(read_stored(path), read_signature(path), shapes).run()
