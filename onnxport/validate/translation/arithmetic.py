@@ -25,7 +25,7 @@ from onnxport.core.resources import Closing
 from onnxport.formats.model import Model
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.runtime import OrtRuntime
-from onnxport.validate.translation.findings import Finding
+from onnxport.validate.translation.findings import Finding, Kind
 
 ANSWER = "/answer"
 _STEP = 1
@@ -141,12 +141,19 @@ class ArithmeticCheck:
         ours: the artefact in its own runtime; `exact` computes what its integers stand for.
         labels: of the pieces, by the name of what they give.
         is_rounded: whether kernels may round the floats that they read to 8 bits on their own.
+        coarse: share of the integers' range by which kernels may be off in a right file.
     """
 
     def __init__(
-        self, ours: Side, exact: Side, labels: Mapping[str, str], *, is_rounded: bool = True
+        self,
+        ours: Side,
+        exact: Side,
+        labels: Mapping[str, str],
+        *,
+        is_rounded: bool = True,
+        coarse: float = 0.0,
     ) -> None:
-        self._ours, self._exact, self._labels = ours, exact, labels
+        self._ours, self._exact, self._labels, self._coarse = ours, exact, labels, coarse
         self._most = _ROUNDED if is_rounded else _PLAIN
 
     def run(self, sets: Sequence[tuple[Feeds, Mapping[str, Array]]]) -> Arithmetic:
@@ -187,7 +194,9 @@ class ArithmeticCheck:
                 if (difference > _STEP).any():
                     count = int(np.count_nonzero(difference > _STEP))
                     furthest = f"up to {difference.max()} steps from exact arithmetic"
-                    yield Finding(label, f"{count:,} of {difference.size:,} results are {furthest}", "fault")
+                    is_gross = difference.max() > self._coarse * 2 ** (8 * right.dtype.itemsize)
+                    kind: Kind = "fault" if is_gross else "doubt"
+                    yield Finding(label, f"{count:,} of {difference.size:,} results are {furthest}", kind)
             elif right.dtype.kind == "f" and right.size:
                 if not np.array_equal(np.isfinite(answer), np.isfinite(right)):
                     yield Finding(

@@ -29,21 +29,27 @@ def images(count: int = 2) -> list[dict[str, Array]]:
         return [{"image": stored["image"][place : place + 1]} for place in range(count)]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The digits' network in each precision, with a batch of one."""
-    folder = tmp_path_factory.mktemp("tflite")
-    samples = folder / "samples"
-    samples.mkdir()
-    for number, each in enumerate(images(20)):
-        np.savez(samples / f"{number:02}.npz", **each)
-    found = {}
-    for precision in ("int8", "int16x8", "int8-dynamic", "int8-weights", "int4-weights"):
+class Made(dict[str, Path]):
+    """The digits' network with a batch of one, made when a test asks for its precision."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder, self.samples = folder, folder / "samples"
+        self.samples.mkdir()
+        for number, each in enumerate(images(20)):
+            np.savez(self.samples / f"{number:02}.npz", **each)
+
+    def __missing__(self, precision: str) -> Path:
         options: dict[str, Any] = {"precision": precision, "shape": {"image": (1, 1, 8, 8)}}
-        options |= {"calib": samples} if precision in CALIBRATED else {}
-        found[precision] = folder / f"{precision}.tflite"
-        onnxport.convert_model(SOURCE, "tflite", found[precision], validate=False, **options)
-    return found
+        options |= {"calib": self.samples} if precision in CALIBRATED else {}
+        self[precision] = self.folder / f"{precision}.tflite"
+        onnxport.convert_model(SOURCE, "tflite", self[precision], validate=False, **options)
+        return self[precision]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return Made(tmp_path_factory.mktemp("tflite"))
 
 
 def proof(path: Path) -> Proof:
@@ -51,7 +57,7 @@ def proof(path: Path) -> Proof:
 
 
 @pytest.mark.parametrize("precision", ["int8", "int16x8", "int8-dynamic", "int8-weights", "int4-weights"])
-def test_a_right_file_is_proven(precision: str, made: dict[str, Path]) -> None:
+def test_a_right_file_is_proven(precision: str, made: Made) -> None:
     found = proof(made[precision])
     assert list(found.findings) == []
     nodes = onnx.load(SOURCE).graph.node
@@ -61,7 +67,7 @@ def test_a_right_file_is_proven(precision: str, made: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("precision", ["int8", "int16x8", "int8-weights"])
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_found(name: str, precision: str, made: dict[str, Path], tmp_path: Path) -> None:
+def test_a_fault_is_found(name: str, precision: str, made: Made, tmp_path: Path) -> None:
     try:
         broken = put(FAULTS[name], made[precision], tmp_path / "broken.tflite")
     except NoPlace:
@@ -70,18 +76,16 @@ def test_a_fault_is_found(name: str, precision: str, made: dict[str, Path], tmp_
         assert proof(broken).findings
 
 
-def test_the_command_proves_a_file_and_names_a_changed_weight(made: dict[str, Path], tmp_path: Path) -> None:
-    report = onnxport.validate_model(SOURCE, made["int8"], inputs=made["int8"].parent / "samples")
+def test_the_command_proves_a_file_and_names_a_changed_weight(made: Made, tmp_path: Path) -> None:
+    report = onnxport.validate_model(SOURCE, made["int8"], inputs=made.samples)
     assert [each.verdict for each in report.judgements if each.question == "translation"] == ["proven"]
     broken = put(FAULTS["weight_sign"], made["int8"], tmp_path / "broken.tflite")
-    report = onnxport.validate_model(SOURCE, broken, inputs=made["int8"].parent / "samples")
+    report = onnxport.validate_model(SOURCE, broken, inputs=made.samples)
     assert report.verdict == "not equivalent"
     assert "weights are more than half a step from the source's" in report.reason
 
 
-def test_an_unknown_operator_is_named_and_no_fault(
-    made: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_operator_is_named_and_no_fault(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     from onnxport.validate.translation.tflite import operators
 
     known = {name: lift for name, lift in operators.OPERATORS.items() if name != "MAX_POOL_2D"}

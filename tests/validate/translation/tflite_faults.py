@@ -137,7 +137,8 @@ def bias_wrong(model: Any, draw: random.Random) -> None:
     """The largest bias of a product is 10 % off."""
     values = one(draw, _biases(model))
     place = int(np.argmax(np.abs(values.astype(np.float64))))
-    values[place] = values[place] + values[place] / 10
+    is_integer = values.dtype.kind == "i"
+    values[place] += max(abs(values[place]) // 10, 8) if is_integer else values[place] / 10
 
 
 def activation_dropped(model: Any, draw: random.Random) -> None:

@@ -22,6 +22,7 @@ from onnxport.runtimes.mlprogram.ports import (
     Signature,
     from_program,
     function_name,
+    image_inputs,
     input_types,
     signature,
     to_program,
@@ -51,6 +52,7 @@ class MilArtefact:
         package = read_package(path)
         name = function_name(package, path, "")
         self._function, self._ends = package.functions[name], signature(package, path, name)
+        self._has_images = bool(image_inputs(package, path, name))
         sizes = {each: array.shape for each, array in feeds.items()}
         lifting = Lifting(self._function, self._ends.inputs, self._ends.outputs)
         self._lifted = lifting.run(operators.OPERATORS, sizes)
@@ -64,17 +66,25 @@ class MilArtefact:
         """Yield operators that are not known here."""
         for name, why in self._lifted.unknown.items():
             yield Finding(self._lifted.labels.get(name, name), why, "doubt")
+        if self._has_images:
+            yield Finding("the file", "the scale and bias of its image inputs are not compared", "doubt")
         for core, _ in matching.views:
             yield Finding(core.label, "its sizes are not known before it runs", "doubt")
 
     def check_arithmetic(self, sets: Sequence[tuple[Feeds, dict[str, Array]]]) -> Arithmetic:
         """See Artefact: on the integers that the program itself has."""
-        if self._lifted.unknown:
+        if self._lifted.unknown or self._has_images:
             return Arithmetic()
         side = _Evaluated(self._function, self._ends, self._lifted.grids)
         given = [(feeds, side.values(feeds)) for feeds, _ in sets]
         with OrtPieces(self._lifted.model, given[0][1], is_exact=True) as exact:
-            return ArithmeticCheck(side, exact, self._lifted.labels).run(given)
+            return ArithmeticCheck(side, exact, self._lifted.labels, is_rounded=self._is_narrow).run(given)
+
+    @property
+    def _is_narrow(self) -> bool:
+        """Whether a value is of float16, to which the evaluator rounds it."""
+        types = [type_ for each in self._function.block.operations for _, type_ in each.outputs]
+        return any(each.dtype == "float16" for each in types)
 
 
 class _Evaluated:

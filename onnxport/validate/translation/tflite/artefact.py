@@ -25,6 +25,9 @@ from onnxport.validate.translation.tflite.lifting import Lifting
 from onnxport.validate.translation.tflite.pieces import TflitePieces, tensor_shapes
 from onnxport.validate.translation.tflite.stored import read_stored
 
+# Of the range: LiteRT's kernels of HARD_SWISH, SOFTMAX and the like compute in fixed point of few bits.
+_COARSE = 1 / 16
+
 
 class TfliteArtefact:
     """A `.tflite` file at the sizes of one set of inputs.
@@ -90,7 +93,9 @@ class TfliteArtefact:
             TflitePieces(self._stored, self._ends, cuts) as ours,
             OrtPieces(self._lifted.model, names, is_exact=True) as exact,
         ):
-            return ArithmeticCheck(ours, exact, self._labels(), is_rounded=self._is_hybrid).run(moved)
+            return ArithmeticCheck(
+                ours, exact, self._labels(), is_rounded=self._is_hybrid, coarse=_COARSE
+            ).run(moved)
 
     @property
     def _is_hybrid(self) -> bool:
