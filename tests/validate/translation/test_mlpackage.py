@@ -43,7 +43,8 @@ def quantized(precision: str, folder: Path) -> Path:
 
 def packaged(path: Path) -> Path:
     output = path.with_suffix(".mlpackage")
-    onnxport.convert_model(path, "coreml", output, validate=False, shape={"image": (1, 1, 8, 8)})
+    options = {"shape": {"image": (1, 1, 8, 8)}, "minimum_target": "iOS18"}  # before it, 4 bits become floats
+    onnxport.convert_model(path, "coreml", output, validate=False, **options)
     return output
 
 
