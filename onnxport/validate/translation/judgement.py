@@ -94,19 +94,9 @@ def _prove_tflite(
     return prove_tflite(source, path, sets, are_samples=are_samples, allowed=allowed)
 
 
-def _prove_mlpackage(
-    source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool, allowed: Collection[str]
-) -> Proof:
-    # Imported here: it needs coremltools.
-    from onnxport.validate.translation.mlpackage.artefact import prove_mlpackage
-
-    return prove_mlpackage(source, path, sets, are_samples=are_samples, allowed=allowed)
-
-
 _PROVERS: Mapping[str, Callable[[Model, Path, Sequence[Feeds], bool, Collection[str]], Proof]] = {
     "onnx": _prove_onnx,
     "tflite": _prove_tflite,
-    "coreml": _prove_mlpackage,
 }
 
 

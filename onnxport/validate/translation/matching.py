@@ -192,8 +192,7 @@ class _Matcher:
     def _heads(self, pair: _Pair) -> tuple[Head, Head]:
         """Return the normal forms of both values, in the same operators where that is possible."""
         head, source = self._candidate.head(pair.value), self._source.head(pair.original, pair.multiple)
-        is_same = head.core.op == source.core.op
-        return (head, source) if is_same and head.core.op != "Mul" else self._rewritten(head, source)
+        return (head, source) if head.core.op == source.core.op else self._rewritten(head, source)
 
     def _aligned(self, pair: _Pair) -> tuple[Head, Head]:
         """Return the normal forms of both values, of the same core if they match."""
@@ -234,13 +233,7 @@ class _Matcher:
         return replace(found, product=absorbed[0], factor=absorbed[1]), True
 
     def _rewritten(self, head: Head, source: Head) -> tuple[Head, Head]:
-        """Return the normal forms with x * Clip(x + 3, 0, 6) / 6 as the HardSwish that the other side has.
-
-        On both sides, where both have such a product: its factors may be shared out in two ways.
-        """
-        if head.core.op == source.core.op:
-            both = as_hard_swish(self._candidate, head), as_hard_swish(self._source, source)
-            return both if all(each.core.op == "HardSwish" for each in both) else (head, source)
+        """Return the normal forms with x * Clip(x + 3, 0, 6) / 6 of one side as the HardSwish that the other has."""
         if head.core.op == "HardSwish" and source.core.op == "Mul":
             return head, as_hard_swish(self._source, source)
         if source.core.op == "HardSwish" and head.core.op == "Mul":

@@ -149,6 +149,26 @@ def _softmax(attributes: dict[str, Any], operands: list[Operand], node: ir.Node)
     return attributes, operands
 
 
+def _is_even(attributes: Mapping[str, Any], node: ir.Node) -> bool:
+    """Return whether no window of a pool reaches beyond the data, so that rounding sizes up or down is the same."""
+    shape = None if node.inputs[0] is None else static_shape(node.inputs[0])
+    if shape is None or attributes["auto_pad"] != "NOTSET":
+        return False
+    kernel, pads, axes = attributes["kernel_shape"], attributes["pads"], len(attributes["kernel_shape"])
+    return all(
+        (
+            shape[2 + axis]
+            + pads[axis]
+            + pads[axes + axis]
+            - attributes["dilations"][axis] * (kernel[axis] - 1)
+            - 1
+        )
+        % attributes["strides"][axis]
+        == 0
+        for axis in range(axes)
+    )
+
+
 def _is_last(axis: int, node: ir.Node) -> bool:
     """Return whether no axis behind this one has more than one element."""
     shape = None if node.inputs[0] is None else node.inputs[0].shape
@@ -162,6 +182,8 @@ def _pool(attributes: dict[str, Any], operands: list[Operand], node: ir.Node) ->
     attributes.setdefault("dilations", (1,) * axes)
     if attributes["auto_pad"] == "VALID":
         attributes["auto_pad"] = "NOTSET"
+    if attributes.get("ceil_mode") and _is_even(attributes, node):
+        attributes["ceil_mode"] = 0
     if not any(attributes["pads"]) and attributes["auto_pad"] == "NOTSET" and not attributes.get("ceil_mode"):
         attributes.pop("count_include_pad", None)
     return attributes, operands

@@ -229,3 +229,12 @@ def test_an_output_of_another_name_is_a_doubt() -> None:
     other = plain()
     other.graph.outputs[0].name = "z"
     assert [each.kind for each in proof(plain(), other).findings] == ["doubt"]
+
+
+def test_a_size_rounded_up_is_the_same_where_nothing_is_left_over() -> None:
+    def pool(ceil: int, size: int) -> Model:
+        attributes = {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": ceil}
+        return build([node("MaxPool", ["x"], ["y"], "pool", **attributes)], {}, (1, 1, size, size))
+
+    assert proof(pool(1, 4), pool(0, 4), 1, 1, 4, 4).is_complete
+    assert "its ceil_mode is 0" in str(proof(pool(1, 5), pool(0, 5), 1, 1, 5, 5))

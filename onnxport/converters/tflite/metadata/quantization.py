@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxport.formats.model import Model
-from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote
+from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote, round_means
 
 
 def rename_note(model: Model) -> str | None:
@@ -17,7 +17,7 @@ def rename_note(model: Model) -> str | None:
     if note is None:
         return None
     named = {node.name: node.outputs[0] for node in model.graph if node.name in note.means}
-    means = {_fused(value).name or "": note.means[name] for name, value in named.items() if name}
+    means = {_fused(value).name or "": round_means(note.means[name]) for name, value in named.items() if name}
     return QuantizationNote(note.ranges, means).to_json()
 
 
