@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,15 +19,8 @@ if TYPE_CHECKING:
 # What the note on a proof that ended by an error of its own says; tests look for it.
 BUG = "a bug of onnxport"
 AGAINST = "the reference's nodes with quantization in them"
-# Precision -> the float type that values are rounded to.
-_NARROW: Mapping[Precision, str] = {
-    "float16": "float16",
-    "float16 weights": "float16",
-    "bfloat16": "bfloat16",
-    "bfloat16 weights": "bfloat16",
-}
 PRECISIONS = frozenset[Precision](
-    ("int8", "int16x8", "int8 dynamic", "int8 weights", "int4 weights", "mixed", *_NARROW)
+    ("int8", "int16x8", "int8 dynamic", "int8 weights", "int4 weights", "mixed")
 )
 # Sets of inputs on which the reference's values are compared with grids.
 _SETS = 16
@@ -56,7 +49,6 @@ def judge_translation(
             candidate.path,
             [reference.answers(each)[0] for each in sets],
             all(each.source == "samples" for each in sets),
-            {_NARROW[precision]} if precision in _NARROW else set(),
         )
     except OnnxportError as error:
         return None, _note(str(error))
@@ -79,22 +71,18 @@ def _obstacle(reference: Reference, candidate: Artifact) -> str:
     return ""
 
 
-def _prove_onnx(
-    source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool, allowed: Collection[str]
-) -> Proof:
-    return prove(source, Model.load(path), sets, are_samples=are_samples, allowed=allowed)
+def _prove_onnx(source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool) -> Proof:
+    return prove(source, Model.load(path), sets, are_samples=are_samples)
 
 
-def _prove_tflite(
-    source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool, allowed: Collection[str]
-) -> Proof:
+def _prove_tflite(source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool) -> Proof:
     # Imported here: it needs LiteRT.
     from onnxport.validate.translation.tflite.artefact import prove_tflite
 
-    return prove_tflite(source, path, sets, are_samples=are_samples, allowed=allowed)
+    return prove_tflite(source, path, sets, are_samples=are_samples)
 
 
-_PROVERS: Mapping[str, Callable[[Model, Path, Sequence[Feeds], bool, Collection[str]], Proof]] = {
+_PROVERS: Mapping[str, Callable[[Model, Path, Sequence[Feeds], bool], Proof]] = {
     "onnx": _prove_onnx,
     "tflite": _prove_tflite,
 }

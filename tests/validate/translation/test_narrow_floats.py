@@ -53,11 +53,6 @@ def test_a_weight_off_by_two_of_its_last_bits_is_found(precision: str, tmp_path:
     assert "weights are more than half a step from the source's" in str(proof(path, precision))
 
 
-def test_the_command_proves_float16(tmp_path: Path) -> None:
-    report = onnxport.validate_model(SOURCE, made("fp16", tmp_path))
-    assert {each.question: each.verdict for each in report.judgements}["translation"] == "proven"
-
-
 def test_a_tflite_file_with_float16_weights_is_proven(tmp_path: Path) -> None:
     output = tmp_path / "half.tflite"
     onnxport.convert_model(
