@@ -212,7 +212,7 @@ class Judge(Closing):
             if checks_nodes is None:
                 checks_nodes = self._criterion is None
             measured = any(each.question == "quality" for each in judgements)
-            if checks_nodes and measured:
+            if checks_nodes and measured and not function:
                 # Imported here: it reads both graphs, which most verdicts do without.
                 from onnxport.validate.translation.judgement import judge_translation
 

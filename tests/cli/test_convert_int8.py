@@ -15,6 +15,7 @@ import onnxport
 from fixtures import models
 from onnxport.core.errors import UsageError
 from onnxport.reports.run_report import RunReport
+from onnxport.validate.translation.judgement import BUG
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import DIGITS, Sandbox
 
@@ -95,6 +96,7 @@ def test_a_float_model_is_quantized_on_the_way(target: str, precision: str, sand
         "quality": ("measured", "the float original"),
         "translation": ("proven", "the reference's nodes with quantization in them"),
     }
+    assert not [note for note in artifact["report"]["notes"] if BUG in note]
     assert artifact["report"]["reference"]["path"] == "model.onnx"
     # Both questions are asked of the same samples, which calibration has not seen.
     assert [each["source"] for each in artifact["report"]["fed"]] == ["samples"] * 4

@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 
 from fixtures import models
+from onnxport.validate.translation.judgement import BUG
 from tests.faults import quantized, tflite
 from tests.faults.collection import MODELS, SHAPES, Row
 from tests.faults.made import MADE
@@ -83,6 +84,7 @@ def make(row: Row, folder: Path) -> Case:
 def judge(row: Row, case: Case, *, debug: bool = False) -> Outcome:
     """What the installed command says of a case."""
     run = _command("validate", case.reference, case.candidate, *case.options, "--json")
+    assert BUG not in run.stdout, f"{row.id}: the proof ended by an error of its own"
     verdict, reason = _verdict(run)
     outcome = Outcome(
         id=row.id,

@@ -19,6 +19,7 @@ from onnxport.converters.result import Compiled, custom_names
 from onnxport.converters.tflite.load_check import check_runs, count_operators
 from onnxport.converters.tflite.lower import Lowered, lower_model
 from onnxport.converters.tflite.metadata.labels import LabelFile
+from onnxport.converters.tflite.metadata.quantization import rename_note
 from onnxport.converters.tflite.metadata.writer import NAME, pack_labels, write_metadata
 from onnxport.converters.tflite.quantized.integer_kernels import describe_products
 from onnxport.converters.tflite.registry import REGISTRY
@@ -28,6 +29,7 @@ from onnxport.converters.tflite.storage.weights import store_weights
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.manifest import KEY, Manifest, Tap
 from onnxport.formats.model import Model
+from onnxport.formats.quantization_note import NOTE_KEY
 from onnxport.formats.tflite.tensor_names import INNER
 
 _CONSTANTS = frozenset(("arith.constant", "tfl.no_value", "tfl.pseudo_const", "tfl.pseudo_qconst"))
@@ -81,6 +83,7 @@ def _compile(
 ) -> tuple[tuple[str, ...], bool]:
     """Compile `source` into `output`; return notes, and whether the model surely terminates."""
     size = source.weight_bytes  # lowering frees the weights
+    note = rename_note(source)
     lowered = lower_model(source, params)
     with lowered.builder.context, ir.Location.unknown():
         _run_passes(lowered)
@@ -93,6 +96,8 @@ def _compile(
         if lowered.builder.quantized.present:
             notes += describe_products(_operations(lowered.module))
         entries = {KEY: ir.StringAttr.get(complete.to_json())}
+        if note is not None:
+            entries[NOTE_KEY] = ir.StringAttr.get(note)
         if labels or params.normalization:
             metadata = write_metadata(output.stem, *ports, params.normalization, labels)
             entries[NAME] = ir.StringAttr.get(metadata)

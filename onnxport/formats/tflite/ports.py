@@ -125,11 +125,11 @@ def leading_name(name: str) -> str:
     return name.partition(";")[0]
 
 
-def manifest_text(model: Any, content: mmap.mmap | bytes) -> str | None:
-    """Return our manifest in the file's metadata; None in a foreign file."""
+def manifest_text(model: Any, content: mmap.mmap | bytes, key: str = KEY) -> str | None:
+    """Return our manifest in the file's metadata, or what stands there under another key; None in a foreign file."""
     for i in range(model.MetadataLength()):
         entry = model.Metadata(i)
-        if bytes(entry.Name() or b"").decode(errors="replace") == KEY:
+        if bytes(entry.Name() or b"").decode(errors="replace") == key:
             buffer = model.Buffers(entry.Buffer())
             # Files above 2 GB have their buffers behind the flatbuffer, by offset.
             if buffer.DataLength():

@@ -6,6 +6,7 @@ and quality against the source. Where only the last step lowers the precision, o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -90,8 +91,17 @@ class Judges:
         # Imported here: it reads both graphs.
         from onnxport.validate.translation.judgement import judge_translation
 
-        translation, note = judge_translation(self._source.reference, quantized, precision_of(quantized))
-        return _combine(fidelity, quality, translation, note)
+        reference = self._source.reference
+        translation, note = judge_translation(reference, candidate, precision_of(candidate))
+        notes = [note]
+        if translation is None or translation.verdict == "unproven":
+            # The step before may be proven alone.
+            other, note = judge_translation(reference, quantized, precision_of(quantized))
+            notes = [note] if translation is None else [*notes, note]
+            if other is not None:
+                reason = f"the quantized model that it was made from: {other.reason}"
+                translation = other.model_copy(update={"reason": reason})
+        return _combine(fidelity, quality, translation, notes)
 
     def feeds(self) -> Feeds:
         """See Judge.feeds."""
@@ -120,17 +130,18 @@ class Judges:
         self._stack.__exit__(kind, error, trace)
 
 
-def _combine(fidelity: Report, quality: Report, translation: Judgement | None, note: str) -> Report:
+def _combine(
+    fidelity: Report, quality: Report, translation: Judgement | None, notes: Sequence[str]
+) -> Report:
     """Make one report of all criteria; its reference is the source.
 
     Args:
-        translation: of the quantized model between; `note` says why there is none.
+        translation: of the artefact, or of the quantized model between; `notes` say what was not proven.
     """
     renamed = tuple(each.model_copy(update={"against": _AGAINST}) for each in fidelity.judgements)
     judgements: tuple[Judgement, ...] = (*renamed, *quality.judgements)
     if translation is not None:
-        reason = f"the quantized model that it was made from: {translation.reason}"
-        judgements += (translation.model_copy(update={"reason": reason}),)
+        judgements += (translation,)
     verdict, reason = overall(judgements)
     sets = {each.label: each for each in (*quality.fed, *fidelity.fed)}
     update = {
@@ -138,7 +149,7 @@ def _combine(fidelity: Report, quality: Report, translation: Judgement | None, n
         "reason": reason,
         "judgements": judgements,
         "fed": tuple(sets.values()),
-        "notes": tuple(dict.fromkeys((*fidelity.notes, *quality.notes, *((note,) if note else ())))),
+        "notes": tuple(dict.fromkeys((*fidelity.notes, *quality.notes, *filter(None, notes)))),
         "seconds": round(fidelity.seconds + quality.seconds, 4),
     }
     return quality.model_copy(update=update)

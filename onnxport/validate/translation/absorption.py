@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.validate.translation.heads import Core, Head
+from onnxport.validate.translation.forms import Core, Head
 from onnxport.validate.translation.rounded import Rounded
 
 _HALF_STEP = 0.51

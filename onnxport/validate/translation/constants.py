@@ -95,6 +95,28 @@ class Constants:
             return None
 
 
+def find_constants(graph: ir.Graph) -> set[ir.Value]:
+    """Return the computed values that follow from constants alone, or from sizes that are known."""
+    found: set[ir.Value] = set()
+    for node in graph:
+        operands = [each for each in node.inputs if each is not None]
+        if node.op_type == "Constant":
+            is_constant = True
+        elif node.op_type == "Shape":
+            is_constant = bool(operands) and operands[0].shape is not None and operands[0].shape.is_static()
+        else:
+            is_known = all(each in found or is_stored(each) for each in operands)
+            is_constant = node.op_type not in _NEVER and bool(operands) and is_known
+        if is_constant:
+            found.update(node.outputs)
+    return found
+
+
+def is_stored(value: ir.Value) -> bool:
+    """Return whether a value is an initializer that no caller replaces."""
+    return value.producer() is None and value.const_value is not None and not value.is_graph_input()
+
+
 def _element_type(array: Array) -> int:
     return int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
 

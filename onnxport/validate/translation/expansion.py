@@ -272,8 +272,10 @@ def _table(place: _Rewrite) -> None:
         return
     if maker.op_type != "Cast":
         maker, other = other, maker
-    rows = None if maker.inputs[0] is None else maker.inputs[0].producer()
-    if maker.op_type != "Cast" or rows is None or rows.op_type != "Gather" or other.op_type != "Gather":
+    if maker.op_type != "Cast" or maker.inputs[0] is None:
+        return
+    rows = maker.inputs[0].producer()
+    if rows is None or rows.op_type != "Gather" or other.op_type != "Gather":
         return
     if rows.inputs[1] is not other.inputs[1] or any(
         each.attributes.get_int("axis", 0) for each in (rows, other)

@@ -15,7 +15,8 @@ ConvTranspose, Gemm, MatMul) scale and shift are folded into weight and bias, wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,11 @@ from onnxport.formats.model import Model
 from onnxport.samples.domain import without_functions
 from onnxport.validate.translation.constants import Constants, broadcast_along
 from onnxport.validate.translation.expansion import expand
+from onnxport.validate.translation.forms import Core, Grid, Head
+from onnxport.validate.translation.formulas import rewrite_formulas
+from onnxport.validate.translation.layouts.rules import normalize_layouts
+from onnxport.validate.translation.layouts.sizes import fix_sizes
+from onnxport.validate.translation.layouts.views import Axes, Shape
 from onnxport.validate.translation.operators import Operand, normalize
 from onnxport.validate.translation.rounded import NOTHING, ONE, Rounded
 
@@ -35,130 +41,30 @@ _FLOAT_TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.D
 PRODUCTS: Mapping[str, int] = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1, "MatMul": -1}
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A QuantizeLinear that a value passes.
-
-    Attributes:
-        codes: its result.
-        scale, zero_point: its own, one for all or one for each channel, so that they broadcast with the value.
-        limits: of its integer type.
-        low, high: the smallest and the largest number on it, in units of the value that passed it.
-        step: the distance of two of its numbers in these units.
-        factor, offset: value = factor * (what was quantized) + offset.
-    """
-
-    codes: ir.Value
-    scale: Array
-    zero_point: Array
-    limits: tuple[int, int]
-    low: Array
-    high: Array
-    step: Array
-    factor: Array
-    offset: Array
-
-    def moved(self, factor: Array, offset: Array) -> Grid:
-        """Return the grid in units of factor * value + offset."""
-        ends = self.low * factor + offset, self.high * factor + offset
-        return replace(
-            self,
-            low=np.minimum(*ends),
-            high=np.maximum(*ends),
-            step=np.abs(self.step * factor),
-            factor=self.factor * factor,
-            offset=self.offset * factor + offset,
-        )
-
-    def codes_of(self, values: Array) -> Array:
-        """Return the integers that this grid has for numbers in units of the value (ONNX QuantizeLinear-13)."""
-        moved = values.astype(np.float64) - self.offset
-        # Of a channel that is multiplied by 0 nothing says what it was.
-        factor = np.broadcast_to(self.factor, moved.shape)
-        raw = np.divide(moved, factor, out=np.zeros(moved.shape), where=factor != 0)
-        rounded = np.rint(raw / self.scale) + self.zero_point
-        return np.asarray(np.clip(rounded, *self.limits))
-
-
-@dataclass(frozen=True, eq=False)
-class Core:
-    """An operator whose result is no simple function of one operand, element by element.
-
-    Attributes:
-        value: its result before what follows it.
-        op: ONNX's name, "Input", or "Constant".
-        attributes: normalized, with their defaults.
-        operands: values, constants, or None for a missing one.
-        weight, bias: of a product, with everything folded into them.
-    """
-
-    value: ir.Value
-    op: str
-    attributes: Mapping[str, Any]
-    operands: tuple[Operand, ...] = ()
-    weight: Rounded | None = None
-    bias: Rounded | None = None
-
-    @property
-    def label(self) -> str:
-        """The operator and its node's name, for a report."""
-        node = self.value.producer()
-        name = (node.name if node is not None else None) or self.value.name
-        return f"{self.op} {name!r}"
-
-
-@dataclass(frozen=True, eq=False)
-class Head:
-    """A value's normal form; see the module.
-
-    Attributes:
-        scale, shift, low, high: arrays that broadcast with the value.
-        grids: those that it passes, the first first.
-        casts: floating types of fewer bits that it passes.
-        rank: of the core's result; None where unknown.
-    """
-
-    core: Core
-    scale: Rounded = ONE
-    shift: Rounded = NOTHING
-    low: Array = field(default_factory=lambda: np.asarray(-np.inf))
-    high: Array = field(default_factory=lambda: np.asarray(np.inf))
-    grids: tuple[Grid, ...] = ()
-    casts: tuple[str, ...] = ()
-    rank: int | None = None
-
-    def stretched(self, factor: Rounded, offset: Rounded = NOTHING) -> Head:
-        """Return factor * value + offset."""
-        by = factor.values
-        with np.errstate(invalid="ignore"):  # no bound, times 0
-            ends = [each * by + offset.values for each in (self.low, self.high)]
-        return replace(
-            self,
-            scale=self.scale.times(factor),
-            shift=self.shift.times(factor).plus(offset),
-            # Bounds of what became a constant are none.
-            low=np.where(by == 0, -np.inf, np.minimum(*ends)),
-            high=np.where(by == 0, np.inf, np.maximum(*ends)),
-            grids=tuple(each.moved(by, offset.values) for each in self.grids),
-        )
-
-    def clamped(self, low: float, high: float) -> Head:
-        """Return the value between two bounds."""
-        return replace(self, low=np.clip(self.low, low, high), high=np.clip(self.high, low, high))
-
-
 class Graph:
     """A model whose values have normal forms.
 
     Args:
         model: is not changed.
+        sizes: of the inputs; then the order of axes shows no more (layouts.py).
+
+    Attributes:
+        layouts: name of a value to the sizes of its base, and its axes there.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, sizes: Mapping[str, Sequence[int]] | None = None) -> None:
         copy = without_functions(model).clone()
         expand(copy.graph)
         common.RemoveUnusedNodesPass()(copy.ir)
-        common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(copy.ir)
+        self.layouts: Mapping[str, tuple[Shape, Axes]] = {}
+        if sizes is None:
+            common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(copy.ir)
+        else:
+            fix_sizes(copy.ir, copy.opset, sizes)
+            rewrite_formulas(copy.graph, copy.opset)
+            fix_sizes(copy.ir, copy.opset, sizes)
+            self.layouts = normalize_layouts(copy.graph, copy.opset)
+            common.RemoveUnusedNodesPass()(copy.ir)
         self.model = copy
         self.constants = Constants(copy.opset)
         self._heads: dict[ir.Value, Head] = {}
@@ -577,6 +483,26 @@ def _grid_numbers(graph: Graph, node: ir.Node) -> tuple[Array, Array] | None:
     return broadcast_along(numbers[0], axis, rank), broadcast_along(numbers[1], axis, rank)
 
 
+def _leaky_relu(graph: Graph, node: ir.Node) -> _Step | None:
+    """Of slope 1 it does nothing, of slope 0 it is a Relu."""
+    alpha = node.attributes.get_float("alpha", 0.01)
+    if alpha not in (0.0, 1.0):
+        return None
+    return _identity(graph, node) if alpha else _relu(graph, node)
+
+
+def _bound(graph: Graph, node: ir.Node) -> _Step | None:
+    """Max and Min with a number."""
+    if len(node.inputs) != 2:
+        return None
+    for data, other in (node.inputs, node.inputs[::-1]):
+        number = graph.constants.number(other)
+        if number is not None and data is not None and graph.constants.get(data) is None:
+            low, high = (number, np.inf) if node.op_type == "Max" else (-np.inf, number)
+            return data, partial(Head.clamped, low=low, high=high)
+    return None
+
+
 _STEPS: Mapping[str, Callable[[Graph, ir.Node], _Step | None]] = {
     "Identity": _identity,
     "Dropout": _dropout,
@@ -586,6 +512,8 @@ _STEPS: Mapping[str, Callable[[Graph, ir.Node], _Step | None]] = {
     "Relu": _relu,
     "Clip": _clip,
     "HardSigmoid": _hard_sigmoid,
+    "LeakyRelu": _leaky_relu,
+    **dict.fromkeys(("Max", "Min"), _bound),
     "Neg": _negative,
     **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _arithmetic),
     "BatchNormalization": _batch_normalization,

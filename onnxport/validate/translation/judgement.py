@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnxport.core.arrays import Feeds
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
@@ -13,6 +16,8 @@ from onnxport.validate.translation.proof import Proof, prove
 if TYPE_CHECKING:
     from onnxport.validate.reference import Reference
 
+# What the note on a proof that ended by an error of its own says; tests look for it.
+BUG = "a bug of onnxport"
 AGAINST = "the reference's nodes with quantization in them"
 PRECISIONS = frozenset[Precision](
     ("int8", "int16x8", "int8 dynamic", "int8 weights", "int4 weights", "mixed")
@@ -36,17 +41,19 @@ def judge_translation(
         return None, _note(why)
     assert reference.graph is not None
     sets = [each for each in reference.sets if not (each.adversarial or each.nan)][:_SETS]
+    if not sets:
+        return None, _note("there are no plain inputs to feed")
     try:
-        proof = prove(
+        proof = _PROVERS[candidate.format](
             reference.graph,
-            Model.load(candidate.path),
+            candidate.path,
             [reference.answers(each)[0] for each in sets],
-            are_samples=all(each.source == "samples" for each in sets),
+            all(each.source == "samples" for each in sets),
         )
     except OnnxportError as error:
         return None, _note(str(error))
     except Exception as error:  # a proof that fails proves nothing, and refuses nothing
-        return None, _note(f"{type(error).__name__}: {error}")
+        return None, _note(f"{BUG}: {type(error).__name__}: {error}")
     found = _judgement(proof)
     if found.verdict == "not equivalent":
         return found, ""
@@ -57,11 +64,28 @@ def _obstacle(reference: Reference, candidate: Artifact) -> str:
     """Return why this pair cannot be compared node by node; empty for nothing."""
     if reference.graph is None or reference.artifact.format != "onnx":
         return "the reference has no ONNX graph"
-    if candidate.format != "onnx":
+    if candidate.format not in _PROVERS:
         return f"this is not done for .{candidate.format} yet"
     if reference.steps > 1:
         return "this is not done for models that keep a state yet"
     return ""
+
+
+def _prove_onnx(source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool) -> Proof:
+    return prove(source, Model.load(path), sets, are_samples=are_samples)
+
+
+def _prove_tflite(source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool) -> Proof:
+    # Imported here: it needs LiteRT.
+    from onnxport.validate.translation.tflite.artefact import prove_tflite
+
+    return prove_tflite(source, path, sets, are_samples=are_samples)
+
+
+_PROVERS: Mapping[str, Callable[[Model, Path, Sequence[Feeds], bool], Proof]] = {
+    "onnx": _prove_onnx,
+    "tflite": _prove_tflite,
+}
 
 
 def _note(why: str) -> str:

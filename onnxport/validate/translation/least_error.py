@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.validate.translation.heads import Core
+from onnxport.validate.translation.forms import Core
 from onnxport.validate.translation.rounded import Rounded
 
 # Rows of one set of inputs, and elements of them.

@@ -17,9 +17,17 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.validate.translation.absorption import absorb
-from onnxport.validate.translation.heads import Core, Graph, Head
+from onnxport.validate.translation.forms import Core, Head
+from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.operators import Operand, static_shape
-from onnxport.validate.translation.rounded import FLOAT_NOISE, Rounded, beyond_half_step, is_cut
+from onnxport.validate.translation.rounded import (
+    FLOAT_NOISE,
+    MOST_CUT,
+    Rounded,
+    beyond_half_step,
+    cut_share,
+    is_cut,
+)
 
 _COMMUTATIVE = frozenset("Add Mul Max Min Sum Mean And Or Xor Equal".split())
 # A factor of an operand is a factor of the result.
@@ -314,7 +322,8 @@ def agrees(ours: Rounded, theirs: Rounded) -> bool:
     if not np.array_equal(ours.values[~finite], theirs.values[~finite], equal_nan=True):
         return False
     ours, theirs = (each.moved(lambda values: values[finite]) for each in (ours, theirs))
-    return not (beyond_half_step(ours, theirs) & ~is_cut(ours, theirs)).any()
+    beyond, cut = beyond_half_step(ours, theirs), is_cut(ours, theirs)
+    return not (beyond & ~cut).any() and float(cut_share(ours, theirs, beyond & cut).max()) <= MOST_CUT
 
 
 def _without_ones(shape: Sequence[int]) -> tuple[int, ...]:

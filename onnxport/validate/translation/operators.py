@@ -149,6 +149,26 @@ def _softmax(attributes: dict[str, Any], operands: list[Operand], node: ir.Node)
     return attributes, operands
 
 
+def _is_even(attributes: Mapping[str, Any], node: ir.Node) -> bool:
+    """Return whether no window of a pool reaches beyond the data, so that rounding sizes up or down is the same."""
+    shape = None if node.inputs[0] is None else static_shape(node.inputs[0])
+    if shape is None or attributes["auto_pad"] != "NOTSET":
+        return False
+    kernel, pads, axes = attributes["kernel_shape"], attributes["pads"], len(attributes["kernel_shape"])
+    return all(
+        (
+            shape[2 + axis]
+            + pads[axis]
+            + pads[axes + axis]
+            - attributes["dilations"][axis] * (kernel[axis] - 1)
+            - 1
+        )
+        % attributes["strides"][axis]
+        == 0
+        for axis in range(axes)
+    )
+
+
 def _is_last(axis: int, node: ir.Node) -> bool:
     """Return whether no axis behind this one has more than one element."""
     shape = None if node.inputs[0] is None else node.inputs[0].shape
@@ -162,6 +182,8 @@ def _pool(attributes: dict[str, Any], operands: list[Operand], node: ir.Node) ->
     attributes.setdefault("dilations", (1,) * axes)
     if attributes["auto_pad"] == "VALID":
         attributes["auto_pad"] = "NOTSET"
+    if attributes.get("ceil_mode") and _is_even(attributes, node):
+        attributes["ceil_mode"] = 0
     if not any(attributes["pads"]) and attributes["auto_pad"] == "NOTSET" and not attributes.get("ceil_mode"):
         attributes.pop("count_include_pad", None)
     return attributes, operands
@@ -181,7 +203,65 @@ def _resize(attributes: dict[str, Any], operands: list[Operand], node: ir.Node) 
         attributes.pop("extrapolation_value", None)
         if len(operands) > 1:
             operands[1] = None
-    return attributes, [_empty_is_none(each) for each in operands]
+    operands = [_empty_is_none(each) for each in operands]
+    coordinates = _coordinates(attributes, operands, node)
+    return (attributes, operands) if coordinates is None else ({"mode": attributes["mode"]}, coordinates)
+
+
+def _coordinates(
+    attributes: Mapping[str, Any], operands: Sequence[Operand], node: ir.Node
+) -> list[Operand] | None:
+    """Return the data and, for each axis, where in it each result comes from; None where that is not known.
+
+    What reads the same pixels with the same weights is the same (ONNX Resize-19).
+    """
+    before, after = (
+        None if each is None else static_shape(each) for each in (node.inputs[0], node.outputs[0])
+    )
+    mode, scales = attributes.get("mode"), operands[2] if len(operands) > 2 else None
+    if before is None or after is None or mode not in ("nearest", "linear") or attributes.get("antialias"):
+        return None
+    if attributes.get("axes") or (scales is not None and not isinstance(scales, Rounded)):
+        return None
+    given = [new / old for new, old in zip(after, before, strict=True)]
+    if isinstance(scales, Rounded):
+        given = [float(each) for each in scales.values]
+    found: list[Operand] = [operands[0]]
+    for old, new, scale in zip(before, after, given, strict=True):
+        mode_of_places = str(attributes["coordinate_transformation_mode"])
+        is_same = old == new and scale == 1
+        places = np.arange(new, dtype=np.float64) if is_same else _places(mode_of_places, old, new, scale)
+        if places is None:
+            return None
+        if mode == "nearest":
+            places = _NEAREST[str(attributes.get("nearest_mode", "round_prefer_floor"))](places)
+        found.append(Rounded(np.clip(places, 0, old - 1)))
+    return found
+
+
+def _places(mode: str, old: int, new: int, scale: float) -> Array | None:
+    """Return the coordinates in the data of the results along one axis."""
+    index = np.arange(new, dtype=np.float64)
+    if mode == "asymmetric":
+        return index / scale
+    if mode == "align_corners":
+        return index * (old - 1) / (new - 1) if new > 1 else index * 0
+    if mode == "tf_half_pixel_for_nn":
+        return (index + 0.5) / scale
+    if mode == "pytorch_half_pixel" and new == 1:
+        return index * 0
+    if mode in ("half_pixel", "pytorch_half_pixel"):
+        return (index + 0.5) / scale - 0.5
+    return None
+
+
+# Coordinates that float32 rounds may lie just beside a half.
+_NEAREST: Mapping[str, Callable[[Array], Array]] = {
+    "floor": lambda places: np.floor(places + 1e-6),
+    "ceil": lambda places: np.ceil(places - 1e-6),
+    "round_prefer_floor": lambda places: np.ceil(places - 0.5 - 1e-6),
+    "round_prefer_ceil": lambda places: np.floor(places + 0.5 + 1e-6),
+}
 
 
 def _empty_is_none(operand: Operand) -> Operand:

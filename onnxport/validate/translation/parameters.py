@@ -27,10 +27,18 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.formats.quantization_note import QuantizationNote
 from onnxport.validate.translation.findings import Finding, Kind
-from onnxport.validate.translation.heads import Core
+from onnxport.validate.translation.forms import Core
 from onnxport.validate.translation.least_error import compare_errors
 from onnxport.validate.translation.matching import Match
-from onnxport.validate.translation.rounded import FLOAT_NOISE, Rounded, beyond_half_step, is_cut, noise
+from onnxport.validate.translation.rounded import (
+    FLOAT_NOISE,
+    MOST_CUT,
+    Rounded,
+    beyond_half_step,
+    cut_share,
+    is_cut,
+    noise,
+)
 
 # Steps that another rounding may move the elements of a channel on average, and a single one.
 _AVERAGE, _SINGLE = 1.5, 16.0
@@ -42,8 +50,8 @@ _FEW, _FAR = 0.005, 4.0
 _DEVIATIONS, _DEAD = 2.0, 0.05
 # A method that corrects biases corrects at least this share of them, and several.
 _CORRECTED, _SEVERAL = 0.3, 3
-# Of the sum of squares of a channel: what methods that choose ranges cut off, and what none does.
-_CUT, _GONE = 0.05, 0.25
+# Of the sum of squares of a channel: what no method that chooses ranges cuts off.
+_GONE = 0.5
 # Times half a step: what no rounding adds up to along a channel.
 _STRETCHED = 5.0
 
@@ -217,13 +225,9 @@ class Product:
         ours, theirs = self._weights
         if not ours.ends.any():
             return None
-        lost = np.where(self._is_cut, theirs.values - ours.values, 0.0)
-        lost, whole = (
-            np.square(_channel_rows(self.core, each)).sum(axis=1) for each in (lost, theirs.values)
-        )
-        share = np.divide(lost, whole, out=np.zeros_like(lost), where=whole > 0)
+        share = cut_share(ours, theirs, self._is_cut, {"Conv": 0}.get(self.core.op, 1))
         worst = int(np.argmax(share))
-        if share[worst] <= _CUT:
+        if share[worst] <= MOST_CUT:
             return None
         text = (
             f"the ends of its grid cut off {share[worst]:.0%} of the energy of its weights in channel {worst}"

@@ -11,8 +11,9 @@ Four things are checked; docs/internals/validation.md has the argument why toget
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError
@@ -20,13 +21,13 @@ from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote
 from onnxport.runtimes.base import RunError
 from onnxport.runtimes.ort.runtime import OrtRuntime
-from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck
+from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck, OrtPieces
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.matching import Match, Matching, match_graphs
 from onnxport.validate.translation.parameters import check_products, products
 from onnxport.validate.translation.ranges import Coverage, Observation, check_grids
-from onnxport.validate.translation.views import check_views
+from onnxport.validate.translation.reshapes import check_views
 
 # Sets of inputs on which arithmetic is checked.
 _CHECKED = 2
@@ -107,31 +108,100 @@ class Proof:
         return f"{found.compared:,} integers within a step of exact arithmetic, {share:.2%} of them one off"
 
 
-def prove(source: Model, candidate: Model, sets: Sequence[Feeds], *, are_samples: bool = True) -> Proof:
-    """Compare an artefact with the float model that it was made of.
+class Artefact(Protocol):
+    """What a proof asks of the kind of file that is compared."""
+
+    @property
+    def graph(self) -> Graph:
+        """Its normal form."""
+
+    @property
+    def note(self) -> QuantizationNote | None:
+        """What it declares."""
+
+    def has(self, name: str) -> bool:
+        """Return whether it can be cut at a float value."""
+
+    def check_views(self, matching: Matching, original: Graph, feeds: Feeds) -> Iterator[Finding]:
+        """Yield what the graphs alone do not tell of sizes."""
+
+    def check_arithmetic(self, sets: Sequence[tuple[Feeds, dict[str, Array]]]) -> Arithmetic:
+        """Compare its runtime with exact arithmetic.
+
+        Args:
+            sets: feeds, and what each grid makes of the source's values.
+        """
+
+
+class OnnxArtefact:
+    """An `.onnx` file."""
+
+    def __init__(self, model: Model) -> None:
+        self._model, self.graph = model, Graph(model)
+        self.note = QuantizationNote.from_json(model.ir.metadata_props.get(NOTE_KEY))
+
+    def has(self, name: str) -> bool:
+        """See Artefact."""
+        return name in self._model.intermediate_values
+
+    def check_views(self, matching: Matching, original: Graph, feeds: Feeds) -> Iterator[Finding]:
+        """See Artefact."""
+        return check_views(matching.views, original.model, self._model, feeds)
+
+    def check_arithmetic(self, sets: Sequence[tuple[Feeds, dict[str, Array]]]) -> Arithmetic:
+        """See Artefact."""
+        codes = sets[0][1]
+        with (
+            OrtPieces(self._model, codes, is_exact=False) as ours,
+            OrtPieces(self.graph.model, codes, is_exact=True) as exact,
+        ):
+            return ArithmeticCheck(ours, exact, ours.labels).run(sets)
+
+
+def prove(
+    source: Model,
+    candidate: Model,
+    sets: Sequence[Feeds],
+    *,
+    are_samples: bool = True,
+    allowed: Collection[str] = (),
+) -> Proof:
+    """Compare an ONNX artefact with the float model that it was made of.
 
     Args:
         sets: inputs to check grids and arithmetic on.
         are_samples: whether these are a user's; generated ones do not tell which means a calibration saw.
+        allowed: float types of 16 bits that values may be rounded to.
     """
-    original, quantized = Graph(source), Graph(candidate)
+    artefact = OnnxArtefact(candidate)
+    return compare(Graph(source), artefact, sets, are_samples=are_samples, allowed=allowed)
+
+
+def compare(
+    original: Graph,
+    artefact: Artefact,
+    sets: Sequence[Feeds],
+    *,
+    are_samples: bool,
+    allowed: Collection[str] = (),
+) -> Proof:
+    """Compare an artefact with its source's normal form; see `prove`."""
+    quantized, note = artefact.graph, artefact.note
     matching = match_graphs(quantized, original)
     found = list(products(matching.matches))
-    note = QuantizationNote.from_json(candidate.ir.metadata_props.get(NOTE_KEY))
     declared = {} if note is None else note.means
     uncertain = [each for each in found if each.name not in declared and not each.is_bias_rounded]
     moved = [each for each in found if note is None and not each.is_weight_rounded]
-    places = {
-        name: match
-        for name, match in _float_places(matching, quantized).items()
-        if name in candidate.intermediate_values
-    }
+    places = {name: match for name, match in _float_places(matching, quantized).items() if artefact.has(name)}
     observation = Observation(matching.matches, uncertain, moved, places)
-    arithmetic = _observe(observation, original, candidate, quantized, sets)
+    arithmetic = _observe(observation, original, artefact, sets)
+    if any(each.is_structure for each in matching.mismatches):
+        # Errors travel where nothing says what a piece should be given.
+        arithmetic.findings = tuple(replace(each, kind="doubt") for each in arithmetic.findings)
     findings = [
         *_structure(matching),
-        *check_views(matching.views, original.model, candidate, sets[0] if sets else {}),
-        *_narrow(matching),
+        *artefact.check_views(matching, original, sets[0] if sets else {}),
+        *_narrow(matching, allowed),
         *_parameters(matching, note, observation, is_sure=are_samples),
         *check_grids(observation.coverages, note, is_sure=are_samples),
         *arithmetic.findings,
@@ -162,7 +232,7 @@ def _float_places(matching: Matching, quantized: Graph) -> dict[str, Match]:
 
 
 def _observe(
-    observation: Observation, original: Graph, candidate: Model, quantized: Graph, sets: Sequence[Feeds]
+    observation: Observation, original: Graph, artefact: Artefact, sets: Sequence[Feeds]
 ) -> Arithmetic:
     """Run the source on every set, and the artefact's pieces on some."""
     kept: list[tuple[Feeds, dict[str, Array]]] = []
@@ -174,7 +244,7 @@ def _observe(
     if not kept:
         return Arithmetic(findings=(Finding("the file", "there were no inputs to compute on", "doubt"),))
     try:
-        return ArithmeticCheck(candidate, quantized.model, kept[0][1]).run(kept)
+        return artefact.check_arithmetic(kept)
     except (InputError, RunError) as error:
         why = f"its arithmetic could not be checked: {error.why or error}"
         return Arithmetic(findings=(Finding("the file", why, "doubt"),))
@@ -192,10 +262,10 @@ def _structure(matching: Matching) -> list[Finding]:
     ]
 
 
-def _narrow(matching: Matching) -> Iterator[Finding]:
+def _narrow(matching: Matching, allowed: Collection[str]) -> Iterator[Finding]:
     """Yield values that pass a float type of 16 bits which the source has not there."""
     for match in matching.matches:
-        if extra := set(match.head.casts) - set(match.source.casts):
+        if extra := set(match.head.casts) - set(match.source.casts) - set(allowed):
             yield Finding(match.head.core.label, f"it is rounded to {', '.join(sorted(extra))}", "doubt")
 
 

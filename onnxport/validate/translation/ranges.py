@@ -18,7 +18,7 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.formats.quantization_note import QuantizationNote
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.translation.findings import Finding
-from onnxport.validate.translation.heads import Grid
+from onnxport.validate.translation.forms import Grid
 from onnxport.validate.translation.least_error import operand_rows
 from onnxport.validate.translation.matching import Match
 from onnxport.validate.translation.parameters import Moments, Product
@@ -171,7 +171,8 @@ class Observation:
             if match.original.name not in group:
                 continue
             values = match.convert(shown[match.original.name or ""])
-            codes[name] = values.astype(np.float32)
+            dtype = match.value.dtype if match.value.name == name else None
+            codes[name] = values.astype(np.float32 if dtype is None else dtype.numpy())
         for product in self._moved if keep else ():
             if product.operand.name not in group:
                 continue

@@ -19,6 +19,9 @@ from onnxport.core.arrays import Array
 
 # Of a number: half of the last bit of floats that are rounded to them.
 _HALF_STEPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+# The same of the smallest numbers, whose steps are all alike, and the largest number.
+_LEAST_HALF = {"float16": 2.0**-25, "bfloat16": 0.0}
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38}
 _ZERO: Array = np.zeros(())
 _INSIDE: Array = np.zeros((), bool)
 
@@ -43,9 +46,11 @@ class Rounded:
         values = np.asarray(array)
         if not is_float(values):
             return cls(values)
-        share = _HALF_STEPS.get(values.dtype.name, 0.0)
-        wide = values.astype(np.float64)
-        return cls(wide, np.abs(wide) * share) if share else cls(wide)
+        name, wide = values.dtype.name, values.astype(np.float64)
+        if name not in _HALF_STEPS:
+            return cls(wide)
+        sizes = np.abs(wide)
+        return cls(wide, np.maximum(sizes * _HALF_STEPS[name], _LEAST_HALF[name]), sizes >= _LARGEST[name])
 
     @classmethod
     def number(cls, value: float) -> Rounded:
@@ -135,6 +140,22 @@ def beyond_half_step(ours: Rounded, theirs: Rounded, axis: int | None = None) ->
     """Return where a rounded constant lies further than half a step from the exact one; `axis` is that of channels."""
     # Not greater than, but not within: NaN is beyond everything.
     return ~np.asarray(np.abs(ours.values - theirs.values) <= ours.half * _EXACTLY + noise(theirs, axis))
+
+
+# Of the sum of squares of numbers: what methods that choose ranges cut off at most.
+MOST_CUT = 0.15
+
+
+def cut_share(ours: Rounded, theirs: Rounded, where: Array, axis: int | None = None) -> Array:
+    """Return the share of the sum of squares that is cut off at some elements, of all or of each slice along `axis`."""
+    lost, whole = (
+        np.square(each).reshape(1, -1)
+        if axis is None
+        else np.square(np.moveaxis(each, axis, 0)).reshape(each.shape[axis], -1)
+        for each in (np.where(where, theirs.values - ours.values, 0.0), theirs.values)
+    )
+    total = whole.sum(axis=1)
+    return np.asarray(np.divide(lost.sum(axis=1), total, out=np.zeros(len(total)), where=total > 0))
 
 
 def is_cut(ours: Rounded, theirs: Rounded) -> Array:

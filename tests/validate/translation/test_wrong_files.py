@@ -111,6 +111,22 @@ def test_few_weights_that_are_off_are_not_taken_for_rounding_of_the_least_error(
     assert "weights are more than half a step from the source's" in str(check(weight, codes, steps))
 
 
+def test_a_constant_that_its_grid_cuts_off_is_another_constant() -> None:
+    data = normal(4, 8)
+
+    def shifted(scale: float) -> Model:
+        nodes = [
+            node("DequantizeLinear", ["c", "s"], ["k"]),
+            node("Sin", ["x"], ["t"]),
+            node("Pow", ["t", "k"], ["y"], "power"),
+        ]
+        return build(nodes, {"c": np.int8(127), "s": np.float32(scale)})
+
+    source = build([node("Sin", ["x"], ["t"]), node("Pow", ["t", "k"], ["y"], "power")], {"k": np.float32(4)})
+    assert prove(source, shifted(4 / 127), [{"x": data}]).is_complete
+    assert "another constant" in str(prove(source, shifted(1 / 127), [{"x": data}]))
+
+
 # ---- settings
 
 
@@ -213,3 +229,12 @@ def test_an_output_of_another_name_is_a_doubt() -> None:
     other = plain()
     other.graph.outputs[0].name = "z"
     assert [each.kind for each in proof(plain(), other).findings] == ["doubt"]
+
+
+def test_a_size_rounded_up_is_the_same_where_nothing_is_left_over() -> None:
+    def pool(ceil: int, size: int) -> Model:
+        attributes = {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": ceil}
+        return build([node("MaxPool", ["x"], ["y"], "pool", **attributes)], {}, (1, 1, size, size))
+
+    assert proof(pool(1, 4), pool(0, 4), 1, 1, 4, 4).is_complete
+    assert "its ceil_mode is 0" in str(proof(pool(1, 5), pool(0, 5), 1, 1, 5, 5))

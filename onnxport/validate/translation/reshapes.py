@@ -8,7 +8,7 @@ from onnxport.core.arrays import Feeds
 from onnxport.formats.model import Model
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.translation.findings import Finding
-from onnxport.validate.translation.heads import Core
+from onnxport.validate.translation.forms import Core
 
 _Shapes = dict[str, tuple[int, ...]]
 

@@ -1,0 +1,152 @@
+"""Operators that are written in two ways, in one: a norm as its parts, a square as a product, a quotient as a product.
+
+    Given   LayerNormalization(x)              Result  (x - mean) * (1 / sqrt(variance + epsilon)) * scale + bias
+    Given   Pow(x, 2)                          Result  x * x
+    Given   Div(x, y)                          Result  x * Reciprocal(y)
+    Given   Gelu(x)                            Result  x * (1 + erf(x / sqrt(2))) / 2
+    Given   Gather(x, i < 0 ? i + size : i)    Result  Gather(x, i)
+
+All by the definitions of these operators (ONNX LayerNormalization-17, Gelu-20, Gather-13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.validate.translation.constants import Constants, find_constants, is_stored
+
+
+def rewrite_formulas(graph: ir.Graph, opset: int) -> None:
+    """Rewrite a graph in place."""
+    constants, known = Constants(opset), find_constants(graph)
+    for node in list(graph):
+        rule = _RULES.get(node.op_type)
+        if rule is not None and node.domain in ("", "ai.onnx") and node.outputs[0] not in known:
+            rule(_Place(graph, node, constants, opset, known))
+
+
+class _Place:
+    """A node that is rewritten."""
+
+    def __init__(
+        self, graph: ir.Graph, node: ir.Node, constants: Constants, opset: int, known: Collection[ir.Value]
+    ) -> None:
+        self.graph, self.node, self.opset = graph, node, opset
+        self._constants, self._known = constants, known
+
+    def is_constant(self, value: ir.Value | None) -> bool:
+        return value is not None and (value in self._known or is_stored(value))
+
+    def constant(self, value: ir.Value | None) -> float | None:
+        """Return a constant of one element."""
+        return self._constants.number(value) if self.is_constant(value) else None
+
+    def input(self, place: int) -> ir.Value | None:
+        return self.node.inputs[place] if place < len(self.node.inputs) else None
+
+    def add(self, op: str, operands: Sequence[ir.Value | None], **attributes: Any) -> ir.Value:
+        node = ir.node(op, operands, attributes)
+        result = self.node.outputs[0]
+        node.name = node.outputs[0].name = f"{result.name}/{op}.formula{len(self.graph)}"
+        node.outputs[0].type = result.type
+        self.graph.insert_before(self.node, node)
+        return node.outputs[0]
+
+    def number(self, value: float) -> ir.Value:
+        return self.store(np.asarray(value, np.float32))
+
+    def store(self, array: Array) -> ir.Value:
+        name = f"{self.node.outputs[0].name}/formula.{len(self.graph.initializers)}"
+        value = ir.Value(
+            name=name,
+            type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
+            shape=ir.Shape(array.shape),
+            const_value=ir.Tensor(array),
+        )
+        self.graph.register_initializer(value)
+        return value
+
+    def mean(self, value: ir.Value, axis: int) -> ir.Value:
+        """Return the mean over the axes from `axis`, which is negative, on."""
+        axes = list(range(axis, 0))
+        if self.opset < 18:
+            return self.add("ReduceMean", [value], axes=axes, keepdims=1)
+        return self.add("ReduceMean", [value, self.store(np.array(axes, np.int64))], keepdims=1)
+
+    def finish(self, value: ir.Value) -> None:
+        """Put `value` in the node's place, under its names."""
+        result, maker = self.node.outputs[0], value.producer()
+        assert maker is not None
+        maker.name, name = self.node.name or maker.name, result.name
+        result.name, value.name = f"{name}/rewritten", name
+        value.type, value.shape = result.type, result.shape
+        result.replace_all_uses_with(value, replace_graph_outputs=True)
+
+
+def _layer_normalization(place: _Place) -> None:
+    data, scale, bias = (place.input(each) for each in range(3))
+    axis = place.node.attributes.get_int("axis", -1)
+    rank = None if data is None or data.shape is None else len(data.shape)
+    if data is None or any(each.uses() for each in place.node.outputs[1:]) or (axis >= 0 and rank is None):
+        return
+    axis = axis - (rank or 0) if axis >= 0 else axis
+    centred = place.add("Sub", [data, place.mean(data, axis)])
+    variance = place.mean(place.add("Mul", [centred, centred]), axis)
+    epsilon = place.number(place.node.attributes.get_float("epsilon", 1e-5))
+    deviation = place.add("Sqrt", [place.add("Add", [variance, epsilon])])
+    found = place.add("Mul", [centred, place.add("Reciprocal", [deviation])])
+    found = place.add("Mul", [found, scale])
+    place.finish(found if bias is None else place.add("Add", [found, bias]))
+
+
+def _power(place: _Place) -> None:
+    if place.constant(place.input(1)) == 2:
+        place.finish(place.add("Mul", [place.input(0), place.input(0)]))
+
+
+def _quotient(place: _Place) -> None:
+    result, divisor = place.node.outputs[0], place.input(1)
+    dtypes = [None if each is None else each.dtype for each in (result, divisor)]
+    if all(each in (None, ir.DataType.FLOAT) for each in dtypes) and not place.is_constant(divisor):
+        place.finish(place.add("Mul", [place.input(0), place.add("Reciprocal", [divisor])]))
+
+
+def _gelu(place: _Place) -> None:
+    if place.node.attributes.get_string("approximate", "none") != "none":
+        return
+    inner = place.add("Erf", [place.add("Mul", [place.input(0), place.number(0.5**0.5)])])
+    gate = place.add("Mul", [place.add("Add", [inner, place.number(1.0)]), place.number(0.5)])
+    place.finish(place.add("Mul", [place.input(0), gate]))
+
+
+def _gather(place: _Place) -> None:
+    """Take away what ONNX's Gather does itself."""
+    index, data = place.input(1), place.input(0)
+    axis = place.node.attributes.get_int("axis", 0)
+    maker = None if index is None else index.producer()
+    if maker is None or maker.op_type != "Where" or data is None or data.shape is None:
+        return
+    less, wrapped = (None if each is None else each.producer() for each in maker.inputs[:2])
+    given = maker.inputs[2]
+    if less is None or wrapped is None or (less.op_type, wrapped.op_type) != ("Less", "Add"):
+        return
+    size = data.shape[axis]
+    if less.inputs[0] is not given or wrapped.inputs[0] is not given:
+        return
+    numbers = [place.constant(each.inputs[1]) for each in (less, wrapped)]
+    if isinstance(size, int) and numbers == [0, size]:
+        place.node.replace_input_with(1, given)
+
+
+_RULES: Mapping[str, Callable[[_Place], None]] = {
+    "LayerNormalization": _layer_normalization,
+    "Pow": _power,
+    "Div": _quotient,
+    "Gelu": _gelu,
+    "Gather": _gather,
+}

@@ -1,0 +1,65 @@
+"""The sizes of all values of a graph, at those of one set of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from onnxport.validate.translation.constants import Constants, find_constants
+
+_SMALL = 4096  # elements of integers that are folded
+_ROUNDS = 64
+
+
+def fix_sizes(model: ir.Model, opset: int, sizes: Mapping[str, Sequence[int]]) -> None:
+    """Give inputs these sizes, and find those of all values as far as integers tell them."""
+    for value in model.graph.inputs:
+        if value.name is not None and value.name in sizes:
+            value.shape = ir.Shape(list(sizes[value.name]))
+    for node in model.graph:
+        for value in node.outputs if node.domain in ("", "ai.onnx") else ():
+            value.shape = None
+    for value in model.graph.outputs:
+        value.shape = None
+    known = -1
+    for _ in range(_ROUNDS):
+        common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
+        _fold_integers(model.graph, opset)
+        count = sum(static_sizes(value) is not None for node in model.graph for value in node.outputs)
+        if count == known:
+            break
+        known = count
+    common.RemoveUnusedNodesPass()(model)
+
+
+def _fold_integers(graph: ir.Graph, opset: int) -> None:
+    """Store the integers that follow from constants, and the sizes of other constants."""
+    constants = Constants(opset)
+    for value in list(find_constants(graph)):
+        is_float = value.dtype is not None and value.dtype.is_floating_point()
+        if value.is_graph_output() or not value.uses() or (is_float and static_sizes(value) is not None):
+            continue
+        found = constants.get(value)
+        if found is None:
+            continue
+        if static_sizes(value) is None:
+            value.shape = ir.Shape(found.values.shape)
+        if found.values.dtype.kind in "iub" and found.values.size <= _SMALL:
+            array = np.ascontiguousarray(found.values).reshape(found.values.shape)
+            stored = ir.Value(
+                name=f"{value.name}/folded",
+                type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
+                shape=ir.Shape(array.shape),
+                const_value=ir.Tensor(array),
+            )
+            graph.register_initializer(stored)
+            value.replace_all_uses_with(stored)
+
+
+def static_sizes(value: ir.Value) -> tuple[int, ...] | None:
+    if value.shape is None or not value.shape.is_static():
+        return None
+    return tuple(int(each) for each in value.shape.numpy())

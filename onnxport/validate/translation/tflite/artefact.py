@@ -1,0 +1,176 @@
+"""A `.tflite` file as what a proof compares: its graph in ONNX's operators, and its arithmetic in LiteRT."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from onnxport.core.arrays import Array, Feeds
+from onnxport.formats.manifest import Port
+from onnxport.formats.model import Model
+from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote
+from onnxport.formats.tflite.ports import manifest_text, read_signature
+from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck, OrtPieces
+from onnxport.validate.translation.findings import Finding
+from onnxport.validate.translation.heads import Graph
+from onnxport.validate.translation.layouts.views import Axes
+from onnxport.validate.translation.matching import Matching
+from onnxport.validate.translation.proof import Proof, compare
+from onnxport.validate.translation.tflite import operators
+from onnxport.validate.translation.tflite.lifting import Lifting
+from onnxport.validate.translation.tflite.pieces import TflitePieces, tensor_shapes
+from onnxport.validate.translation.tflite.stored import read_stored
+
+# Of the range: LiteRT's kernels of HARD_SWISH, SOFTMAX and the like compute in fixed point of few bits.
+_COARSE = 1 / 16
+
+
+class TfliteArtefact:
+    """A `.tflite` file at the sizes of one set of inputs.
+
+    Args:
+        feeds: that set.
+
+    Raises:
+        InputError: no `.tflite` file, or a damaged one.
+        RunError: LiteRT cannot run it.
+    """
+
+    def __init__(self, path: Path, feeds: Feeds) -> None:
+        self._ends, self._stored = read_signature(path), read_stored(path)
+        shapes = tensor_shapes(self._stored, self._ends, feeds)
+        self._lifted = Lifting(self._stored, self._ends, shapes).run(operators.OPERATORS)
+        self.graph = Graph(self._lifted.model, {name: array.shape for name, array in feeds.items()})
+        self._tensors = {each.key: each for each in self._stored.tensors}
+        self._shapes, self.note = shapes, self._declared()
+
+    def _declared(self) -> QuantizationNote | None:
+        """Return what the file declares, ranges by the tensors of their values."""
+        model = schema.Model.GetRootAs(self._stored.content, 0)
+        note = QuantizationNote.from_json(manifest_text(model, self._stored.content, NOTE_KEY))
+        if note is None:
+            return None
+        ranges = {
+            each.key: note.ranges[each.name] for each in self._stored.tensors if each.name in note.ranges
+        }
+        return QuantizationNote(ranges, note.means)
+
+    def has(self, name: str) -> bool:
+        """See Artefact."""
+        return name in self._tensors and name in self.graph.layouts
+
+    def check_views(self, matching: Matching, original: Graph, feeds: Feeds) -> Iterator[Finding]:
+        """Yield operators that are not known here."""
+        for key, why in self._lifted.unknown.items():
+            yield Finding(self._tensors[key].name, why, "doubt")
+        for core, _ in matching.views:
+            yield Finding(core.label, "its sizes are not known before it runs", "doubt")
+
+    def check_arithmetic(self, sets: Sequence[tuple[Feeds, dict[str, Array]]]) -> Arithmetic:
+        """See Artefact."""
+        if self._lifted.unknown:
+            return Arithmetic()
+        moved = [(feeds, self._as_stored(codes)) for feeds, codes in sets]
+        names = moved[0][1]
+        if other := [name for name in sets[0][1] if name in self._tensors and name not in names]:
+            shapes = {name: self._shapes[self._tensors[name].index] for name in other}
+            return Arithmetic(
+                findings=tuple(
+                    Finding(
+                        self._labels()[name],
+                        f"its shape is {shape}, not that of the source's values",
+                        "fault",
+                    )
+                    for name, shape in shapes.items()
+                )
+            )
+        cuts = {name: self._tensors[name].index for name in names}
+        with (
+            TflitePieces(self._stored, self._ends, cuts) as ours,
+            OrtPieces(self._lifted.model, names, is_exact=True) as exact,
+        ):
+            return ArithmeticCheck(
+                ours, exact, self._labels(), is_rounded=self._is_hybrid, coarse=_COARSE
+            ).run(moved)
+
+    @property
+    def _is_hybrid(self) -> bool:
+        """Whether an operator multiplies floats with stored integers: it rounds the floats at run time."""
+        return any(
+            self._stored.tensors[operator.outputs[0]].dtype == "float32"
+            and operator.op != "DEQUANTIZE"
+            and any(self._stored.tensors[each].grid is not None for each in operator.inputs if each >= 0)
+            for operator in self._stored.operators
+            if operator.outputs
+        )
+
+    def _labels(self) -> dict[str, str]:
+        return {
+            self._stored.tensors[index].key: f"{operator.op} {self._stored.tensors[index].name!r}"
+            for operator in self._stored.operators
+            for index in operator.outputs
+            if index >= 0
+        }
+
+    def _as_stored(self, codes: dict[str, Array]) -> dict[str, Array]:
+        """Return values in the order of axes that the file has, without those that have other sizes there."""
+        found = {}
+        for name, array in codes.items():
+            if name not in self._tensors:
+                continue
+            sizes, axes = self.graph.layouts.get(name, (array.shape, tuple(range(array.ndim))))
+            shape = self._shapes[self._tensors[name].index]
+            if prod(sizes) == array.size == prod(shape):
+                found[name] = _viewed(array.reshape(sizes), axes).reshape(shape)
+        return found
+
+
+def _viewed(base: Array, axes: Axes) -> Array:
+    named = [each for each in axes if each is not None]
+    order = [*named, *(each for each in range(base.ndim) if each not in named)]
+    return np.ascontiguousarray(base.transpose(order))
+
+
+def prove_tflite(
+    source: Model,
+    path: Path,
+    sets: Sequence[Feeds],
+    *,
+    are_samples: bool = True,
+    allowed: Collection[str] = (),
+) -> Proof:
+    """Compare a `.tflite` file with the float ONNX model that it was made of, at the sizes of one set.
+
+    Args:
+        sets: inputs to check grids and arithmetic on; the first of the sizes that the file declares, and those alike.
+        are_samples, allowed: see `prove`.
+
+    Raises:
+        InputError: the file is damaged, or LiteRT cannot load it.
+        RunError: LiteRT cannot run it.
+    """
+    declared = {port.name: _source_shape(port) for port, _ in read_signature(path).inputs}
+    first = next((each for each in sets if _fits(each, declared)), sets[0])
+    sizes = {name: array.shape for name, array in first.items()}
+    alike = [each for each in sets if {name: array.shape for name, array in each.items()} == sizes]
+    original, artefact = Graph(source, sizes), TfliteArtefact(path, first)
+    return compare(original, artefact, alike, are_samples=are_samples, allowed=allowed)
+
+
+def _source_shape(port: Port) -> tuple[int | None, ...]:
+    """Return an input's sizes with the source's axes."""
+    order = np.argsort(port.permutation) if port.permutation else range(len(port.shape))
+    return tuple(port.shape[each] for each in order)
+
+
+def _fits(feeds: Feeds, declared: Mapping[str, tuple[int | None, ...]]) -> bool:
+    return all(
+        len(shape) == feeds[name].ndim
+        and all(ours in (None, size) for ours, size in zip(shape, feeds[name].shape, strict=True))
+        for name, shape in declared.items()
+        if name in feeds
+    )

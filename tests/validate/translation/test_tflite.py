@@ -1,0 +1,95 @@
+"""A quantized `.tflite` file is proven to be its float ONNX source, or what is wrong with it is named."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import onnxport
+from onnxport.formats.model import Model
+from onnxport.runtimes.base import RunError
+from onnxport.validate.translation.proof import Proof
+from onnxport.validate.translation.tflite.artefact import prove_tflite
+from tests.validate.translation.tflite_faults import FAULTS, NoPlace, put
+
+DIGITS = Path(__file__).parents[3] / "fixtures" / "digits"
+SOURCE = DIGITS / "digits.onnx"
+Array = np.ndarray[Any, np.dtype[Any]]
+
+CALIBRATED = ("int8", "int16x8")
+
+
+def images(count: int = 2) -> list[dict[str, Array]]:
+    with np.load(DIGITS / "test.npz") as stored:
+        return [{"image": stored["image"][place : place + 1]} for place in range(count)]
+
+
+class Made(dict[str, Path]):
+    """The digits' network with a batch of one, made when a test asks for its precision."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder, self.samples = folder, folder / "samples"
+        self.samples.mkdir()
+        for number, each in enumerate(images(20)):
+            np.savez(self.samples / f"{number:02}.npz", **each)
+
+    def __missing__(self, precision: str) -> Path:
+        options: dict[str, Any] = {"precision": precision, "shape": {"image": (1, 1, 8, 8)}}
+        options |= {"calib": self.samples} if precision in CALIBRATED else {}
+        self[precision] = self.folder / f"{precision}.tflite"
+        onnxport.convert_model(SOURCE, "tflite", self[precision], validate=False, **options)
+        return self[precision]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return Made(tmp_path_factory.mktemp("tflite"))
+
+
+def proof(path: Path) -> Proof:
+    return prove_tflite(Model.load(SOURCE), path, images())
+
+
+@pytest.mark.parametrize("precision", ["int8", "int16x8", "int8-dynamic", "int8-weights", "int4-weights"])
+def test_a_right_file_is_proven(precision: str, made: Made) -> None:
+    found = proof(made[precision])
+    assert list(found.findings) == []
+    nodes = onnx.load(SOURCE).graph.node
+    assert found.weights == sum(node.op_type in ("Conv", "Gemm", "MatMul") for node in nodes)
+    assert (found.arithmetic.compared > 0) == (precision in CALIBRATED)
+
+
+@pytest.mark.parametrize("precision", ["int8", "int16x8", "int8-weights"])
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found(name: str, precision: str, made: Made, tmp_path: Path) -> None:
+    try:
+        broken = put(FAULTS[name], made[precision], tmp_path / "broken.tflite")
+    except NoPlace:
+        pytest.skip("the file has no place for it")
+    with contextlib.suppress(RunError):  # LiteRT refuses some
+        assert proof(broken).findings
+
+
+def test_the_command_proves_a_file_and_names_a_changed_weight(made: Made, tmp_path: Path) -> None:
+    report = onnxport.validate_model(SOURCE, made["int8"], inputs=made.samples)
+    assert [each.verdict for each in report.judgements if each.question == "translation"] == ["proven"]
+    broken = put(FAULTS["weight_sign"], made["int8"], tmp_path / "broken.tflite")
+    report = onnxport.validate_model(SOURCE, broken, inputs=made.samples)
+    assert report.verdict == "not equivalent"
+    assert "weights are more than half a step from the source's" in report.reason
+
+
+def test_an_unknown_operator_is_named_and_no_fault(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    from onnxport.validate.translation.tflite import operators
+
+    known = {name: lift for name, lift in operators.OPERATORS.items() if name != "MAX_POOL_2D"}
+    monkeypatch.setattr(operators, "OPERATORS", known)
+    found = proof(made["int8"])
+    assert "MAX_POOL_2D is not known here" in [each.text for each in found.findings]
+    assert not found.faults
