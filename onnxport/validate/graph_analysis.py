@@ -6,7 +6,7 @@ The models here have no model-local functions (samples.domain.without_functions)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -40,9 +40,13 @@ _KEEPERS = CARRIERS.union(
 )
 
 
-def accumulation_length(model: Model) -> int:
-    """Return the length of the longest sum of products, by the shapes of weights and values; at least 1."""
-    sizes = _inferred_sizes(model)
+def accumulation_length(model: Model, shapes: Mapping[str, Sequence[int]] | None = None) -> int:
+    """Return the length of the longest sum of products, by the shapes of weights and values; at least 1.
+
+    Args:
+        shapes: of the inputs; the declared ones unless given.
+    """
+    sizes = _inferred_sizes(model, shapes or {})
     lengths = (node_length(node, sizes) for graph in _graphs(model) for node in graph)
     return max((length for length in lengths if length is not None), default=1)
 
@@ -52,10 +56,15 @@ def _graphs(model: Model) -> Iterator[ir.Graph]:
     yield from model.graph.subgraphs()
 
 
-def _inferred_sizes(model: Model) -> dict[int, tuple[int, ...]]:
-    """Return the sizes of the values, by `id`, that follow from the declared sizes of the inputs."""
+def _inferred_sizes(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
+    """Return the sizes of the values, by `id`, that follow from the sizes of the inputs, given or declared."""
     inputs = {
-        value.name or "": Fact(tuple(size(dim) if isinstance(dim, int) else None for dim in value.shape))
+        value.name or "": Fact(
+            tuple(
+                size(dim) if isinstance(dim, int) else None
+                for dim in shapes.get(value.name or "", value.shape)
+            )
+        )
         for value in model.graph.inputs
         if value.shape is not None and value.name not in model.graph.initializers
     }

@@ -309,6 +309,12 @@ class Reference:
             self._close_if_kept()
         return True
 
+    def accumulation_length(self, answered: AnsweredSet) -> int:
+        """Return the length of the longest sum at the sizes of a set."""
+        if self.graph is None:
+            return self.tolerance.length
+        return max(self.tolerance.length, accumulation_length(self.graph, answered.shapes))
+
     def run(self, feeds: Feeds) -> Answers:
         """Run the reference on inputs that are in none of the sets."""
         self._reopen()

@@ -13,6 +13,7 @@ eps32: the spacing of float32 at 1, 1.2e-7, to which sums are rounded. eps: the 
 length: the longest sum of products in the network. A sum of n rounded terms is off by about eps * sqrt(n) of its
     terms' magnitude when rounding errors are independent (N. Higham, Accuracy and Stability of Numerical
     Algorithms, 2.8 and 4.2).
+    In the companions of constant inputs the errors do not cancel: eps32 * length / 2 instead, up to 0.1 %.
 scale: the largest magnitude in the group.
 floor: eps of an output that a Sigmoid or HardSigmoid gives, else 0. ONNX Runtime computes them around their middle, so
     near 0 they are exact to eps absolutely, not relatively (MLAS cuts Sigmoid to 0 below -18). In a float16 model it
@@ -51,6 +52,8 @@ _SMALLEST_GROUP = 4
 _FAR = 10.0
 
 _EPS32 = 2.0**-23
+# A plain sum of n equal terms is off by n * eps / 2 of its value (N. Higham, 4.2); no kernel adds more than this many.
+_MOST_OF_EQUAL_TERMS = 1e-3
 # Artefacts hold float64 models in float32.
 _EPS = {"float16": 2.0**-10, "float32": _EPS32, "float64": _EPS32}
 
@@ -140,6 +143,7 @@ class Tolerance:
         length: the longest sum of products in the network.
         saturating: the outputs that have a floor.
         precision: to which the reference rounds in the comparison.
+        are_terms_equal: whether the inputs are constant, so that the errors of a sum add up instead of cancelling.
         steps: output name to the size of its quantization step.
     """
 
@@ -149,6 +153,7 @@ class Tolerance:
     atol: float | None = None
     precision: Precision = "float32"
     steps: Mapping[str, float] = field(default_factory=dict)
+    are_terms_equal: bool = False
 
     @property
     def rule(self) -> Rule:
@@ -201,7 +206,10 @@ class Tolerance:
         # A known step is more precise than a share of the scale.
         eps = _EPS[reference.dtype.name]
         eps = max(eps, self.rule.eps) if name not in self.steps else eps
-        return ROUNDING_FACTOR * _EPS32 * math.sqrt(self.length) + eps
+        share = ROUNDING_FACTOR * _EPS32 * math.sqrt(self.length)
+        if self.are_terms_equal:
+            share = max(share, min(_EPS32 / 2 * self.length, _MOST_OF_EQUAL_TERMS))
+        return share + eps
 
     def _absolute(self, name: str, reference: Array) -> float:
         floor = max(_EPS[reference.dtype.name], self.rule.floor) if name in self.saturating else 0.0

@@ -174,3 +174,24 @@ def test_a_companion_on_which_the_reference_is_noisy_is_no_alarm(
     report = verdict(saved(SINE, tmp_path / "a.onnx"), saved(SINE_ROUNDED, tmp_path / "b.onnx"))
     assert report.verdict == "proven", report.reason
     assert refined, "its noise was estimated too small for this candidate"
+
+
+MEAN = """g (float[N, 2, T] x) => (float[N, 2, 1] y) { y = GlobalAveragePool (x) }"""
+# Sums from left to right, as some kernels do.
+PLAIN_MEAN = """g (float[N, 2, T] x) => (float[N, 2, 1] y)
+    <int64 axis = {2}, int64[1] last = {-1}, float scale = {SCALE}> {
+      sums = CumSum (x, axis) s = Shape <start = 2> (x) t = Cast <to = 1> (s)
+      total = Gather <axis = 2> (sums, last) mean = Div (total, t) y = Mul (mean, scale) }"""
+
+
+def test_a_plain_sum_of_equal_numbers_is_rounding(tmp_path: Path) -> None:
+    """The errors of equal terms do not cancel."""
+    right = saved(MEAN, tmp_path / "mean.onnx")
+    plain = saved(PLAIN_MEAN.replace("SCALE", "1"), tmp_path / "plain.onnx")
+    assert verdict(right, plain, shape={"x": (None, 2, 30000)}).verdict == "proven"
+
+
+def test_a_mean_that_is_off_by_more_than_rounding_is_found(tmp_path: Path) -> None:
+    right = saved(MEAN, tmp_path / "mean.onnx")
+    wrong = saved(PLAIN_MEAN.replace("SCALE", "1.003"), tmp_path / "wrong.onnx")
+    assert verdict(right, wrong, shape={"x": (None, 2, 30000)}).verdict == "not equivalent"
