@@ -197,7 +197,7 @@ def no_target(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx")
 
 
-@case(2, "'MODEL': the path is empty")
+@case(2, "'MODEL...': the path is empty")
 def empty_model_path(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "", *ORT)
 
