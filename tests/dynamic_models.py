@@ -68,6 +68,30 @@ def convolution(random: np.random.Generator) -> tuple[onnx.ModelProto, Array, Ar
     return _model(nodes, {"x": x}, y, w=w, w_scale=np.asarray(scale)), x, y
 
 
+def biased(random: np.random.Generator) -> tuple[onnx.ModelProto, Array, Array]:
+    """ConvInteger with a bias that is rounded to the product's scale in every run, as older quantizers write it."""
+    x, w = random.standard_normal((1, 3, 6, 6)).astype(np.float32), _codes(random, 4, 3, 1, 1)
+    scale, bias = np.float32(0.01), random.standard_normal(4).astype(np.float32)
+    y = np.einsum("nchw,oc->nohw", x, w[:, :, 0, 0] * scale) + bias.reshape(1, 4, 1, 1)
+    nodes = [
+        _MEASURE,
+        helper.make_node("ConvInteger", ["x_codes", "w", "x_zero"], ["product"]),
+        helper.make_node("Mul", ["x_scale", "w_scale"], ["step"]),
+        helper.make_node("Div", ["b", "step"], ["steps"]),
+        helper.make_node("Floor", ["steps"], ["whole"]),
+        helper.make_node("Cast", ["whole"], ["b_codes"], to=onnx.TensorProto.INT32),
+        helper.make_node("Reshape", ["b_codes", "sizes"], ["b_wide"]),
+        helper.make_node("Add", ["product", "b_wide"], ["sum"]),
+        *_scaled("sum"),
+    ]
+    sizes = np.array([1, 4, 1, 1], np.int64)
+    return (
+        _model(nodes, {"x": x}, y.astype(np.float32), w=w, w_scale=np.asarray(scale), b=bias, sizes=sizes),
+        x,
+        y,
+    )
+
+
 def squares(random: np.random.Generator) -> tuple[onnx.ModelProto, Array, Array]:
     """MatMulInteger of two measured operands, as in attention."""
     x = random.standard_normal((6, 6)).astype(np.float32)
@@ -139,5 +163,5 @@ def lstm(random: np.random.Generator) -> tuple[onnx.ModelProto, Array, Array]:
 
 FORMS: dict[str, Build] = {
     each.__name__: each
-    for each in (matmul, matmul_per_channel, convolution, squares, fused, to_float, dequantized, lstm)
+    for each in (matmul, matmul_per_channel, convolution, biased, squares, fused, to_float, dequantized, lstm)
 }

@@ -55,7 +55,7 @@ def _integer_product(graph: ir.Graph, node: ir.Node) -> None:
     end = None if source is None else _last_of(node, source.outputs[1])
     if source is None or end is None:
         return
-    last, scale = end
+    last, scale, bias = end
     is_matrix = node.op_type == "MatMulInteger"
     second = _measured(node.inputs[1])
     if second is None:
@@ -64,21 +64,50 @@ def _integer_product(graph: ir.Graph, node: ir.Node) -> None:
             return
         second = _insert_dequantize(graph, last, weights, -1 if is_matrix else 0)
     attributes = {} if is_matrix else dict(node.attributes)
-    floats = ir.node(
-        "MatMul" if is_matrix else "Conv", [source.inputs[0], second], attributes, name=last.name
-    )
-    _put_in_place(graph, last, floats)
+    op = "MatMul" if is_matrix else "Conv"
+    floats = ir.node(op, [source.inputs[0], second], attributes, name=last.name)
+    if bias is None:
+        _put_in_place(graph, last, floats)
+        return
+    _insert_product(graph, last, floats)
+    stored = _store(graph, f"{last.outputs[0].name}.bias", bias)
+    _put_in_place(graph, last, ir.node("Add", [floats.outputs[0], stored]))
 
 
-def _last_of(product: ir.Node, scale: ir.Value) -> tuple[ir.Node, ir.Value] | None:
-    """Return the Mul that ends the pattern, and the weights' scale, which it multiplies `scale` by."""
-    cast = _reader(product.outputs[0], "Cast")
+def _last_of(product: ir.Node, scale: ir.Value) -> tuple[ir.Node, ir.Value, Array | None] | None:
+    """Return the Mul that ends the pattern, the weights' scale, which it multiplies `scale` by, and the bias."""
+    value, bias = product.outputs[0], None
+    added = _reader(value, "Add")
+    if added is not None:
+        bias = _bias(_beside(added, value), scale)
+        if bias is None:
+            return None
+        value = added.outputs[0]
+    cast = _reader(value, "Cast")
     last = None if cast is None else _reader(cast.outputs[0], "Mul")
     if cast is None or last is None:
         return None
     both = producer(_beside(last, cast.outputs[0]), "Mul")
     other = None if both is None or scale not in both.inputs else _beside(both, scale)
-    return None if other is None else (last, other)
+    return None if other is None else (last, other, bias)
+
+
+def _bias(value: ir.Value | None, scale: ir.Value) -> Array | None:
+    """Return the floats of a bias that is rounded to the product's scale in every run (older ONNX Runtime)."""
+    shape = None
+    if (reshape := producer(value, "Reshape")) is not None:
+        shape, value = array(reshape.inputs[1]), reshape.inputs[0]
+    for ops in (("Cast",), ("Floor", "Round")):
+        node = producer(value, *ops)
+        if node is None:
+            return None
+        value = node.inputs[0]
+    quotient = producer(value, "Div")
+    both = None if quotient is None else producer(quotient.inputs[1], "Mul")
+    if quotient is None or both is None or scale not in both.inputs:
+        return None
+    floats = array(quotient.inputs[0])
+    return floats if floats is None or shape is None else floats.reshape([int(each) for each in shape])
 
 
 def _fused_product(graph: ir.Graph, node: ir.Node) -> None:
@@ -102,10 +131,16 @@ def _matrix_product(
     if added is None:
         _put_in_place(graph, node, product)
         return
-    product.outputs[0].name = f"{node.outputs[0].name}.product"
-    product.outputs[0].shape, product.outputs[0].type = node.outputs[0].shape, node.outputs[0].type
-    graph.insert_before(node, product)
+    _insert_product(graph, node, product)
     _put_in_place(graph, node, ir.node("Add", [product.outputs[0], added]))
+
+
+def _insert_product(graph: ir.Graph, place: ir.Node, product: ir.Node) -> None:
+    """Insert a product before the node whose result it is without its bias."""
+    result = product.outputs[0]
+    result.name = f"{place.outputs[0].name}.product"
+    result.shape, result.type = place.outputs[0].shape, place.outputs[0].type
+    graph.insert_before(place, product)
 
 
 def _lstm(graph: ir.Graph, node: ir.Node) -> None:

@@ -58,7 +58,7 @@ def _product(graph: ir.Graph, node: ir.Node) -> None:
     end = None if scale is None else _scaling(node, scale)
     if floats is None or end is None:
         return
-    last, weight_scale = end
+    last, weight_scale, bias = end
     is_matrix = node.op_type == "MatMulInteger"
     weight = _measured(node.inputs[1])
     if weight is None:
@@ -68,8 +68,16 @@ def _product(graph: ir.Graph, node: ir.Node) -> None:
             return
         channel = (lambda each: each) if is_matrix else _along_first(codes.ndim)
         weight = _store(graph, f"{node.outputs[0].name}.weight", _dequantize(codes, zero, step, channel))
-    op = "MatMul" if is_matrix else "Conv"
-    _replace(graph, last, op, [floats, weight], {} if is_matrix else dict(node.attributes))
+    op, attributes = ("MatMul", {}) if is_matrix else ("Conv", dict(node.attributes))
+    if bias is None:
+        _replace(graph, last, op, [floats, weight], attributes)
+        return
+    product = ir.node(op, [floats, weight], attributes)
+    product.name = product.outputs[0].name = f"{last.outputs[0].name}.product"
+    graph.insert_before(last, product)
+    _replace(
+        graph, last, "Add", [product.outputs[0], _store(graph, f"{last.outputs[0].name}.bias", bias)], {}
+    )
 
 
 def _along_first(rank: int) -> Callable[[Array], Array]:
@@ -77,9 +85,15 @@ def _along_first(rank: int) -> Callable[[Array], Array]:
     return lambda each: each.reshape(-1, *[1] * (rank - 1)) if each.size > 1 else each
 
 
-def _scaling(product: ir.Node, scale: ir.Value) -> tuple[ir.Node, ir.Value] | None:
-    """Return the Mul behind the product's Cast, and the weight's scale that it multiplies `scale` by."""
-    cast = _only_user(product.outputs[0], "Cast")
+def _scaling(product: ir.Node, scale: ir.Value) -> tuple[ir.Node, ir.Value, Array | None] | None:
+    """Return the Mul behind the product's Cast, the weight's scale that it multiplies `scale` by, and the bias."""
+    summed, bias = product.outputs[0], None
+    if (added := _only_user(summed, "Add")) is not None:
+        bias = _run_time_bias(next(each for each in added.inputs if each is not summed), scale)
+        if bias is None:
+            return None
+        summed = added.outputs[0]
+    cast = _only_user(summed, "Cast")
     last = None if cast is None else _only_user(cast.outputs[0], "Mul")
     if cast is None or last is None:
         return None
@@ -88,7 +102,25 @@ def _scaling(product: ir.Node, scale: ir.Value) -> tuple[ir.Node, ir.Value] | No
     if both is None or both.op_type != "Mul" or scale not in both.inputs:
         return None
     other = next((each for each in both.inputs if each is not scale), None)
-    return None if other is None else (last, other)
+    return None if other is None else (last, other, bias)
+
+
+def _run_time_bias(codes: ir.Value | None, scale: ir.Value) -> Array | None:
+    """Return b of Reshape(Cast(Floor(b / (x_scale * w_scale)))), which older versions of ONNX Runtime write."""
+    nodes: list[ir.Node] = []
+    while codes is not None and (node := codes.producer()) is not None and len(nodes) < 4:
+        nodes.append(node)
+        codes = node.inputs[0]
+    reshape = nodes.pop(0) if nodes and nodes[0].op_type == "Reshape" else None
+    if [node.op_type for node in nodes] not in (["Cast", "Floor", "Div"], ["Cast", "Round", "Div"]):
+        return None
+    step = nodes[2].inputs[1]
+    both = None if step is None else step.producer()
+    bias = constant(nodes[2].inputs[0])
+    if both is None or both.op_type != "Mul" or scale not in both.inputs or bias is None:
+        return None
+    shape = None if reshape is None else constant(reshape.inputs[1])
+    return bias if shape is None else bias.reshape([int(each) for each in shape])
 
 
 def _fused_product(graph: ir.Graph, node: ir.Node) -> None:

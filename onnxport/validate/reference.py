@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -143,6 +143,7 @@ class Reference:
         self.precision = precision or precision_of(artifact, graph, function)
         self.tolerance = self._tolerance()
         self.sets: list[AnsweredSet] = []
+        self._ranks: dict[str, int] = {}  # of the outputs, by the first answers
         self.notes: tuple[str, ...] = rollout.notes
         constant = constant_outputs(self.graph) if self.graph else frozenset[str]()
         self._proof = Proof((spec.name for spec in self.outputs), constant)
@@ -168,7 +169,13 @@ class Reference:
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        return self._model.outputs
+        """The outputs, without declared sizes where an answer has another rank than the file declares."""
+        return tuple(
+            replace(spec, shape=(None,) * self._ranks[spec.name])
+            if spec.shape and self._ranks.get(spec.name, len(spec.shape)) != len(spec.shape)
+            else spec
+            for spec in self._model.outputs
+        )
 
     @property
     def unread(self) -> tuple[TensorSpec, ...]:
@@ -390,6 +397,7 @@ class Reference:
         )
         with nullcontext() if seconds is None else self._runtime.within(seconds):
             answers = self._model.run(sample.feeds)
+        self._ranks = self._ranks or {name: answer.ndim for name, answer in answers.items()}
         if sample.adversarial and not all(map(_is_finite, answers.values())):
             return  # where the reference itself overflows or divides by 0, right artefacts differ
         estimate = self._noise.estimate(sample, answers)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 
+import onnxport
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
 from onnxport.validate.signature import SignatureMismatch, check_signatures, likely_pairs, split_map
@@ -135,3 +139,20 @@ def test_a_map_may_not_give_two_tensors_one_name() -> None:
         UsageError, match="gives two inputs of b the name 'x'; map the candidate's own 'x' as well"
     ):
         split_map({"x": "y"}, PAIR, PAIR, ("a", "b"))
+
+
+def test_a_declared_rank_that_the_answers_contradict_does_not_count(tmp_path: Path) -> None:
+    """As PyTorch declares the result of a squeeze that takes nothing out."""
+    text = """<ir_version: 9, opset_import: ["" : 17]> g (float[N, 4] x, int64[K] sizes) => (float[A, B] y)
+        { y = Reshape (x, sizes) }"""
+    right = text.replace("float[A, B] y", "float[A, B, C] y")
+    for name, written in (("a", text), ("b", right)):
+        onnx.save(onnx.parser.parse_model(written), tmp_path / f"{name}.onnx")
+    sizes = np.array([2, 2, -1], np.int64)
+    np.savez(
+        tmp_path / "in.npz",
+        x=np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32),
+        sizes=sizes,
+    )
+    report = onnxport.validate_model(tmp_path / "a.onnx", tmp_path / "b.onnx", inputs=tmp_path / "in.npz")
+    assert report.verdict == "proven"
