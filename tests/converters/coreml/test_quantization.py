@@ -15,6 +15,7 @@ from onnxport.formats.mlpackage.reader import read_package
 from onnxport.formats.model import Model
 from tests.conformance.coreml import CoremlConformance
 from tests.conformance.harness import Array, difference
+from tests.converters.coreml.packages import convert, evaluate
 from tests.converters.tflite.models import model_of, run_onnx
 
 RANDOM = np.random.default_rng(0)
@@ -219,3 +220,20 @@ def test_integer_products_are_exact(
     feeds = {"a": a} if constant else {"a": a, "b": b}
     model = model_of([node], feeds, [*points, *([tensor("b", b)] if constant else [])])
     check(coreml, model, feeds, precision=precision)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_a_table_of_bytes_stays_one(dtype: type, tmp_path: Path) -> None:
+    """Embeddings whose rows have scales of their own: Gather of the bytes, Cast, Mul."""
+    random = np.random.default_rng(0)
+    table = random.integers(0, 127, (400, 64)).astype(dtype)
+    rows = np.array([[3, 399, 0], [7, 7, 12]], np.int64)
+    nodes = [
+        helper.make_node("Gather", ["table", "i"], ["bytes"]),
+        helper.make_node("Cast", ["bytes"], ["y"], to=TensorProto.FLOAT),
+    ]
+    model = model_of(nodes, {"i": rows}, [numpy_helper.from_array(table, "table")])
+    package = tmp_path / "m.mlpackage"
+    convert(model, package)
+    assert sum(each.stat().st_size for each in package.rglob("*") if each.is_file()) < 1.5 * table.nbytes
+    np.testing.assert_array_equal(evaluate(package, {"i": rows})["y"], table[rows].astype(np.float32))

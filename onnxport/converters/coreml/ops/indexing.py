@@ -9,6 +9,7 @@ import numpy as np
 from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.integer_widths import is_natural
 from onnxport.converters.coreml.ops.reshape import reshape_to
+from onnxport.converters.coreml.quantized import Grid
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes import high_rank
 from onnxport.converters.coreml.shapes.integers import (
@@ -49,7 +50,20 @@ def gather(node: MilNode, mil: MilBuilder) -> None:
     """Pick slices along an axis by index (ONNX Gather-13); a negative index counts from the end."""
     x, indices = node.input(0), node.input(1)
     axis = normalize_axis(node.attribute("axis", 0), x.rank)
-    node.emit(gather_at(mil, x, axis, wrap_indices(node, mil, indices, axis)))
+    places = wrap_indices(node, mil, indices, axis)
+    if x.constant is not None and x.dtype.name in ("int8", "uint8") and x.rank:
+        node.emit(mil.cast(x=gather_at(mil, _as_stored(x), axis, places), dtype="int32"))
+        return
+    node.emit(gather_at(mil, x, axis, places))
+
+
+def _as_stored(table: Value) -> Value:
+    """Return a constant of 8-bit integers as floats that the package stores in 8 bits; MIL's integers have 32."""
+    assert table.constant is not None
+    grid = Grid(table.constant, table.dtype.name, np.ones((1,) * table.rank, np.float32), None)
+    return Value(
+        table.shape, np.dtype(np.float32), constant=table.constant.astype(np.float32), quantized=grid
+    )
 
 
 def wrap_indices(node: MilNode, mil: MilBuilder, indices: Value, axis: int) -> Integers:
