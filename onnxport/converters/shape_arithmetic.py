@@ -68,5 +68,7 @@ def run_time_axes(node: NodeView[Any], shape: tuple[int | None, ...]) -> int:
 def squeezed_axes(node: NodeView[Any], shape: tuple[int | None, ...]) -> list[int]:
     """Return the axes that Squeeze removes where it names none; refuses open sizes."""
     if None in shape:
-        node.unsupported("takes out all axes of size 1, where others are open; give it axes")
+        node.unsupported(
+            "takes out all axes of size 1, where others are open; fix them with --shape NAME=..., or give it axes"
+        )
     return [axis for axis, size in enumerate(shape) if size == 1]
