@@ -397,7 +397,8 @@ class Reference:
         )
         with nullcontext() if seconds is None else self._runtime.within(seconds):
             answers = self._model.run(sample.feeds)
-        self._ranks = self._ranks or {name: answer.ndim for name, answer in answers.items()}
+        if not self._ranks and self.steps == 1:  # the answers of several steps have an axis more
+            self._ranks = {name: answer.ndim for name, answer in answers.items()}
         if sample.adversarial and not all(map(_is_finite, answers.values())):
             return  # where the reference itself overflows or divides by 0, right artefacts differ
         estimate = self._noise.estimate(sample, answers)
