@@ -116,6 +116,7 @@ class Live(Lines):
         if self._at_work.pop(record.name, None) is not None:
             self._made, self._last = self._made + 1, time.monotonic()
         super().node(record)
+        self._display.refresh()
 
     def close(self) -> None:
         self._display.stop()
