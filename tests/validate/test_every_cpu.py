@@ -25,7 +25,8 @@ def _told(run: subprocess.CompletedProcess[str]) -> tuple[str, float, dict[str, 
     """Verdict, SQNR in dB and what saturation would cost."""
     assert run.returncode in (0, 1), run.stderr[-2000:]
     report = json.loads(run.stdout)["artifacts"][0]["report"]
-    return report["verdict"], report["judgements"][-1]["outputs"][0]["sqnr_db"], report["saturation"]
+    (quality,) = (each for each in report["judgements"] if each["question"] == "quality")
+    return report["verdict"], quality["outputs"][0]["sqnr_db"], report["saturation"]
 
 
 @pytest.mark.parametrize("precision", ["int8", "dynamic"])
