@@ -8,7 +8,7 @@ import click
 
 from onnxport.cli.artifact_command import ArtifactRequest, makes_artifact
 from onnxport.cli.commands import subcommand
-from onnxport.cli.options import options_of, word_list
+from onnxport.cli.options import Words, options_of, word_list
 from onnxport.cli.output import PATH
 from onnxport.pipelines.registry import TARGETS
 from onnxport.quantize.params import calibrated_fields
@@ -31,6 +31,7 @@ from onnxport.validate.params import ValidateParams
     "to",
     required=True,
     multiple=True,
+    type=Words(list(TARGETS)),
     callback=word_list(list(TARGETS)),
     metavar=f"[{'|'.join(TARGETS)}]",
     help="The format to make; several as a,b.",

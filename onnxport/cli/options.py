@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import click
 from pydantic import BaseModel
@@ -19,6 +19,10 @@ from onnxport.pipelines.params import RefusedValue, params_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = TypeVar("P", bound=BaseModel)
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[str]
+else:  # not generic before click 8.5
+    _ParamType = click.ParamType
 
 
 def word_list(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -31,6 +35,18 @@ def word_list(choices: Sequence[str]) -> Callable[[click.Context, click.Paramete
         return tuple(choice.convert(word, parameter, context) for word in words) or None
 
     return parsed
+
+
+class Words(_ParamType):
+    """The type of an option with `word_list`, which names the words where the option is missing."""
+
+    name = "word"
+
+    def __init__(self, choices: Sequence[str]) -> None:
+        self._choice = click.Choice(choices)
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
+        return self._choice.get_missing_message(param, ctx)
 
 
 def options_of(
