@@ -141,4 +141,4 @@ def test_a_reference_that_answers_something_else_is_said(sandbox: Sandbox) -> No
     assert outcome.code == 0
     (row,) = outcome.document["rows"]
     assert row["accuracy"] is None
-    assert any("no accuracy of model.onnx" in note for note in outcome.document["notes"])
+    assert any("no accuracy for model.onnx" in note for note in outcome.document["notes"])
