@@ -47,6 +47,7 @@ class InputDomains:
         self.settings: set[str] = set()
         self.takes_nan: set[str] = set()
         self._limits: dict[str, Demand] = {}
+        self._has_special = True  # whether inputs that are compared with NaN and infinity hold these
         self._longest = 1
         self._constants: dict[int, Fact] = {}
         self._demanded: dict[tuple[tuple[str, tuple[int, ...]], ...], dict[str, Demand]] = {}
@@ -79,8 +80,15 @@ class InputDomains:
         }
 
     def narrow(self, message: str) -> bool:
-        """Narrow the integer inputs behind a value that ONNX Runtime refused; return whether any became narrower."""
+        """Narrow the inputs after a refusal by ONNX Runtime; return whether to try the same sizes again.
+
+        Integer inputs behind a value that it names become narrower. NaN and infinities are left out for one more try.
+        """
         refusal = parse_refusal(message)
+        if refusal is None and message and self.takes_nan:
+            self._has_special = not self._has_special
+            self._demanded.clear()
+            return not self._has_special
         if self._graph is None or refusal is None:
             return False
         before = dict(self._limits)
@@ -189,6 +197,11 @@ class InputDomains:
                 if carried is not None and not carried.is_empty:
                     demands[id(value)] = carried.meet(demands.get(id(value)))
         found = {name: demands[id(value)] for name, value in self._inputs.items() if id(value) in demands}
+        if not self._has_special:
+            found = {
+                name: replace(each, structure="") if each.structure == "special" else each
+                for name, each in found.items()
+            }
         for name, limit in self._limits.items():
             found[name] = limit.meet(found.get(name))
         return found
