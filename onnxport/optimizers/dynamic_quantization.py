@@ -44,7 +44,7 @@ class _Weights(NamedTuple):
 
 
 def _dequantization(graph: ir.Graph, node: ir.Node) -> None:
-    floats = _measured(node.inputs[0])
+    floats = _floats_of(node.inputs[0], node.inputs[1], _operand(node, 2))
     if floats is not None:
         node.outputs[0].replace_all_uses_with(floats, replace_graph_outputs=False)
 
@@ -53,14 +53,14 @@ def _integer_product(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite MatMulInteger or ConvInteger whose data DynamicQuantizeLinear measured."""
     source = producer(node.inputs[0], "DynamicQuantizeLinear")
     end = None if source is None else _last_of(node, source.outputs[1])
-    if source is None or end is None:
+    if source is None or end is None or _operand(node, 2) is not source.outputs[2]:
         return
     last, scale, bias = end
     is_matrix = node.op_type == "MatMulInteger"
-    second = _measured(node.inputs[1])
+    second = _floats_of(node.inputs[1], scale, _operand(node, 3))
     if second is None:
         weights = _weights(node.inputs[1], scale, _operand(node, 3))
-        if weights is None:
+        if weights is None or not _is_per_channel(weights.scale, weights.codes, is_matrix):
             return
         second = _insert_dequantize(graph, last, weights, -1 if is_matrix else 0)
     attributes = {} if is_matrix else dict(node.attributes)
@@ -76,12 +76,10 @@ def _integer_product(graph: ir.Graph, node: ir.Node) -> None:
 
 def _last_of(product: ir.Node, scale: ir.Value) -> tuple[ir.Node, ir.Value, Array | None] | None:
     """Return the Mul that ends the pattern, the weights' scale, which it multiplies `scale` by, and the bias."""
-    value, bias = product.outputs[0], None
+    value = product.outputs[0]
     added = _reader(value, "Add")
+    codes = None if added is None else _beside(added, value)
     if added is not None:
-        bias = _bias(_beside(added, value), scale)
-        if bias is None:
-            return None
         value = added.outputs[0]
     cast = _reader(value, "Cast")
     last = None if cast is None else _reader(cast.outputs[0], "Mul")
@@ -89,10 +87,21 @@ def _last_of(product: ir.Node, scale: ir.Value) -> tuple[ir.Node, ir.Value, Arra
         return None
     both = producer(_beside(last, cast.outputs[0]), "Mul")
     other = None if both is None or scale not in both.inputs else _beside(both, scale)
-    return None if other is None else (last, other, bias)
+    if other is None or added is None:
+        return None if other is None else (last, other, None)
+    bias = _bias(codes, scale, other)
+    return None if bias is None else (last, other, bias)
 
 
-def _bias(value: ir.Value | None, scale: ir.Value) -> Array | None:
+def _is_per_channel(scale: Array, codes: ir.Value, is_matrix: bool) -> bool:
+    """Return whether scales lie along the result's channels: the last axis of a product, the second of a Conv."""
+    if scale.size == 1:
+        return True
+    axis = -1 if is_matrix else 1 - len(codes.shape or ())
+    return scale.ndim >= -axis and scale.shape[axis] == scale.size
+
+
+def _bias(value: ir.Value | None, scale: ir.Value, weight_scale: ir.Value) -> Array | None:
     """Return the floats of a bias that is rounded to the product's scale in every run (older ONNX Runtime)."""
     shape = None
     if (reshape := producer(value, "Reshape")) is not None:
@@ -106,6 +115,9 @@ def _bias(value: ir.Value | None, scale: ir.Value) -> Array | None:
     both = None if quotient is None else producer(quotient.inputs[1], "Mul")
     if quotient is None or both is None or scale not in both.inputs:
         return None
+    own, known = array(_beside(both, scale)), array(weight_scale)
+    if own is None or known is None or not np.array_equal(own.reshape(-1), known.reshape(-1)):
+        return None
     floats = array(quotient.inputs[0])
     return floats if floats is None or shape is None else floats.reshape([int(each) for each in shape])
 
@@ -117,7 +129,8 @@ def _fused_product(graph: ir.Graph, node: ir.Node) -> None:
 
 def _product_to_float(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite MatMulIntegerToFloat (A, B, A's scale, B's scale, A's and B's zero points, bias)."""
-    _matrix_product(graph, node, _measured(node.inputs[0]), (1, 3, 5), 6)
+    floats = _floats_of(node.inputs[0], _operand(node, 2), _operand(node, 4))
+    _matrix_product(graph, node, floats, (1, 3, 5), 6)
 
 
 def _matrix_product(
@@ -209,10 +222,14 @@ def _put_in_place(graph: ir.Graph, old: ir.Node, new: ir.Node) -> None:
         before.replace_all_uses_with(after, replace_graph_outputs=True)
 
 
-def _measured(value: ir.Value | None) -> ir.Value | None:
-    """Return the floats that DynamicQuantizeLinear made of integers."""
-    node = producer(value, "DynamicQuantizeLinear")
-    return None if node is None or node.outputs[0] is not value else node.inputs[0]
+def _floats_of(
+    codes: ir.Value | None, scale: ir.Value | None, zero_point: ir.Value | None
+) -> ir.Value | None:
+    """Return the floats that DynamicQuantizeLinear made integers of, if scale and zero point are its own."""
+    node = producer(codes, "DynamicQuantizeLinear")
+    if node is None or [codes, scale, zero_point] != list(node.outputs):
+        return None
+    return node.inputs[0]
 
 
 def _operand(node: ir.Node, place: int) -> ir.Value | None:

@@ -45,26 +45,35 @@ def in_float_arithmetic(model: Model) -> Model | None:
     return None if any(node.op_type in DYNAMIC for node in copy.ir.graph.all_nodes()) else copy
 
 
-def _measured(value: ir.Value | None) -> ir.Value | None:
-    """Return the floats that DynamicQuantizeLinear made these integers of."""
-    node = None if value is None else value.producer()
-    return node.inputs[0] if node is not None and node.op_type == _MEASURES else None
+def _measured(codes: ir.Value | None, scale: ir.Value | None, zero: ir.Value | None) -> ir.Value | None:
+    """Return the floats that DynamicQuantizeLinear made these integers of, with this scale and zero point."""
+    node = None if codes is None else codes.producer()
+    if node is None or node.op_type != _MEASURES:
+        return None
+    is_own = all(given is made for given, made in zip((codes, scale, zero), node.outputs, strict=True))
+    return node.inputs[0] if is_own else None
 
 
 def _product(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite MatMulInteger or ConvInteger up to the multiplication by both scales."""
-    floats = _measured(node.inputs[0])
-    scale = None if floats is None or node.inputs[0] is None else _outputs(node.inputs[0])[1]
-    end = None if scale is None else _scaling(node, scale)
+    source = None if node.inputs[0] is None else node.inputs[0].producer()
+    if source is None or source.op_type != _MEASURES:
+        return
+    floats = _measured(node.inputs[0], source.outputs[1], _optional(node, 2))
+    end = _scaling(node, source.outputs[1])
     if floats is None or end is None:
         return
     last, weight_scale, bias = end
     is_matrix = node.op_type == "MatMulInteger"
-    weight = _measured(node.inputs[1])
+    weight = _measured(node.inputs[1], weight_scale, _optional(node, 3))
     if weight is None:
         codes, step = constant(node.inputs[1]), constant(weight_scale)
         zero = constant(_optional(node, 3))
         if codes is None or step is None or (_optional(node, 3) is not None and zero is None):
+            return
+        # Scales per channel lie along the last axis of a matrix product, and along the second of a convolution.
+        along = -1 if is_matrix else 1 - codes.ndim
+        if step.size > 1 and (step.ndim < -along or step.shape[along] != step.size):
             return
         channel = (lambda each: each) if is_matrix else _along_first(codes.ndim)
         weight = _store(graph, f"{node.outputs[0].name}.weight", _dequantize(codes, zero, step, channel))
@@ -75,9 +84,8 @@ def _product(graph: ir.Graph, node: ir.Node) -> None:
     product = ir.node(op, [floats, weight], attributes)
     product.name = product.outputs[0].name = f"{last.outputs[0].name}.product"
     graph.insert_before(last, product)
-    _replace(
-        graph, last, "Add", [product.outputs[0], _store(graph, f"{last.outputs[0].name}.bias", bias)], {}
-    )
+    stored = _store(graph, f"{last.outputs[0].name}.bias", bias)
+    _replace(graph, last, "Add", [product.outputs[0], stored], {})
 
 
 def _along_first(rank: int) -> Callable[[Array], Array]:
@@ -87,11 +95,10 @@ def _along_first(rank: int) -> Callable[[Array], Array]:
 
 def _scaling(product: ir.Node, scale: ir.Value) -> tuple[ir.Node, ir.Value, Array | None] | None:
     """Return the Mul behind the product's Cast, the weight's scale that it multiplies `scale` by, and the bias."""
-    summed, bias = product.outputs[0], None
+    summed = product.outputs[0]
+    codes = None
     if (added := _only_user(summed, "Add")) is not None:
-        bias = _run_time_bias(next(each for each in added.inputs if each is not summed), scale)
-        if bias is None:
-            return None
+        codes = next(each for each in added.inputs if each is not summed)
         summed = added.outputs[0]
     cast = _only_user(summed, "Cast")
     last = None if cast is None else _only_user(cast.outputs[0], "Mul")
@@ -102,10 +109,11 @@ def _scaling(product: ir.Node, scale: ir.Value) -> tuple[ir.Node, ir.Value, Arra
     if both is None or both.op_type != "Mul" or scale not in both.inputs:
         return None
     other = next((each for each in both.inputs if each is not scale), None)
-    return None if other is None else (last, other, bias)
+    bias = None if added is None else _run_time_bias(codes, scale, other)
+    return None if other is None or (added is not None and bias is None) else (last, other, bias)
 
 
-def _run_time_bias(codes: ir.Value | None, scale: ir.Value) -> Array | None:
+def _run_time_bias(codes: ir.Value | None, scale: ir.Value, weight_scale: ir.Value | None) -> Array | None:
     """Return b of Reshape(Cast(Floor(b / (x_scale * w_scale)))), which older versions of ONNX Runtime write."""
     nodes: list[ir.Node] = []
     while codes is not None and (node := codes.producer()) is not None and len(nodes) < 4:
@@ -116,8 +124,11 @@ def _run_time_bias(codes: ir.Value | None, scale: ir.Value) -> Array | None:
         return None
     step = nodes[2].inputs[1]
     both = None if step is None else step.producer()
-    bias = constant(nodes[2].inputs[0])
+    bias, known = constant(nodes[2].inputs[0]), constant(weight_scale)
     if both is None or both.op_type != "Mul" or scale not in both.inputs or bias is None:
+        return None
+    own = constant(next((each for each in both.inputs if each is not scale), None))
+    if own is None or known is None or not np.array_equal(own.reshape(-1), known.reshape(-1)):
         return None
     shape = None if reshape is None else constant(reshape.inputs[1])
     return bias if shape is None else bias.reshape([int(each) for each in shape])
@@ -130,7 +141,8 @@ def _fused_product(graph: ir.Graph, node: ir.Node) -> None:
 
 def _product_to_float(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite MatMulIntegerToFloat (A, B, A's scale, B's scale, A's and B's zero points, bias)."""
-    _matrix_product(graph, node, _measured(node.inputs[0]), (1, 3, 5), 6)
+    floats = _measured(node.inputs[0], _optional(node, 2), _optional(node, 4))
+    _matrix_product(graph, node, floats, (1, 3, 5), 6)
 
 
 def _matrix_product(
@@ -172,7 +184,7 @@ def _lstm(graph: ir.Graph, node: ir.Node) -> None:
 
 
 def _dequantization(graph: ir.Graph, node: ir.Node) -> None:
-    floats = _measured(node.inputs[0])
+    floats = _measured(node.inputs[0], _optional(node, 1), _optional(node, 2))
     if floats is not None:
         _replace(graph, node, "Identity", [floats], {})
 
@@ -188,12 +200,6 @@ def _dequantize(
     if zero is not None:
         whole = whole - channel(zero.astype(np.float32))
     return np.ascontiguousarray(whole * channel(step.astype(np.float32)), np.float32)
-
-
-def _outputs(value: ir.Value) -> Sequence[ir.Value]:
-    node = value.producer()
-    assert node is not None
-    return node.outputs
 
 
 def _optional(node: ir.Node, place: int) -> ir.Value | None:

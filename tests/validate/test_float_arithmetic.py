@@ -45,6 +45,43 @@ def test_a_product_with_another_end_keeps_its_rounding() -> None:
     assert in_float_arithmetic(Model(ir.from_proto(proto))) is None
 
 
+def _replace_input(form: str, op: str, place: int, name: str, array: np.ndarray) -> onnx.ModelProto:
+    """A form whose operator reads a constant in the place of an input that DynamicQuantizeLinear measured."""
+    proto, *_ = FORMS[form](np.random.default_rng(12))
+    node = next(each for each in proto.graph.node if each.op_type == op)
+    node.input[place] = name
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("form", "op", "place", "array"),
+    [
+        ("dequantized", "DequantizeLinear", 1, np.array(0.5, np.float32)),
+        ("dequantized", "DequantizeLinear", 2, np.array(7, np.uint8)),
+        ("matmul", "MatMulInteger", 2, np.array(7, np.uint8)),
+        ("convolution", "ConvInteger", 2, np.array(7, np.uint8)),
+        ("squares", "MatMulInteger", 3, np.array(7, np.uint8)),
+        ("to_float", "MatMulIntegerToFloat", 2, np.array(0.5, np.float32)),
+        ("to_float", "MatMulIntegerToFloat", 4, np.array(7, np.uint8)),
+        ("biased", "Div", 1, np.array(0.5, np.float32)),
+    ],
+)
+def test_integers_with_another_scale_or_zero_point_stand_for_other_floats(
+    form: str, op: str, place: int, array: np.ndarray
+) -> None:
+    """Both the judge and the conversion leave such a product as it is."""
+    model = Model(ir.from_proto(_replace_input(form, op, place, "own", array)))
+    assert in_float_arithmetic(model) is None
+    take_out_dynamic_quantization(model)
+    assert any(node.op_type == "DynamicQuantizeLinear" for node in model.graph)
+    assert any(
+        node.op_type == op
+        for node in model.graph
+        if node.outputs[0].uses() or node.outputs[0].is_graph_output()
+    )
+
+
 def stored(form: str, folder: Path, seed: int = 11) -> Path:
     proto, *_ = FORMS[form](np.random.default_rng(seed))
     onnx.save(proto, folder / f"{form}{seed}.onnx")
