@@ -14,7 +14,7 @@ from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.config.pipeline import Node
 from onnxport.pipelines.executors.task import Task, perform
-from onnxport.pipelines.runner.sharing import Sharing
+from onnxport.pipelines.runner.shared_references import Sharing
 from onnxport.reports.pipeline_report import NodeRecord
 from onnxport.reports.run_report import RunReport
 

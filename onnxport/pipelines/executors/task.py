@@ -16,7 +16,7 @@ from onnxport.formats.artifact import SUFFIXES, Artifact, Staging
 from onnxport.pipelines import runner
 from onnxport.pipelines.runner.clock import Progress
 from onnxport.pipelines.runner.jobs import Export, Job, Step
-from onnxport.pipelines.runner.sharing import Sharing
+from onnxport.pipelines.runner.shared_references import Sharing
 from onnxport.reports.run_report import ConsultedRecord, RunReport
 from onnxport.validate.params import ValidateParams
 

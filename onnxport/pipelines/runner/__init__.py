@@ -20,7 +20,7 @@ from onnxport.reports.run_report import RunReport
 
 if TYPE_CHECKING:
     from onnxport.pipelines.runner.jobs import Export, Job
-    from onnxport.pipelines.runner.sharing import Sharing
+    from onnxport.pipelines.runner.shared_references import Sharing
 
 
 def run(

@@ -18,7 +18,7 @@ from onnxport.pipelines.failures import failure_of
 from onnxport.pipelines.registry import target
 from onnxport.pipelines.runner.clock import Progress
 from onnxport.pipelines.runner.jobs import Job, StrPath, conversion
-from onnxport.pipelines.runner.sharing import Sharing
+from onnxport.pipelines.runner.shared_references import Sharing
 from onnxport.quantize.params import CALIBRATED, calibrated_fields
 from onnxport.reports.pipeline_report import (
     CellRecord,

@@ -21,7 +21,7 @@ from onnxport.pipelines.runner.judges import Judges
 from onnxport.pipelines.runner.model_sources import describe_labels, load, origin_of, reading, unchanged
 from onnxport.pipelines.runner.provenance import options_of
 from onnxport.pipelines.runner.report import Outcome
-from onnxport.pipelines.runner.sharing import Sharing
+from onnxport.pipelines.runner.shared_references import Sharing
 from onnxport.pipelines.runner.speedup import measure_speedup
 from onnxport.pipelines.runner.verdicts import blame_the_model, start_reference, verdict
 from onnxport.pipelines.stages import Product, UsersInputs, Work, Worker

@@ -17,7 +17,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.validate.translation.forms import Core, Head
-from onnxport.validate.translation.rounded import Rounded
+from onnxport.validate.translation.rounding_bounds import Rounded
 
 _HALF_STEP = 0.51
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from onnxport.core.arrays import Array
-from onnxport.validate.translation.rounded import Rounded, dequantize, is_float
+from onnxport.validate.translation.rounding_bounds import Rounded, dequantize, is_float
 
 # Elements of a result that is folded by onnx's reference implementation, which is slow.
 _FOLDED = 1 << 22

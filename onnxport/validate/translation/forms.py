@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.validate.translation.operators import Operand
-from onnxport.validate.translation.rounded import NOTHING, ONE, Rounded
+from onnxport.validate.translation.rounding_bounds import NOTHING, ONE, Rounded
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from onnxport.validate.translation.layouts.rules import normalize_layouts
 from onnxport.validate.translation.layouts.sizes import fix_sizes
 from onnxport.validate.translation.layouts.views import Axes, Shape
 from onnxport.validate.translation.operators import Operand, normalize
-from onnxport.validate.translation.rounded import NOTHING, ONE, Rounded
+from onnxport.validate.translation.rounding_bounds import NOTHING, ONE, Rounded
 
 _FLOAT_TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 # Product -> the axis of its result's channels.

@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.validate.translation.forms import Core
-from onnxport.validate.translation.rounded import Rounded
+from onnxport.validate.translation.rounding_bounds import Rounded
 
 # Rows of one set of inputs, and elements of them.
 ROWS, _ELEMENTS = 512, 1 << 22

@@ -15,7 +15,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.validate.translation.rounded import Rounded
+from onnxport.validate.translation.rounding_bounds import Rounded
 
 Operand = ir.Value | Rounded | None
 Form = tuple[str, Mapping[str, Any], tuple[Operand, ...]]

@@ -29,8 +29,8 @@ from onnxport.formats.quantization_note import QuantizationNote
 from onnxport.validate.translation.findings import Finding, Kind
 from onnxport.validate.translation.forms import Core
 from onnxport.validate.translation.least_error import compare_errors
-from onnxport.validate.translation.matching import Match
-from onnxport.validate.translation.rounded import (
+from onnxport.validate.translation.matches import Match
+from onnxport.validate.translation.rounding_bounds import (
     FLOAT_NOISE,
     MOST_CUT,
     Rounded,

@@ -2,7 +2,7 @@
 
 Four things are checked; docs/internals/validation.md has the argument why together they are a proof:
 
-1. matching.py: node for node, both compute the same from the outputs back to the inputs, with the same attributes and
+1. matches.py: node for node, both compute the same from the outputs back to the inputs, with the same attributes and
    constants.
 2. parameters.py: every weight and bias is the source's, rounded.
 3. ranges.py: every grid holds the values that the source has there on the fed samples, or what it cuts off is said.
@@ -24,7 +24,7 @@ from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck, OrtPieces
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
-from onnxport.validate.translation.matching import Match, Matching, match_graphs
+from onnxport.validate.translation.matches import Match, Matching, match_graphs
 from onnxport.validate.translation.parameters import check_products, products
 from onnxport.validate.translation.ranges import Coverage, Observation, check_grids
 from onnxport.validate.translation.reshapes import check_views

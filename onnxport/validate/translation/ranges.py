@@ -20,7 +20,7 @@ from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.forms import Grid
 from onnxport.validate.translation.least_error import operand_rows
-from onnxport.validate.translation.matching import Match
+from onnxport.validate.translation.matches import Match
 from onnxport.validate.translation.parameters import Moments, Product
 
 # Values beyond the end of a grid by more than this are cut off; within it, they round to the end.

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.validate.translation.constants import Constants, find_constants, is_stored
 from onnxport.validate.translation.layouts.sizes import static_sizes
-from onnxport.validate.translation.rounded import Rounded
+from onnxport.validate.translation.rounding_bounds import Rounded
 
 Axes = tuple[int | None, ...]
 Shape = tuple[int, ...]

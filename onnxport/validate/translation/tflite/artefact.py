@@ -18,12 +18,12 @@ from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.layouts.views import Axes
-from onnxport.validate.translation.matching import Matching
+from onnxport.validate.translation.matches import Matching
 from onnxport.validate.translation.proof import Proof, compare
 from onnxport.validate.translation.tflite import operators
-from onnxport.validate.translation.tflite.lifting import Lifting
+from onnxport.validate.translation.tflite.contents import read_stored
+from onnxport.validate.translation.tflite.lift import Lifting
 from onnxport.validate.translation.tflite.pieces import TflitePieces, tensor_shapes
-from onnxport.validate.translation.tflite.stored import read_stored
 
 # Of the range: LiteRT's kernels of HARD_SWISH, SOFTMAX and the like compute in fixed point of few bits.
 _COARSE = 1 / 16

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.validate.translation.graph_writer import NotLifted, data_type
-from onnxport.validate.translation.tflite.lifting import OperatorView
+from onnxport.validate.translation.tflite.lift import OperatorView
 
 Lift = Callable[[OperatorView], None]
 _TO_CHANNELS_FIRST, _TO_CHANNELS_LAST = [0, 3, 1, 2], [0, 2, 3, 1]

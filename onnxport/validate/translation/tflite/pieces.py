@@ -16,7 +16,7 @@ from onnxport.core.resources import Closing
 from onnxport.formats.tflite.ports import Signature, cause, from_tflite, to_tflite
 from onnxport.runtimes.base import RunError
 from onnxport.validate.translation.arithmetic import ANSWER
-from onnxport.validate.translation.tflite.stored import StoredGraph
+from onnxport.validate.translation.tflite.contents import StoredGraph
 
 _IDENTIFIER = b"TFL3"
 _THREADS = 2

@@ -1,4 +1,4 @@
-"""What a `.tflite` file stores of a tensor: its grid, and a constant's elements."""
+"""The contents of a `.tflite` file: its operators, and its tensors with grids and constants."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
 from onnxport.formats.tflite.ports import Signature
 from onnxport.validate.translation.graph_writer import GraphWriter, NotLifted, data_type
-from onnxport.validate.translation.tflite.stored import Operator, StoredGraph, StoredTensor
+from onnxport.validate.translation.tflite.contents import Operator, StoredGraph, StoredTensor
 
 DOMAIN = "tflite"
 Shape = tuple[int, ...]

@@ -20,7 +20,7 @@ from onnxport.validate.translation.absorption import absorb
 from onnxport.validate.translation.forms import Core, Head
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.operators import Operand, static_shape
-from onnxport.validate.translation.rounded import (
+from onnxport.validate.translation.rounding_bounds import (
     FLOAT_NOISE,
     MOST_CUT,
     Rounded,
