@@ -53,7 +53,7 @@ class ArtifactRequest:
         from onnxport.reports.pipeline import saving_run
         from onnxport.reports.pipeline_report import FailureRecord
 
-        def explained(error: Exception) -> FailureRecord:
+        def record_failure(error: Exception) -> FailureRecord:
             if self.output.verbose:
                 show_traceback(error)
             return FailureRecord(**vars(explain(error)))
@@ -62,7 +62,7 @@ class ArtifactRequest:
             with name_options():
                 parts = batch.conversions(models, targets, self.destination, self.options, **self.wishes)
             report = batch.run_all(
-                parts, command, self.output.progress(), self.output.arguments, explain=explained
+                parts, command, self.output.progress(), self.output.arguments, explain=record_failure
             )
             save(report)
         self._show(report)

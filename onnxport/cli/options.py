@@ -28,13 +28,13 @@ else:  # not generic before click 8.5
 def word_list(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return the callback of an option that takes several of some words as a,b; it gives a tuple, or None."""
 
-    def parsed(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    def parse(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
         given = [value] if isinstance(value, str) else value or ()
         words = [word.strip() for each in given for word in each.split(",")]
         choice = click.Choice(choices)
         return tuple(choice.convert(word, parameter, context) for word in words) or None
 
-    return parsed
+    return parse
 
 
 class Words(_ParamType):

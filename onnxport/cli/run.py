@@ -89,7 +89,7 @@ def command(
     from onnxport.pipelines.execution.run import run
     from onnxport.reports.pipeline_report import FailureRecord
 
-    def explained(error: Exception) -> FailureRecord:
+    def record_failure(error: Exception) -> FailureRecord:
         if output.verbose:
             show_traceback(error)
         return FailureRecord(**vars(explain(error)))
@@ -107,7 +107,7 @@ def command(
                 targets=targets,
                 frozen=frozen,
                 cached=not no_cache,
-                explain=explained,
+                explain=record_failure,
                 jobs=jobs,
                 memory_limit=memory_limit,
                 scheduler=scheduler,

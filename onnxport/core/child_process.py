@@ -212,7 +212,7 @@ class Child(Closing):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the process has not been called yet."""
+        """True if the process has not been called yet."""
         return not self._asked
 
     def _read_message(self) -> bytes:

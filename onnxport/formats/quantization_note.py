@@ -1,4 +1,4 @@
-"""What a quantized ONNX file declares of its calibration, so that anyone can compute its integers again.
+"""The declaration of calibration in a quantized ONNX file, from which anyone can compute its integers again.
 
 - Ranges of activations: the ends that the calibration method chose. A grid has to reach them.
 - Means of operands: bias correction moves a product's bias by (V - W) E[x] (Nagel et al. 2019, section 4.2). The file

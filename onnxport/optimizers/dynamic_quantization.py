@@ -43,13 +43,13 @@ class _Weights(NamedTuple):
     zero_point: Array | None
 
 
-def _dequantization(graph: ir.Graph, node: ir.Node) -> None:
+def _rewrite_dequantization(graph: ir.Graph, node: ir.Node) -> None:
     floats = _floats_of(node.inputs[0], node.inputs[1], _operand(node, 2))
     if floats is not None:
         node.outputs[0].replace_all_uses_with(floats, replace_graph_outputs=False)
 
 
-def _integer_product(graph: ir.Graph, node: ir.Node) -> None:
+def _rewrite_product(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite MatMulInteger or ConvInteger whose data DynamicQuantizeLinear measured."""
     source = producer(node.inputs[0], "DynamicQuantizeLinear")
     end = None if source is None else _last_of(node, source.outputs[1])
@@ -122,18 +122,18 @@ def _bias(value: ir.Value | None, scale: ir.Value, weight_scale: ir.Value) -> Ar
     return floats if floats is None or shape is None else floats.reshape([int(each) for each in shape])
 
 
-def _fused_product(graph: ir.Graph, node: ir.Node) -> None:
+def _rewrite_fused(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite DynamicQuantizeMatMul (A, B, B's scale, B's zero point, bias)."""
-    _matrix_product(graph, node, node.inputs[0], (1, 2, 3), 4)
+    _rewrite_matrix_product(graph, node, node.inputs[0], (1, 2, 3), 4)
 
 
-def _product_to_float(graph: ir.Graph, node: ir.Node) -> None:
+def _rewrite_to_float(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite MatMulIntegerToFloat (A, B, A's scale, B's scale, A's and B's zero points, bias)."""
     floats = _floats_of(node.inputs[0], _operand(node, 2), _operand(node, 4))
-    _matrix_product(graph, node, floats, (1, 3, 5), 6)
+    _rewrite_matrix_product(graph, node, floats, (1, 3, 5), 6)
 
 
-def _matrix_product(
+def _rewrite_matrix_product(
     graph: ir.Graph, node: ir.Node, data: ir.Value | None, places: tuple[int, int, int], bias: int
 ) -> None:
     weights = _weights(*(_operand(node, place) for place in places))
@@ -156,7 +156,7 @@ def _insert_product(graph: ir.Graph, place: ir.Node, product: ir.Node) -> None:
     graph.insert_before(place, product)
 
 
-def _lstm(graph: ir.Graph, node: ir.Node) -> None:
+def _rewrite_lstm(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite DynamicQuantizeLSTM, whose weights are [directions, inputs, 4 * hidden]; ONNX transposes them."""
     matrices = []
     for place, scale in ((1, 8), (2, 10)):
@@ -249,10 +249,10 @@ def _beside(node: ir.Node, value: ir.Value) -> ir.Value | None:
 
 
 _RULES: dict[tuple[str, str], Callable[[ir.Graph, ir.Node], None]] = {
-    ("", "DequantizeLinear"): _dequantization,
-    ("", "MatMulInteger"): _integer_product,
-    ("", "ConvInteger"): _integer_product,
-    (_MICROSOFT, "DynamicQuantizeMatMul"): _fused_product,
-    (_MICROSOFT, "MatMulIntegerToFloat"): _product_to_float,
-    (_MICROSOFT, "DynamicQuantizeLSTM"): _lstm,
+    ("", "DequantizeLinear"): _rewrite_dequantization,
+    ("", "MatMulInteger"): _rewrite_product,
+    ("", "ConvInteger"): _rewrite_product,
+    (_MICROSOFT, "DynamicQuantizeMatMul"): _rewrite_fused,
+    (_MICROSOFT, "MatMulIntegerToFloat"): _rewrite_to_float,
+    (_MICROSOFT, "DynamicQuantizeLSTM"): _rewrite_lstm,
 }

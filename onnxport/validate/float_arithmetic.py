@@ -45,7 +45,7 @@ def in_float_arithmetic(model: Model) -> Model | None:
     return None if any(node.op_type in DYNAMIC for node in copy.ir.graph.all_nodes()) else copy
 
 
-def _measured(codes: ir.Value | None, scale: ir.Value | None, zero: ir.Value | None) -> ir.Value | None:
+def _floats_of(codes: ir.Value | None, scale: ir.Value | None, zero: ir.Value | None) -> ir.Value | None:
     """Return the floats that DynamicQuantizeLinear made these integers of, with this scale and zero point."""
     node = None if codes is None else codes.producer()
     if node is None or node.op_type != _MEASURES:
@@ -54,18 +54,18 @@ def _measured(codes: ir.Value | None, scale: ir.Value | None, zero: ir.Value | N
     return node.inputs[0] if is_own else None
 
 
-def _product(graph: ir.Graph, node: ir.Node) -> None:
+def _rewrite_product(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite MatMulInteger or ConvInteger up to the multiplication by both scales."""
     source = None if node.inputs[0] is None else node.inputs[0].producer()
     if source is None or source.op_type != _MEASURES:
         return
-    floats = _measured(node.inputs[0], source.outputs[1], _optional(node, 2))
+    floats = _floats_of(node.inputs[0], source.outputs[1], _optional(node, 2))
     end = _scaling(node, source.outputs[1])
     if floats is None or end is None:
         return
     last, weight_scale, bias = end
     is_matrix = node.op_type == "MatMulInteger"
-    weight = _measured(node.inputs[1], weight_scale, _optional(node, 3))
+    weight = _floats_of(node.inputs[1], weight_scale, _optional(node, 3))
     if weight is None:
         codes, step = constant(node.inputs[1]), constant(weight_scale)
         zero = constant(_optional(node, 3))
@@ -134,18 +134,18 @@ def _run_time_bias(codes: ir.Value | None, scale: ir.Value, weight_scale: ir.Val
     return bias if shape is None else bias.reshape([int(each) for each in shape])
 
 
-def _fused_product(graph: ir.Graph, node: ir.Node) -> None:
+def _rewrite_fused(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite DynamicQuantizeMatMul (A, B, B's scale and zero point, bias)."""
-    _matrix_product(graph, node, node.inputs[0], (1, 2, 3), 4)
+    _rewrite_matrix_product(graph, node, node.inputs[0], (1, 2, 3), 4)
 
 
-def _product_to_float(graph: ir.Graph, node: ir.Node) -> None:
+def _rewrite_to_float(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite MatMulIntegerToFloat (A, B, A's scale, B's scale, A's and B's zero points, bias)."""
-    floats = _measured(node.inputs[0], _optional(node, 2), _optional(node, 4))
-    _matrix_product(graph, node, floats, (1, 3, 5), 6)
+    floats = _floats_of(node.inputs[0], _optional(node, 2), _optional(node, 4))
+    _rewrite_matrix_product(graph, node, floats, (1, 3, 5), 6)
 
 
-def _matrix_product(
+def _rewrite_matrix_product(
     graph: ir.Graph, node: ir.Node, floats: ir.Value | None, places: tuple[int, int, int], bias: int
 ) -> None:
     codes, step, zero = (constant(_optional(node, place)) for place in places)
@@ -164,7 +164,7 @@ def _matrix_product(
     _replace(graph, node, "Add", [product.outputs[0], added], {})
 
 
-def _lstm(graph: ir.Graph, node: ir.Node) -> None:
+def _rewrite_lstm(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite DynamicQuantizeLSTM, whose weights are [directions, inputs, 4 * hidden]: ONNX transposes them."""
     matrices = []
     for place, scales in ((1, 8), (2, 10)):
@@ -183,8 +183,8 @@ def _lstm(graph: ir.Graph, node: ir.Node) -> None:
         _take_over(old, new)
 
 
-def _dequantization(graph: ir.Graph, node: ir.Node) -> None:
-    floats = _measured(node.inputs[0], _optional(node, 1), _optional(node, 2))
+def _rewrite_dequantization(graph: ir.Graph, node: ir.Node) -> None:
+    floats = _floats_of(node.inputs[0], _optional(node, 1), _optional(node, 2))
     if floats is not None:
         _replace(graph, node, "Identity", [floats], {})
 
@@ -236,10 +236,10 @@ def _take_over(old: ir.Value, new: ir.Value) -> None:
 
 
 _RULES: dict[str, Callable[[ir.Graph, ir.Node], None]] = {
-    "MatMulInteger": _product,
-    "ConvInteger": _product,
-    "DynamicQuantizeMatMul": _fused_product,
-    "MatMulIntegerToFloat": _product_to_float,
-    "DynamicQuantizeLSTM": _lstm,
-    "DequantizeLinear": _dequantization,
+    "MatMulInteger": _rewrite_product,
+    "ConvInteger": _rewrite_product,
+    "DynamicQuantizeMatMul": _rewrite_fused,
+    "MatMulIntegerToFloat": _rewrite_to_float,
+    "DynamicQuantizeLSTM": _rewrite_lstm,
+    "DequantizeLinear": _rewrite_dequantization,
 }

@@ -1,4 +1,4 @@
-"""What a quantized model declares of its calibration, by the names that its values have in a `.tflite` file."""
+"""The declaration of a quantized model's calibration, by the names that its values have in a `.tflite` file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ def rename_note(model: Model) -> str | None:
     if note is None:
         return None
     named = {node.name: node.outputs[0] for node in model.graph if node.name in note.means}
-    means = {_fused(value).name or "": round_means(note.means[name]) for name, value in named.items() if name}
+    means = {
+        _fused_result(value).name or "": round_means(note.means[name])
+        for name, value in named.items()
+        if name
+    }
     return QuantizationNote(note.ranges, means).to_json()
 
 
-def _fused(value: ir.Value) -> ir.Value:
+def _fused_result(value: ir.Value) -> ir.Value:
     """Return the last value before the grid of a product's result."""
     while len(users := list(value.uses())) == 1 and not value.is_graph_output():
         user = users[0][0]
