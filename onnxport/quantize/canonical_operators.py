@@ -4,16 +4,18 @@
     x / c                               x * (1 / c)
     x * Clip(x + 3, 0, 6) / 6           HardSwish
     x * HardSigmoid(x)                  HardSwish, where alpha is 1/6 and beta 1/2
+    Gemm(x, w, r), r computed           Gemm(x, w) + r
     HardSigmoid behind a Conv           Clip(x + beta / alpha, 0, 1 / alpha) * alpha
 
-The last costs nothing: the sum joins the Conv's bias, saturation clips, and the factor is a change of scale. A
-HardSwish stays in float: in integers it takes 0.6 of the time, but an 8-bit gate is rounded to one side near 0, which
-cost PP-OCR's recognizer 2 dB. As one operator it needs only one DequantizeLinear before it.
+A Gemm has no integers for a computed summand; ONNX Runtime fuses MatMul and Add so in recurrent cells and residual
+branches. The last form costs nothing: the sum joins the Conv's bias, saturation clips, and the factor is a change of
+scale. A HardSwish stays in float: in integers it takes 0.6 of the time, but an 8-bit gate is rounded to one side near
+0, which cost PP-OCR's recognizer 2 dB. As one operator it needs only one DequantizeLinear before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -30,7 +32,9 @@ def canonicalize_operators(graph: ir.Graph, opset: int) -> bool:
     changed = False
     for node in list(graph):
         form = _FORMS.get(node.op_type) if node.domain == "" else None
-        if form is not None and _is_computed_in_integers(node) and node.outputs[0].dtype == ir.DataType.FLOAT:
+        if form is None or node.outputs[0].dtype != ir.DataType.FLOAT:
+            continue
+        if node.op_type in PRODUCTS or _is_computed_in_integers(node):
             changed |= form(_Replacement(graph, node, opset))
     return changed
 
@@ -59,21 +63,23 @@ class _Replacement:
     def attribute(self, name: str, default: float) -> float:
         return self.node.attributes.get_float(name, default)
 
-    def add(self, op: str, *operands: ir.Value | Array | None) -> ir.Value:
+    def add(
+        self, op: str, *operands: ir.Value | Array | None, attributes: Sequence[ir.Attr] = ()
+    ) -> ir.Value:
         """Add a node before this one; array operands become initializers."""
         arrays = (np.ndarray, np.generic)
         inputs = [self._initializer(each) if isinstance(each, arrays) else each for each in operands]
         result = ir.Value(name=self._name(), type=self.node.outputs[0].type, shape=self.node.outputs[0].shape)
-        added = ir.node(op, inputs, outputs=[result], name=self._name(op))
+        added = ir.Node("", op, inputs, attributes, outputs=[result], name=self._name(op))
         self._graph.insert_before(self.node, added)
         return result
 
-    def done(self, result: ir.Value) -> bool:
-        """Replace the node's result by `result`."""
+    def done(self, result: ir.Value, named: ir.Value | None = None) -> bool:
+        """Replace the node's result by `result`; the node that makes `named`, or `result`, takes its name."""
         old = self.node.outputs[0]
         name, old.name = old.name, None
         result.name = name
-        maker = result.producer()
+        maker = (named or result).producer()
         assert maker is not None
         maker.name, self.node.name = self.node.name, None
         old.replace_all_uses_with(result, replace_graph_outputs=True)
@@ -143,6 +149,22 @@ def _hard_sigmoid(place: _Replacement) -> bool:
     return place.done(place.add("Mul", limited, np.array(alpha)))
 
 
+def _sum_with_result(place: _Replacement) -> bool:
+    """Take a summand out of a Gemm that is no bias: a computed one, or a constant with more than one row."""
+    node = place.node
+    summand = node.inputs[2] if len(node.inputs) > 2 else None
+    if summand is None or place.constant(1) is None:
+        return False
+    if place.attribute("alpha", 1.0) != 1 or place.attribute("beta", 1.0) != 1:
+        return False  # it stays in float (placement/analysis.py)
+    constant = place.constant(2)
+    if constant is not None and constant.size in (1, constant.shape[-1]):
+        return False
+    product = place.add("Gemm", *node.inputs[:2], attributes=[*node.attributes.values()])
+    total = place.add("Add", product, summand)
+    return place.done(total, named=product)
+
+
 def _hard_swish_operand(product: ir.Value | None) -> ir.Value | None:
     """Return x of x * Clip(x + 3, 0, 6) where nothing else reads the values between."""
     mul = _is_only_reader(product, "Mul")
@@ -176,5 +198,6 @@ _FORMS: Mapping[str, Callable[[_Replacement], bool]] = {
     "Sub": _subtraction,
     "Div": _division,
     "Mul": _product,
+    "Gemm": _sum_with_result,
     "HardSigmoid": _hard_sigmoid,
 }

@@ -355,6 +355,17 @@ class Reference:
         fed = {name: advance(array, self._domains[name], step) for name, array in first.items()}
         return {**fed, **{name: answers[output] for name, output in self._states.items()}} if step else first
 
+    def feeds_of_steps(self, answered: AnsweredSet) -> Iterator[Feeds]:
+        """Yield the feeds of each step of a set, with the state that the reference had then."""
+        first, answers = self.answers(answered)
+        yield first
+        for step in range(1, self.steps):
+            states = {
+                output: answers[output].take(step - 1, axis=min(1, first[name].ndim))
+                for name, output in self._states.items()
+            }
+            yield self.at_step(first, states, step)
+
     def expect(
         self, answered: AnsweredSet, feeds: Feeds, answers: Answers
     ) -> tuple[Answers, dict[str, Noise]]:

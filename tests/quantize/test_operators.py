@@ -157,3 +157,28 @@ def test_what_others_read_beside_a_hard_swish_keeps_its_range(tmp_path: Path) ->
 def test_every_kernel_of_the_table_is_tried() -> None:
     assert set(KERNELS) <= set(_KERNELS)
     assert set(PRODUCTS) == {"Conv", "Gemm", "MatMul"}
+
+
+@pytest.mark.parametrize("summand", ["state", "rows"])
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_a_gemm_that_adds_no_bias_is_a_product_and_a_sum(
+    transposed: int, summand: str, tmp_path: Path
+) -> None:
+    made = case(
+        f"""<ir_version: 8, opset_import: ["" : 17]>
+        network (float[3,4] x, float[3,4] h) => (float[3,4] y) {{
+            state = Gemm (h, u, row)
+            s = Gemm <transB = {transposed}> (x, w, {summand})
+            y = Gemm (s, u, row)
+        }}""",
+        tmp_path,
+        initializers={
+            **{name: _RNG.normal(size=(4, 4)).astype(np.float32) for name in "wu"},
+            "row": _RNG.normal(size=4).astype(np.float32),
+            "rows": _RNG.normal(size=(3, 4)).astype(np.float32),
+        },
+    )
+    found = made.operators()
+    assert found["QGemm"] == 3
+    assert found["QLinearAdd"] == 1
+    assert made.sqnr > 30

@@ -99,13 +99,21 @@ class _Rewrite:
         stored = [self.store(codes.reshape(-1).astype(np.int32), "bias"), self.store(whole, "bias.scale")]
         return self.add("DequantizeLinear", [*stored, None], **({"axis": 0} if step.size > 1 else {}))
 
-    def finish(self, value: ir.Value, scale: int | None, *, keep: ir.Node | None = None) -> None:
+    def finish(
+        self,
+        value: ir.Value,
+        scale: int | None,
+        *,
+        keep: ir.Node | None = None,
+        named: ir.Value | None = None,
+    ) -> None:
         """Put `value`, quantized with scale and zero point from input `scale` on, in the node's place.
 
         Args:
             keep: the node whose result is replaced, if it is another one.
+            named: the value whose node takes the name of the one that is replaced; `value` unless given.
         """
-        maker = value.producer()
+        maker = (named or value).producer()
         assert maker is not None
         maker.name = self.node.name or maker.name
         replaced = (keep or self.node).outputs[0]
@@ -148,6 +156,35 @@ def _gemm(place: _Rewrite) -> None:
         operands.append(place.bias(6, 1, 4))
     result = place.add("Gemm", operands, **place.attributes())
     place.finish(result, 7 if place.input(7) is not None else None)
+
+
+def _gemm_of_two_results(place: _Rewrite) -> None:
+    """A Gemm that adds a computed matrix, as MatMul and Add."""
+    attributes = place.node.attributes
+    factors = (attributes.get_float("alpha", 1.0), attributes.get_float("beta", 1.0))
+    is_plain = factors == (1.0, 1.0) and attributes.get_int("transA", 0) == 0
+    if not is_plain or not _is_computed(place.input(2)):
+        return
+    weight = place.input(1)
+    if attributes.get_int("transB", 0):
+        weight = place.add("Transpose", [weight], perm=[1, 0])
+    product = place.add("MatMul", [place.input(0), weight])
+    place.finish(place.add("Add", [product, place.input(2)]), None, named=product)
+
+
+def _is_computed(value: ir.Value | None) -> bool:
+    """Return whether a value depends on an input of the graph."""
+    pending, seen = [value], set[ir.Value]()
+    while pending:
+        each = pending.pop()
+        if each is None or each in seen:
+            continue
+        seen.add(each)
+        node = each.producer()
+        if each.is_graph_input():
+            return True
+        pending += () if node is None else node.inputs
+    return False
 
 
 def _of_two(op: str) -> Callable[[_Rewrite], None]:
@@ -333,6 +370,7 @@ _RULES: Mapping[str, Callable[[_Rewrite], None]] = {
     "QLinearConv": _conv,
     "QLinearMatMul": _matrix_product,
     "QGemm": _gemm,
+    "Gemm": _gemm_of_two_results,
     "QLinearAdd": _of_two("Add"),
     "QLinearMul": _of_two("Mul"),
     "QLinearSigmoid": _of_one("Sigmoid"),

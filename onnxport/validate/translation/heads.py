@@ -211,6 +211,8 @@ class Graph:
         return replace(head, core=folded, scale=ONE, shift=NOTHING)
 
 
+# An end of a Slice behind every last element: exporters write this or the largest int64.
+_BEYOND = 2**31 - 1
 _TRANSPARENT = frozenset({"Identity", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 _CODES = (
     *(ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT16),
@@ -310,6 +312,17 @@ def _dropout(graph: Graph, node: ir.Node) -> _Step | None:
     if training is not None and graph.constants.number(training) != 0:
         return None
     return _identity(graph, node)
+
+
+def _whole_slice(graph: Graph, node: ir.Node) -> _Step | None:
+    """Slice that leaves nothing out."""
+    numbers = [graph.constants.get(each) for each in node.inputs[1:]]
+    if len(numbers) < 2 or numbers[0] is None or numbers[1] is None:
+        return None
+    starts, ends = numbers[0].values, numbers[1].values
+    steps = numbers[3].values if len(numbers) > 3 and numbers[3] is not None else np.ones(1)
+    is_whole = not starts.any() and (ends >= _BEYOND).all() and (steps == 1).all()
+    return _identity(graph, node) if is_whole else None
 
 
 def _cast(graph: Graph, node: ir.Node) -> _Step | None:
@@ -507,6 +520,7 @@ _STEPS: Mapping[str, Callable[[Graph, ir.Node], _Step | None]] = {
     "Identity": _identity,
     "Dropout": _dropout,
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _same_shape),
+    "Slice": _whole_slice,
     "Cast": _cast,
     "Where": _unless_nan,
     "Relu": _relu,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,8 @@ AGAINST = "the reference's nodes with quantization in them"
 PRECISIONS = frozenset[Precision](
     ("int8", "int16x8", "int8 dynamic", "int8 weights", "int4 weights", "mixed")
 )
-# Sets of inputs on which the reference's values are compared with grids.
-_SETS = 16
+# Runs of the reference whose values are compared with grids: sets of inputs, times the steps of each.
+_RUNS = 16
 
 
 def judge_translation(
@@ -40,15 +41,16 @@ def judge_translation(
     if why:
         return None, _note(why)
     assert reference.graph is not None
-    sets = [each for each in reference.sets if not (each.adversarial or each.nan)][:_SETS]
+    sets = [each for each in reference.sets if not (each.adversarial or each.nan)]
     if not sets:
         return None, _note("there are no plain inputs to feed")
     try:
         proof = _PROVERS[candidate.format](
             reference.graph,
             candidate.path,
-            [reference.answers(each)[0] for each in sets],
-            all(each.source == "samples" for each in sets),
+            [*islice(chain.from_iterable(map(reference.feeds_of_steps, sets)), _RUNS)],
+            # No calibration saw the states that later steps are fed.
+            reference.steps == 1 and all(each.source == "samples" for each in sets),
         )
     except OnnxportError as error:
         return None, _note(str(error))
@@ -66,8 +68,6 @@ def _obstacle(reference: Reference, candidate: Artifact) -> str:
         return "the reference has no ONNX graph"
     if candidate.format not in _PROVERS:
         return f"this is not done for .{candidate.format} yet"
-    if reference.steps > 1:
-        return "this is not done for models that keep a state yet"
     return ""
 
 

@@ -53,6 +53,23 @@ def test_half_a_step_beyond_a_grid_is_rounded_and_a_whole_one_is_cut() -> None:
     assert first.cut == 1
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "is_same"), [(0, 2**63 - 1, True), (1, 2**63 - 1, False), (0, 5, False)]
+)
+def test_a_slice_that_leaves_nothing_out_may_be_missing(start: int, end: int, is_same: bool) -> None:
+    numbers = {"start": np.array([start]), "end": np.array([end]), "axis": np.array([2])}
+    whole = helper.make_node("Slice", ["x", "start", "end", "axis"], ["s"], "slice")
+    original = build([whole, *averaged("s", "m")], numbers | MATRIX)
+    candidate = build(
+        [
+            helper.make_node("DequantizeLinear", ["m.codes", "m.scale", "m.zero"], ["m"], "weight"),
+            *averaged("x", "m"),
+        ],
+        ROW,
+    )
+    assert prove(original, candidate, pictures()).is_complete is is_same
+
+
 def test_a_pad_of_zeros_may_name_them() -> None:
     pads = {"pads": np.array([0, 0, 1, 1, 0, 0, 1, 1])}
     zero = {"zero": np.array(0, np.float32)}
