@@ -17,6 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model
 from onnxport.optimizers.patterns import array, only_use, producer
 
@@ -70,7 +71,7 @@ def _rewrite_product(graph: ir.Graph, node: ir.Node) -> None:
         _put_in_place(graph, last, floats)
         return
     _insert_product(graph, last, floats)
-    stored = _store(graph, f"{last.outputs[0].name}.bias", bias)
+    stored = add_initializer(graph, f"{last.outputs[0].name}.bias", bias)
     _put_in_place(graph, last, ir.node("Add", [floats.outputs[0], stored]))
 
 
@@ -193,11 +194,13 @@ def _insert_dequantize(graph: ir.Graph, place: ir.Node, weights: _Weights, axis:
     name = f"{codes.name}.{place.name or place.outputs[0].name}"
     inputs = [
         codes,
-        _store(graph, f"{name}.scale", np.broadcast_to(scale.reshape(-1 if is_wide else ()), shape)),
+        add_initializer(graph, f"{name}.scale", np.broadcast_to(scale.reshape(-1 if is_wide else ()), shape)),
     ]
     if zero is not None:
         inputs.append(
-            _store(graph, f"{name}.zero", np.broadcast_to(zero.reshape(-1 if is_wide else ()), shape))
+            add_initializer(
+                graph, f"{name}.zero", np.broadcast_to(zero.reshape(-1 if is_wide else ()), shape)
+            )
         )
     rank = len(codes.shape) if codes.shape is not None else 2
     node = ir.node("DequantizeLinear", inputs, {"axis": axis % rank} if is_wide else {})
@@ -205,12 +208,6 @@ def _insert_dequantize(graph: ir.Graph, place: ir.Node, weights: _Weights, axis:
     floats.name, floats.shape, floats.type = f"{name}.floats", codes.shape, ir.TensorType(ir.DataType.FLOAT)
     graph.insert_before(place, node)
     return floats
-
-
-def _store(graph: ir.Graph, name: str, numbers: Array) -> ir.Value:
-    value = ir.val(name, const_value=ir.Tensor(np.ascontiguousarray(numbers), name=name))
-    graph.register_initializer(value)
-    return value
 
 
 def _put_in_place(graph: ir.Graph, old: ir.Node, new: ir.Node) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.branches import inline_body
 
@@ -98,8 +99,5 @@ def _insert(before: ir.Node, op: str, name: str, inputs: list[ir.Value], **attri
 
 
 def _constant(node: ir.Node, name: str, array: np.ndarray) -> ir.Value:
-    tensor = ir.Tensor(array, name=f"{name}.constant")
-    value = ir.val(tensor.name, const_value=tensor)
     assert isinstance(node.graph, ir.Graph)
-    node.graph.register_initializer(value)
-    return value
+    return add_initializer(node.graph, f"{name}.constant", array)

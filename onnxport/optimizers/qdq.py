@@ -17,6 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model
 from onnxport.optimizers.patterns import is_op, only_use, producer
 
@@ -35,7 +36,7 @@ def canonicalize_quantization(model: Model) -> None:
     """Apply the rules of this module to the main graph."""
     for node in list(model.graph):
         if node.domain == "" and node.op_type in _MOVES and not _move_floats(model.graph, node):
-            _move_constant(model.graph, node)
+            _moveadd_initializer(model.graph, node)
     for node in list(model.graph):
         if is_op(node, _DEQUANTIZE):
             _compute_regrid(model.graph, node)
@@ -69,7 +70,7 @@ def _move_floats(graph: ir.Graph, node: ir.Node) -> bool:
     return True
 
 
-def _move_constant(graph: ir.Graph, node: ir.Node) -> None:
+def _moveadd_initializer(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite DQ(constant) -> node as DQ(node(constant))."""
     source = producer(node.inputs[0], _DEQUANTIZE) if node.inputs else None
     if source is None or node.op_type not in _MOVES_CONSTANTS:
@@ -177,9 +178,10 @@ def _compute_regrid(graph: ir.Graph, node: ir.Node) -> None:
 def _insert_binary(graph: ir.Graph, node: ir.Node, op: str, value: ir.Value, number: float) -> ir.Value:
     """Insert `op` of a value and a number before `node`; the number is 1 or -1 on a grid of its own."""
     name = f"{node.outputs[0].name}.{op}"
-    scale = _constant(graph, f"{name}.scale", np.asarray(abs(number), np.float32))
+    scale = add_initializer(graph, f"{name}.scale", np.asarray(abs(number), np.float32))
     one, zero = (
-        _constant(graph, f"{name}.{each}", np.array(each, np.int8)) for each in (1 if number > 0 else -1, 0)
+        add_initializer(graph, f"{name}.{each}", np.array(each, np.int8))
+        for each in (1 if number > 0 else -1, 0)
     )
     factor = _insert_dequantize(graph, node, one, scale, zero)
     made = ir.node(op, [value, factor])
@@ -193,12 +195,6 @@ def _array(value: ir.Value | None) -> np.ndarray:
     assert value is not None
     assert value.const_value is not None
     return value.const_value.numpy()
-
-
-def _constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
-    value = ir.val(name, const_value=ir.Tensor(array))
-    graph.register_initializer(value)
-    return value
 
 
 def _align_concat(graph: ir.Graph, node: ir.Node) -> None:
@@ -264,7 +260,7 @@ def _dequantize_fill(graph: ir.Graph, pad: ir.Node, source: ir.Node) -> bool:
     point = 0 if zero_point is None else int(zero_point.numpy().item())
     floats = np.array((fill - point) * scale.numpy().item(), scale.numpy().dtype)
     pad.resize_inputs(max(3, len(pad.inputs)))
-    pad.replace_input_with(2, _constant(graph, f"{pad.outputs[0].name}.fill", floats))
+    pad.replace_input_with(2, add_initializer(graph, f"{pad.outputs[0].name}.fill", floats))
     return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model
 
 _FAR = np.iinfo(np.int64).min  # beyond the first element, for a slice that runs backwards
@@ -129,7 +130,4 @@ class _Scan:
         return node
 
     def _constant(self, graph: ir.Graph, numbers: int | list[int]) -> ir.Value:
-        tensor = ir.Tensor(np.array(numbers, np.int64), name=self._name())
-        value = ir.val(tensor.name, const_value=tensor)
-        graph.register_initializer(value)
-        return value
+        return add_initializer(graph, self._name(), np.array(numbers, np.int64))

@@ -21,6 +21,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.initializers import add_initializer
 from onnxport.quantize.placement.operators import KERNELS, PRODUCTS
 
 _FIRST_WITH_HARD_SWISH = 14  # opset
@@ -96,15 +97,7 @@ class _Replacement:
                 self._remove(maker)
 
     def _initializer(self, array: Array) -> ir.Value:
-        array = np.asarray(array, np.float32)
-        value = ir.Value(
-            name=self._name("constant"),
-            type=ir.TensorType(ir.DataType.FLOAT),
-            shape=ir.Shape(array.shape),
-            const_value=ir.Tensor(array),
-        )
-        self._graph.register_initializer(value)
-        return value
+        return add_initializer(self._graph, self._name("constant"), np.asarray(array, np.float32))
 
     def _name(self, what: str = "part") -> str:
         self._count += 1

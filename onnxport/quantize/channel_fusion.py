@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.formats.initializers import add_initializer
+
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
 # Operator to the axis of its weight along which the result's channels lie.
@@ -152,14 +154,7 @@ def _set_constant(graph: ir.Graph, node: ir.Node, index: int, array: Any) -> Non
     name = f"{node.outputs[0].name}.{'weight' if index == 1 else 'bias'}"
     while name in graph.initializers:
         name += "_"
-    values = np.asarray(array, np.float32)
-    new = ir.Value(
-        name=name,
-        type=ir.TensorType(ir.DataType.FLOAT),
-        shape=ir.Shape(values.shape),
-        const_value=ir.Tensor(values),
-    )
-    graph.register_initializer(new)
+    new = add_initializer(graph, name, np.asarray(array, np.float32))
     node.replace_input_with(index, new)
     if old is not None and not old.uses() and not old.is_graph_input():
         del graph.initializers[old.name or ""]

@@ -18,6 +18,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.core.arrays import Array
+from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model
 from onnxport.samples.value_uses import constant
 
@@ -76,7 +77,9 @@ def _rewrite_product(graph: ir.Graph, node: ir.Node) -> None:
         if step.size > 1 and (step.ndim < -along or step.shape[along] != step.size):
             return
         channel = (lambda each: each) if is_matrix else _along_first(codes.ndim)
-        weight = _store(graph, f"{node.outputs[0].name}.weight", _dequantize(codes, zero, step, channel))
+        weight = add_initializer(
+            graph, f"{node.outputs[0].name}.weight", _dequantize(codes, zero, step, channel)
+        )
     op, attributes = ("MatMul", {}) if is_matrix else ("Conv", dict(node.attributes))
     if bias is None:
         _replace(graph, last, op, [floats, weight], attributes)
@@ -84,7 +87,7 @@ def _rewrite_product(graph: ir.Graph, node: ir.Node) -> None:
     product = ir.node(op, [floats, weight], attributes)
     product.name = product.outputs[0].name = f"{last.outputs[0].name}.product"
     graph.insert_before(last, product)
-    stored = _store(graph, f"{last.outputs[0].name}.bias", bias)
+    stored = add_initializer(graph, f"{last.outputs[0].name}.bias", bias)
     _replace(graph, last, "Add", [product.outputs[0], stored], {})
 
 
@@ -153,7 +156,7 @@ def _rewrite_matrix_product(
         return
     if zero is None and _optional(node, places[2]) is not None:
         return
-    weight = _store(graph, f"{node.outputs[0].name}.weight", _dequantize(codes, zero, step))
+    weight = add_initializer(graph, f"{node.outputs[0].name}.weight", _dequantize(codes, zero, step))
     added = _optional(node, bias)
     if added is None:
         _replace(graph, node, "MatMul", [floats, weight], {})
@@ -172,7 +175,7 @@ def _rewrite_lstm(graph: ir.Graph, node: ir.Node) -> None:
         if codes is None or step is None:
             return
         found = _dequantize(codes, zero, step, lambda each: each.reshape(len(each), 1, -1))
-        matrices.append(_store(graph, f"{node.outputs[0].name}.{place}", found.transpose(0, 2, 1)))
+        matrices.append(add_initializer(graph, f"{node.outputs[0].name}.{place}", found.transpose(0, 2, 1)))
     others = [_optional(node, place) for place in range(3, 8)]
     fused = ir.node(
         "LSTM", [node.inputs[0], *matrices, *others], dict(node.attributes), num_outputs=len(node.outputs)
@@ -210,12 +213,6 @@ def _only_user(value: ir.Value, op: str) -> ir.Node | None:
     users = value.consumers()
     is_only = len(value.uses()) == 1 and not value.is_graph_output()
     return users[0] if is_only and users[0].op_type == op else None
-
-
-def _store(graph: ir.Graph, name: str, array: Array) -> ir.Value:
-    value = ir.val(name, const_value=ir.Tensor(array, name=name))
-    graph.register_initializer(value)
-    return value
 
 
 def _replace(

@@ -27,6 +27,7 @@ from onnx_ir.passes import common
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
+from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model
 from onnxport.runtimes.ort.integer_products import holds_integer_products
 from onnxport.runtimes.ort.runtime import OrtRuntime
@@ -318,13 +319,7 @@ class _Builder:
         return f"{self._prefix}/saturation/{self._count}"
 
     def constant(self, values: Any) -> ir.Value:
-        array, name = np.asarray(values), self._name()
-        value = ir.Value(
-            name=name, type=ir.TensorType(ir.DataType.from_numpy(array.dtype)), shape=ir.Shape(array.shape)
-        )
-        value.const_value = ir.tensor(array, name=name)
-        self._graph.register_initializer(value)
-        return value
+        return add_initializer(self._graph, self._name(), np.asarray(values))
 
     def node(
         self, op: str, inputs: Sequence[ir.Value], attributes: Mapping[str, Any] | None = None

@@ -16,6 +16,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model
 from onnxport.optimizers.passes import Pass
 from onnxport.optimizers.patterns import is_op
@@ -57,10 +58,7 @@ class ModelEditor:
         """Add a constant to the graph of `node`, named after `base`."""
         graph = node.graph
         assert isinstance(graph, ir.Graph)
-        name = self._free_name(base)
-        value = ir.val(name, const_value=ir.Tensor(array, name=name))
-        graph.register_initializer(value)
-        return value
+        return add_initializer(graph, self._free_name(base), array)
 
     def move_constant(self, constant: ir.Value, graph: ir.Graph) -> ir.Value:
         """Move a constant into another graph, under a free name."""

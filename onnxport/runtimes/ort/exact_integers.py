@@ -17,6 +17,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.core.arrays import Array
+from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model
 from onnxport.runtimes.ort.integer_products import DEQUANTIZE, FUSED, OFFSET, OPERANDS, Operands, to_unsigned
 
@@ -151,10 +152,7 @@ def _constant(graph: ir.Graph | ir.Function | None, name: str, values: Array) ->
     """Return the initializer of `graph` with this name; create it at the first call."""
     assert isinstance(graph, ir.Graph), "functions are inlined"
     if name not in graph.initializers:
-        dtype = ir.DataType.from_numpy(values.dtype)
-        value = ir.Value(name=name, type=ir.TensorType(dtype), shape=ir.Shape(values.shape))
-        value.const_value = ir.tensor(values, name=name)
-        graph.register_initializer(value)
+        add_initializer(graph, name, values)
     return graph.initializers[name]
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.initializers import add_initializer
 
 _MICROSOFT = "com.microsoft"
 # They move integers, and say the same of the floats that these stand for.
@@ -62,15 +63,7 @@ class _Rewrite:
 
     def store(self, array: Array, what: str) -> ir.Value:
         """Add an initializer."""
-        name = f"{self.node.outputs[0].name}/{what}"
-        value = ir.Value(
-            name=name,
-            type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
-            shape=ir.Shape(array.shape),
-            const_value=ir.Tensor(array),
-        )
-        self.graph.register_initializer(value)
-        return value
+        return add_initializer(self.graph, f"{self.node.outputs[0].name}/{what}", array)
 
     def floats(self, place: int, axis: int = 1) -> ir.Value:
         """Return what the integers at three inputs from `place` on stand for."""

@@ -18,6 +18,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.initializers import add_initializer
 from onnxport.validate.translation.constants import Constants, find_constants, is_stored
 
 
@@ -62,14 +63,7 @@ class _Place:
 
     def store(self, array: Array) -> ir.Value:
         name = f"{self.node.outputs[0].name}/formula.{len(self.graph.initializers)}"
-        value = ir.Value(
-            name=name,
-            type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
-            shape=ir.Shape(array.shape),
-            const_value=ir.Tensor(array),
-        )
-        self.graph.register_initializer(value)
-        return value
+        return add_initializer(self.graph, name, array)
 
     def mean(self, value: ir.Value, axis: int) -> ir.Value:
         """Return the mean over the axes from `axis`, which is negative, on."""

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
+from onnxport.formats.initializers import add_initializer
 from onnxport.validate.translation.constants import Constants, find_constants
 
 _SMALL = 4096  # elements of integers that are folded
@@ -49,14 +50,7 @@ def _fold_integers(graph: ir.Graph, opset: int) -> None:
             value.shape = ir.Shape(found.values.shape)
         if found.values.dtype.kind in "iub" and found.values.size <= _SMALL:
             array = np.ascontiguousarray(found.values).reshape(found.values.shape)
-            stored = ir.Value(
-                name=f"{value.name}/folded",
-                type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
-                shape=ir.Shape(array.shape),
-                const_value=ir.Tensor(array),
-            )
-            graph.register_initializer(stored)
-            value.replace_all_uses_with(stored)
+            value.replace_all_uses_with(add_initializer(graph, f"{value.name}/folded", array))
 
 
 def static_sizes(value: ir.Value) -> tuple[int, ...] | None:

@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.initializers import add_initializer
 from onnxport.validate.translation.constants import Constants, find_constants, is_stored
 from onnxport.validate.translation.layouts.sizes import static_sizes
 from onnxport.validate.translation.rounding_bounds import Rounded
@@ -180,14 +181,7 @@ class Layouts:
 
     def store(self, array: Array) -> ir.Value:
         self._count += 1
-        value = ir.Value(
-            name=f"/layout.{self._count}",
-            type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
-            shape=ir.Shape(array.shape),
-            const_value=ir.Tensor(array),
-        )
-        self.graph.register_initializer(value)
-        return value
+        return add_initializer(self.graph, f"/layout.{self._count}", array)
 
     # ---- results
 
