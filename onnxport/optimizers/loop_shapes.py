@@ -32,8 +32,11 @@ class LoopShapes:
         """Write the assumed shapes into the graphs, for the next inference."""
         for loop in self.loops:
             body = loop.attributes["body"].as_graph()
-            for value in body.inputs[:2]:
-                value.shape = ir.Shape([])
+            number, condition = body.inputs[:2]
+            number.shape = ir.Shape([])
+            # ONNX's inference compares it with the outer one, of which exporters make a vector of one.
+            outer = loop.inputs[1]
+            condition.shape = ir.Shape([]) if outer is None or outer.shape is None else outer.shape
             for index, value in enumerate(body.inputs[2:]):
                 dims = self._states.get(value)
                 source = loop.inputs[2 + index]

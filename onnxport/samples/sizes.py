@@ -31,7 +31,8 @@ _NAMED = 3  # constraints in a message
 _SIGNAL_NAME = re.compile(r"audio|wave|^wavs?$|signal|^pcm|^samples?$", re.IGNORECASE)
 _STATES = re.compile(r"^(h|c|h0|c0|hn|cn|.*(state|hidden|cell|past|cache|memory).*)$", re.IGNORECASE)
 _BATCH = re.compile(r"batch", re.IGNORECASE)
-_SHORT_BATCH = re.compile(r"^(n|b|bs)$", re.IGNORECASE)
+# "N" behind a fixed axis is as often a number of boxes or tokens.
+_SHORT_BATCH = re.compile(r"^bs?$", re.IGNORECASE)
 
 
 class OpenSizes:
@@ -267,13 +268,10 @@ class OpenSizes:
         symbols = set()
         for name, dims in self._shapes.items():
             for axis, dim in enumerate(dims):
-                is_first = axis == _first_open(dims)
-                named = (
-                    _BATCH.search(dim) or (is_first and _SHORT_BATCH.search(dim))
-                    if isinstance(dim, str)
-                    else False
-                )
-                if isinstance(dim, str) and (axis == 0 or named or (is_first and _STATES.match(name))):
+                if not isinstance(dim, str):
+                    continue
+                is_told = axis == _first_open(dims) and (_STATES.match(name) or _SHORT_BATCH.search(dim))
+                if axis == 0 or _BATCH.search(dim) or is_told:
                     symbols.add(dim)
         return symbols
 

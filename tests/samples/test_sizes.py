@@ -63,6 +63,12 @@ def test_the_open_dimension_of_a_state_is_the_batch() -> None:
     assert first == {"input": (3, 7), "state": (2, 3, 128), "sr": ()}
 
 
+def test_n_behind_a_fixed_axis_is_a_length_unless_a_state_has_it() -> None:
+    assert not sizes(("boxes", (1, "N", 16)), ("mask", (1, "N"))).has_batch
+    assert sizes(("x", (1, "N", 4)), ("h", (1, "N", 6))).has_batch
+    assert sizes(("x", (1, "bs", 4))).has_batch
+
+
 def test_the_users_sizes_are_kept() -> None:
     spec = TensorSpec("x", "float32", ("N", 3, "h", "w"))
     given = OpenSizes([spec], {"x": ("N", 3, 48, "w")})
