@@ -14,6 +14,7 @@ from onnxport.optimizers.branches import drop_impossible_branches, inline_known_
 from onnxport.optimizers.constant_folding import fold_constants
 from onnxport.optimizers.decomposition import decompose
 from onnxport.optimizers.dynamic_quantization import take_out_dynamic_quantization
+from onnxport.optimizers.empty_operands import drop_all_empty_operands
 from onnxport.optimizers.gelu_fusion import fuse_gelu
 from onnxport.optimizers.loop_unrolling import unroll_changing_loops
 from onnxport.optimizers.opset import inline_functions, lift
@@ -76,6 +77,7 @@ def _passes(
         *([Pass("unroll loops", lambda model: _repeat(model, unroll_changing_loops))] if unrolls else []),
         Pass("drop impossible branches", lambda model: drop_impossible_branches(model, _infer_and_fold)),
         Pass("resolve sequences", lambda model: _repeat(model, resolve_sequences), optional=False),
+        Pass("drop empty operands", drop_all_empty_operands),
         Pass("eliminate identities", _eliminate_identities),
         Pass("fuse Gelu", fuse_gelu),
         Pass("decompose", lambda model: _repeat(model, partial(decompose, native=native()))),

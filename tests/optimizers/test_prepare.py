@@ -172,6 +172,21 @@ def test_a_reshape_by_open_shape_arithmetic_gets_its_dimensions(tmp_path: Path) 
     assert not isinstance(result.outputs[0].shape[0], int)
 
 
+def test_columns_behind_the_last_one_of_open_rows_are_not_joined(tmp_path: Path) -> None:
+    """Detectors join boxes[:, :4] / size and boxes[:, 4:] where there are only four columns."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Slice", ["x", "four", "far", "one"], ["none"]),
+        helper.make_node("Concat", ["a", "none"], ["y"], axis=-1),
+    ]
+    numbers = {name: np.array([each]) for name, each in (("four", 4), ("far", 2**63 - 1), ("one", 1))}
+    model = load(graph(nodes, {"x": ["N", 4]}, {"y": 2}, **numbers), tmp_path)
+    result = prepared(model).model
+    assert "Slice" not in {node.op_type for node in result.graph}
+    feeds = {"x": np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)}
+    np.testing.assert_array_equal(answers(result, feeds)[0], answers(tmp_path / "model.onnx", feeds)[0])
+
+
 def test_an_open_dimension_is_no_negative_number(tmp_path: Path) -> None:
     """PyTorch's expand asks which sizes are -1; no dimension is, so the question is answered."""
     proto = graph(

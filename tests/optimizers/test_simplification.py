@@ -157,6 +157,11 @@ SMALLER = {
         "{ a = Slice(x, s, e, a0) y = Relu(a) }",
         {"Relu": 1},
     ),
+    "nothing of an open dimension, joined": (
+        "g (float[N,4] x) => (float[N,M] y) <int64[1] four = {4}, int64[1] far = {1000}, int64[1] one = {1}> "
+        "{ a = Relu(x) none = Slice(a, four, far, one) b = Concat<axis=1>(a, none) y = Neg(b) }",
+        {"Relu": 1, "Neg": 1},
+    ),
     "concats along one axis": (
         "g (float[N,2] x, float[N,3] z) => (float[N,7] y) "
         "{ a = Concat<axis=1>(x, z) b = Concat<axis=-1>(a, x) y = Relu(b) }",

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.formats.model import dims_of
+from onnxport.optimizers.empty_operands import drop_empty_operands
 from onnxport.optimizers.patterns import (
     array,
     axes_of,
@@ -103,20 +104,8 @@ def _tile(node: ir.Node) -> ir.Value | None:
 
 def _concat(node: ir.Node) -> ir.Value | None:
     """Drop empty operands, and return the operand if one is left."""
-    axis = node.attributes.get_int("axis")
-    sizes = [static_dims(value) for value in node.inputs]
-    kept = [
-        value
-        for value, dims in zip(node.inputs, sizes, strict=True)
-        if not dims or axis is None or not -len(dims) <= axis < len(dims) or dims[axis]
-    ]
-    if len(kept) == 1:
-        return kept[0]
-    if len(kept) and len(kept) < len(node.inputs):
-        node.resize_inputs(len(kept))
-        for index, value in enumerate(kept):
-            node.replace_input_with(index, value)
-    return None
+    drop_empty_operands(node)
+    return _operand_if(node, len(node.inputs) == 1)
 
 
 def _neutral(element: float, *, commutes: bool) -> Callable[[ir.Node], ir.Value | None]:
