@@ -31,8 +31,10 @@ _ATTEMPTS = 6  # with other values of one size
 _APART = 1000  # between the numbers of these sets
 BATCH = 3  # of the sets that are not of batch 1
 ROWS = 256  # of a table: trees have many branches
+# Sets at the other sizes, for outputs that none at the first sizes moves: x - x^T is 0 for one row.
+_FURTHER_SIZED: Sequence[FloatKind] = ("normal", "uniform", "scaled")
 # The largest number of further sets, for outputs about which the planned ones prove nothing.
-_FURTHER = len(FURTHER_KINDS)
+_FURTHER = len(FURTHER_KINDS) + len(_FURTHER_SIZED)
 
 
 def feed_from_folder(
@@ -126,7 +128,9 @@ class GeneratedInputs:
         self._batch, self._other_batch = (ROWS, 1) if is_table else (1, BATCH)
         self._count, self._further = 0, 0
         self._proposed: dict[tuple[int, bool], Sequence[Shapes]] = {}
+        # Sizes of the first set, and of the first at another size.
         self._accepted: Shapes | None = None
+        self._other: Shapes | None = None
         self.notes: list[str] = []
 
     def feed(self, samples: int | None, doubtful: Callable[[], bool], blind: Callable[[], bool]) -> None:
@@ -153,9 +157,13 @@ class GeneratedInputs:
         """Run one more set than planned; return False when there have been enough."""
         if self._further == _FURTHER or not self._inputs or self._accepted is None:
             return False
-        kind = FURTHER_KINDS[self._further % len(FURTHER_KINDS)]
+        sized = self._further - len(FURTHER_KINDS)
+        if sized >= 0 and self._other is None:
+            return False
+        kind = FURTHER_KINDS[self._further] if sized < 0 else _FURTHER_SIZED[sized]
         self._further += 1
-        self._first_accepted(kind, [self._accepted, *self._proposals(self._batch)])
+        first = self._accepted if sized < 0 or self._other is None else self._other
+        self._first_accepted(kind, [first, *self._proposals(self._batch)])
         return True
 
     def _proposals(self, batch: int, *, odd: bool = False) -> Sequence[Shapes]:
@@ -172,7 +180,8 @@ class GeneratedInputs:
         before = self._proposals(self._batch)
         used = before.index(shapes) if shapes in before else 0
         try:
-            self._first_accepted(kind, [*odd, *proposed[used + 1 :], *proposed[: used + 1]])
+            other = self._first_accepted(kind, [*odd, *proposed[used + 1 :], *proposed[: used + 1]])
+            self._other = self._other or other
         except (UsageError, MemoryFullError) as refusal:
             self.notes.append(f"the reference ran at one size only: {refusal.why}")
 
