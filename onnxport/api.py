@@ -14,7 +14,15 @@ from onnxport.pipelines import runner
 from onnxport.pipelines.params import params_of
 from onnxport.pipelines.runner import validation
 from onnxport.pipelines.runner.clock import Progress
-from onnxport.pipelines.runner.jobs import Export, Job, conversion, exportation, optimization, quantization
+from onnxport.pipelines.runner.jobs import (
+    Export,
+    Job,
+    conversion,
+    exportation,
+    extraction,
+    optimization,
+    quantization,
+)
 from onnxport.reports.run_report import RunReport
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import SamplesParams, ValidateParams
@@ -191,6 +199,32 @@ def optimize_model(
     """
     job = optimization(model, output, options, validate=validate, keep_rejected=keep_rejected)
     return _run(job, "optimize", progress)
+
+
+def extract_model(
+    model: StrPath,
+    output: StrPath | None = None,
+    *,
+    inputs: str | Sequence[str] = (),
+    outputs: str | Sequence[str] = (),
+    validate: bool = True,
+    keep_rejected: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> ConversionResult:
+    """Cut a part out of an ONNX file, and prove it against the values that the whole model has there.
+
+    Args:
+        model: an `.onnx` file.
+        output: the part's path; <stem>_part.onnx beside the model unless given.
+        inputs: names of the values at which the part begins; those inputs of the model that it needs, unless given.
+        outputs: names of the values at which it ends; the model's outputs unless given.
+        validate, keep_rejected, progress: see convert_model, also for the errors.
+        **options: samples_from, a folder with inputs of the whole model, and the fields of ValidateParams but `inputs`.
+    """
+    cut = {name: given for name, given in (("inputs", inputs), ("outputs", outputs)) if given}
+    job = extraction(model, output, {**options, **cut}, validate=validate, keep_rejected=keep_rejected)
+    return _run(job, "extract", progress)
 
 
 def _run(job: Job | Export, command: str, progress: Progress | None) -> ConversionResult:

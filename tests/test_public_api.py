@@ -82,6 +82,12 @@ def optimize_model(folder: Path) -> None:
     assert onnx.load(result.path).opset_import[0].version == 20
 
 
+def extract_model(folder: Path) -> None:
+    result = onnxport.extract_model(DIGITS, folder / "part.onnx", inputs=["relu1"], outputs="flat")
+    assert result.report.verdict == "proven"
+    assert [each.name for each in onnx.load(result.path).graph.input] == ["relu1"]
+
+
 def quantize_model(folder: Path) -> None:
     result = onnxport.quantize_model(
         DIGITS, "int8", folder / "small.onnx", calib=DIGITS.with_name("test.npz"), budget={"sqnr": 30}
@@ -170,6 +176,7 @@ CALLS: dict[str, Callable[[Path], None]] = {
     "inspect_deployment": inspect_deployment,
     "profile_model": profile_model,
     "write_samples": write_samples,
+    "extract_model": extract_model,
     "optimize_model": optimize_model,
     "load": load,
     "metric": metric,

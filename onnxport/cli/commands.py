@@ -21,6 +21,7 @@ ARGUMENTS = "onnxport.arguments"
 COMMANDS = {
     "export": "Export a model of PyTorch, TensorFlow, scikit-learn or another framework to ONNX, proven against it.",
     "optimize": "Convert an ONNX model to another opset, simplify it, and prove that it computes the same.",
+    "extract": "Cut a part out of an ONNX model, and prove that it computes what the model computes there.",
     "convert": "Convert an ONNX model to TFLite, Core ML or ONNX Runtime format and prove the result.",
     "quantize": "Make an ONNX model smaller and faster in lower precision, and measure the loss of accuracy.",
     "init": "Write a first pipeline.yaml for a model, and a CI workflow that runs it.",

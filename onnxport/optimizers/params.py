@@ -96,3 +96,29 @@ class OptimizeParams(Params):
 
 
 _OF_SIMPLIFYING = ("level", "passes", "skip")
+
+
+class ExtractParams(Params):
+    """Where a part of a model begins and ends."""
+
+    inputs: Names = option(
+        "A value at which the part begins, or several as A,B. The inputs of the model that it needs, unless given.",
+        default=(),
+        metavar="NAMES",
+    )
+    outputs: Names = option(
+        "A value at which the part ends, or several as A,B. The outputs of the model, unless given.",
+        default=(),
+        metavar="NAMES",
+    )
+    samples_from: Path | None = option(
+        "Folder with your own inputs of the whole model, as --inputs of the other commands.",
+        default=None,
+        metavar="DIR",
+    )
+
+    @model_validator(mode="after")
+    def _cuts(self) -> Self:
+        if not self.inputs and not self.outputs:
+            raise UsageError("no cut is given", fix="give --inputs, --outputs or both, with names of values")
+        return self

@@ -13,7 +13,7 @@ from onnxport.converters.params import PARAMS
 from onnxport.core.errors import UsageError
 from onnxport.core.plugins import Kind, installed
 from onnxport.formats.artifact import SUFFIXES, Format
-from onnxport.optimizers.params import OptimizeParams
+from onnxport.optimizers.params import ExtractParams, OptimizeParams
 from onnxport.pipelines import plugins
 from onnxport.pipelines.environment import RUNS_ON, require
 from onnxport.pipelines.environment import TARGETS as TARGET_LIBRARIES
@@ -42,6 +42,7 @@ TARGETS: Mapping[str, Stage] = {
 }
 QUANTIZE = replace(_stage("quantize", QuantizeParams, RUNS_ON["onnx"]), lowers=True)
 OPTIMIZE = replace(_stage("optimize", OptimizeParams, RUNS_ON["onnx"]), checks_passes=True)
+EXTRACT = _stage("extract", ExtractParams, RUNS_ON["onnx"])
 
 # The steps that targets of a pipeline share.
 STAGES: Mapping[str, Stage] = {stage.name: stage for stage in (OPTIMIZE, QUANTIZE)}

@@ -15,7 +15,7 @@ from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.core.errors import CannotConvertError, MachineError, MissingDependencyError, UsageError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import MAIN
-from onnxport.optimizers.params import OptimizeParams
+from onnxport.optimizers.params import ExtractParams, OptimizeParams
 from onnxport.pipelines.runner import functions
 from onnxport.pipelines.runner.jobs import holds_back
 from onnxport.pipelines.stages import Product, Work, Worker
@@ -64,6 +64,21 @@ def optimize(model: Model, params: OptimizeParams, work: Work) -> Product:
     for each in (model, done.model):
         each.release()
     return Product(artifact, done.notes, done.facts)
+
+
+@_without_start
+def extract(model: Model, params: ExtractParams, work: Work) -> Product:
+    """ONNX to a part of it."""
+    from onnxport.optimizers.extraction import extract, find_cut
+    from onnxport.optimizers.simplification.graph import measure_size
+
+    with work.phases.phase("extract"):
+        part = extract(model, find_cut(model, params.inputs, params.outputs))
+    with work.phases.phase("write"):
+        manifest = replace(work.manifest, labels=part.labels)
+        artifact = part.noted(manifest, model).save(work.output, model)
+    changed: dict[str, Any] = measure_size(model).change(measure_size(part))
+    return Product(artifact, facts={"changed": changed})
 
 
 @_without_start

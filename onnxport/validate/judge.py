@@ -51,6 +51,7 @@ class ReferenceRun(Closing):
         graph: the reference in memory, if the caller has it.
         tell: receives the progress of what takes more than a few seconds.
         then: called in the background when the answers are there; what it raises counts as the reference's error.
+        precision: see Reference.
 
     Attributes:
         seconds: that the reference took.
@@ -68,9 +69,10 @@ class ReferenceRun(Closing):
         graph: Model | None = None,
         tell: Tell | None = None,
         then: Callable[[], None] | None = None,
+        precision: Precision | None = None,
     ) -> None:
         self.artifact, self.params, self.graph = reference, params, graph
-        self._tell, self._then = tell, then
+        self._tell, self._then, self._precision = tell, then, precision
         self.budgets = Budgets.of(params)
         if graph is not None:
             self.budgets.check(graph.outputs)
@@ -114,7 +116,9 @@ class ReferenceRun(Closing):
         started = time.perf_counter()
         try:
             check_place(self.params.report_tensors)
-            reference = Reference(self.artifact, self.params, self._runtime, self.graph, self._tell)
+            reference = Reference(
+                self.artifact, self.params, self._runtime, self.graph, self._tell, precision=self._precision
+            )
             try:
                 self.budgets.check(reference.outputs)
                 reference.prepare()

@@ -16,7 +16,7 @@ from onnxport.cli.commands import COMMANDS, cli
 from onnxport.converters.params import PARAMS as TARGET_PARAMS
 from onnxport.deployment.params import DeploymentParams
 from onnxport.exporters.params import ExportParams
-from onnxport.optimizers.params import OptimizeParams
+from onnxport.optimizers.params import ExtractParams, OptimizeParams
 from onnxport.profiling.params import ProfileParams
 from onnxport.quantize.params import QuantizeParams, calibrated_fields
 from onnxport.validate.debug.params import DebugParams
@@ -28,6 +28,7 @@ OWN = {
     "convert": {"to", "destination", "no_latency", "no_validate", "keep_rejected", "report_files"},
     "export": {"destination", "no_validate", "keep_rejected", "report_files"},
     "optimize": {"destination", "no_validate", "keep_rejected", "report_files"},
+    "extract": {"destination", "no_validate", "keep_rejected", "report_files"},
     "quantize": {"precisions", "destination", "no_latency", "no_validate", "keep_rejected", "report_files"},
     "validate": {"report_files"},
     "bench": {"report_files"},
@@ -58,6 +59,7 @@ PARAMS = {
     "convert": (*TARGET_PARAMS.values(), ValidateParams),
     "export": (ExportParams, ValidateParams),
     "optimize": (OptimizeParams, ValidateParams),
+    "extract": (ExtractParams, ValidateParams),
     "quantize": (QuantizeParams, ValidateParams),
     "validate": (ValidateParams,),
     "debug": (DebugParams,),

@@ -38,8 +38,8 @@ def run(
         arguments: the command line behind the command's name, for the report.
         save: stores the report before the artefact is delivered; if it fails, nothing is delivered.
     """
-    from onnxport.pipelines.runner import export, steps
-    from onnxport.pipelines.runner.jobs import Export
+    from onnxport.pipelines.runner import export, extraction, steps
+    from onnxport.pipelines.runner.jobs import Export, Extraction
 
     clock = Clock(progress)
     if isinstance(job, Export):
@@ -47,6 +47,8 @@ def run(
     with reuse_children(), Staging(job.output, folder=job.is_folder) as staging, ExitStack() as stack:
         if isinstance(job, Export):
             outcome = export.make(job, staging.folder, stack, clock)
+        elif isinstance(job, Extraction):
+            outcome = extraction.make(job, staging.folder, stack, clock)
         else:
             outcome = steps.make(job, staging.folder, stack, clock, sharing)
         final = job.destination(passed=outcome.passed)

@@ -15,9 +15,9 @@ from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import BELONGS, ExportParams
 from onnxport.exporters.sources import CONTAINERS, KINDS, Source
 from onnxport.formats.artifact import FOLDERS, SUFFIXES, Artifact, path_of, writing
-from onnxport.optimizers.params import OptimizeParams
+from onnxport.optimizers.params import ExtractParams, OptimizeParams
 from onnxport.pipelines.params import check_known, params_of
-from onnxport.pipelines.registry import OPTIMIZE, QUANTIZE, target
+from onnxport.pipelines.registry import EXTRACT, OPTIMIZE, QUANTIZE, target
 from onnxport.pipelines.stages import Stage
 from onnxport.quantize.params import CALIBRATED, PRECISIONS, QuantizeParams, calibrated_fields
 from onnxport.validate.params import ValidateParams
@@ -137,6 +137,11 @@ class Job(_Delivery):
 
 
 @dataclass(frozen=True)
+class Extraction(Job):
+    """A part of a model to extract. Its options of the proof are about the whole model."""
+
+
+@dataclass(frozen=True)
 class Export(_Delivery):
     """One ONNX file to make from a framework's model, see Job; `consults` records the model's code in the report."""
 
@@ -196,6 +201,29 @@ def optimization(model: StrPath, output: StrPath | None, options: Mapping[str, A
     check_known(options, OptimizeParams, ValidateParams, purpose=purpose)
     params = params_of(OptimizeParams, fields_of(OptimizeParams, options), purpose=purpose)
     return _job(model, (Step(OPTIMIZE, params),), output, options, purpose, "_optimized.onnx", **wishes)
+
+
+def extraction(
+    model: StrPath, output: StrPath | None, options: Mapping[str, Any], **wishes: bool
+) -> Extraction:
+    """Return the job of `onnxport extract` and `extract_model`; its default output is <stem>_part.onnx.
+
+    Args:
+        options: with `inputs` and `outputs` of the part; the samples for the proof are `samples_from`.
+
+    Other Args and Raises: see `conversion`.
+    """
+    purpose = "extraction"
+    check_known(options, ExtractParams, ValidateParams, purpose=purpose)
+    params = params_of(ExtractParams, fields_of(ExtractParams, options), purpose=purpose)
+    proof = {name: value for name, value in options.items() if name not in ExtractParams.model_fields}
+    if params.samples_from is not None:
+        proof["inputs"] = params.samples_from
+    elif proof.get("preprocess"):
+        what = "--preprocess is for images in --samples-from"
+        raise UsageError(what, fix="give the folder: --samples-from DIR")
+    made = _job(model, (Step(EXTRACT, params),), output, proof, purpose, "_part.onnx", **wishes)
+    return Extraction(**vars(made))
 
 
 def _job(
