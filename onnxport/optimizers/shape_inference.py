@@ -20,8 +20,15 @@ from onnxport.optimizers.shape_arithmetic import TARGETED, Dimensions
 _MAX_ROUNDS = 20
 # Axes, sizes and shapes have fewer elements, weights mostly more.
 _COPIED_ELEMENTS = 64
-# Operators that ONNX's inference lacks and whose result has type and shape of the first operand.
-_LIKE_OPERAND = frozenset(("GroupNormalization",))
+# Operators that ONNX's inference lacks and whose result has the shape of the first operand -> its element type where
+# it is always the same. LabelEncoder's follows from its attributes, which inference reads.
+_LIKE_OPERAND: Mapping[tuple[str, str], ir.DataType | None] = {
+    ("", "GroupNormalization"): None,
+    ("ai.onnx.ml", "Imputer"): None,
+    ("ai.onnx.ml", "LabelEncoder"): None,
+    ("ai.onnx.ml", "Normalizer"): ir.DataType.FLOAT,
+    ("ai.onnx.ml", "Scaler"): ir.DataType.FLOAT,
+}
 
 
 def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
@@ -128,17 +135,30 @@ def _known_shapes(model: Model) -> list[tuple[object, ...]]:
     ]
 
 
+def _copy_shape(node: ir.Node, result: ir.Value) -> bool:
+    """Give a result the shape of the first operand, and a type; return whether they are known."""
+    operand = node.inputs[0]
+    if operand is None or operand.shape is None or operand.dtype is None:
+        return False
+    if result.dtype is None:
+        if node.op_type == "LabelEncoder":
+            return False
+        result.dtype = _LIKE_OPERAND[node.op_identifier()[:2]] or operand.dtype
+    result.shape = ir.Shape(dims_of(operand))
+    return True
+
+
 def _shapes_from_targets(graph: ir.Graph) -> bool:
     """Set dimensions of Reshape, Expand and ConstantOfShape results that ONNX's inference does not find."""
     known, changed = Dimensions(graph), False
     for node in graph:
         result = node.outputs[0] if node.outputs else None
-        if node.domain not in ("", "ai.onnx") or result is None:
+        if result is None:
             continue
-        if node.op_type in _LIKE_OPERAND and result.shape is None:
-            operand = node.inputs[0]
-            if operand is not None and operand.shape is not None and operand.dtype is not None:
-                result.dtype, result.shape, changed = operand.dtype, ir.Shape(dims_of(operand)), True
+        if node.op_identifier()[:2] in _LIKE_OPERAND and result.shape is None:
+            changed |= _copy_shape(node, result)
+        if node.domain not in ("", "ai.onnx"):
+            continue
         derived = known.result_shape(node) if node.op_type in TARGETED else None
         if derived is None or result.dtype is None:  # ONNX writes no shape without a type
             continue

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onnxport.converters.params import PARAMS
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.artifact import SUFFIXES, Artifact, writing
 from onnxport.formats.manifest import MAIN, Manifest
@@ -15,6 +18,7 @@ from onnxport.pipelines.environment import RUNS_ON, require, versions
 from onnxport.pipelines.registry import open_worker
 from onnxport.pipelines.runner import functions
 from onnxport.pipelines.runner.clock import TIMED, Clock
+from onnxport.pipelines.runner.cut_advice import advise_cut, options_for_part
 from onnxport.pipelines.runner.error_paths import name_the_source
 from onnxport.pipelines.runner.jobs import Job
 from onnxport.pipelines.runner.judges import Judges
@@ -151,8 +155,19 @@ class _Chain:
         worker = self.workers[number]
         assert worker is not None, "a step that is made already has no worker"
         with writing(self.job.output), blame_the_model(self.job.source, self.judge):
-            product = worker(start.model, self.job.steps[number].params, self._work(number))
+            try:
+                product = worker(start.model, self.job.steps[number].params, self._work(number))
+            except CannotConvertError as refusal:
+                if number or self.check_passes or self.job.target.name not in PARAMS:
+                    raise
+                raise advise_cut(refusal, start.model, partial(self._try_part, worker)) from refusal
         return replace(product, notes=(*start.notes, *product.notes), facts={**start.facts, **product.facts})
+
+    def _try_part(self, worker: Worker, part: Model) -> None:
+        """Convert a part of the model as the job asks, for nothing but its refusals."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        apart = replace(self, folder=folder, judge=None, job=replace(self.job, validation=None))
+        worker(part, options_for_part(self.job.steps[0].params, part), apart._work(0))
 
     def _work(self, number: int) -> Work:
         output = _output_of(self.job, self.folder, number)
