@@ -64,6 +64,7 @@ def convert_model(
     validate: bool = True,
     keep_rejected: bool = False,
     latency: bool = True,
+    operators: StrPath | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> ConversionResult: ...
@@ -78,6 +79,7 @@ def convert_model(
     validate: bool = True,
     keep_rejected: bool = False,
     latency: bool = True,
+    operators: StrPath | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[ConversionResult, ...]: ...
@@ -91,6 +93,7 @@ def convert_model(
     validate: bool = True,
     keep_rejected: bool = False,
     latency: bool = True,
+    operators: StrPath | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> ConversionResult | tuple[ConversionResult, ...]:
@@ -105,6 +108,7 @@ def convert_model(
         validate: False delivers the artefact without a proof; its report and its provenance say so.
         keep_rejected: keep a candidate that fails the proof, as <stem>.rejected<suffix>.
         latency: False skips the timing of a lower precision.
+        operators: a file with definitions of the model's own operators as ONNX functions.
         progress: receives the start and the end of each step.
         **options: the fields of the target's params (converters.params) and of ValidateParams, spelled as the options
             of `onnxport convert`: shape, layout, level, samples, seed, rtol, atol, inputs.
@@ -122,12 +126,24 @@ def convert_model(
         # Imported here: it has the report of several runs.
         from onnxport.pipelines.runner import batch
 
-        wishes = {"validate": validate, "keep_rejected": keep_rejected, "latency": latency}
+        wishes = {
+            "validate": validate,
+            "keep_rejected": keep_rejected,
+            "latency": latency,
+            "operators": operators,
+        }
         parts = batch.conversions((model,), to, output, options, **wishes)
         made = batch.runs_of(parts, batch.run_all(parts, "convert", progress))
         return tuple(ConversionResult(path, run.artifacts[0].report, run) for path, run in made)
     job = conversion(
-        model, to, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
+        model,
+        to,
+        output,
+        options,
+        validate=validate,
+        keep_rejected=keep_rejected,
+        latency=latency,
+        operators=operators,
     )
     return _run(job, "convert", progress)
 
@@ -140,6 +156,7 @@ def quantize_model(
     validate: bool = True,
     keep_rejected: bool = False,
     latency: bool = True,
+    operators: StrPath | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> ConversionResult:
@@ -149,11 +166,18 @@ def quantize_model(
         model: an `.onnx` file.
         precision: "int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights" or "int4-weights".
         output: the result's path; <stem>_<precision>.onnx beside the model unless given.
-        validate, keep_rejected, latency, progress: see convert_model, also for the errors.
+        validate, keep_rejected, latency, operators, progress: see convert_model, also for the errors.
         **options: the fields of QuantizeParams (quantize.params) and of ValidateParams: calib, method, budget, ...
     """
     job = quantization(
-        model, precision, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
+        model,
+        precision,
+        output,
+        options,
+        validate=validate,
+        keep_rejected=keep_rejected,
+        latency=latency,
+        operators=operators,
     )
     return _run(job, "quantize", progress)
 
@@ -186,6 +210,7 @@ def optimize_model(
     *,
     validate: bool = True,
     keep_rejected: bool = False,
+    operators: StrPath | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> ConversionResult:
@@ -194,10 +219,12 @@ def optimize_model(
     Args:
         model: an `.onnx` file.
         output: the result's path; <stem>_optimized.onnx beside the model unless given.
-        validate, keep_rejected, progress: see convert_model, also for the errors.
+        validate, keep_rejected, operators, progress: see convert_model, also for the errors.
         **options: the fields of OptimizeParams (optimizers.params) and of ValidateParams: opset, simplify, fp16, ...
     """
-    job = optimization(model, output, options, validate=validate, keep_rejected=keep_rejected)
+    job = optimization(
+        model, output, options, validate=validate, keep_rejected=keep_rejected, operators=operators
+    )
     return _run(job, "optimize", progress)
 
 

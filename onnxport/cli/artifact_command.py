@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onnxport.cli.custom_operators import library_option, operators_option
 from onnxport.cli.error_output import explain, show_on_stderr, show_traceback
 from onnxport.cli.options import given_options, name_options
 from onnxport.cli.output import PATH, Output, output_options, report_option
@@ -30,7 +31,7 @@ class ArtifactRequest:
 
     destination: Path | None
     options: dict[str, Any]
-    wishes: dict[str, bool]
+    wishes: dict[str, Any]
     report_files: tuple[Path, ...]
     output: Output
 
@@ -105,11 +106,13 @@ def makes_artifact(
     where: str,
     rejected: str = "OUT.rejected.onnx",
     timed: bool = False,
+    defines: bool = False,
 ) -> Callable[[Command], Command]:
     """Add the options of a command that makes an artefact; the command gets them as one ArtifactRequest.
 
     `options` adds those of the params models, `where` helps with --output, `rejected` is the file that --keep-rejected
-    keeps. A command whose result has lower precision is `timed` unless --no-latency is given.
+    keeps. A command whose result has lower precision is `timed` unless --no-latency is given. One that `defines` takes
+    definitions of the model's own operators.
     """
     further: tuple[Callable[[Command], Command], ...] = (
         click.option("-o", "--output", "destination", type=PATH, metavar="OUT", help=where),
@@ -121,6 +124,8 @@ def makes_artifact(
             "--keep-rejected", is_flag=True, help=f"Keep a result that fails the proof, as {rejected}."
         ),
         *([_latency] if timed else []),
+        *([operators_option] if defines else []),
+        library_option,
         report_option,
         output_options,
     )
@@ -137,10 +142,12 @@ def makes_artifact(
             report_files: tuple[Path, ...],
             output: Output,
             no_latency: bool = False,
+            operators: Path | None = None,
             **named: Any,
         ) -> int:
-            wishes = {"validate": not no_validate, "keep_rejected": keep_rejected}
+            wishes: dict[str, Any] = {"validate": not no_validate, "keep_rejected": keep_rejected}
             wishes |= {"latency": not no_latency} if timed else {}
+            wishes |= {"operators": operators} if defines else {}
             asked = given_options({name: value for name, value in named.items() if name not in own})
             request = ArtifactRequest(destination, asked, wishes, report_files, output)
             return function(**{name: named[name] for name in own if name in named}, request=request)

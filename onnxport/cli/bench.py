@@ -9,6 +9,7 @@ import click
 
 from onnxport.bench.params import BenchParams
 from onnxport.cli.commands import subcommand
+from onnxport.cli.custom_operators import library_option
 from onnxport.cli.error_output import show_on_stderr
 from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
@@ -23,6 +24,7 @@ from onnxport.core.errors import PROVEN, printable
 )
 @click.argument("models", type=PATH, nargs=-1, required=True, metavar="MODEL...")
 @options_of(BenchParams)
+@library_option
 @report_option
 @output_options
 def command(models: tuple[Path, ...], report_files: tuple[Path, ...], output: Output, **options: Any) -> int:

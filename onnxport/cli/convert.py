@@ -47,6 +47,7 @@ from onnxport.validate.params import ValidateParams
     "folder.",
     rejected="OUT.rejected.*",
     timed=True,
+    defines=True,
 )
 def command(models: tuple[Path, ...], to: tuple[str, ...], request: ArtifactRequest) -> int:
     precisions = request.options.get("precision", ())

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
+from onnxport.cli.custom_operators import library_option
 from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import UsageError
@@ -30,6 +31,7 @@ from onnxport.validate.debug.params import DebugParams
     help="Write the node at fault to FOLDER, as a separate model with its inputs and both answers.",
 )
 @options_of(DebugParams)
+@library_option
 @report_option
 @output_options
 def command(

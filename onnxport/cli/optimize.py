@@ -24,6 +24,7 @@ from onnxport.validate.params import ValidateParams
 @makes_artifact(
     options_of(OptimizeParams, ValidateParams),
     where="Where the result goes; MODEL_optimized.onnx beside it unless given.",
+    defines=True,
 )
 def command(model: Path, request: ArtifactRequest) -> int:
     from onnxport.pipelines.runner.jobs import optimization

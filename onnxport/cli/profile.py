@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
+from onnxport.cli.custom_operators import library_option
 from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import UsageError
@@ -30,6 +31,7 @@ from onnxport.profiling.params import ProfileParams
     help="Write all profiled runs to FILE.json in the Trace Event Format, for Perfetto.",
 )
 @options_of(ProfileParams)
+@library_option
 @report_option
 @output_options
 def command(

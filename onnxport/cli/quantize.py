@@ -46,6 +46,7 @@ def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
     options_of(QuantizeParams, ValidateParams),
     where="Where the result goes; MODEL_<precision>.onnx beside it unless given.",
     timed=True,
+    defines=True,
 )
 def command(model: Path, precisions: tuple[str, ...], request: ArtifactRequest) -> int:
     from onnxport.pipelines.runner.jobs import quantization

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onnxport.cli.commands import subcommand
+from onnxport.cli.custom_operators import library_option
 from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options
 from onnxport.validate.params import SamplesParams
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     "-o", "--output", "folder", type=PATH, required=True, metavar="DIR", help="A new folder for the files."
 )
 @options_of(SamplesParams)
+@library_option
 @output_options
 def command(model: Path, folder: Path, output: Output, **options: Any) -> int:
     from onnxport.formats.artifact import Artifact

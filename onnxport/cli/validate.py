@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
+from onnxport.cli.custom_operators import library_option
 from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.validate.params import ValidateParams
@@ -21,6 +22,7 @@ from onnxport.validate.params import ValidateParams
 @click.argument("reference", type=PATH)
 @click.argument("candidate", type=PATH)
 @options_of(ValidateParams)
+@library_option
 @report_option
 @output_options
 def command(

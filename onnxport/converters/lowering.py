@@ -16,6 +16,7 @@ from onnxport.core.arrays import Array
 from onnxport.core.errors import Refusal
 from onnxport.formats.model import dims_of
 from onnxport.optimizers.rewrites.registry import REASON
+from onnxport.optimizers.shape_inference import KNOWN_DOMAINS
 
 _V = TypeVar("_V")  # a target's value
 _B = TypeVar("_B")  # a target's builder
@@ -214,11 +215,12 @@ class Registry(Generic[_V, _B]):
         """Lower one node and checks that nothing of it was left unread (UnsupportedOp)."""
         lowering = self._lowerings.get(node.op)
         if lowering is None:
+            way_out = "cut the model around it"
+            if node.node.domain not in KNOWN_DOMAINS:
+                way_out = "--operators FILE defines it in ONNX's operators"
             node.unsupported(
                 node.node.metadata_props.get(REASON)
-                or self._impossible.get(
-                    node.op, f"has no lowering to {self._target} yet; cut the model around it"
-                )
+                or self._impossible.get(node.op, f"has no lowering to {self._target} yet; {way_out}")
             )
         lowering(node, builder)
         node.check_consumed()

@@ -115,11 +115,18 @@ def domains(model: Model) -> dict[str, Domain]:
 
 
 def without_functions(model: Model) -> Model:
-    """Return the model, or a copy with model-local functions inlined."""
+    """Return the model, or a copy with model-local functions inlined.
+
+    Functions of another opset than the model's stay: the analyses then know as little of their nodes as of those of
+    foreign domains.
+    """
     if not model.ir.functions:
         return model
     copy = model.clone()
-    common.InlinePass()(copy.ir)
+    try:
+        common.InlinePass()(copy.ir)
+    except ValueError:
+        return model
     return copy
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from onnxport.bench.loaders.base import Chosen, Run
 from onnxport.bench.providers import SUFFIX, install_provider
 from onnxport.core.errors import InputError, MissingDependencyError
+from onnxport.runtimes.ort.custom_operators import register_libraries
 
 _CPU = f"CPU{SUFFIX}"
 
@@ -37,6 +38,7 @@ class OrtModel:
             # Weights may exceed protobuf's limit of 2 GB.
             data = f"{os.path.basename(optimized)}.data"
             options.add_session_config_entry("session.optimized_model_external_initializers_file_name", data)
+        register_libraries(options)
         # XNNPACK has its own thread pool, which session options do not set.
         own = {"intra_op_num_threads": str(threads)} if wanted == "xnnpack" and threads else {}
         providers = [(name, own), *([] if name == _CPU else [_CPU])]

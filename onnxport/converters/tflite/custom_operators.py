@@ -12,7 +12,10 @@ from litert_converter.mlir import ir
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.optimizers.shape_inference import KNOWN_DOMAINS
 
-UNKNOWN_DOMAIN = "is of an unknown domain; --allow-custom-ops keeps it as a custom operator, unproven"
+UNKNOWN_DOMAIN = (
+    "is of an unknown domain; --operators FILE defines it in ONNX's operators, --allow-custom-ops keeps it as a custom "
+    "operator, unproven"
+)
 
 
 def is_custom(node: onnx_ir.Node) -> bool:

@@ -57,7 +57,7 @@ def conversions(
     targets: Sequence[str],
     folder: StrPath | None,
     options: Mapping[str, Any],
-    **wishes: bool,
+    **wishes: Any,
 ) -> tuple[Part, ...]:
     """Return an artefact for each model, target and precision; `folder` holds them, else each model's own folder.
 

@@ -12,8 +12,9 @@ from onnxport.core.errors import CannotConvertError, OnnxportError
 from onnxport.formats.artifact import SUFFIXES
 from onnxport.pipelines.runner.jobs import Job
 
-# Folders that have folders of steps: the run's own, that of a second attempt, and that of the model in float.
-_SUBS = ("", "/checked", "/latency/float")
+# Folders that have folders of steps: the run's own, that of a second attempt, that of the model in float, and that of
+# the model with the user's definitions.
+_SUBS = ("", "/checked", "/latency/float", "/defined")
 # A file in a step's folder; the group is the step's number.
 _BELOW = rf"(?:{'|'.join(_SUBS)})/(\d+)/[^\s'\",;:]+"
 

@@ -63,6 +63,7 @@ def _open_judge(
     """Open the judge; the whole model runs up to the part's outputs where ONNX Runtime lacks what is behind."""
     from onnxport.optimizers.extraction import front_of
     from onnxport.optimizers.shape_inference import KNOWN_DOMAINS
+    from onnxport.runtimes.custom_libraries import libraries
     from onnxport.validate.part import PartJudge
 
     front = front_of(model, [spec.name for spec in part.outputs])
@@ -73,7 +74,7 @@ def _open_judge(
         {node.domain for node in each.graph.all_nodes()} - KNOWN_DOMAINS - _own_domains(each)
         for each in (model, front)
     ]
-    if domains[0] > domains[1]:
+    if domains[0] > domains[1] and not libraries():
         whole = front.save(folder / "front.onnx")
     return PartJudge(source, params, start_reference(whole, params), front, part, clock.tell)
 

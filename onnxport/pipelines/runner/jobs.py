@@ -57,6 +57,7 @@ class Job(_Delivery):
         validation: the options of the proof; None to deliver it unproven.
         keep_rejected: whether to keep a candidate that fails, as <stem>.rejected<suffix>.
         latency: whether to time a lower precision.
+        operators: a file with definitions of the model's own operators (operator_definitions.py).
     """
 
     source: Artifact
@@ -65,6 +66,7 @@ class Job(_Delivery):
     validation: ValidateParams | None
     keep_rejected: bool = False
     latency: bool = True
+    operators: Path | None = None
 
     def __post_init__(self) -> None:
         first = self.steps[0].stage
@@ -155,14 +157,14 @@ class Export(_Delivery):
 
 
 def conversion(
-    model: StrPath, to: str, output: StrPath | None, options: Mapping[str, Any], **wishes: bool
+    model: StrPath, to: str, output: StrPath | None, options: Mapping[str, Any], **wishes: Any
 ) -> Job:
     """Return the job of `onnxport convert` and `convert_model`; its default output is beside the model.
 
     With `calib` and a calibrated precision it has two steps, and is judged as a quantization is.
 
     Args:
-        wishes: validate, keep_rejected, latency; see `_job`.
+        wishes: validate, keep_rejected, latency, operators; see `_job`.
 
     Raises:
         UsageError: an unknown target or option, or a refused value.
@@ -176,7 +178,7 @@ def conversion(
 
 
 def quantization(
-    model: StrPath, precision: str | None, output: StrPath | None, options: Mapping[str, Any], **wishes: bool
+    model: StrPath, precision: str | None, output: StrPath | None, options: Mapping[str, Any], **wishes: Any
 ) -> Job:
     """Return the job of `onnxport quantize` and `quantize_model`; its default output is <stem>_<precision>.onnx.
 
@@ -192,7 +194,7 @@ def quantization(
     return _job(model, steps, output, options, purpose, f"_{precision.replace('-', '_')}.onnx", **wishes)
 
 
-def optimization(model: StrPath, output: StrPath | None, options: Mapping[str, Any], **wishes: bool) -> Job:
+def optimization(model: StrPath, output: StrPath | None, options: Mapping[str, Any], **wishes: Any) -> Job:
     """Return the job of `onnxport optimize` and `optimize_model`; its default output is <stem>_optimized.onnx.
 
     Args and Raises: see `conversion`.
@@ -204,7 +206,7 @@ def optimization(model: StrPath, output: StrPath | None, options: Mapping[str, A
 
 
 def extraction(
-    model: StrPath, output: StrPath | None, options: Mapping[str, Any], **wishes: bool
+    model: StrPath, output: StrPath | None, options: Mapping[str, Any], **wishes: Any
 ) -> Extraction:
     """Return the job of `onnxport extract` and `extract_model`; its default output is <stem>_part.onnx.
 
@@ -237,12 +239,14 @@ def _job(
     validate: bool = True,
     keep_rejected: bool = False,
     latency: bool = True,
+    operators: StrPath | None = None,
 ) -> Job:
     """Return the job that runs `steps` on a model file; <stem><ending> beside it is the default output."""
     validation = _validation(proof_options(steps, options), options, purpose, validate=validate)
     source = Artifact.open(model)
     chosen = _output(output) or source.path.with_name(f"{source.path.stem}{ending}")
-    return Job(source, steps, chosen, validation, keep_rejected=keep_rejected, latency=latency)
+    own = None if operators is None else path_of(operators, "the operators", fix="give the path of a file")
+    return Job(source, steps, chosen, validation, keep_rejected, latency, own)
 
 
 def exportation(

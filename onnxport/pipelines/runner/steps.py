@@ -42,7 +42,7 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock, sharing: Sharin
     Args:
         sharing: what this job has in common with others of the command; None for a single job.
     """
-    if job.functions:  # options and references of their own
+    if job.functions or job.operators is not None:  # options and references of their own
         sharing = None
     lowers = any(step.stage.lowers for step in job.steps[:-1])
     stack.enter_context(name_the_source(job, folder))
@@ -52,11 +52,16 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock, sharing: Sharin
     runtime, starting = None, stack.enter_context(ExitStack())
     if job.validation is not None:
         require(RUNS_ON[job.target.gives], f"proving {job.output}")
-        if sharing is None or not sharing.has(job.source, job.validation):
+        if job.operators is None and (sharing is None or not sharing.has(job.source, job.validation)):
             runtime = starting.enter_context(start_reference(job.source, job.validation))
     with clock.phase("load"), reading(job.source):
         model, source, origin = _load(job.source) if sharing is None else sharing.load(job.source)
     job.check_spares(source)
+    answering, notes = source, tuple[str, ...]()
+    if job.operators is not None:
+        model, answering, notes = _define(model, source, job.operators, folder)
+        if job.validation is not None:
+            runtime = starting.enter_context(start_reference(answering, job.validation))
     models = functions.load_models(model, job.functions)
     further = {name: each.artifact for name, each in models.items() if name != MAIN}
     judge = None
@@ -70,7 +75,7 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock, sharing: Sharin
             Judges(source, validation, runtime, model, expected, lowers=lowers, tell=clock.tell, run=run)
         )
     with unchanged(source, *further.values()):
-        chain = _Chain(job, folder, origin, judge, clock, workers, model.labels)
+        chain = _Chain(job, folder, origin, judge, clock, workers, model.labels, notes)
         start = chain.run_first_steps(model)
         product = chain.run_last_step(start)
         report = verdict(judge, source, product, clock)
@@ -89,7 +94,7 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock, sharing: Sharin
     if job.latency and job.lowers and job.destination(passed=outcome.passed) is not None:
         with clock.phase(TIMED):
             speedup = measure_speedup(
-                lambda: chain.run_in_float(model, source), product.artifact, judge, folder / "latency"
+                lambda: chain.run_in_float(model, answering), product.artifact, judge, folder / "latency"
             )
         outcome = replace(outcome, speedup=speedup)
     return outcome
@@ -100,6 +105,33 @@ def _load(source: Artifact) -> tuple[Model, Artifact, SourceRecord]:
     return model, artifact, origin_of(artifact)
 
 
+def _define(
+    model: Model, source: Artifact, operators: Path, folder: Path
+) -> tuple[Model, Artifact, tuple[str, ...]]:
+    """Return the model with the user's definitions inlined, what answers for it, and notes.
+
+    The file itself answers with the kernels of a library of custom operators, else a copy with the definitions, which
+    ONNX Runtime inlines.
+    """
+    from onnxport.optimizers.operator_definitions import define_operators, inline_definitions
+    from onnxport.runtimes.custom_libraries import libraries
+
+    defined, notes = define_operators(model, operators)
+    place = folder / "defined" / "0"
+    place.mkdir(parents=True)
+    answering = source
+    if not libraries():
+        answering, notes = defined.save(place / "defined.onnx"), (*notes, _TAKEN_AS_RIGHT)
+    # A file, too: some steps read the model from its path.
+    inlined, _ = load(inline_definitions(defined).save(place / "inlined.onnx"))
+    inlined.labels = model.labels
+    return inlined, answering, notes
+
+
+_TAKEN_AS_RIGHT = (
+    "the proof takes these definitions as right: ONNX Runtime has no kernels to compare them with; "
+    "--custom-ops-library gives them"
+)
 # The options of a target that change what an artefact rounds.
 _IN_FLOAT = {"precision": None, "io": "float"}
 
@@ -124,11 +156,12 @@ class _Chain:
     clock: Clock
     workers: Sequence[Worker | None]
     labels: Mapping[str, Labels] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     check_passes: bool = False
 
     def run_first_steps(self, model: Model) -> _Start:
         """Run all steps but the last, unless they are made already."""
-        start = _Start(model, describe_labels(model))
+        start = _Start(model, (*self.notes, *describe_labels(model)))
         for number, step in enumerate(self.job.steps[:-1]):
             product = Product(step.made) if step.made is not None else self._run(number, start)
             model, artifact = load(product.artifact)
@@ -158,7 +191,8 @@ class _Chain:
             try:
                 product = worker(start.model, self.job.steps[number].params, self._work(number))
             except CannotConvertError as refusal:
-                if number or self.check_passes or self.job.target.name not in PARAMS:
+                asked = self.job.target.name in PARAMS and self.job.operators is None
+                if number or self.check_passes or not asked:
                     raise
                 raise advise_cut(refusal, start.model, partial(self._try_part, worker)) from refusal
         return replace(product, notes=(*start.notes, *product.notes), facts={**start.facts, **product.facts})

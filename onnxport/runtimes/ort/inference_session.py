@@ -10,6 +10,7 @@ from typing import Any
 import onnxruntime
 
 from onnxport.runtimes.options import OrtLevel
+from onnxport.runtimes.ort.custom_operators import register_libraries
 
 CPU = "CPUExecutionProvider"
 
@@ -32,7 +33,7 @@ def open_session(
     disabled_optimizers: Sequence[str] = (),
     **attributes: Any,
 ) -> onnxruntime.InferenceSession:
-    """Return an ONNX Runtime session of `model`; raises what ONNX Runtime raises.
+    """Return an ONNX Runtime session of `model`, with the user's custom operators; raises what ONNX Runtime raises.
 
     Args:
         threads: of one operator; 0 for one per core.
@@ -66,6 +67,7 @@ def open_session(
     for key, entry in entries.items():
         if entry:
             options.add_session_config_entry(key, entry)
+    register_libraries(options)
     return onnxruntime.InferenceSession(
         os.fspath(model) if isinstance(model, Path) else model,
         options,

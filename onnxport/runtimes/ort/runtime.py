@@ -13,11 +13,12 @@ import numpy as np
 import onnxruntime as ort
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.core.errors import InputError, MissingDependencyError, UsageError
+from onnxport.core.errors import InputError, MissingDependencyError, OnnxportError, UsageError
 from onnxport.core.resources import Closing
 from onnxport.formats.external_data import stored_bytes
 from onnxport.formats.zipmap import without_zipmaps
 from onnxport.runtimes.base import MemoryFullError, RunError, check_feeds, check_taps, format_shapes
+from onnxport.runtimes.custom_libraries import libraries
 from onnxport.runtimes.options import OrtLevel, RuntimeOptions
 from onnxport.runtimes.ort.inference_session import open_session
 from onnxport.runtimes.ort.integer_products import holds_integer_products
@@ -133,7 +134,8 @@ class OrtRuntime(Closing):
     def name(self) -> str:
         level = "" if self._is_ort else _LEVEL_NAMES[self._options.level]
         integers = "" if self._options.integers == "exact" else ", this CPU's integer kernels"
-        return f"ONNX Runtime {ort.__version__}, {_short(self._provider)}{level}{integers}"
+        custom = "".join(f", custom operators of {library.name}" for library in libraries())
+        return f"ONNX Runtime {ort.__version__}, {_short(self._provider)}{level}{integers}{custom}"
 
     @property
     def taps(self) -> frozenset[str]:
@@ -203,6 +205,8 @@ class OrtRuntime(Closing):
                 external_data=folder,
                 config={"session.load_model_format": "ORT"} if self._is_ort else None,
             )
+        except OnnxportError:  # about a library of custom operators
+            raise
         except Exception as error:  # see run
             raise self._load_error(error) from error
 
@@ -218,7 +222,10 @@ class OrtRuntime(Closing):
             return _ort_file_error(Path(self._label))
         fix = ""
         if _UNREGISTERED.search(str(error)):
-            fix = "use operators that ONNX Runtime has; --no-validate writes a result unproven"
+            fix = (
+                "give the library that has it, --custom-ops-library FILE; "
+                "without one, --no-validate writes a result unproven"
+            )
         return InputError(f"ONNX Runtime cannot load {self._label}", why=cause(error), fix=fix)
 
     def _load_model(self) -> Model:
