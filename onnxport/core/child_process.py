@@ -54,9 +54,13 @@ class ChildHung(MachineError):
 
 
 class ChildTooLarge(MachineError):
-    """The child exceeded its memory limit, holding `taken` bytes, and was ended."""
+    """The child exceeded its memory limit, holding `taken` bytes, and was ended.
+
+    Where `is_answer`, the bytes are those of an answer, above the limit of one answer.
+    """
 
     taken = 0
+    is_answer = False
 
 
 class Child(Closing):
@@ -226,7 +230,7 @@ class Child(Closing):
         watch = None if self.memory is None else self._check_memory
         (length,) = _HEADER.unpack(_read(self._answers, _HEADER.size, timeout, watch))
         if self.message is not None and length > self.message:
-            self._end_large(length)
+            self._end_large(length, is_answer=True)
         return _read(self._answers, length, timeout, watch)
 
     def _check_memory(self) -> None:
@@ -234,10 +238,10 @@ class Child(Closing):
         if self.memory is not None and resident - of_files > self.memory:
             self._end_large(resident - of_files)
 
-    def _end_large(self, taken: int) -> NoReturn:
+    def _end_large(self, taken: int, *, is_answer: bool = False) -> NoReturn:
         self.kill()
         error = ChildTooLarge(f"{self._purpose} took too much memory", why=f"{taken / 1e9:.1f} GB")
-        error.taken = taken
+        error.taken, error.is_answer = taken, is_answer
         raise error
 
     def _memory(self) -> tuple[int, int]:

@@ -206,10 +206,18 @@ class IsolatedRuntime(Closing):
 
     def _too_large(self, feeds: Feeds, large: ChildTooLarge) -> MemoryFullError:
         side = f"the {self._role} " if self._role else ""
+        total = self._limit.total(feeds, large.taken, is_answer=large.is_answer)
+        why = f"all processes together had taken {format_size(total)} when it was ended"
+        if large.is_answer:
+            answers = format_size(large.taken)
+            why = (
+                f"its answers have {answers}; with their copies all processes together would take "
+                f"{format_size(total)}"
+            )
         return self._limit.exceeded(
             f"running {side}{self.path} on {format_shapes(feeds)}",
-            f"it had taken {format_size(large.taken)} when it was ended",
-            2 * max(large.taken, self._limit.bytes or 0),
+            why,
+            2 * max(total, self._limit.bytes or 0),
         )
 
     def _open(self) -> Child:

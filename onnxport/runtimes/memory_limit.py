@@ -60,6 +60,12 @@ class MemoryLimit:
         """Bytes that one answer may have; memory holds several copies of it."""
         return None if self.bytes is None else (self.bytes - _LIBRARIES) // _OUTPUT_COPIES
 
+    def total(self, feeds: Feeds, taken: int, *, is_answer: bool) -> int:
+        """Return the bytes of all processes together, of which one holds `taken` bytes, or gives an answer of them."""
+        if is_answer:
+            return _LIBRARIES + _OUTPUT_COPIES * taken
+        return _LIBRARIES + _INPUT_COPIES * sum(array.nbytes for array in feeds.values()) + taken
+
     def allows(self, estimate: Estimate) -> bool:
         """Return whether a run of this estimate stays within the limit."""
         return self.bytes is None or needed_bytes(estimate) <= self.bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -36,6 +37,11 @@ GREEDY = """g (float[1, 100] x) => (float[1, 100] y)
 <int64[2] d = {30000, 40000}, int64[1] one = {1}, float zero = {0}> {
     s = ReduceSum(x, one)  e = Expand(s, d)  q = Sin(e)  m = ReduceMean<keepdims = 1>(q)  z = Mul(m, zero)
     w = Sin(x)  y = Add(w, z) }"""
+
+# An answer of 20 MB, of which inference knows nothing; memory holds several copies of an answer.
+LONG = """g (float[1, 100] x) => (float[r, c] y) <float many = {50000}, int64[1] one = {1}> {
+    l = ReduceMin(x)  z = Sub(l, l)  t = Add(z, many)  i = Cast<to = 7>(t)  f = Reshape(i, one)
+    d = Concat<axis = 0>(one, f)  y = Tile(x, d) }"""
 
 
 def saved(sandbox: Sandbox, text: str, name: str = "model.onnx") -> None:
@@ -130,6 +136,17 @@ def test_a_candidate_that_takes_too_much_is_ended(
     assert "--memory-limit" in outcome.stderr
     assert most < limit
     assert sandbox.contents() == before
+
+
+@PROC
+def test_the_memory_that_an_error_names_is_above_the_limit(sandbox: Sandbox) -> None:
+    """All processes count, and all copies of an answer: "it had taken 20MB" contradicted the limit."""
+    saved(sandbox, LONG)
+    outcome = sandbox.run("validate", "model.onnx", "model.onnx", "--memory-limit", "400MB")
+    assert outcome.code == 2, outcome.stderr
+    taken = re.search(r"all processes together would take (\d+)MB", outcome.stderr)
+    assert taken, outcome.stderr
+    assert int(taken[1]) > 400
 
 
 def test_inputs_of_the_users_that_take_too_much_are_refused_with_their_file(sandbox: Sandbox) -> None:
