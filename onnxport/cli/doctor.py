@@ -39,7 +39,7 @@ def _examine() -> dict[str, Any]:
         ],
         "targets": {name: _state(needs) for name, needs in TARGETS.items()},
         "sources": {name: _state(needs) for name, needs in SOURCES.items()},
-        "runtimes": {kind.name: _state(kind.distributions, kind.system) for kind in KINDS},
+        "runtimes": {kind.name: _state(kind.distributions, kind.system, kind.ask_probe()) for kind in KINDS},
         "plugins": [_plugin(each) for kind in plugins.GROUPS for each in plugins.installed(kind)],
         "remedies": _remedies(library for library in missing(LIBRARIES) if not library.extra),
         "extras": _remedies(library for library in missing(LIBRARIES) if library.extra),
@@ -54,9 +54,11 @@ def _remedies(libraries: Iterable[Library]) -> list[str]:
 _SYSTEMS = {"darwin": "macOS"}
 
 
-def _state(needs: tuple[str, ...], system: str = "") -> dict[str, Any]:
+def _state(needs: tuple[str, ...], system: str = "", unmet: str = "") -> dict[str, Any]:
     """Return whether something works here, and what it lacks; `system` is the only `sys.platform` where it works."""
     lacking = [library.name for library in missing(needs)]
+    if unmet:
+        lacking.append(unmet)
     if system not in ("", sys.platform):
         lacking.append(_SYSTEMS.get(system, system))
     return {"works": not lacking, "lacks": lacking}

@@ -40,6 +40,8 @@ class Kind:
     settings: tuple[str, ...] = ()
     extra: str = ""  # the extra of onnxport that installs the distributions; empty for none
     system: str = ""  # the `sys.platform` where it is the default; empty for all
+    # "module:callable"; returns what it lacks beside distributions, in words for `doctor`; empty for nothing to ask.
+    probe: str = ""
 
     @property
     def lacking(self) -> tuple[str, ...]:
@@ -50,6 +52,13 @@ class Kind:
     def module(self) -> str:
         """The module of the factory."""
         return self.factory.partition(":")[0]
+
+    def ask_probe(self) -> str:
+        """Return what it lacks beside distributions; empty where these are missing already."""
+        if not self.probe or self.lacking:
+            return ""
+        module, _, name = self.probe.partition(":")
+        return str(getattr(importlib.import_module(module), name)())
 
     def check(self) -> None:
         """Raise MissingDependencyError, with the pip command, where a distribution is not installed."""
@@ -91,6 +100,15 @@ KINDS = (
         "onnxport.runtimes.litert:TfliteRuntime",
         ("ai-edge-litert",),
         settings=("delegate", "threads"),
+    ),
+    Kind(
+        "litert-gpu",
+        "LiteRT's GPU runtime",
+        ("tflite",),
+        "onnxport.runtimes.litert_gpu:TfliteGpuRuntime",
+        ("ai-edge-litert",),
+        settings=("vulkan",),
+        probe="onnxport.runtimes.vulkan:lacking",
     ),
     Kind(
         "predict",

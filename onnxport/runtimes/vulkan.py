@@ -1,0 +1,88 @@
+"""The Vulkan driver that GPU runtimes run on: a GPU's, or one in software.
+
+`python -m onnxport.runtimes.vulkan` exits with 0 where there is a device; `doctor` asks so, since drivers can crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from onnxport.core.errors import UsageError
+
+# Debian's package chromium-common: a Vulkan loader and SwiftShader, a device in software.
+_FALLBACK = Path("/usr/lib/chromium")
+_LOADER = "libvulkan.so.1"
+_CREATE_INSTANCE = 1  # VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO
+_SECONDS = 20
+
+
+def load_vulkan(folder: str = "") -> ctypes.CDLL | None:
+    """Load a Vulkan loader into the process: that of `folder`, of the system, or of Debian's Chromium.
+
+    Runtimes ask the process for libvulkan.so.1, and the loader asks VK_DRIVER_FILES for the driver.
+
+    Returns:
+        The loader; None where there is none.
+
+    Raises:
+        UsageError: `folder` has no loader.
+    """
+    if not folder:
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(_LOADER, mode=ctypes.RTLD_GLOBAL)
+    place = Path(folder) if folder else _FALLBACK
+    if manifests := sorted(place.glob("*_icd*.json")):
+        os.environ["VK_DRIVER_FILES"] = os.pathsep.join(map(os.fspath, manifests))
+    try:
+        return ctypes.CDLL(os.fspath(place / _LOADER), mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        if folder:
+            fix = f"name a folder with {_LOADER} and its driver's manifest (docs/guide/gpu.md)"
+            raise UsageError(f"vulkan={folder} has no Vulkan loader", why=str(error), fix=fix) from error
+        return None
+
+
+class _InstanceInfo(ctypes.Structure):
+    """VkInstanceCreateInfo (Vulkan 1.3, section 4.2)."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("next", ctypes.c_void_p),
+        ("flags", ctypes.c_uint32),
+        ("application", ctypes.c_void_p),
+        ("layers", ctypes.c_uint32),
+        ("layer_names", ctypes.c_void_p),
+        ("extensions", ctypes.c_uint32),
+        ("extension_names", ctypes.c_void_p),
+    )
+
+
+def count_devices() -> int:
+    """Return how many devices the Vulkan drivers have."""
+    vulkan = load_vulkan()
+    instance, count = ctypes.c_void_p(), ctypes.c_uint32()
+    if vulkan is None or vulkan.vkCreateInstance(
+        ctypes.byref(_InstanceInfo(_CREATE_INSTANCE)), None, ctypes.byref(instance)
+    ):
+        return 0
+    vulkan.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None)
+    return count.value
+
+
+def lacking() -> str:
+    """Return what GPU runtimes lack here; empty for nothing."""
+    command = [sys.executable, "-m", __name__]
+    try:
+        asked = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return "a Vulkan driver that answers"
+    return "a Vulkan device" if asked.returncode else ""
+
+
+if __name__ == "__main__":
+    sys.exit(0 if count_devices() else 1)
