@@ -6,10 +6,14 @@ import difflib
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import onnx
+import onnx.utils
 import onnx_ir as ir
+from onnx_ir import serde
 from onnx_ir.passes import common
 
 from onnxport.core.errors import UsageError
@@ -168,6 +172,16 @@ def _leaks(
         for value in read & flow.varying - set(begins)
         if value.producer() is None or value.producer() in upstream
     }
+
+
+def cut_again(path: Path, part: Model) -> onnx.ModelProto:
+    """Return the part of the model at `path` between the ends of `part`, cut by onnx.utils.Extractor."""
+    extractor = onnx.utils.Extractor(onnx.load(path))
+    ends = [
+        [serde.serialize_value(value) for value in side] for side in (part.graph.inputs, part.graph.outputs)
+    ]
+    extractor.value_infos.update((info.name, info) for side in ends for info in side)
+    return extractor.extract_model(*([info.name for info in side] for side in ends))
 
 
 _Typed = tuple[ir.TypeProtocol | None, ir.Shape | None]

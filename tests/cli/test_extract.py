@@ -75,6 +75,26 @@ def test_what_onnx_runtime_lacks_behind_the_part_does_not_keep_it_from_its_proof
     assert "proven" in done.stdout
 
 
+def test_what_onnx_runtime_lacks_in_front_leaves_a_second_cut_to_compare_with(sandbox: Sandbox) -> None:
+    nodes = [
+        helper.make_node("Read", ["x"], ["a"], domain="com.acme"),
+        helper.make_node("Add", ["a", "w"], ["b"]),
+        helper.make_node("Exp", ["b"], ["y"]),
+    ]
+    x, a, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4]) for name in "xay")
+    weight = onnx.numpy_helper.from_array(np.arange(4, dtype=np.float32), "w")
+    graph = helper.make_graph(nodes, "g", [x], [y], [weight], value_info=[a])
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.acme", 1)]
+    onnx.save(helper.make_model(graph, ir_version=10, opset_imports=opsets), sandbox.folder / "custom.onnx")
+    done = sandbox.run("extract", "custom.onnx", "--inputs", "a", "-o", "part.onnx")
+    assert done.code == 0, done.stderr
+    assert "ONNX Runtime lacks com.acme, so the part was compared" in done.stderr
+    sandbox.patch(WRONG)
+    done = sandbox.run("extract", "custom.onnx", "--inputs", "a", "-o", "wrong.onnx")
+    assert done.code == 1, done.stdout
+    assert not (sandbox.folder / "wrong.onnx").exists()
+
+
 def test_names_and_cuts_are_explained(sandbox: Sandbox) -> None:
     done = sandbox.run("extract", "model.onnx", "--outputs", "flt")
     assert done.code == 2

@@ -21,8 +21,12 @@ from onnxport.pipelines.stages import Work
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
+    from onnxport.validate.judge import Judge
     from onnxport.validate.params import ValidateParams
-    from onnxport.validate.part import PartJudge
+
+_CUT_AGAIN = (
+    "the part was compared with that of onnx.utils.Extractor, both fed with generated inputs of the part"
+)
 
 
 def make(job: Extraction, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
@@ -47,38 +51,53 @@ def make(job: Extraction, folder: Path, stack: ExitStack, clock: Clock) -> Outco
         work = Work(folder / "0" / job.output.name, manifest, None, clock)
         with writing(job.output):
             product = worker(model, step.params, work)
-        judge = None
+        judge, remarks = None, list[str]()
         if job.validation is not None:
             part, _ = load(product.artifact)
-            judge = stack.enter_context(_open_judge(source, model, part, job.validation, folder, clock))
+            judge, remarks = _open_judge(source, model, part, job.validation, folder, clock)
+            stack.enter_context(judge)
         report = verdict(judge, source, product, clock)
-    notes = tuple(note.replace("--inputs DIR", "--samples-from DIR") for note in report.notes)
-    report = report.model_copy(update={"notes": notes})
+    notes = [*remarks, *(note.replace("--inputs DIR", "--samples-from DIR") for note in report.notes)]
+    reference = report.reference.model_copy(update={"path": str(source.path)})
+    report = report.model_copy(update={"notes": tuple(notes), "reference": reference})
     return Outcome(origin, step.stage.name, product, report, {*step.stage.libraries, *RUNS_ON["onnx"]})
 
 
 def _open_judge(
     source: Artifact, model: Model, part: Model, params: ValidateParams, folder: Path, clock: Clock
-) -> PartJudge:
-    """Open the judge; the whole model runs up to the part's outputs where ONNX Runtime lacks what is behind."""
-    from onnxport.optimizers.extraction import front_of
-    from onnxport.optimizers.shape_inference import KNOWN_DOMAINS
+) -> tuple[Judge, list[str]]:
+    """Open the judge; return it and remarks for the report.
+
+    Where ONNX Runtime lacks operators behind the part, the whole model runs up to the part's outputs. Where it lacks
+    some in front, no values of the model are there to feed: the reference is the part as another tool cuts it.
+    """
+    import onnx
+
+    from onnxport.optimizers.extraction import cut_again, front_of
     from onnxport.runtimes.custom_libraries import libraries
+    from onnxport.validate.judge import Judge
     from onnxport.validate.part import PartJudge
 
     front = front_of(model, [spec.name for spec in part.outputs])
     for value, typed in zip(front.graph.outputs, part.graph.outputs, strict=True):
         value.type, value.shape = typed.type, typed.shape
     whole = source
-    domains = [
-        {node.domain for node in each.graph.all_nodes()} - KNOWN_DOMAINS - _own_domains(each)
-        for each in (model, front)
-    ]
-    if domains[0] > domains[1] and not libraries():
+    unknown, lacking, beyond = (
+        set() if libraries() else _unknown_domains(each) for each in (model, front, part)
+    )
+    if lacking and not beyond:
+        onnx.save(cut_again(source.path, part), folder / "again.onnx")
+        again = Artifact.open(folder / "again.onnx")
+        judge = Judge(again, params, start_reference(again, params), tell=clock.tell)
+        return judge, [f"ONNX Runtime lacks {', '.join(sorted(lacking))}, so {_CUT_AGAIN}"]
+    if unknown > lacking:
         whole = front.save(folder / "front.onnx")
-    return PartJudge(source, params, start_reference(whole, params), front, part, clock.tell)
+    return PartJudge(source, params, start_reference(whole, params), front, part, clock.tell), []
 
 
-def _own_domains(model: Model) -> set[str]:
-    """Return the domains of the model's own functions."""
-    return {domain for domain, _, _ in model.ir.functions}
+def _unknown_domains(model: Model) -> set[str]:
+    """Return the domains of operators that neither ONNX Runtime nor a function of the model defines."""
+    from onnxport.optimizers.shape_inference import KNOWN_DOMAINS
+
+    own = {domain for domain, _, _ in model.ir.functions}
+    return {node.domain for node in model.graph.all_nodes()} - KNOWN_DOMAINS - own
