@@ -28,7 +28,7 @@ Loader = Callable[[], Sample]
 Try = Callable[[Loader, float | None], None]
 
 _ATTEMPTS = 6  # with other values of one size
-_APART = 1000  # between the numbers of these sets
+_APART = 1001  # between the numbers of these sets; odd, so that of two choices the other one comes
 BATCH = 3  # of the sets that are not of batch 1
 ROWS = 256  # of a table: trees have many branches
 # Sets at the other sizes, for outputs that none at the first sizes moves: x - x^T is 0 for one row.
