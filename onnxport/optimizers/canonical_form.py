@@ -22,6 +22,7 @@ from onnxport.optimizers.passes import Equivalence, Pass, PassManager, Rewritten
 from onnxport.optimizers.qdq import canonicalize_quantization
 from onnxport.optimizers.scan_to_loop import scans_to_loops
 from onnxport.optimizers.sequences import resolve_sequences
+from onnxport.optimizers.squeezes import declared_ranks, name_squeezed_axes
 
 # Every round resolves the shapes behind one more layer of shape arithmetic; real models need two or three.
 _MAX_ROUNDS = 20
@@ -48,8 +49,14 @@ def prepare(
         UsageError: `shapes` do not fit the model.
         CannotConvertError: a node has no form in the canonical opset, or a required pass changes the answers.
     """
-    passes = _passes(shapes, native, unrolls=unrolls)
-    manager = PassManager(equivalence)
+    manager, notes, ranks = PassManager(equivalence), list[str](), declared_ranks(model)
+
+    def name_axes(candidate: Model) -> None:
+        notes[:] = name_squeezed_axes(candidate, ranks)
+        if notes:
+            _infer_and_fold(candidate)
+
+    passes = _passes(shapes, native, Pass("name squeezed axes", name_axes), unrolls=unrolls)
 
     def attempt() -> Model:
         candidate = model.clone()
@@ -60,11 +67,15 @@ def prepare(
         manager.prove(candidate)
         return candidate
 
-    return Rewritten(manager.run(attempt), manager.notes)
+    return Rewritten(manager.run(attempt), (*manager.notes, *notes))
 
 
 def _passes(
-    shapes: Mapping[str, GivenShape], native: Callable[[], Collection[str]], *, unrolls: bool
+    shapes: Mapping[str, GivenShape],
+    native: Callable[[], Collection[str]],
+    name_axes: Pass[Model],
+    *,
+    unrolls: bool,
 ) -> list[Pass[Model]]:
     """List the passes in their order: folding and some lifts need shapes."""
     return [
@@ -72,6 +83,7 @@ def _passes(
         Pass("inline functions", _inline_functions, optional=False),
         Pass("infer shapes and fold constants", _infer_afresh, optional=False),
         Pass("lift opset", _lift, optional=False),
+        name_axes,
         Pass("take out dynamic quantization", _take_out_dynamic_quantization, optional=False),
         Pass("rewrite Scan as Loop", _rewrite_scans),
         *([Pass("unroll loops", lambda model: _repeat(model, unroll_changing_loops))] if unrolls else []),

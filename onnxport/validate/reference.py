@@ -408,8 +408,7 @@ class Reference:
         )
         with nullcontext() if seconds is None else self._runtime.within(seconds):
             answers = self._model.run(sample.feeds)
-        if not self._ranks and self.steps == 1:  # the answers of several steps have an axis more
-            self._ranks = {name: answer.ndim for name, answer in answers.items()}
+        self._check_ranks(sample, answers)
         if sample.adversarial and not all(map(_is_finite, answers.values())):
             return  # where the reference itself overflows or divides by 0, right artefacts differ
         estimate = self._noise.estimate(sample, answers)
@@ -424,6 +423,25 @@ class Reference:
         answered = AnsweredSet(load, *about, noise, kept, sample.adversarial, nan, sample.first_row)
         answered.is_estimated = estimate is not None
         self.sets.append(answered)
+
+    def _check_ranks(self, sample: Sample, answers: Answers) -> None:
+        """Refuse generated sizes at which an answer loses the declared rank that the first answers had.
+
+        A Squeeze without axes leaves an axis in place where its size is not 1.
+        """
+        if self.steps > 1:  # these answers have an axis more
+            return
+        ranks = {name: answer.ndim for name, answer in answers.items()}
+        self._ranks = self._ranks or ranks
+        if self.graph is None or sample.source != "generated":
+            return
+        for value in self.graph.graph.outputs:
+            name = value.name or ""
+            if value.shape is None or len(value.shape) != self._ranks.get(name) or name not in ranks:
+                continue
+            if ranks[name] != len(value.shape):
+                why = f"{name!r} has {ranks[name]} dimensions there, and {len(value.shape)} in the file"
+                raise RunError("the answers at these sizes are not those that the model declares", why=why)
 
     def _is_repeated(self, feeds: Feeds) -> bool:
         """Return whether the same inputs were fed before, which proves nothing more."""
