@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from onnx_ir.passes import common
@@ -20,12 +21,34 @@ from onnxport.optimizers.loop_unrolling import unroll_changing_loops
 from onnxport.optimizers.opset import inline_functions, lift
 from onnxport.optimizers.passes import Equivalence, Pass, PassManager, Rewritten
 from onnxport.optimizers.qdq import canonicalize_quantization
+from onnxport.optimizers.rewrites.ml.trees import describe_rounding
 from onnxport.optimizers.scan_to_loop import scans_to_loops
 from onnxport.optimizers.sequences import resolve_sequences
 from onnxport.optimizers.squeezes import declared_ranks, name_squeezed_axes
 
 # Every round resolves the shapes behind one more layer of shape arithmetic; real models need two or three.
 _MAX_ROUNDS = 20
+
+
+@dataclass
+class _Notes:
+    """Passes that have something to report, and what it was in the last attempt.
+
+    Attributes:
+        ranks: of the outputs, as the file declares them.
+    """
+
+    ranks: Mapping[str, int]
+    squeezes: Sequence[str] = ()
+    trees: Sequence[str] = ()
+
+    def name_axes(self, model: Model) -> None:
+        self.squeezes = name_squeezed_axes(model, self.ranks)
+        if self.squeezes:
+            _infer_and_fold(model)
+
+    def describe_trees(self, model: Model) -> None:
+        self.trees = describe_rounding(model.graph)
 
 
 def prepare(
@@ -49,14 +72,8 @@ def prepare(
         UsageError: `shapes` do not fit the model.
         CannotConvertError: a node has no form in the canonical opset, or a required pass changes the answers.
     """
-    manager, notes, ranks = PassManager(equivalence), list[str](), declared_ranks(model)
-
-    def name_axes(candidate: Model) -> None:
-        notes[:] = name_squeezed_axes(candidate, ranks)
-        if notes:
-            _infer_and_fold(candidate)
-
-    passes = _passes(shapes, native, Pass("name squeezed axes", name_axes), unrolls=unrolls)
+    manager, notes = PassManager(equivalence), _Notes(declared_ranks(model))
+    passes = _passes(shapes, native, notes, unrolls=unrolls)
 
     def attempt() -> Model:
         candidate = model.clone()
@@ -67,13 +84,13 @@ def prepare(
         manager.prove(candidate)
         return candidate
 
-    return Rewritten(manager.run(attempt), (*manager.notes, *notes))
+    return Rewritten(manager.run(attempt), (*manager.notes, *notes.squeezes, *notes.trees))
 
 
 def _passes(
     shapes: Mapping[str, GivenShape],
     native: Callable[[], Collection[str]],
-    name_axes: Pass[Model],
+    notes: _Notes,
     *,
     unrolls: bool,
 ) -> list[Pass[Model]]:
@@ -83,7 +100,7 @@ def _passes(
         Pass("inline functions", _inline_functions, optional=False),
         Pass("infer shapes and fold constants", _infer_afresh, optional=False),
         Pass("lift opset", _lift, optional=False),
-        name_axes,
+        Pass("name squeezed axes", notes.name_axes),
         Pass("take out dynamic quantization", _take_out_dynamic_quantization, optional=False),
         Pass("rewrite Scan as Loop", _rewrite_scans),
         *([Pass("unroll loops", lambda model: _repeat(model, unroll_changing_loops))] if unrolls else []),
@@ -92,6 +109,7 @@ def _passes(
         Pass("drop empty operands", drop_all_empty_operands),
         Pass("eliminate identities", _eliminate_identities),
         Pass("fuse Gelu", fuse_gelu),
+        Pass("describe trees", notes.describe_trees),
         Pass("decompose", lambda model: _repeat(model, partial(decompose, native=native()))),
         Pass("canonicalize quantization", _canonicalize_quantization),
         Pass("remove unused", lambda model: common.RemoveUnusedNodesPass()(model.ir)),
