@@ -154,7 +154,7 @@ def _grids(graph: OperatorGraph) -> set[str]:
 
 
 def _casts(graph: OperatorGraph) -> dict[Tensor, str]:
-    """Return the tensors that CASTs to one smaller dtype alone read, with that dtype: their values are rounded to it."""
+    """Return the tensors that CASTs to one dtype alone read, with that dtype if their values are rounded to it."""
     uses: dict[Tensor, set[str]] = {}
     for node in graph.nodes:
         dtype = node.outputs[0].dtype if node.op == "CAST" and node.outputs and node.outputs[0] else ""
