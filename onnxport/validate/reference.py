@@ -180,7 +180,7 @@ class Reference:
         )
 
     def sets_for(self, candidate: Precision) -> tuple[AnsweredSet, ...]:
-        """Return the sets by which a candidate of this precision is judged: float32 may decide otherwise on wide ones."""
+        """Return the sets that judge a candidate of this precision: float32 may decide otherwise on wide ones."""
         narrows = self.precision == "float64" and candidate != "float64"
         return tuple(each for each in self.sets if not (narrows and each.is_wide))
 
