@@ -25,6 +25,7 @@ from onnxport.optimizers.rewrites.ml.trees import describe_rounding
 from onnxport.optimizers.scan_to_loop import scans_to_loops
 from onnxport.optimizers.sequences import resolve_sequences
 from onnxport.optimizers.squeezes import declared_ranks, name_squeezed_axes
+from onnxport.optimizers.stored_weights import write_dequantization
 
 # Every round resolves the shapes behind one more layer of shape arithmetic; real models need two or three.
 _MAX_ROUNDS = 20
@@ -58,6 +59,7 @@ def prepare(
     native: Callable[[], Collection[str]],
     equivalence: Equivalence | None = None,
     unrolls: bool = False,
+    keeps_stored: bool = False,
 ) -> Rewritten:
     """Return a copy of `model` in canonical form; the weights are shared with the original.
 
@@ -67,13 +69,14 @@ def prepare(
             late: a compiler may still be starting.
         equivalence: checks the result; when it differs, every pass is checked and a culprit is skipped.
         unrolls: unroll loops of few steps whose state changes its shape.
+        keeps_stored: write weights of 8 bits behind Cast and Mul as DequantizeLinear, which is not folded.
 
     Raises:
         UsageError: `shapes` do not fit the model.
         CannotConvertError: a node has no form in the canonical opset, or a required pass changes the answers.
     """
     manager, notes = PassManager(equivalence), _Notes(declared_ranks(model))
-    passes = _passes(shapes, native, notes, unrolls=unrolls)
+    passes = _passes(shapes, native, notes, unrolls=unrolls, keeps_stored=keeps_stored)
 
     def attempt() -> Model:
         candidate = model.clone()
@@ -93,11 +96,13 @@ def _passes(
     notes: _Notes,
     *,
     unrolls: bool,
+    keeps_stored: bool,
 ) -> list[Pass[Model]]:
     """List the passes in their order: folding and some lifts need shapes."""
     return [
         Pass("fix input shapes", lambda model: shape_inference.pin_inputs(model, shapes), optional=False),
         Pass("inline functions", _inline_functions, optional=False),
+        *([Pass("write dequantization", write_dequantization)] if keeps_stored else []),
         Pass("infer shapes and fold constants", _infer_afresh, optional=False),
         Pass("lift opset", _lift, optional=False),
         Pass("name squeezed axes", notes.name_axes),

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model, dims_of
 
 # Operators whose result has the rank of their only operand that is no scalar.
@@ -82,8 +83,6 @@ def _others_are_scalars(node: ir.Node, operand: ir.Value) -> bool:
 
 
 def _set_axes(model: Model, node: ir.Node, axes: list[int]) -> None:
-    name = f"{node.outputs[0].name}.axes"
-    constant = ir.val(name, const_value=ir.Tensor(np.array(axes, np.int64), name=name))
-    model.graph.register_initializer(constant)
+    constant = add_initializer(model.graph, f"{node.outputs[0].name}.axes", np.array(axes, np.int64))
     node.resize_inputs(2)
     node.replace_input_with(1, constant)

@@ -191,6 +191,7 @@ def _lower(
             native=converter.native_ops,
             equivalence=work.equivalence if is_main else None,  # it has the main model's answers only
             unrolls=True,
+            keeps_stored=True,
         )
         grown = describe_growth(model, prepared.model)
     with work.phases.phase("convert"):
