@@ -19,6 +19,7 @@ from onnxport.optimizers.empty_operands import drop_all_empty_operands
 from onnxport.optimizers.gelu_fusion import fuse_gelu
 from onnxport.optimizers.loop_unrolling import unroll_changing_loops
 from onnxport.optimizers.opset import inline_functions, lift
+from onnxport.optimizers.pad_fusion import fuse_pads
 from onnxport.optimizers.passes import Equivalence, Pass, PassManager, Rewritten
 from onnxport.optimizers.qdq import canonicalize_quantization
 from onnxport.optimizers.rewrites.ml.trees import describe_rounding
@@ -114,6 +115,7 @@ def _passes(
         Pass("drop empty operands", drop_all_empty_operands),
         Pass("eliminate identities", _eliminate_identities),
         Pass("fuse Gelu", fuse_gelu),
+        Pass("fuse pads", fuse_pads),
         Pass("describe trees", notes.describe_trees),
         Pass("decompose", lambda model: _repeat(model, partial(decompose, native=native()))),
         Pass("canonicalize quantization", _canonicalize_quantization),
