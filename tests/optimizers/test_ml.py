@@ -190,6 +190,13 @@ CASES: list[tuple[str, dict[str, Any], Array, list[type]]] = [
     ("LinearRegressor", {**TWO, "targets": 2}, FINITE, [np.float32]),
     ("LinearRegressor", {**TWO, "targets": 2, "post_transform": "SOFTMAX"}, FINITE, [np.float32]),
     ("LinearRegressor", {**LINEAR, "post_transform": "LOGISTIC"}, FINITE, [np.float32]),
+    # Of too many coefficients ONNX Runtime reads the first ones.
+    (
+        "LinearClassifier",
+        {**TWO, "coefficients": [*TWO["coefficients"], 9.0, -9.0, 8.0, 7.0], "classlabels_ints": [3, 5]},
+        FINITE,
+        [np.int64, np.float32],
+    ),
     ("LinearRegressor", {"coefficients": [1.0], "post_transform": "PROBIT"}, SHARES, [np.float32]),
     *(
         (
