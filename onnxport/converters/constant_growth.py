@@ -42,11 +42,24 @@ def has_narrow_constants(model: Model) -> bool:
 
 
 def _constants(model: Model) -> dict[str, int]:
-    """Return the bytes of constants by name."""
+    """Return the bytes of constants by name; the lists of a node, such as a tree's thresholds, count as its result."""
     found: dict[str, int] = {}
     for name, tensor in _tensors(model):
         found[name] = found.get(name, 0) + tensor.nbytes
+    for node in model.graph.all_nodes():
+        lists = sum(_list_bytes(attribute) for attribute in node.attributes.values())
+        if lists:
+            name = node.outputs[0].name or ""
+            found[name] = found.get(name, 0) + lists
     return found
+
+
+_BYTES = {ir.AttributeType.INTS: 8, ir.AttributeType.FLOATS: 4}
+
+
+def _list_bytes(attribute: ir.Attr) -> int:
+    each = 0 if attribute.is_ref() else _BYTES.get(attribute.type, 0)
+    return each * len(attribute.value) if each else 0
 
 
 def _tensors(model: Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
