@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from onnxport.core.errors import UsageError
@@ -179,11 +180,17 @@ class GeneratedInputs:
         odd = [each for each in self._proposals(batch, odd=True) if each not in proposed]
         before = self._proposals(self._batch)
         used = before.index(shapes) if shapes in before else 0
+        others = [*odd, *proposed[used + 1 :], *proposed[: used + 1]]
         try:
-            other = self._first_accepted(kind, [*odd, *proposed[used + 1 :], *proposed[: used + 1]])
+            other = self._first_accepted(kind, chain(others, self._of_same_batch(batch)))
             self._other = self._other or other
         except (UsageError, MemoryFullError) as refusal:
             self.notes.append(f"the reference ran at one size only: {refusal.why}")
+
+    def _of_same_batch(self, other: int) -> Iterator[Shapes]:
+        """Yield odd sizes at the batch of the first sets, for a model that refuses the `other` one."""
+        if other != self._batch:
+            yield from self._proposals(self._batch, odd=True)
 
     def _feed_companion(self, kind: FloatKind, shapes: Shapes) -> None:
         """Run an adversarial companion; a model may refuse it, as for a division by zero."""

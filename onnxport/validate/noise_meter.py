@@ -24,6 +24,7 @@ from onnxport.validate.noise_runs import (
     perturb_inputs,
     perturb_weights,
     perturb_zeros,
+    widen_transforms,
 )
 from onnxport.validate.report import Precision
 from onnxport.validate.rollout import Run
@@ -33,11 +34,12 @@ from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 
 @dataclass(frozen=True)
 class _Probes:
-    """Runs in other batches, of other inputs or weights, on other kernels."""
+    """Runs in other batches, of other inputs or weights, on other kernels, with transforms in float64."""
 
     batches: tuple[Probe, ...] = ()
     moves: tuple[Probe, ...] = ()
     kernels: tuple[Probe, ...] = ()
+    transforms: tuple[Probe, ...] = ()
 
 
 class NoiseMeter:
@@ -79,7 +81,10 @@ class NoiseMeter:
         beside = other_batch(model.run, self._inputs)
         batches = () if beside is None else (beside,)
         self._probes = _Probes(
-            batches, tuple(self._moves(model, runtime)), tuple(self._other_kernels(runtime.other_kernels))
+            batches,
+            tuple(self._moves(model, runtime)),
+            tuple(self._other_kernels(runtime.other_kernels)),
+            tuple(self._transforms(runtime)),
         )
 
     def estimate(self, sample: Sample, answers: Answers) -> dict[str, Noise] | None:
@@ -134,14 +139,17 @@ class NoiseMeter:
     def _choose(self, sample: Sample, is_known: bool) -> tuple[Probe, ...]:
         """Return every probe for the first set of a size, and one of other inputs or weights where noise is known.
 
-        Companions are full of zeros, which they move; they are run in no other batch.
+        Companions are full of zeros, which they move; they are run in no other batch. The error of a transform depends
+        on the inputs: each set needs its own.
         """
         probes = self._probes
         if not sample.adversarial:
-            return probes.moves[:1] if is_known else (*probes.batches, *probes.moves, *probes.kernels)
+            chosen = probes.moves[:1] if is_known else (*probes.batches, *probes.moves, *probes.kernels)
+            return (*chosen, *probes.transforms)
         assert self._model is not None, "probes are run between open and close"
         zeros = perturb_zeros(self._model.run, self._exact)
-        return (*probes.moves[:1], zeros) if is_known else (*probes.moves[-1:], *probes.kernels, zeros)
+        chosen = probes.moves[:1] if is_known else (*probes.moves[-1:], *probes.kernels)
+        return (*chosen, *probes.transforms, zeros)
 
     def _moves(self, model: Run, runtime: ReferenceRuntime) -> Iterator[Probe]:
         """Yield probes that move the inputs to their neighbours; without float inputs one that moves the weights."""
@@ -153,6 +161,11 @@ class NoiseMeter:
             yield from (perturb_inputs(model.run, seed, rounds_to, self._exact) for seed in (1, 2))
         elif self._graph is not None and (moved := perturb_weights(self._graph, self._precision)) is not None:
             yield from self._other_kernels(lambda: self._open_beside(moved, runtime))
+
+    def _transforms(self, runtime: ReferenceRuntime) -> Iterator[Probe]:
+        """Yield a probe of a model with Fourier transforms: these in float64."""
+        if self._graph is not None and (widened := widen_transforms(self._graph)) is not None:
+            yield from self._other_kernels(lambda: self._open_beside(widened, runtime))
 
     def _open_beside(self, model: Model, runtime: ReferenceRuntime) -> Runtime | None:
         """Open a model in memory in the reference's process, where the limits on its runs hold."""
