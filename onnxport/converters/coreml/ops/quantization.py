@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -160,12 +161,18 @@ def _grid(x: Array, parameters: _Parameters) -> Grid | None:
         return None
     scale, points = (None if each is None else each.constant for each in parameters.given)
     assert scale is not None
-    shape = [1] * x.ndim
     if parameters.is_blocked:
-        shape = list(scale.shape)
-    elif not parameters.is_single:
+        axis, block = parameters.axis, parameters.block
+        # MIL has blocks of one size, ONNX a shorter last one.
+        size = math.gcd(block, x.shape[axis])
+        if size == 1 < block:
+            return None
+        places = np.arange(0, x.shape[axis], size) // block
+        points = None if points is None else points.take(places, axis)
+        return Grid(x, x.dtype.name, scale.astype(np.float32).take(places, axis), points)
+    shape = [1] * x.ndim
+    if not parameters.is_single:
         shape[parameters.axis] = scale.size
     if points is not None:
-        row = points if parameters.is_blocked else points.reshape(-1)
-        points = np.broadcast_to(row, scale.shape if parameters.is_blocked else (scale.size,)).reshape(shape)
+        points = np.broadcast_to(points.reshape(-1), (scale.size,)).reshape(shape)
     return Grid(x, x.dtype.name, scale.astype(np.float32).reshape(shape), points)
