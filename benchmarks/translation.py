@@ -101,7 +101,8 @@ def _make(
     middle = root / "made.onnx"
     run = _command("quantize", source, f"--{precision}", *calibration, "--no-validate", "-o", middle)
     if target == "coreml" and not run.returncode:
-        run = _command("convert", middle, "--to", target, *fixed, "--no-validate", "-o", output)
+        newer = ["--minimum-target", "iOS18"] if precision == "int4-weights" else []
+        run = _command("convert", middle, "--to", target, *fixed, *newer, "--no-validate", "-o", output)
     return (None, run.stderr[-300:]) if run.returncode else (output, "")
 
 

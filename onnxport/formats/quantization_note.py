@@ -17,10 +17,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.formats.manifest import KEY
+from onnxport.formats.manifest import MAIN, note_key
 
-NOTE_KEY = f"{KEY}.quantization"
 _HALF_LIMIT = 6e4  # float16 ends at 65,504
+
+
+def quantization_key(function: str = MAIN) -> str:
+    """Return the key of the declaration of one of a package's functions."""
+    return f"{note_key(function)}.quantization"
+
+
+NOTE_KEY = quantization_key()
 
 
 def round_means(means: Array) -> Array:

@@ -12,6 +12,7 @@ from typing import Any
 
 from onnxport.converters.coreml.lower import Lowered, lower_model
 from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
+from onnxport.converters.coreml.package.calibration import Calibration
 from onnxport.converters.coreml.package.classes import add_classifier
 from onnxport.converters.coreml.package.compression import check_weights, compress
 from onnxport.converters.coreml.package.writer import Metadata, write_package
@@ -22,6 +23,7 @@ from onnxport.converters.result import Compiled
 from onnxport.core.errors import UsageError
 from onnxport.formats.manifest import KEY, MAIN, Manifest, Port, note_key, pixels_key
 from onnxport.formats.model import Model
+from onnxport.formats.quantization_note import quantization_key
 
 _RESERVED = "com.github.apple."  # prefix of coremltools' own entries
 
@@ -31,6 +33,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._functions: dict[str, tuple[Lowered, Manifest]] = {}
+        self._calibrations: dict[str, str] = {}  # key -> JSON
 
     def native_ops(self) -> frozenset[str]:
         """Return the ONNX operators that have a lowering; others may be decomposed."""
@@ -63,7 +66,11 @@ class Worker:
                     why="onnxport and coremltools use that key themselves",
                     fix="give it another name",
                 )
-        lowered = optimize(lower_model(Model.received(model), params, islands))
+        source = Model.received(model)
+        calibration = Calibration.declared_by(source)
+        lowered = optimize(lower_model(source, params, islands))
+        if calibration is not None:
+            self._calibrations[quantization_key(function)] = calibration.renamed(lowered.taps)
         compress(lowered.program, params.weights)
         lowered = add_classifier(lowered, params.labels)
         complete = replace(
@@ -84,7 +91,8 @@ class Worker:
         """
         functions, self._functions = self._functions, {}
         programs = {name: lowered for name, (lowered, _) in functions.items()}
-        write_package(programs, output, _metadata(functions, params))
+        calibrations, self._calibrations = self._calibrations, {}
+        write_package(programs, output, _metadata(functions, params, calibrations))
         operators: Counter[str] = Counter()
         notes: list[str] = []
         for name, lowered in programs.items():
@@ -95,9 +103,11 @@ class Worker:
         return Compiled(dict(operators.most_common()), tuple(notes))
 
 
-def _metadata(functions: Mapping[str, tuple[Lowered, Manifest]], params: CoremlParams) -> Metadata:
+def _metadata(
+    functions: Mapping[str, tuple[Lowered, Manifest]], params: CoremlParams, calibrations: Mapping[str, str]
+) -> Metadata:
     """Collect the user's entries, Core ML's own, and ours."""
-    entries = dict(params.metadata)
+    entries = {**params.metadata, **calibrations}
     if params.compute_units:
         entries[f"{KEY}.compute-units"] = params.compute_units
     for name, (lowered, manifest) in functions.items():

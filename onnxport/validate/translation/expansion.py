@@ -296,33 +296,45 @@ def _narrow(codes: Array, bits: int) -> Array:
 
 def _table(place: _Rewrite) -> None:
     """Mul(Cast(Gather(codes, rows)), Gather(scales, rows)): rows of a table, each with a scale of its own."""
-    cast = place.input(0)
-    maker, other = (None if each is None else each.producer() for each in (cast, place.input(1)))
-    if maker is None or other is None:
+    makers = [None if each is None else each.producer() for each in (place.input(0), place.input(1))]
+    if makers[0] is not None and makers[0].op_type != "Cast":
+        makers.reverse()
+    rows, other = makers
+    if rows is None or other is None or rows.op_type != "Cast":
         return
-    if maker.op_type != "Cast":
-        maker, other = other, maker
-    if maker.op_type != "Cast" or maker.inputs[0] is None:
-        return
-    rows = maker.inputs[0].producer()
+    while rows is not None and rows.op_type == "Cast":
+        rows = None if rows.inputs[0] is None else rows.inputs[0].producer()
     if rows is None or rows.op_type != "Gather" or other.op_type != "Gather":
         return
     if rows.inputs[1] is not other.inputs[1] or any(
         each.attributes.get_int("axis", 0) for each in (rows, other)
     ):
         return
+    stored = _plain_codes(rows.inputs[0])
     codes, scales = (
-        None if each is None else ir.convenience.get_const_tensor(each)
-        for each in (rows.inputs[0], other.inputs[0])
+        None if each is None else ir.convenience.get_const_tensor(each) for each in (stored, other.inputs[0])
     )
     if codes is None or scales is None or codes.dtype not in (ir.DataType.INT8, ir.DataType.UINT8):
         return
     steps = scales.numpy()
     if steps.size != len(codes.numpy()):
         return
-    stored = place.store(steps.reshape(-1).astype(np.float32), "rows.scale")
-    table = place.add("DequantizeLinear", [rows.inputs[0], stored], axis=0)
+    scale = place.store(steps.reshape(-1).astype(np.float32), "rows.scale")
+    table = place.add("DequantizeLinear", [stored, scale], axis=0)
     place.finish(place.add("Gather", [table, rows.inputs[1]], axis=0), None)
+
+
+def _plain_codes(value: ir.Value | None) -> ir.Value | None:
+    """Return the integers of a table that is stored as them, or as what they are de-quantized to with a scale of 1."""
+    maker = None if value is None else value.producer()
+    if maker is None or maker.op_type != "DequantizeLinear":
+        return value
+    numbers = [None if each is None else ir.convenience.get_const_tensor(each) for each in maker.inputs[1:]]
+    is_plain = all(
+        each is not None and bool((each.numpy() == wanted).all())
+        for each, wanted in zip(numbers, (1, 0), strict=False)
+    )
+    return maker.inputs[0] if is_plain else None
 
 
 # ---- integers that are only moved

@@ -4,9 +4,12 @@
     Given   Pow(x, 2)                          Result  x * x
     Given   Div(x, y)                          Result  x * Reciprocal(y)
     Given   Gelu(x)                            Result  x * (1 + erf(x / sqrt(2))) / 2
+    Given   Sum(x, y, z)                       Result  x + y + z
+    Given   Where(x < 0, x * slope, x)         Result  PRelu(x, slope)
+    Given   Conv(x), auto_pad of SAME_UPPER    Result  Conv(x), pads of the sizes that it has
     Given   Gather(x, i < 0 ? i + size : i)    Result  Gather(x, i)
 
-All by the definitions of these operators (ONNX LayerNormalization-17, Gelu-20, Gather-13).
+All by the definitions of these operators (ONNX LayerNormalization-17, Gelu-20, PRelu-16, Conv-11, Gather-13).
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.formats.initializers import add_initializer
 from onnxport.validate.translation.constants import Constants, find_constants, is_stored
+from onnxport.validate.translation.layouts.sizes import static_sizes
 
 
 def rewrite_formulas(graph: ir.Graph, opset: int) -> None:
@@ -137,10 +141,56 @@ def _gather(place: _Place) -> None:
         place.node.replace_input_with(1, given)
 
 
+def _sum(place: _Place) -> None:
+    first, *others = place.node.inputs
+    for each in others:
+        first = place.add("Add", [first, each])
+    if others and first is not None:
+        place.finish(first)
+
+
+def _where(place: _Place) -> None:
+    condition, below, above = (place.input(each) for each in range(3))
+    less, product = (None if each is None else each.producer() for each in (condition, below))
+    if above is None or less is None or product is None or (less.op_type, product.op_type) != ("Less", "Mul"):
+        return
+    if less.inputs[0] is not above or place.constant(less.inputs[1]) != 0 or above not in product.inputs:
+        return
+    slope = next((each for each in product.inputs if each is not above), None)
+    if place.is_constant(slope):
+        place.finish(place.add("PRelu", [above, slope]))
+
+
+def _padding(place: _Place) -> None:
+    """The odd pixel lies behind the data, or in front of it (SAME_LOWER)."""
+    node, attributes = place.node, place.node.attributes
+    mode = attributes.get_string("auto_pad", "NOTSET")
+    shapes = [None if each is None else static_sizes(each) for each in (*node.inputs[:2], node.outputs[0])]
+    if mode not in ("SAME_UPPER", "SAME_LOWER") or shapes[0] is None or shapes[-1] is None:
+        return
+    kernel = attributes.get_ints("kernel_shape", None) or (shapes[1] or ())[2:]
+    axes = len(shapes[0]) - 2
+    if len(kernel) != axes:
+        return
+    strides, dilations = (attributes.get_ints(each, (1,) * axes) for each in ("strides", "dilations"))
+    whole = [
+        max((after - 1) * stride + (size - 1) * dilation + 1 - before, 0)
+        for before, after, size, stride, dilation in zip(
+            shapes[0][2:], shapes[-1][2:], kernel, strides, dilations, strict=True
+        )
+    ]
+    less, more = [each // 2 for each in whole], [each - each // 2 for each in whole]
+    del attributes["auto_pad"]
+    attributes["pads"] = ir.AttrInt64s("pads", less + more if mode == "SAME_UPPER" else more + less)
+
+
 _RULES: Mapping[str, Callable[[_Place], None]] = {
     "LayerNormalization": _layer_normalization,
     "Pow": _power,
     "Div": _quotient,
     "Gelu": _gelu,
     "Gather": _gather,
+    "Sum": _sum,
+    "Where": _where,
+    **dict.fromkeys(("Conv", "MaxPool", "AveragePool"), _padding),
 }

@@ -82,9 +82,17 @@ def _prove_tflite(source: Model, path: Path, sets: Sequence[Feeds], are_samples:
     return prove_tflite(source, path, sets, are_samples=are_samples)
 
 
+def _prove_mlpackage(source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool) -> Proof:
+    # Imported here: it needs coremltools.
+    from onnxport.validate.translation.mlpackage.artefact import prove_mlpackage
+
+    return prove_mlpackage(source, path, sets, are_samples=are_samples)
+
+
 _PROVERS: Mapping[str, Callable[[Model, Path, Sequence[Feeds], bool], Proof]] = {
     "onnx": _prove_onnx,
     "tflite": _prove_tflite,
+    "coreml": _prove_mlpackage,
 }
 
 

@@ -26,6 +26,7 @@ from onnxport.validate.translation.rounding_bounds import (
     Rounded,
     beyond_half_step,
     cut_share,
+    hidden_grid,
     is_cut,
 )
 
@@ -192,7 +193,7 @@ class _Matcher:
     def _heads(self, pair: _Pair) -> tuple[Head, Head]:
         """Return the normal forms of both values, in the same operators where that is possible."""
         head, source = self._candidate.head(pair.value), self._source.head(pair.original, pair.multiple)
-        return (head, source) if head.core.op == source.core.op else self._rewritten(head, source)
+        return self._rewritten(head, source)
 
     def _aligned(self, pair: _Pair) -> tuple[Head, Head]:
         """Return the normal forms of both values, of the same core if they match."""
@@ -208,7 +209,7 @@ class _Matcher:
 
     def _factor(self, value: ir.Value, original: ir.Value) -> float:
         """Return the number that an operand is times the source's, if that is all by which they differ; else 1."""
-        head, source = self._candidate.unfolded(value), self._source.unfolded(original)
+        head, source = self._rewritten(self._candidate.unfolded(value), self._source.unfolded(original))
         parts = (head.scale, source.scale)
         if head.core.op != source.core.op or not all(each.is_scalar and each.values.all() for each in parts):
             return 1.0
@@ -233,12 +234,9 @@ class _Matcher:
         return replace(found, product=absorbed[0], factor=absorbed[1]), True
 
     def _rewritten(self, head: Head, source: Head) -> tuple[Head, Head]:
-        """Return the normal forms with x * Clip(x + 3, 0, 6) / 6 of one side as the HardSwish that the other has."""
-        if head.core.op == "HardSwish" and source.core.op == "Mul":
-            return head, as_hard_swish(self._source, source)
-        if source.core.op == "HardSwish" and head.core.op == "Mul":
-            return as_hard_swish(self._candidate, head), source
-        return head, source
+        """Return the normal forms with x * Clip(x + 3, 0, 6) / 6 as HardSwish, where that is what both sides are."""
+        found = as_hard_swish(self._candidate, head), as_hard_swish(self._source, source)
+        return found if all(each.core.op == "HardSwish" for each in found) else (head, source)
 
     def _operands(self, core: Core, source: Core) -> list[tuple[ir.Value, ir.Value]] | str:
         """Return the pairs of operands that have to be the same, or what differs."""
@@ -345,7 +343,7 @@ def _following(head: Head, source: Head, is_absorbed: bool) -> Iterator[str]:
     """Yield what differs between the element-wise functions behind two equal cores."""
     pairs = ("scale", head.scale, source.scale, 0.0), ("shift", head.shift, source.shift, _steps(head))
     for name, ours, theirs, step in pairs:
-        if not is_absorbed and not _follows(ours, theirs, step):
+        if not is_absorbed and not (_follows(ours, theirs, step) or _follows_rounded(ours, theirs, step)):
             yield f"it has a {name} of {_numbers(ours.values)}, the source {_numbers(theirs.values)}"
     yield from _bounds(head, source)
 
@@ -363,6 +361,15 @@ def _follows(ours: Rounded, theirs: Rounded, step: float) -> bool:
         return bool((difference <= ours.half * 1.001 + noise + _LEAST).all())
     except ValueError:  # shapes that do not broadcast
         return False
+
+
+def _follows_rounded(ours: Rounded, theirs: Rounded, step: float) -> bool:
+    """Return whether two factors or shifts agree where the first was quantized, and is stored as floats."""
+    if not ours.is_exact:
+        return False
+    axes = [None, *(axis for axis, size in enumerate(ours.values.shape) if size > 1)]
+    grids = (hidden_grid(ours.values, axis) for axis in axes)
+    return any(_follows(each, theirs, step) for each in grids if each is not None)
 
 
 def _steps(head: Head) -> float:
@@ -399,6 +406,8 @@ def _numbers(values: Array) -> str:
 
 def as_hard_swish(graph: Graph, head: Head) -> Head:
     """Return u * clamp(p u + q, 0, h) with h / p = 6 and q / p = 3 as h * HardSwish(u) (ONNX HardSwish-14)."""
+    if head.core.op != "Mul":
+        return head
     first, second = head.core.operands
     if not isinstance(first, ir.Value) or not isinstance(second, ir.Value):
         return head

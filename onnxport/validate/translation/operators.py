@@ -189,6 +189,12 @@ def _pool(attributes: dict[str, Any], operands: list[Operand], node: ir.Node) ->
     return attributes, operands
 
 
+def _window(attributes: dict[str, Any], operands: list[Operand], node: ir.Node) -> _Parts:
+    """Conv and its like: the weight has the kernel's shape."""
+    attributes.pop("kernel_shape", None)
+    return attributes, operands
+
+
 def _resize(attributes: dict[str, Any], operands: list[Operand], node: ir.Node) -> _Parts:
     """Compare what the mode reads, and sizes by the result's shape where that is known."""
     if len(operands) == 2:  # Resize-10, Upsample-9: scales come second, pixels sit in the corners
@@ -303,6 +309,7 @@ _FORMS: Mapping[str, Callable[[dict[str, Any], list[Operand], ir.Node], _Parts]]
     ),
     **dict.fromkeys(_SOFTMAXES, _softmax),
     **dict.fromkeys(_POOLS, _pool),
+    **dict.fromkeys(("Conv", "ConvTranspose"), _window),
     **dict.fromkeys(("Resize", "Upsample"), _resize),
     **dict.fromkeys(("Squeeze", "Unsqueeze"), _attribute_input("axes", 1)),
     "Split": _attribute_input("split", 1),

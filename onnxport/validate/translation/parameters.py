@@ -19,7 +19,7 @@ fast bias correction): up to half a step of each of its elements.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
@@ -36,6 +36,7 @@ from onnxport.validate.translation.rounding_bounds import (
     Rounded,
     beyond_half_step,
     cut_share,
+    hidden_grid,
     is_cut,
     noise,
 )
@@ -52,6 +53,10 @@ _DEVIATIONS, _DEAD = 2.0, 0.05
 _CORRECTED, _SEVERAL = 0.3, 3
 # Of the sum of squares of a channel: what no method that chooses ranges cuts off.
 _GONE = 0.5
+# Weights of fewer numbers are not stored as integers (converters/coreml/quantized.py), and too few of them show their
+# step: a symmetric grid of 8 bits is held against them.
+_SMALL, _LEVELS = 64, 127
+_MOVES = frozenset({"Reshape", "Transpose"})
 # Times half a step: what no rounding adds up to along a channel.
 _STRETCHED = 5.0
 
@@ -158,6 +163,13 @@ class Product:
         ours, theirs = self.core.bias, self.source.bias
         assert ours is not None
         assert theirs is not None
+        if self.operand_step:
+            # Where it is stored as floats: the int32 step that it has is the product of the operands' steps.
+            stored = self.match.head.core.weight
+            weight = self._weights[0] if stored is None or stored.is_exact else stored
+            half = np.broadcast_to(weight.half, weight.values.shape)
+            own = self.operand_step * _largest(self.core, half)
+            ours = replace(ours, half=np.maximum(ours.half, own))
         return ours, theirs
 
     @property
@@ -320,7 +332,7 @@ class Product:
 def products(matches: list[Match]) -> Iterator[Product]:
     """Yield every matched product, once for each value that it is read as."""
     seen = set()
-    read = {(each.value, each.original): each.head for each in matches}
+    read = {(each.value, each.original): each for each in matches}
     for match in matches:
         if match.product is None or match.of_source is None or match.operand is None:
             continue
@@ -328,9 +340,38 @@ def products(matches: list[Match]) -> Iterator[Product]:
         # One product may be read with different constants behind it, which are folded into its bias.
         if (match.value, match.original, match.multiple) not in seen:
             seen.add((match.value, match.original, match.multiple))
-            grids = read[match.operand].grids if match.operand in read else ()
-            step = max((float(np.max(each.step)) for each in grids), default=0.0)
-            yield Product(match, *cores, match.operand[1], step)
+            step = _step(read, match.operand)
+            yield _on_hidden_grid(Product(match, *cores, match.operand[1], step))
+
+
+_Pair = tuple[ir.Value, ir.Value]
+
+
+def _step(read: Mapping[_Pair, Match], pair: _Pair) -> float:
+    """Return the step of the grid that a value is on, also behind an operator that only moves numbers; 0 without."""
+    while (match := read.get(pair)) is not None:
+        if match.head.grids:
+            return max(float(np.max(each.step)) for each in match.head.grids)
+        ours, theirs = (each.core.operands[:1] for each in (match.head, match.source))
+        if match.head.core.op not in _MOVES or not isinstance(ours[0], ir.Value):
+            break
+        assert isinstance(theirs[0], ir.Value)
+        pair = ours[0], theirs[0]
+    return 0.0
+
+
+def _on_hidden_grid(product: Product) -> Product:
+    """Return a product whose weight was de-quantized in the file with its grid."""
+    weight = product.core.weight
+    if weight is None or not weight.is_exact or product.is_weight_rounded:
+        return product
+    axis = {"Conv": 0}.get(product.core.op, 1)
+    found = hidden_grid(weight.values, None) or hidden_grid(weight.values, axis)
+    if found is None and weight.values.size < _SMALL:
+        others = tuple(each for each in range(weight.values.ndim) if each != axis)
+        largest = np.abs(weight.values).max(axis=others, keepdims=True)
+        found = Rounded(weight.values, np.broadcast_to(largest / _LEVELS / 2, weight.values.shape))
+    return product if found is None else replace(product, core=replace(product.core, weight=found))
 
 
 def check_products(
@@ -368,6 +409,13 @@ def _channel_rows(core: Core, values: Array) -> Array:
     """Return a weight as [output channels, others]."""
     axis = {"Conv": 0, "ConvTranspose": 1}.get(core.op, 1)
     return np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
+
+
+def _largest(core: Core, values: Array) -> Array:
+    """Return the largest number of each output channel; of all where groups share the weight's channels."""
+    rows = np.asarray(_channel_rows(core, values).max(axis=1))
+    channels = 0 if core.bias is None else len(core.bias.values)
+    return rows if len(rows) == channels else np.asarray(rows.max(keepdims=True))
 
 
 def _per_input(core: Core, values: Array) -> Array:

@@ -23,7 +23,7 @@ _HALF_STEPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 _LEAST_HALF = {"float16": 2.0**-25, "bfloat16": 0.0}
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38}
 _ZERO: Array = np.zeros(())
-_INSIDE: Array = np.zeros((), bool)
+_INSIDE: Array = np.zeros((), np.int8)
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Rounded:
     Attributes:
         values: float64; integers, truth values and texts as they are.
         half: float64, half a step of each element, broadcastable to `values`; 0 for what is stored exactly.
-        ends: bool, broadcastable to `values`: the elements at an end of their grid, which may stand for more.
+        ends: int8, broadcastable to `values`: 1 at the upper end of the grid, which may stand for more, -1 at the
+            lower one, which may stand for less, else 0.
     """
 
     values: Array
@@ -50,7 +51,11 @@ class Rounded:
         if name not in _HALF_STEPS:
             return cls(wide)
         sizes = np.abs(wide)
-        return cls(wide, np.maximum(sizes * _HALF_STEPS[name], _LEAST_HALF[name]), sizes >= _LARGEST[name])
+        return cls(
+            wide,
+            np.maximum(sizes * _HALF_STEPS[name], _LEAST_HALF[name]),
+            _ends(wide, sizes >= _LARGEST[name]),
+        )
 
     @classmethod
     def number(cls, value: float) -> Rounded:
@@ -71,7 +76,7 @@ class Rounded:
     def plus(self, other: Rounded) -> Rounded:
         if other is NOTHING:
             return self
-        return Rounded(self.values + other.values, self.half + other.half, self.ends | other.ends)
+        return Rounded(self.values + other.values, self.half + other.half, _either(self.ends, other.ends))
 
     def times(self, other: Rounded) -> Rounded:
         if other is ONE:
@@ -79,17 +84,27 @@ class Rounded:
         half = np.abs(other.values) * self.half
         if not other.is_exact:
             half = half + np.abs(self.values) * other.half + self.half * other.half
-        return Rounded(self.values * other.values, half, self.ends | other.ends)
+        ends = _either(_ends(other.values, self.ends), _ends(self.values, other.ends))
+        return Rounded(self.values * other.values, half, ends)
 
     def inverse(self) -> Rounded:
         """Return 1 / numbers, for intervals without 0."""
         values = 1 / self.values
-        return Rounded(values, np.abs(values) * self.half / np.abs(self.values), self.ends)
+        return Rounded(values, np.abs(values) * self.half / np.abs(self.values), -self.ends)
 
     def moved(self, function: Callable[[Array], Array]) -> Rounded:
         """Return the elements in other places: `function` transposes, reshapes or selects."""
         parts = (np.broadcast_to(each, self.values.shape) for each in (self.values, self.half, self.ends))
         return Rounded(*(np.asarray(function(each)) for each in parts))
+
+
+def _ends(factor: Array, ends: Array) -> Array:
+    """Return the ends of numbers that are multiplied."""
+    return (np.sign(factor) * ends).astype(np.int8) if ends.any() else _INSIDE
+
+
+def _either(ours: Array, theirs: Array) -> Array:
+    return np.where(ours != 0, ours, theirs).astype(np.int8) if ours.any() else theirs
 
 
 ONE = Rounded(np.ones(()))
@@ -110,7 +125,8 @@ def dequantize(codes: Array, scale: Array, zero_point: Array) -> Rounded:
     scales = np.abs(scale.astype(np.float64))
     values = (whole - zero_point.astype(np.float64)) * scale.astype(np.float64)
     low, high = _limits(codes)
-    return Rounded(values, np.broadcast_to(scales / 2, values.shape), (whole <= low) | (whole >= high))
+    ends = (whole >= high).astype(np.int8) - (whole <= low)
+    return Rounded(values, np.broadcast_to(scales / 2, values.shape), _ends(scale, ends))
 
 
 def _limits(codes: Array) -> tuple[float, float]:
@@ -120,6 +136,50 @@ def _limits(codes: Array) -> tuple[float, float]:
         return (-(2 ** (bits - 1)) + 1, 2 ** (bits - 1) - 1) if name[0] == "i" else (0, 2**bits - 1)
     info = np.iinfo(codes.dtype)
     return (info.min + 1 if info.min < 0 else 0), info.max
+
+
+# Codes of 8 bits, and how near floats lie to their multiples of a step; fewer numbers lie so by chance.
+_MOST_STEPS, _ON_STEP, _FEWEST = 255, 1e-3, 5
+
+
+def hidden_grid(values: Array, axis: int | None) -> Rounded | None:
+    """Return floats with the grid that they were rounded to before they were stored: multiples of a step, up to 255.
+
+    Args:
+        axis: each index has a step of its own; None for one step for all.
+    """
+    rows = (
+        values.reshape(1, -1)
+        if axis is None
+        else np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
+    )
+    steps = [_hidden_step(row) for row in rows]
+    if any(each is None for each in steps):
+        return None
+    step = np.array([each or 0.0 for each in steps])
+    step = step.reshape(
+        [-1 if each == axis else 1 for each in range(values.ndim)] if axis is not None else ()
+    )
+    largest = np.repeat(np.abs(rows).max(axis=1), rows.shape[1]).reshape(rows.shape)
+    ends = np.where(np.abs(rows) == largest, np.sign(rows), 0).astype(np.int8)
+    if axis is not None:
+        shape = values.shape[axis], *np.delete(values.shape, axis)
+        ends = np.moveaxis(ends.reshape(shape), 0, axis)
+    return Rounded(values, np.broadcast_to(step / 2, values.shape), ends.reshape(values.shape))
+
+
+def _hidden_step(row: Array) -> float | None:
+    """Return the largest step of which all numbers are multiples; None where there is none, or are too few numbers."""
+    largest = float(np.abs(row).max(initial=0.0))
+    if not largest:
+        return 0.0
+    if np.count_nonzero(row) < _FEWEST:
+        return None
+    for count in range(1, _MOST_STEPS + 1):
+        codes = row * (count / largest)
+        if (np.abs(codes - np.rint(codes)) <= _ON_STEP).all():
+            return largest / count
+    return None
 
 
 # Of the largest magnitude: float32 arithmetic in another order.
@@ -160,5 +220,4 @@ def cut_share(ours: Rounded, theirs: Rounded, where: Array, axis: int | None = N
 
 def is_cut(ours: Rounded, theirs: Rounded) -> Array:
     """Return where the exact number lies beyond the end of the grid that the rounded one stands at."""
-    is_outside = np.abs(theirs.values) > np.abs(ours.values)
-    return np.asarray(ours.ends & is_outside & (np.sign(theirs.values) == np.sign(ours.values)))
+    return np.asarray((theirs.values - ours.values) * ours.ends > 0)

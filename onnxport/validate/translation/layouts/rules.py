@@ -219,10 +219,10 @@ def _write_axes(layouts: Layouts, node: ir.Node, axes: Sequence[int]) -> None:
 
 
 def _global_pool(layouts: Layouts, node: ir.Node) -> None:
-    """A mean over all pixels."""
+    """A mean or the largest of all pixels."""
     value = node.inputs[0]
     assert value is not None
-    node.op_type = "ReduceMean"
+    node.op_type = {"GlobalAveragePool": "ReduceMean", "GlobalMaxPool": "ReduceMax"}[node.op_type]
     node.attributes.clear()
     node.attributes["axes"] = ir.AttrInt64s("axes", list(range(2, len(layouts.view(value).axes))))
     _reduce(layouts, node)
@@ -473,7 +473,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "Clip"), _of_first),
     **dict.fromkeys(("Softmax", "LogSoftmax"), _along_axis),
     **dict.fromkeys((f"Reduce{each}" for each in "Mean Sum Max Min Prod L1 L2".split()), _reduce),
-    "GlobalAveragePool": _global_pool,
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),
     "Concat": _concat,
     "Slice": _slice,
     "Split": _split,

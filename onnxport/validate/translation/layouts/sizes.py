@@ -16,7 +16,14 @@ _ROUNDS = 64
 
 
 def fix_sizes(model: ir.Model, opset: int, sizes: Mapping[str, Sequence[int]]) -> None:
-    """Give inputs these sizes, and find those of all values as far as integers tell them."""
+    """Give inputs these sizes, and find those of all values as far as integers tell them.
+
+    An input that has none of them and is stored, too, is the constant that it defaults to.
+    """
+    for value in [
+        each for each in model.graph.inputs if each.const_value is not None and each.name not in sizes
+    ]:
+        model.graph.inputs.remove(value)
     for value in model.graph.inputs:
         if value.name is not None and value.name in sizes:
             value.shape = ir.Shape(list(sizes[value.name]))

@@ -1,0 +1,154 @@
+"""A quantized `.mlpackage` is proven to be its float ONNX source, or what is wrong with it is named."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import onnxport
+from onnxport.core.errors import InputError
+from onnxport.formats.model import Model
+from onnxport.runtimes.base import RunError
+from onnxport.validate.translation.proof import Proof
+
+pytest.importorskip("coremltools")
+from onnxport.validate.translation.mlpackage import operators
+from onnxport.validate.translation.mlpackage.artefact import prove_mlpackage
+from tests.validate.translation.mlpackage_faults import FAULTS, NoPlace, put
+
+DIGITS = Path(__file__).parents[3] / "fixtures" / "digits"
+SOURCE = DIGITS / "digits.onnx"
+SIZES = {"image": (1, 1, 8, 8)}
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def images(count: int = 2) -> list[dict[str, Array]]:
+    with np.load(DIGITS / "test.npz") as stored:
+        return [{"image": stored["image"][place : place + 1]} for place in range(count)]
+
+
+class Made(dict[str, Path]):
+    """The digits' network with a batch of one, made when a test asks for its precision."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder, self.samples = folder, folder / "samples"
+        self.samples.mkdir()
+        for number, each in enumerate(images(20)):
+            np.savez(self.samples / f"{number:02}.npz", **each)
+
+    def __missing__(self, precision: str) -> Path:
+        between, made = (self.folder / f"{precision}{suffix}" for suffix in (".onnx", ".mlpackage"))
+        options: dict[str, Any] = {"calib": self.samples} if precision == "int8" else {}
+        onnxport.quantize_model(SOURCE, precision, between, validate=False, **options)
+        target: dict[str, Any] = {"minimum_target": "iOS18"} if precision == "int4-weights" else {}
+        onnxport.convert_model(between, "coreml", made, validate=False, shape=SIZES, **target)
+        self[precision] = made
+        return made
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return Made(tmp_path_factory.mktemp("mlpackage"))
+
+
+def proof(path: Path) -> Proof:
+    return prove_mlpackage(Model.load(SOURCE), path, images())
+
+
+@pytest.mark.parametrize("precision", ["int8", "dynamic", "int8-weights", "int4-weights"])
+def test_a_right_package_is_proven(precision: str, made: Made) -> None:
+    found = proof(made[precision])
+    assert list(found.findings) == []
+    nodes = onnx.load(SOURCE).graph.node
+    assert found.weights == sum(node.op_type in ("Conv", "Gemm", "MatMul") for node in nodes)
+    assert (found.arithmetic.compared > 0) == (precision == "int8")
+
+
+def test_weights_that_coremltools_rounded_are_proven(tmp_path: Path) -> None:
+    output = tmp_path / "digits.mlpackage"
+    onnxport.convert_model(SOURCE, "coreml", output, validate=False, shape=SIZES, weights="int8")
+    assert list(proof(output).findings) == []
+
+
+@pytest.mark.parametrize("precision", ["int8", "int8-weights"])
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found(name: str, precision: str, made: Made, tmp_path: Path) -> None:
+    try:
+        broken = put(FAULTS[name], made[precision], tmp_path / "broken.mlpackage")
+    except NoPlace:
+        pytest.skip("the file has no place for it")
+    with contextlib.suppress(RunError, InputError):  # the reader refuses some
+        assert proof(broken).findings
+
+
+def test_the_command_proves_a_package_and_names_a_changed_weight(made: Made, tmp_path: Path) -> None:
+    report = onnxport.validate_model(SOURCE, made["int8"], inputs=made.samples)
+    assert [each.verdict for each in report.judgements if each.question == "translation"] == ["proven"]
+    broken = put(FAULTS["weight_sign"], made["int8"], tmp_path / "broken.mlpackage")
+    report = onnxport.validate_model(SOURCE, broken, inputs=made.samples)
+    assert report.verdict == "not equivalent"
+    assert "weights are more than half a step from the source's" in report.reason
+
+
+def test_an_unknown_operator_is_named_and_no_fault(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {name: lift for name, lift in operators.OPERATORS.items() if name != "max_pool"}
+    monkeypatch.setattr(operators, "OPERATORS", known)
+    found = proof(made["int8-weights"])
+    assert "max_pool is not known here" in [each.text for each in found.findings]
+    assert not found.faults
+
+
+def test_a_package_that_takes_images_is_not_compared(tmp_path: Path) -> None:
+    output = tmp_path / "digits.mlpackage"
+    image = {"image": "layout:GRAYSCALE"}
+    onnxport.convert_model(SOURCE, "coreml", output, validate=False, shape=SIZES, weights="int8", image=image)
+    with pytest.raises(InputError, match="take images"):
+        proof(output)
+
+
+def _weight(name: str, *shape: int) -> onnx.TensorProto:
+    array = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    return numpy_helper.from_array(array, name)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("written", ["operator", "formula"])
+def test_a_hard_swish_is_proven_however_it_is_written(written: str, reverse: bool, tmp_path: Path) -> None:
+    """MIL has x * sigmoid_hard(x) for it."""
+    formula = [
+        helper.make_node("Add", ["a", "three"], ["moved"]),
+        helper.make_node("Clip", ["moved", "zero", "six"], ["gate"]),
+        helper.make_node("Mul", ["gate", "a"] if reverse else ["a", "gate"], ["product"]),
+        helper.make_node("Div", ["product", "six"], ["b"]),
+    ]
+    swish = [helper.make_node("HardSwish", ["a"], ["b"])] if written == "operator" else formula
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["c"]),
+        helper.make_node("BatchNormalization", ["c", "scale", "bias", "mean", "variance"], ["a"]),
+        *swish,
+        helper.make_node("Conv", ["b", "w"], ["y"]),
+    ]
+    numbers = {"zero": 0.0, "three": 3.0, "six": 6.0}
+    constants = [numpy_helper.from_array(np.float32(each), name) for name, each in numbers.items()]
+    norm = [_weight(each, 16) for each in ("scale", "bias", "mean")]
+    norm.append(numpy_helper.from_array(np.linspace(0.5, 2, 16, dtype=np.float32), "variance"))
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 8, 12, 12))],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, 8, 8, 8))],
+        [*constants, *norm, _weight("v", 16, 8, 3, 3), _weight("w", 8, 16, 3, 3)],
+    )
+    source, between, made = (tmp_path / f"m{suffix}" for suffix in (".onnx", ".int8.onnx", ".mlpackage"))
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), source)
+    onnxport.quantize_model(source, "int8-weights", between, validate=False)
+    onnxport.convert_model(between, "coreml", made, validate=False)
+    feeds = {"x": np.random.default_rng(1).standard_normal((1, 8, 12, 12)).astype(np.float32)}
+    assert list(prove_mlpackage(Model.load(source), made, [feeds]).findings) == []
