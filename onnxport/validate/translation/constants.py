@@ -161,7 +161,13 @@ def _dequantize(node: ir.Node, operands: list[Rounded | None]) -> Rounded | None
     scales, zeros = (
         broadcast_along(each, axis, rank, block, length) for each in (scale.values, np.asarray(zero))
     )
-    return dequantize(codes.values, scales, zeros)
+    found = dequantize(codes.values, scales, zeros)
+    if scale.is_exact:
+        return found
+    halves = broadcast_along(np.broadcast_to(scale.half, scale.values.shape), axis, rank, block, length)
+    return Rounded(
+        found.values, found.half + np.abs(codes.values - zeros.astype(np.float64)) * halves, found.ends
+    )
 
 
 def _add(node: ir.Node, operands: list[Rounded | None]) -> Rounded | None:
@@ -192,6 +198,8 @@ def _cast(node: ir.Node, operands: list[Rounded | None]) -> Rounded | None:
     (operand,) = operands
     assert operand is not None
     target = ir.DataType(node.attributes.get_int("to", 1))
+    if target in _NARROW and operand.is_float:
+        return operand.narrowed(target.name.lower())
     if target in _FLOATS:
         return Rounded(operand.values.astype(np.float64), operand.half, operand.ends)
     if target == ir.DataType.STRING:
@@ -199,6 +207,7 @@ def _cast(node: ir.Node, operands: list[Rounded | None]) -> Rounded | None:
     return Rounded(operand.values.astype(target.numpy()))
 
 
+_NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 

@@ -180,6 +180,17 @@ def _is_computed(value: ir.Value | None) -> bool:
     return False
 
 
+def _narrow_cast(place: _Rewrite) -> None:
+    """Integers become floats of 16 bits by way of float32."""
+    target, value = ir.DataType(place.node.attributes.get_int("to", 1)), place.input(0)
+    if target not in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) or value is None or value.dtype is None:
+        return
+    if not value.dtype.is_floating_point():
+        wide = place.add("Cast", [value], to=int(ir.DataType.FLOAT))
+        wide.type = ir.TensorType(ir.DataType.FLOAT)
+        place.node.replace_input_with(0, wide)
+
+
 def _of_two(op: str) -> Callable[[_Rewrite], None]:
     return lambda place: place.finish(place.add(op, [place.floats(0), place.floats(3)]), 6)
 
@@ -376,6 +387,7 @@ _RULES: Mapping[str, Callable[[_Rewrite], None]] = {
     "QLinearMatMul": _matrix_product,
     "QGemm": _gemm,
     "Gemm": _gemm_of_two_results,
+    "Cast": _narrow_cast,
     "QLinearAdd": _of_two("Add"),
     "QLinearMul": _of_two("Mul"),
     "QLinearSigmoid": _of_one("Sigmoid"),

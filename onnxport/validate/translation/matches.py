@@ -23,6 +23,8 @@ from onnxport.validate.translation.operators import Operand, static_shape
 from onnxport.validate.translation.rounding_bounds import (
     FLOAT_NOISE,
     MOST_CUT,
+    NOTHING,
+    ONE,
     Rounded,
     beyond_half_step,
     cut_share,
@@ -33,8 +35,11 @@ from onnxport.validate.translation.rounding_bounds import (
 _COMMUTATIVE = frozenset("Add Mul Max Min Sum Mean And Or Xor Equal".split())
 # A factor of an operand is a factor of the result.
 _MULTIPLIES = frozenset({"Mul", "MatMul"})
+_VIEWS = frozenset({"Reshape", "Transpose"})
 _HALF = 0.51
 _LEAST = 1e-12
+# The largest float16 stands for all beyond, as masks of -3.4e38.
+_HUGE = 65504.0
 
 
 @dataclass(frozen=True)
@@ -177,10 +182,14 @@ class _Matcher:
                 Mismatch(head.core, source.core, where, operands, is_structure=True)
             )
             return
-        factors = self._factors(head, operands)
-        head = _times(head, factors)
+        is_view = _is_view(head) and _is_view(source)
+        factors = [pair.multiple] * len(operands) if is_view else self._factors(head, operands)
+        if head.core.weight is not None:
+            head = _with_weights_times(head, factors[0])
+        elif not is_view:
+            head = _times(head, factors)
         match = Match(pair.value, pair.original, head, source, multiple=pair.multiple)
-        match, absorbs = self._product(match, operands)
+        match, absorbs = self._product(match, operands, factors)
         self._found.matches.append(match)
         for reason in _following(head, source, pair.is_absorbed):
             where = pair.value, pair.original
@@ -192,7 +201,9 @@ class _Matcher:
 
     def _heads(self, pair: _Pair) -> tuple[Head, Head]:
         """Return the normal forms of both values, in the same operators where that is possible."""
-        head, source = self._candidate.head(pair.value), self._source.head(pair.original, pair.multiple)
+        head, source = self._candidate.head(pair.value), self._source.head(pair.original)
+        if pair.multiple != 1.0 and not (_is_view(head) and _is_view(source)):
+            source = self._source.head(pair.original, pair.multiple)
         return self._rewritten(head, source)
 
     def _aligned(self, pair: _Pair) -> tuple[Head, Head]:
@@ -203,9 +214,24 @@ class _Matcher:
 
     def _factors(self, head: Head, operands: Sequence[tuple[ir.Value, ir.Value]]) -> list[float]:
         """Return what each operand is times the source's, where their product has the factor elsewhere."""
+        if head.core.weight is not None:
+            return [self._factor_of_operand(*operands[0])]
         if head.core.op not in _MULTIPLIES or len(operands) != 2:
             return [1.0 for _ in operands]
         return [self._factor(*each) for each in operands]
+
+    def _factor_of_operand(self, value: ir.Value, original: ir.Value) -> float:
+        """Return the factor of what a product reads by way of views, or of what has bounds; else 1 (absorption.py)."""
+        is_seen = False
+        while True:
+            head, source = self._candidate.head(value), self._source.head(original)
+            inner, other = (each.core.operands[:1] for each in (head, source))
+            if head.core.op != source.core.op or not (_is_view(head) and _is_view(source)):
+                is_bounded = bool(np.isfinite(source.low).any() or np.isfinite(source.high).any())
+                return self._factor(value, original) if is_seen or is_bounded else 1.0
+            if not (isinstance(inner[0], ir.Value) and isinstance(other[0], ir.Value)):
+                return 1.0
+            value, original, is_seen = inner[0], other[0], True
 
     def _factor(self, value: ir.Value, original: ir.Value) -> float:
         """Return the number that an operand is times the source's, if that is all by which they differ; else 1."""
@@ -214,17 +240,33 @@ class _Matcher:
         if head.core.op != source.core.op or not all(each.is_scalar and each.values.all() for each in parts):
             return 1.0
         factor = float(head.scale.values.reshape(-1)[0] / source.scale.values.reshape(-1)[0])
-        is_same = bool(np.isclose(factor, 1.0, rtol=FLOAT_NOISE))
+        is_same = bool(np.isclose(factor, 1.0, rtol=FLOAT_NOISE)) or _follows(head.scale, source.scale, 0.0)
+        if head.core.weight is not None and source.core.weight is not None:
+            return factor if not is_same and self._is_ratio(value, original, factor) else 1.0
         shift = source.shift.times(Rounded.number(factor))
         return factor if not is_same and _follows(head.shift, shift, _steps(head)) else 1.0
 
-    def _product(self, match: Match, operands: Sequence[tuple[ir.Value, ir.Value]]) -> tuple[Match, bool]:
+    def _is_ratio(self, value: ir.Value, original: ir.Value, factor: float) -> bool:
+        """Return whether two products' weights with all that follows have this ratio rather than 1."""
+        ours, theirs = (
+            head.core.weight.values if head.core.weight is not None else np.zeros(())
+            for head in (self._candidate.head(value), self._source.head(original))
+        )
+        length = float(np.square(theirs).sum())
+        if ours.shape != theirs.shape or not length:
+            return False
+        ratio = float((ours * theirs).sum()) / length
+        return abs(ratio - factor) < abs(ratio - 1.0)
+
+    def _product(
+        self, match: Match, operands: Sequence[tuple[ir.Value, ir.Value]], factors: Sequence[float]
+    ) -> tuple[Match, bool]:
         """Complete the match of a product; return whether it makes up for a factor and a shift of its operand."""
         core, source = match.head.core, match.source.core
         if core.weight is None or source.weight is None:
             return match, False
         (pair,) = operands
-        found = replace(match, product=core, of_source=source, operand=pair)
+        found = replace(match, product=core, of_source=source, operand=pair, factor=np.array(factors))
         head, theirs = self._aligned(_Pair(*pair))
         if follows_alike(head, theirs) or head.core.op != theirs.core.op:
             return found, False
@@ -305,6 +347,21 @@ def _times(head: Head, factors: Sequence[float]) -> Head:
     return replace(head, scale=head.scale.times(Rounded.number(float(np.prod(factors)))))
 
 
+def _is_view(head: Head) -> bool:
+    """Return whether a value is what another one is, in another shape or order, and nothing follows."""
+    is_free = bool(np.all(np.isneginf(head.low)) and np.all(np.isposinf(head.high)))
+    is_plain = head.scale is ONE and head.shift is NOTHING and is_free and not head.grids
+    return head.core.op in _VIEWS and is_plain
+
+
+def _with_weights_times(head: Head, factor: float) -> Head:
+    """Return a product of factor * x as one of x."""
+    weight = head.core.weight
+    if factor == 1.0 or weight is None:
+        return head
+    return replace(head, core=replace(head.core, weight=weight.times(Rounded.number(factor))))
+
+
 def _kind(operand: Operand) -> str:
     return "missing" if operand is None else "a constant" if isinstance(operand, Rounded) else "computed"
 
@@ -358,7 +415,9 @@ def _follows(ours: Rounded, theirs: Rounded, step: float) -> bool:
     try:
         difference = np.abs(ours.values - theirs.values)
         noise = FLOAT_NOISE * np.abs(theirs.values).max(initial=0.0) + _HALF * step
-        return bool((difference <= ours.half * 1.001 + noise + _LEAST).all())
+        is_near = difference <= ours.half * 1.001 + noise + _LEAST
+        is_beyond_float16 = is_cut(ours, theirs) & (np.abs(ours.values) >= _HUGE)
+        return bool((is_near | is_beyond_float16).all())
     except ValueError:  # shapes that do not broadcast
         return False
 

@@ -15,7 +15,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.validate.translation.rounding_bounds import Rounded
+from onnxport.validate.translation.rounding_bounds import Rounded, is_float
 
 Operand = ir.Value | Rounded | None
 Form = tuple[str, Mapping[str, Any], tuple[Operand, ...]]
@@ -99,6 +99,8 @@ def _plain(attribute: ir.Attr) -> Any:
     value = attribute.value
     if attribute.type == ir.AttributeType.TENSOR:
         array = value.numpy()
+        if is_float(array):  # whatever type holds the numbers
+            return ("float", array.shape, array.astype(np.float64).tobytes())
         return (array.dtype.name, array.shape, array.tobytes())
     if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
         return _Body()

@@ -32,6 +32,7 @@ from onnxport.validate.translation.least_error import compare_errors
 from onnxport.validate.translation.matches import Match
 from onnxport.validate.translation.rounding_bounds import (
     FLOAT_NOISE,
+    HALF_STEPS,
     MOST_CUT,
     Rounded,
     beyond_half_step,
@@ -329,19 +330,36 @@ class Product:
         return Finding(self.core.label, text, kind)
 
 
-def products(matches: list[Match]) -> Iterator[Product]:
-    """Yield every matched product, once for each value that it is read as."""
+def products(matches: list[Match], *, rounding: str = "") -> Iterator[Product]:
+    """Yield every matched product, once for each value that it is read as.
+
+    Args:
+        rounding: the float type of 16 bits that its constants may be rounded to.
+    """
     seen = set()
     read = {(each.value, each.original): each for each in matches}
     for match in matches:
         if match.product is None or match.of_source is None or match.operand is None:
             continue
-        cores = match.product, match.of_source
+        cores = _rounded(match.product, rounding), match.of_source
         # One product may be read with different constants behind it, which are folded into its bias.
         if (match.value, match.original, match.multiple) not in seen:
             seen.add((match.value, match.original, match.multiple))
             step = _step(read, match.operand)
             yield _on_hidden_grid(Product(match, *cores, match.operand[1], step))
+
+
+def _rounded(core: Core, rounding: str) -> Core:
+    """Return a product whose constants may be rounded twice: converters fold what follows into rounded ones.
+
+    A bias is a sum then, which may be smaller than its terms: it may be off by as much as the largest one.
+    """
+    if not rounding or core.weight is None or core.bias is None:
+        return core
+    largest = np.abs(core.bias.values).max(initial=0.0)
+    weight = replace(core.weight, half=2 * core.weight.half)
+    bias = replace(core.bias, half=np.maximum(2 * core.bias.half, 2 * HALF_STEPS[rounding] * largest))
+    return replace(core, weight=weight, bias=bias)
 
 
 _Pair = tuple[ir.Value, ir.Value]

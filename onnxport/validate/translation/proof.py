@@ -25,7 +25,7 @@ from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.matches import Match, Matching, match_graphs
-from onnxport.validate.translation.parameters import check_products, products
+from onnxport.validate.translation.parameters import Product, check_products, products
 from onnxport.validate.translation.ranges import Coverage, Observation, check_grids
 from onnxport.validate.translation.reshapes import check_views
 
@@ -45,6 +45,7 @@ class Proof:
         cut: weights that lie beyond the ends of their grid.
         coverages: of every grid.
         arithmetic: of every piece.
+        rounding: the float type of 16 bits that values and constants may be rounded to. The arithmetic is fidelity's.
         findings: places that are not proven, faults first.
     """
 
@@ -54,6 +55,7 @@ class Proof:
     cut: int = 0
     coverages: Sequence[Coverage] = ()
     arithmetic: Arithmetic = field(default_factory=Arithmetic)
+    rounding: str = ""
     findings: Sequence[Finding] = ()
 
     @property
@@ -69,11 +71,15 @@ class Proof:
             named = "; ".join(map(str, self.findings[:_SHOWN]))
             more = f"; and {len(self.findings) - _SHOWN} more" if len(self.findings) > _SHOWN else ""
             return named + more
+        if self.rounding:
+            return f"{self.weights} products with each weight within two roundings to {self.rounding}"
         return ", ".join((self._weights(), self._grids(), self._integers()))
 
     @property
     def summary(self) -> str:
         """What was checked, in few words."""
+        if self.rounding:
+            return f"each node is the source's, rounded to {self.rounding} ({self.weights} products)"
         return f"each node is the source's, quantized ({self.weights} products, {len(self.coverages)} grids)"
 
     def _weights(self) -> str:
@@ -188,13 +194,15 @@ def compare(
     """Compare an artefact with its source's normal form; see `prove`."""
     quantized, note = artefact.graph, artefact.note
     matching = match_graphs(quantized, original)
-    found = list(products(matching.matches))
+    rounding = "".join(sorted(allowed)[-1:])
+    found = list(products(matching.matches, rounding=rounding))
     declared = {} if note is None else note.means
     uncertain = [each for each in found if each.name not in declared and not each.is_bias_rounded]
     moved = [each for each in found if note is None and not each.is_weight_rounded]
     places = {name: match for name, match in _float_places(matching, quantized).items() if artefact.has(name)}
     observation = Observation(matching.matches, uncertain, moved, places)
-    arithmetic = _observe(observation, original, artefact, sets)
+    is_asked = not (allowed and observation.is_idle)
+    arithmetic = _observe(observation, original, artefact, sets) if is_asked else Arithmetic()
     if any(each.is_structure for each in matching.mismatches):
         # Errors travel where nothing says what a piece should be given.
         arithmetic.findings = tuple(replace(each, kind="doubt") for each in arithmetic.findings)
@@ -202,14 +210,18 @@ def compare(
         *_structure(matching),
         *artefact.check_views(matching, original, sets[0] if sets else {}),
         *_narrow(matching, allowed),
-        *_parameters(matching, note, observation, is_sure=are_samples),
+        *_parameters(matching, found, note, observation, is_sure=are_samples),
         *check_grids(observation.coverages, note, is_sure=are_samples),
         *arithmetic.findings,
     ]
+    if allowed:
+        # Folding moves rounded weights by more than rounding: what is wrong beyond it shows in fidelity.
+        findings = [replace(each, kind="doubt") for each in findings]
     findings.sort(key=lambda each: each.kind != "fault")
     cut = sum({each.core.value: each.cut_weights() for each in found}.values())
     weights, least = (len({each.core.value for each in part}) for part in (found, moved))
-    return Proof(len(matching.matches), weights, least, cut, observation.coverages, arithmetic, findings)
+    counts = len(matching.matches), weights, least, cut
+    return Proof(*counts, observation.coverages, arithmetic, rounding, findings)
 
 
 def _float_places(matching: Matching, quantized: Graph) -> dict[str, Match]:
@@ -270,7 +282,12 @@ def _narrow(matching: Matching, allowed: Collection[str]) -> Iterator[Finding]:
 
 
 def _parameters(
-    matching: Matching, note: QuantizationNote | None, observation: Observation, *, is_sure: bool
+    matching: Matching,
+    found: list[Product],
+    note: QuantizationNote | None,
+    observation: Observation,
+    *,
+    is_sure: bool,
 ) -> Iterator[Finding]:
     """Yield what is wrong with weights and biases; a doubt where two products may be a pair by mistake.
 
@@ -278,9 +295,7 @@ def _parameters(
         is_sure: whether measured means are those that a calibration may have seen.
     """
     uncertain = {each.name for each in observation.needed}
-    for product, finding in check_products(
-        list(products(matching.matches)), note, observation.moments, observation.rows
-    ):
+    for product, finding in check_products(found, note, observation.moments, observation.rows):
         pair = product.match.value, product.match.original
         is_measured = product.name in uncertain and product.is_weight_rounded
         is_doubt = pair in matching.unsure or (is_measured and not is_sure)

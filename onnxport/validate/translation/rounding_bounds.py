@@ -13,15 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from onnxport.core.arrays import Array
 
 # Of a number: half of the last bit of floats that are rounded to them.
-_HALF_STEPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+HALF_STEPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 # The same of the smallest numbers, whose steps are all alike, and the largest number.
 _LEAST_HALF = {"float16": 2.0**-25, "bfloat16": 0.0}
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38}
+# A single constant below this number, as an epsilon, becomes it.
+_SMALLEST_NORMAL = {"float16": 2.0**-14, "bfloat16": 0.0}
 _ZERO: Array = np.zeros(())
 _INSIDE: Array = np.zeros((), np.int8)
 
@@ -48,14 +51,19 @@ class Rounded:
         if not is_float(values):
             return cls(values)
         name, wide = values.dtype.name, values.astype(np.float64)
-        if name not in _HALF_STEPS:
+        if name not in HALF_STEPS:
             return cls(wide)
         sizes = np.abs(wide)
         return cls(
             wide,
-            np.maximum(sizes * _HALF_STEPS[name], _LEAST_HALF[name]),
+            np.maximum(sizes * HALF_STEPS[name], _LEAST_HALF[name]),
             _ends(wide, sizes >= _LARGEST[name]),
         )
+
+    def narrowed(self, name: str) -> Rounded:
+        """Return the numbers after a cast to a float type of 16 bits, with its half steps on top."""
+        more = Rounded.exact(self.values.astype(getattr(ml_dtypes, name, name)))
+        return Rounded(self.values, self.half + more.half, _either(self.ends, more.ends))
 
     @classmethod
     def number(cls, value: float) -> Rounded:

@@ -8,8 +8,9 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
+from onnxport.formats.model import Model
 from onnxport.validate.translation.constants import Constants
 from onnxport.validate.translation.proof import prove
 from tests.validate.translation.models import (
@@ -147,3 +148,39 @@ def test_constants_are_folded_in_their_own_type() -> None:
     assert ids is not None
     assert root.values == np.sqrt(np.float32(2))
     assert ids.values.tolist() == [2**40 + 3, 2**40 + 1]
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_a_factor_that_moved_into_the_next_product_is_no_fault(bounded: bool) -> None:
+    """Relu(x V) * 0.5 -> Flatten -> W has the 0.5 in W, as converters fold it."""
+    random = np.random.default_rng(0)
+    first, second = (random.standard_normal(shape).astype(np.float32) for shape in ((6, 8), (8, 5)))
+
+    def model(factor: float, weight: Array) -> Model:
+        inner = helper.make_node("Relu" if bounded else "HardSwish", ["a"], ["b"])
+        nodes = [
+            helper.make_node("Gemm", ["x", "v", "bias"], ["a"]),
+            inner,
+            *([helper.make_node("Mul", ["b", "half"], ["c"])] if factor != 1 else []),
+            helper.make_node("Reshape", ["c" if factor != 1 else "b", "shape"], ["d"]),
+            helper.make_node("MatMul", ["d", "w"], ["y"]),
+        ]
+        numbers = {"v": first, "bias": first[0], "w": weight, "half": np.float32(factor)}
+        constants = [numpy_helper.from_array(np.asarray(each), name) for name, each in numbers.items()]
+        constants.append(numpy_helper.from_array(np.array([1, 24], np.int64), "shape"))
+        graph = helper.make_graph(
+            nodes,
+            "g",
+            [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (3, 6))],
+            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, 5))],
+            constants,
+        )
+        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        return Model(ir.from_proto(proto))
+
+    wide = np.tile(second, (3, 1))
+    feeds = {"x": random.standard_normal((3, 6)).astype(np.float32)}
+    found = prove(model(0.5, wide), model(1, wide * np.float32(0.5)), [feeds])
+    assert list(found.findings) == []
+    wrong = prove(model(0.5, wide), model(1, wide * np.float32(0.7)), [feeds])
+    assert wrong.faults

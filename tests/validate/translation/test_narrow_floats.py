@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 import onnxport
 from onnxport.formats.model import Model
@@ -51,6 +51,65 @@ def test_a_weight_off_by_two_of_its_last_bits_is_found(precision: str, tmp_path:
     weight.raw_data = values.tobytes()
     onnx.save(model, path)
     assert "weights are more than half a step from the source's" in str(proof(path, precision))
+
+
+def _off(path: Path, output: Path) -> Path:
+    """Writes the model with one weight of the largest product half as large."""
+    model = onnx.load(path)
+    weight = max(model.graph.initializer, key=lambda each: len(each.raw_data))
+    values = numpy_helper.to_array(weight).copy()
+    place = int(np.argmax(np.abs(values)))
+    values.reshape(-1)[place] /= 2
+    weight.raw_data = values.tobytes()
+    onnx.save(model, output)
+    return output
+
+
+def test_a_weight_half_as_large_is_found(tmp_path: Path) -> None:
+    found = proof(_off(made("fp16", tmp_path), tmp_path / "off.onnx"), "fp16")
+    assert "weights are more than half a step from the source's" in str(found)
+
+
+def test_an_epsilon_and_a_mask_that_float16_cannot_hold_are_no_fault(tmp_path: Path) -> None:
+    """1e-12 becomes the smallest normal number, -1e30 the largest."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Mul", ["a", "a"], ["b"]),
+        helper.make_node("Add", ["b", "epsilon"], ["c"]),
+        helper.make_node("Sqrt", ["c"], ["d"]),
+        helper.make_node("Add", ["d", "mask"], ["e"]),
+        helper.make_node("Softmax", ["e"], ["y"]),
+    ]
+    mask = np.where(np.arange(8) < 5, 0, -1e30).astype(np.float32)
+    weight = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
+    numbers = {"w": weight, "epsilon": np.float32(1e-12), "mask": mask}
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (2, 4))],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (2, 8))],
+        [numpy_helper.from_array(np.asarray(each), name) for name, each in numbers.items()],
+    )
+    source, half = tmp_path / "m.onnx", tmp_path / "half.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), source)
+    onnxport.quantize_model(source, "fp16", half, validate=False)
+    feeds = {"x": np.random.default_rng(1).standard_normal((2, 4)).astype(np.float32)}
+    found = prove(Model.load(source), Model.load(half), [feeds], allowed={"float16"})
+    assert list(found.findings) == []
+
+
+def test_a_package_of_float16_is_proven(tmp_path: Path) -> None:
+    pytest.importorskip("coremltools")
+    from onnxport.validate.translation.mlpackage.artefact import prove_mlpackage
+
+    output = tmp_path / "half.mlpackage"
+    shape = {"image": (1, 1, 8, 8)}
+    onnxport.convert_model(SOURCE, "coreml", output, validate=False, precision="fp16", shape=shape)
+    found = prove_mlpackage(Model.load(SOURCE), output, images(), allowed={"float16"})
+    assert list(found.findings) == []
+    assert found.weights == 3
+    found = prove_mlpackage(Model.load(SOURCE), output, images())
+    assert "it is rounded to float16" in {each.text for each in found.findings}
 
 
 def test_a_tflite_file_with_float16_weights_is_proven(tmp_path: Path) -> None:

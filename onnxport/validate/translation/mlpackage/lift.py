@@ -2,7 +2,8 @@
 
     constexpr_affine_dequantize(quantized_data, zero_point, scale, axis)  ->  DequantizeLinear
 
-MIL's tensors have ONNX's order of axes. Arithmetic is that of float32, whatever float type a value is declared with.
+MIL's tensors have ONNX's order of axes. Arithmetic is that of float32; results that are declared as float16 pass a Cast
+to it and back, as in the evaluator.
 An operator that operators.py does not know becomes one of the domain "mil", which equals nothing.
 """
 
@@ -24,6 +25,14 @@ from onnxport.validate.translation.graph_writer import GraphWriter, NotLifted, d
 
 DOMAIN = "mil"
 _FLOATS = ("float16", "float32", "bfloat16")
+_NARROW = ("float16", "bfloat16")
+# Their results are among the numbers that they read.
+_MOVES = frozenset(
+    (
+        "identity reshape transpose squeeze expand_dims slice_by_index slice_by_size split concat stack gather tile "
+        "pad max_pool relu maximum minimum select upsample_nearest_neighbor pixel_shuffle depth_to_space space_to_depth"
+    ).split()
+)
 
 
 @dataclass
@@ -58,6 +67,7 @@ class Lifting(GraphWriter):
         self.types: dict[str, Type] = dict(function.inputs)
         self.grids: list[str] = []
         self._unknown: dict[str, str] = {}
+        self._moves = False  # whether the operator at hand rounds nothing
 
     def run(
         self, operators: Mapping[str, Callable[[OperatorView], None]], sizes: Mapping[str, Sequence[int]]
@@ -77,7 +87,7 @@ class Lifting(GraphWriter):
                 continue
             self.label = operation.outputs[0][0] if operation.outputs else operation.name
             labels[self.label] = f"{operation.type} {self.label!r}"
-            before = len(self.nodes)
+            before, self._moves = len(self.nodes), operation.type in _MOVES
             try:
                 lift = operators.get(operation.type)
                 if lift is None or operation.blocks:
@@ -108,11 +118,19 @@ class Lifting(GraphWriter):
         return self.store(array, name)
 
     def define(self, name: str, value: ir.Value) -> None:
-        """Make `value` the one of this name."""
+        """Make `value` the one of this name, rounded to the type that is declared."""
+        declared = self.types[name].dtype
+        if declared in _NARROW and not self._moves:
+            value = self._narrowed(value, declared)
         if value.producer() is None or value in self._values.values():
             value = self.add("Identity", [value])
         value.name = name
         self._values[name] = value
+
+    def _narrowed(self, value: ir.Value, dtype: str) -> ir.Value:
+        return self.add(
+            "Cast", [self.add("Cast", [value], to=int(data_type(dtype)))], to=int(ir.DataType.FLOAT)
+        )
 
     def _opaque(self, operation: Operation, why: str) -> None:
         names = [each for bound in operation.inputs.values() for each in bound if isinstance(each, str)]
@@ -135,6 +153,8 @@ class Lifting(GraphWriter):
         found = value
         if wanted not in _FLOATS and wanted != port.dtype:
             found = self.add("Cast", [found], to=int(data_type(wanted)))
+        if wanted in _NARROW:
+            found = self._narrowed(found, wanted)
         self._values[port.key] = found
         return value
 
