@@ -27,7 +27,7 @@ Probe = Callable[[Feeds, Answers], Answers]
 Move = Callable[[Array, np.random.PCG64], Array]
 
 # Larger models are not copied to perturb their weights.
-_MOST_WEIGHTS = 512 * 2**20
+MOST_WEIGHTS = 512 * 2**20
 # Share of the scale. A row that changes more than this with its batch: the model mixes rows, it is no rounding.
 _MIXED = 1e-3
 # Times the usual noise. On zeros Silero's state differed between LiteRT and ONNX Runtime by 10 times the usual noise of
@@ -162,7 +162,7 @@ def perturb_weights(model: Model, precision: Precision = "float32") -> Model | N
 
     For models without float inputs: token ids and bytes have no neighbours.
     """
-    if model.weight_bytes > _MOST_WEIGHTS:
+    if model.weight_bytes > MOST_WEIGHTS:
         return None
     move = MOVES.get(precision, _move_float32)
     copy = model.clone()

@@ -15,6 +15,7 @@ from onnxport.formats.model import Model
 from onnxport.runtimes.base import MemoryFullError
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.noise_runs import other_batch, perturb_inputs, perturb_weights, perturb_zeros
+from tests.validate.models import save, verdict
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -157,3 +158,30 @@ def test_zeros_beside_other_numbers_move_by_the_rounding_of_the_largest() -> Non
     answers: dict[str, np.ndarray] = {}
     assert perturb_zeros(run)({"h": zeros}, answers) is answers
     assert len(fed) == 1
+
+
+def test_constants_of_a_float16_model_are_known_to_half_a_step(tmp_path: Path) -> None:
+    """ONNX Runtime computes float16 in float32: moved inputs alone may show nothing of what float16 rounds."""
+    rng = np.random.default_rng(2)
+    layers = [(0.4 * rng.standard_normal((16, 16))).astype(np.float16) for _ in range(8)]
+
+    def network(weights: list[Array], dtype: int) -> onnx.ModelProto:
+        steps = " ".join(f"a{i} = MatMul (h{i}, w{i}) h{i + 1} = Tanh (a{i})" for i in range(8))
+        proto = onnx.parser.parse_model(
+            f'<ir_version: 9, opset_import: ["" : 17]> g (float[1, 16] x) => (float[1, 16] y) '
+            f"{{ c = Cast <to = {dtype}> (x) h0 = Sign (c) {steps} y = Cast <to = 1> (h8) }}"
+        )
+        proto.graph.initializer.extend(
+            onnx.numpy_helper.from_array(array, f"w{i}") for i, array in enumerate(weights)
+        )
+        return proto
+
+    reference = save(network(layers, onnx.TensorProto.FLOAT16), tmp_path / "reference.onnx")
+
+    def judged(share: float) -> str:
+        moved = [each * (1 + share * rng.choice([-1, 1], each.shape)).astype(np.float32) for each in layers]
+        candidate = save(network(moved, onnx.TensorProto.FLOAT), tmp_path / "candidate.onnx")
+        return verdict(reference, candidate).verdict
+
+    assert judged(2.0**-11) == "proven"
+    assert judged(2.0**-5) == "not equivalent"
