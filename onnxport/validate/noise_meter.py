@@ -73,6 +73,7 @@ class NoiseMeter:
         # The roundings of lower precisions add up and those of integers flip: each set needs its own noise.
         is_float = all(spec.dtype.startswith("float") for spec in outputs)
         self._is_smooth = is_float and tolerance.rule.mean_factor is None
+        self._tolerance = tolerance
         self._usual = UsualNoise()
         self._probed: set[tuple[tuple[str, tuple[int, ...]], ...]] = set()
         self._probes = _Probes()
@@ -158,7 +159,7 @@ class NoiseMeter:
     def count(self, answers: Answers, noise: dict[str, Noise]) -> None:
         """Count the noise of an ordinary set as usual."""
         for name, answer in answers.items():
-            self._usual.add(name, answer, noise[name])
+            self._usual.add(name, answer, noise[name], self._tolerance.floor(name, answer.dtype.name))
 
     def close(self) -> None:
         """Free the runtimes of the probes."""

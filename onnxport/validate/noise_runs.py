@@ -33,6 +33,8 @@ _MIXED = 1e-3
 # Times the usual noise. On zeros Silero's state differed between LiteRT and ONNX Runtime by 10 times the usual noise of
 # the reference, on ordinary sets by 1.5: companions look for gross faults, a wide tolerance is enough.
 MARGIN = 4.0
+# Times its floor, by which the last bits of a Sigmoid differ.
+_FLOORS = 2.0
 # The largest number of runs that the rows of a batch are divided into.
 _PARTS = 16
 
@@ -225,12 +227,17 @@ class UsualNoise:
     def __init__(self) -> None:
         self._share: dict[str, float] = {}
 
-    def add(self, name: str, answer: Array, noise: Noise) -> None:
-        """Count the answer to an ordinary set, up to the largest noise that is conclusive."""
+    def add(self, name: str, answer: Array, noise: Noise, floor: float = 0.0) -> None:
+        """Count the answer to an ordinary set, up to the largest noise that is conclusive.
+
+        Args:
+            floor: what the output's last bits may differ by: such noise tells nothing of larger answers.
+        """
         if answer.dtype.kind != "f" or noise.reshaped:
             return
         scales = group_scales(answer)
-        share = float(np.max(noise.groups[scales > 0] / scales[scales > 0], initial=0.0))
+        counts = (scales > 0) & (noise.groups > _FLOORS * floor)
+        share = float(np.max(noise.groups[counts] / scales[counts], initial=0.0))
         self._share[name] = max(self._share.get(name, 0.0), min(share, CONCLUSIVE_NOISE))
 
     def at_least(self, name: str, answer: Array, noise: Noise, margin: float = MARGIN) -> Noise:

@@ -232,6 +232,8 @@ class Reference:
                 search,
             )
             generated.feed(self._params.samples, lambda: bool(self.doubts), lambda: bool(self._proof.blind))
+            if self.doubts:
+                generated.search(lambda: bool(self.doubts), self._movement)
             self.notes += tuple(generated.notes)
         self.notes += tuple(self._dead_outputs())
         if odd := [answered.label for answered in self.sets if answered.nan]:
@@ -243,6 +245,13 @@ class Reference:
             names = ", ".join(map(repr, blind[:_FEW]))
             self.notes += (f"the rows of a batch never differed at {names}: swapped rows would not show",)
         self._close_if_kept()
+
+    def _movement(self, feeds: Feeds) -> float:
+        """Return how far inputs move outputs of which the sets so far prove nothing."""
+        try:
+            return self._proof.movement(self._model.run(feeds))
+        except (RunError, MemoryFullError):
+            return 0.0
 
     def _feed_neighbours(self) -> None:
         """Feed neighbours of the user's samples while these prove nothing of some output."""

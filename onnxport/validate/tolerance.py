@@ -217,11 +217,13 @@ class Tolerance:
             share = max(share, min(_EPS32 / 2 * self.length, _MOST_OF_EQUAL_TERMS))
         return share + eps
 
+    def floor(self, name: str, dtype: str) -> float:
+        """Return the absolute error of an output near 0, if a Sigmoid gives it."""
+        floor = max(_EPS[dtype], self.rule.floor) if name in self.saturating else 0.0
+        return max(floor, _CUT * _EPS32) if name in self.gated else floor
+
     def _absolute(self, name: str, reference: Array) -> float:
-        floor = max(_EPS[reference.dtype.name], self.rule.floor) if name in self.saturating else 0.0
-        if name in self.gated:
-            floor = max(floor, _CUT * _EPS32)
-        return self.steps.get(name, floor)
+        return self.steps.get(name, self.floor(name, reference.dtype.name))
 
     def describe_pass(self, name: str, dtype: str, largest: float, noise: float, scale: float) -> str:
         """Return the rule that a float output meets, in words.
