@@ -17,9 +17,11 @@ from onnxport.runtimes.base import ReferenceRuntime, RunError, Runtime
 from onnxport.runtimes.isolation import IsolatedRuntime
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.samples.readers import Sample
+from onnxport.validate.expanded_norms import expand_norms
 from onnxport.validate.graph_analysis import has_16_bit_activations
 from onnxport.validate.noise_runs import (
     MARGIN,
+    MOST_WEIGHTS,
     MOVES,
     Answers,
     Probe,
@@ -40,11 +42,12 @@ Probed = Callable[[Feeds, Sequence[str]], Sequence[Answers]]
 
 @dataclass(frozen=True)
 class _Probes:
-    """Runs in other batches, of other inputs or weights, on other kernels."""
+    """Runs in other batches, of other inputs or weights, on other kernels, and by other operators."""
 
     batches: tuple[Probe, ...] = ()
     moves: tuple[Probe, ...] = ()
     kernels: tuple[Probe, ...] = ()
+    operators: tuple[Probe, ...] = ()
 
 
 class NoiseMeter:
@@ -87,7 +90,10 @@ class NoiseMeter:
         beside = other_batch(model.run, self._inputs)
         batches = () if beside is None else (beside,)
         self._probes = _Probes(
-            batches, tuple(self._moves(model, runtime)), tuple(self._other_kernels(runtime.other_kernels))
+            batches,
+            tuple(self._moves(model, runtime)),
+            tuple(self._other_kernels(runtime.other_kernels)),
+            tuple(self._other_operators(runtime)),
         )
 
     def estimate(self, sample: Sample, answers: Answers) -> dict[str, Noise] | None:
@@ -176,10 +182,12 @@ class NoiseMeter:
         """
         probes = self._probes
         if not sample.adversarial:
-            return probes.moves[:1] if is_known else (*probes.batches, *probes.moves, *probes.kernels)
+            others = (*probes.kernels, *probes.operators)
+            return probes.moves[:1] if is_known else (*probes.batches, *probes.moves, *others)
         assert self._model is not None, "probes are run between open and close"
         zeros = perturb_zeros(self._model.run, self._exact)
-        return (*probes.moves[:1], zeros) if is_known else (*probes.moves[-1:], *probes.kernels, zeros)
+        usual = probes.moves[:1] if is_known else (*probes.moves[-1:], *probes.kernels)
+        return (*usual, *probes.operators, zeros)
 
     def _moves(self, model: Run, runtime: ReferenceRuntime) -> Iterator[Probe]:
         """Yield probes that move the inputs to their neighbours, or else, and in float16 too, the weights.
@@ -197,6 +205,13 @@ class NoiseMeter:
                 return
         if self._graph is not None and (moved := perturb_weights(self._graph, self._precision)) is not None:
             yield from self._other_kernels(lambda: self._open_beside(moved, runtime))
+
+    def _other_operators(self, runtime: ReferenceRuntime) -> Iterator[Probe]:
+        """Yield a probe that computes norms over space by operators of their own."""
+        if self._graph is None or self._graph.weight_bytes > MOST_WEIGHTS or not self._is_smooth:
+            return
+        if (expanded := expand_norms(self._graph)) is not None:
+            yield from self._other_kernels(lambda: self._open_beside(expanded, runtime))
 
     def _open_beside(self, model: Model, runtime: ReferenceRuntime) -> Runtime | None:
         """Open a model in memory in the reference's process, where the limits on its runs hold."""
