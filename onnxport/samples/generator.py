@@ -214,8 +214,8 @@ def _companion(
 
 
 def _most_steps(domain: Domain, longest: int) -> int:
-    """Return the longest length: what the graph demands (from 1), else the largest size of the inputs."""
-    return domain.high if domain.low else longest
+    """Return the longest length, at least 1: what the graph demands (from 1), else the largest size of the inputs."""
+    return max(1, domain.high if domain.low else longest)
 
 
 def _edges(domain: Domain) -> tuple[Any, Any, tuple[Any, Any]]:

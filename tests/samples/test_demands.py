@@ -159,3 +159,10 @@ def test_a_refusal_of_a_model_without_nan_changes_nothing() -> None:
     found = InputDomains(model, domains(model))
     found.at({"x": (4,)}, 0, 0)
     assert not found.narrow("Non-zero status code returned while running Foo node")
+
+
+def test_demands_that_contradict_each_other_leave_something_to_draw() -> None:
+    """An index and what is left of 20 cannot both be below 3."""
+    text = """g (int64[4] i) => (float[4] y, float[4] z) <int64 k = {20}, float[3] table = {1, 2, 3}>
+        { j = Sub (k, i) y = Gather <axis = 0> (table, i) z = Gather <axis = 0> (table, j) }"""
+    assert drawn(text, {"i": (4,)})["i"].shape == (4,)
