@@ -226,6 +226,7 @@ class UsualNoise:
 
     def __init__(self) -> None:
         self._share: dict[str, float] = {}
+        self._bits: dict[str, float] = {}  # the same of last bits, which are no share of anything
 
     def add(self, name: str, answer: Array, noise: Noise, floor: float = 0.0) -> None:
         """Count the answer to an ordinary set, up to the largest noise that is conclusive.
@@ -236,7 +237,10 @@ class UsualNoise:
         if answer.dtype.kind != "f" or noise.reshaped:
             return
         scales = group_scales(answer)
-        counts = (scales > 0) & (noise.groups > _FLOORS * floor)
+        is_share = noise.groups > _FLOORS * floor
+        bits = float(np.max(noise.groups[~is_share], initial=0.0))
+        self._bits[name] = max(self._bits.get(name, 0.0), bits)
+        counts = (scales > 0) & is_share
         share = float(np.max(noise.groups[counts] / scales[counts], initial=0.0))
         self._share[name] = max(self._share.get(name, 0.0), min(share, CONCLUSIVE_NOISE))
 
@@ -244,6 +248,7 @@ class UsualNoise:
         """Return the noise of an answer: the measured or `margin` times the usual one, whichever is larger."""
         if answer.dtype.kind != "f" or noise.reshaped:
             return noise
-        usual = margin * self._share.get(name, 0.0) * group_scales(answer)
+        share, bits = self._share.get(name, 0.0), self._bits.get(name, 0.0)
+        usual = margin * np.maximum(share * group_scales(answer), bits)
         # A mean over differences that zeros cannot show proves nothing.
         return replace(noise, groups=np.maximum(noise.groups, usual), rms=None)
