@@ -171,7 +171,9 @@ def _few(random: np.random.Generator, shape: tuple[int, ...], domain: Domain) ->
 def _blocks(random: np.random.Generator, shape: tuple[int, ...], domain: Domain) -> Array:
     """Draw two values, about those of black and white normalized images, in blocks of one size, often over channels."""
     low, high = domain.bounds or (-2.0, 2.0)
-    sizes = [2 ** int(random.integers(1, 6)) if size > max(_CHANNELS) else 1 for size in shape]
+    sizes = [
+        min(2 ** int(random.integers(1, 6)), size // 2) if size > max(_CHANNELS) else 1 for size in shape
+    ]
     is_shared = random.random() < 0.5
     grid = [
         1 if is_shared and 1 < size <= max(_CHANNELS) and axis else -(-size // block)
@@ -179,6 +181,8 @@ def _blocks(random: np.random.Generator, shape: tuple[int, ...], domain: Domain)
     ]
     marked = random.random(grid) < random.choice([0.1, 0.3, 0.5])
     marked ^= bool(random.random() < 0.5)
+    if marked.size and marked.all() == marked.any():  # a picture without an edge
+        marked.flat[int(random.integers(marked.size))] ^= True
     for axis, (size, block) in enumerate(zip(shape, sizes, strict=True)):
         if block > 1:
             marked = marked.repeat(block, axis).take(range(size), axis)
