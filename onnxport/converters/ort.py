@@ -17,6 +17,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxport.converters import required_operators
+from onnxport.converters.constant_growth import format_size, has_narrow_constants
 from onnxport.converters.params import OrtParams
 from onnxport.converters.precisions import check_precision
 from onnxport.core.arrays import Feeds
@@ -58,6 +59,11 @@ _LEVEL = (
     "saved with basic graph optimization: with more, ONNX Runtime stores float16 weights as float32 on a CPU without "
     "float16 kernels, and the file is as large as before"
 )
+_FOLDING = ("ConstantFolding",)
+# What no note need explain: times the source's size, and bytes.
+_USUAL, _LEAST = 1.15, 64 * 2**10
+_GROWN = "the file stores {} of constants that the source computes in every run"
+_KEPT = "stored numbers keep their few bits and are widened in every run, where ONNX Runtime would store them wide"
 _LACKING = (
     "ONNX Runtime's tool left operators out of {} that the model needs: {}; add them before you build with it"
 )
@@ -92,21 +98,11 @@ def convert(
     if data is None:
         what = f"{model.path} cannot be converted to ONNX Runtime format"
         raise CannotConvertError(what, why="the format holds at most 2 GB, weights included")
-    raw = output.with_name("raw.ort")
     try:
-        open_session(
-            data,
-            level=params.level,
-            threads=1,
-            optimized=raw,
-            # qdqisint8allowed as the tool sets it; the default depends on the CPU that converts.
-            config={"session.save_model_format": "ORT", "session.qdqisint8allowed": "0"},
-            disabled_optimizers=_MACHINE_BOUND,
-        )
+        written, grown = _save(model, data, params.level, output.with_name("raw.ort"))
     except _REFUSALS as error:
         raise _explain(model, output, error) from error
-    written = raw.read_bytes()
-    raw.unlink()
+    notes += grown
     config = output.with_name(f"{output.stem}{required_operators.SUFFIX}")
     notes.append(_PURPOSE)
     nodes: tuple[required_operators.Use, ...] = ()
@@ -123,6 +119,43 @@ def convert(
     if lacking := required_operators.parse_list(needed).lacks(nodes):
         notes.append(_LACKING.format(config.name, ", ".join(lacking)))
     return Artifact(output, "ort", (config,)), tuple(notes), facts
+
+
+def _save(model: Model, data: bytes, level: OrtLevel, scratch: Path) -> tuple[bytes, list[str]]:
+    """Return the file in ONNX Runtime's format, and notes on its size.
+
+    Constants that ONNX Runtime computes ahead can be much larger than what they are made of. Where that widens stored
+    numbers, it is left to run time.
+    """
+    written = _optimize(data, level, scratch)
+    if len(written) <= max(_USUAL * len(data), len(data) + _LEAST) or level == "disable":
+        return written, []
+    if not has_narrow_constants(model):
+        unfolded = _optimize(data, level, scratch, _FOLDING)
+        more = len(written) - len(unfolded)
+        return written, [_GROWN.format(format_size(more))] if more > _LEAST else []
+    # In the order of speed.
+    for at, without, note in ((level, _FOLDING, _KEPT), (_MOST_IN_FLOAT16, _FOLDING, f"{_KEPT}; {_LEVEL}")):
+        smaller = _optimize(data, at, scratch, without)
+        if len(smaller) <= _USUAL * len(data):
+            return smaller, [note]
+    return written, []
+
+
+def _optimize(data: bytes, level: OrtLevel, path: Path, disabled: Sequence[str] = ()) -> bytes:
+    """Return what ONNX Runtime saves by way of the file `path`."""
+    open_session(
+        data,
+        level=level,
+        threads=1,
+        optimized=path,
+        # qdqisint8allowed as the tool sets it; the default depends on the CPU that converts.
+        config={"session.save_model_format": "ORT", "session.qdqisint8allowed": "0"},
+        disabled_optimizers=[*_MACHINE_BOUND, *disabled],
+    )
+    written = path.read_bytes()
+    path.unlink()
+    return written
 
 
 def _explain(model: Model, output: Path, error: Exception) -> CannotConvertError | InputError | MachineError:

@@ -1,7 +1,8 @@
 """If nodes replaced by one of their branches, and subgraphs moved into the graph around them.
 
 Exporters guard shape checks by If: once shapes are known, so is the condition. PyTorch guards `squeeze` by a branch for
-an axis of size 1 and one for any other; the layers behind it accept only one of the two ranks.
+an axis of size 1 and one for any other; the layers behind it accept only one of the two ranks. A branch whose nodes
+refuse the ranks that they get never runs.
 """
 
 from __future__ import annotations
@@ -57,13 +58,13 @@ def drop_impossible_branches(model: Model, refresh: Callable[[Model], None]) -> 
     """
     dropped, position, nodes = 0, 0, list(model.graph.all_nodes())
     while position < len(nodes):
-        possible = list(BRANCHES) if _has_two_ranks(nodes[position]) else []
-        for name in possible[:]:
+        possible = _branches_that_run(nodes[position])
+        for name in possible[:] if len(possible) > 1 and _has_two_ranks(nodes[position]) else ():
             copy = model.clone()
             graph = _take(copy, position, name)
             refresh(copy)
             # A node that runs whenever the graph does gets an operand of a rank that it refuses.
-            if any(_refuses_rank(node) for node in graph if node.domain == ""):
+            if any(map(_refuses_rank, graph)):
                 possible.remove(name)
         if len(possible) == 1:
             _take(model, position, possible[0])
@@ -74,10 +75,18 @@ def drop_impossible_branches(model: Model, refresh: Callable[[Model], None]) -> 
     return dropped
 
 
-def _has_two_ranks(node: ir.Node) -> bool:
-    """Return whether a node is an If whose result has one of two ranks."""
+def _branches_that_run(node: ir.Node) -> list[str]:
+    """Return the branches of an If whose nodes take the ranks that they get; () for other nodes.
+
+    silero-vad has a branch for 256 samples, and one for 512: of --shape input=1,576 one cannot run.
+    """
     if node.op_type != "If" or node.domain != "":
-        return False
+        return []
+    return [name for name in BRANCHES if not any(map(_refuses_rank, node.attributes[name].as_graph()))]
+
+
+def _has_two_ranks(node: ir.Node) -> bool:
+    """Return whether the result of an If has one of two ranks."""
     results = (node.attributes[name].as_graph().outputs for name in BRANCHES)
     return any(
         then.shape is not None and other.shape is not None and len(then.shape) != len(other.shape)
@@ -94,7 +103,7 @@ def _take(model: Model, position: int, branch: str) -> ir.Graph:
 
 
 def _refuses_rank(node: ir.Node) -> bool:
-    value = node.inputs[0] if node.inputs else None
+    value = node.inputs[0] if node.inputs and node.domain == "" else None
     if value is None or value.shape is None:
         return False
     if node.op_type in _RANK_OF_WEIGHTS:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from onnx_ir.passes import common
@@ -18,13 +19,38 @@ from onnxport.optimizers.empty_operands import drop_all_empty_operands
 from onnxport.optimizers.gelu_fusion import fuse_gelu
 from onnxport.optimizers.loop_unrolling import unroll_changing_loops
 from onnxport.optimizers.opset import inline_functions, lift
+from onnxport.optimizers.pad_fusion import fuse_pads
 from onnxport.optimizers.passes import Equivalence, Pass, PassManager, Rewritten
 from onnxport.optimizers.qdq import canonicalize_quantization
+from onnxport.optimizers.rewrites.ml.trees import describe_rounding
 from onnxport.optimizers.scan_to_loop import scans_to_loops
 from onnxport.optimizers.sequences import resolve_sequences
+from onnxport.optimizers.squeezes import declared_ranks, name_squeezed_axes
+from onnxport.optimizers.stored_weights import write_dequantization
 
 # Every round resolves the shapes behind one more layer of shape arithmetic; real models need two or three.
 _MAX_ROUNDS = 20
+
+
+@dataclass
+class _Notes:
+    """Passes that have something to report, and what it was in the last attempt.
+
+    Attributes:
+        ranks: of the outputs, as the file declares them.
+    """
+
+    ranks: Mapping[str, int]
+    squeezes: Sequence[str] = ()
+    trees: Sequence[str] = ()
+
+    def name_axes(self, model: Model) -> None:
+        self.squeezes = name_squeezed_axes(model, self.ranks)
+        if self.squeezes:
+            _infer_and_fold(model)
+
+    def describe_trees(self, model: Model) -> None:
+        self.trees = describe_rounding(model.graph)
 
 
 def prepare(
@@ -34,6 +60,7 @@ def prepare(
     native: Callable[[], Collection[str]],
     equivalence: Equivalence | None = None,
     unrolls: bool = False,
+    keeps_stored: bool = False,
 ) -> Rewritten:
     """Return a copy of `model` in canonical form; the weights are shared with the original.
 
@@ -43,13 +70,14 @@ def prepare(
             late: a compiler may still be starting.
         equivalence: checks the result; when it differs, every pass is checked and a culprit is skipped.
         unrolls: unroll loops of few steps whose state changes its shape.
+        keeps_stored: write weights of 8 bits behind Cast and Mul as DequantizeLinear, which is not folded.
 
     Raises:
         UsageError: `shapes` do not fit the model.
         CannotConvertError: a node has no form in the canonical opset, or a required pass changes the answers.
     """
-    passes = _passes(shapes, native, unrolls=unrolls)
-    manager = PassManager(equivalence)
+    manager, notes = PassManager(equivalence), _Notes(declared_ranks(model))
+    passes = _passes(shapes, native, notes, unrolls=unrolls, keeps_stored=keeps_stored)
 
     def attempt() -> Model:
         candidate = model.clone()
@@ -60,18 +88,25 @@ def prepare(
         manager.prove(candidate)
         return candidate
 
-    return Rewritten(manager.run(attempt), manager.notes)
+    return Rewritten(manager.run(attempt), (*manager.notes, *notes.squeezes, *notes.trees))
 
 
 def _passes(
-    shapes: Mapping[str, GivenShape], native: Callable[[], Collection[str]], *, unrolls: bool
+    shapes: Mapping[str, GivenShape],
+    native: Callable[[], Collection[str]],
+    notes: _Notes,
+    *,
+    unrolls: bool,
+    keeps_stored: bool,
 ) -> list[Pass[Model]]:
     """List the passes in their order: folding and some lifts need shapes."""
     return [
         Pass("fix input shapes", lambda model: shape_inference.pin_inputs(model, shapes), optional=False),
         Pass("inline functions", _inline_functions, optional=False),
+        *([Pass("write dequantization", write_dequantization)] if keeps_stored else []),
         Pass("infer shapes and fold constants", _infer_afresh, optional=False),
         Pass("lift opset", _lift, optional=False),
+        Pass("name squeezed axes", notes.name_axes),
         Pass("take out dynamic quantization", _take_out_dynamic_quantization, optional=False),
         Pass("rewrite Scan as Loop", _rewrite_scans),
         *([Pass("unroll loops", lambda model: _repeat(model, unroll_changing_loops))] if unrolls else []),
@@ -80,6 +115,8 @@ def _passes(
         Pass("drop empty operands", drop_all_empty_operands),
         Pass("eliminate identities", _eliminate_identities),
         Pass("fuse Gelu", fuse_gelu),
+        Pass("fuse pads", fuse_pads),
+        Pass("describe trees", notes.describe_trees),
         Pass("decompose", lambda model: _repeat(model, partial(decompose, native=native()))),
         Pass("canonicalize quantization", _canonicalize_quantization),
         Pass("remove unused", lambda model: common.RemoveUnusedNodesPass()(model.ir)),

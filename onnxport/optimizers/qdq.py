@@ -36,7 +36,7 @@ def canonicalize_quantization(model: Model) -> None:
     """Apply the rules of this module to the main graph."""
     for node in list(model.graph):
         if node.domain == "" and node.op_type in _MOVES and not _move_floats(model.graph, node):
-            _moveadd_initializer(model.graph, node)
+            _move_constant(model.graph, node)
     for node in list(model.graph):
         if is_op(node, _DEQUANTIZE):
             _compute_regrid(model.graph, node)
@@ -70,7 +70,7 @@ def _move_floats(graph: ir.Graph, node: ir.Node) -> bool:
     return True
 
 
-def _moveadd_initializer(graph: ir.Graph, node: ir.Node) -> None:
+def _move_constant(graph: ir.Graph, node: ir.Node) -> None:
     """Rewrite DQ(constant) -> node as DQ(node(constant))."""
     source = producer(node.inputs[0], _DEQUANTIZE) if node.inputs else None
     if source is None or node.op_type not in _MOVES_CONSTANTS:

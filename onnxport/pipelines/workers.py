@@ -180,6 +180,7 @@ def coreml() -> Iterator[Worker]:
 def _lower(
     converter: CoremlConverter, name: str, models: Mapping[str, Model], params: CoremlParams, work: Work
 ) -> tuple[str, ...]:
+    from onnxport.converters.constant_growth import describe_growth
     from onnxport.optimizers.canonical_form import prepare
 
     is_main, model, params = name == MAIN, models[name], functions.options_for(params, name, models)
@@ -190,13 +191,15 @@ def _lower(
             native=converter.native_ops,
             equivalence=work.equivalence if is_main else None,  # it has the main model's answers only
             unrolls=True,
+            keeps_stored=True,
         )
+        grown = describe_growth(model, prepared.model)
     with work.phases.phase("convert"):
         measures = is_main and params.precision in ("fp16", "mixed")
         samples = _samples(prepared.model, work) if measures else ()
         manifest = work.manifest if is_main else replace(work.manifest, source=model.artifact.digest())
         notes = converter.lower(prepared.model, work.output.parent, params, manifest, samples, name)
-    return (*prepared.notes, *notes)
+    return (*prepared.notes, *grown, *notes)
 
 
 def _samples(model: Model, work: Work) -> tuple[dict[str, Any], ...]:
@@ -226,15 +229,17 @@ def tflite() -> Iterator[Worker]:
     with TfliteConverter() as converter:
 
         def direct(model: Model, params: TfliteParams, work: Work) -> Product:
+            from onnxport.converters.constant_growth import describe_growth
             from onnxport.optimizers.canonical_form import prepare
 
             with work.phases.phase("prepare"):
                 prepared = prepare(
                     model, shapes=params.shape, native=converter.native_ops, equivalence=work.equivalence
                 )
+                notes = prepared.notes + describe_growth(model, prepared.model)
             with work.phases.phase("convert"):
                 compiled = converter.convert(prepared.model, work.output, params, work.manifest, model)
-            return _tflite_product(work, compiled, prepared.notes + compiled.notes, "direct")
+            return _tflite_product(work, compiled, notes + compiled.notes, "direct")
 
         def make(model: Model, params: TfliteParams, work: Work) -> Product:
             if params.route == "onnx2tf":

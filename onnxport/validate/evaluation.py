@@ -76,8 +76,9 @@ def evaluate(
         if failure:
             return (chosen[0].failed(failure),), notes
         try:
-            for number, answered in enumerate(tuple(reference.sets)):
-                progress.count(number, len(reference.sets))
+            sets = reference.sets_for(precision)
+            for number, answered in enumerate(sets):
+                progress.count(number, len(sets))
                 add(answered)
             if is_inconclusive():
                 _add_further(reference, add, is_inconclusive)

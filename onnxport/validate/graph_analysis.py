@@ -95,6 +95,8 @@ def node_length(node: ir.Node, sizes: Mapping[int, tuple[int, ...]] | None = Non
         return _averaged(node, sizes or {})
     if node.op_type in ("TreeEnsembleRegressor", "TreeEnsembleClassifier"):
         return len(set(node.attributes["nodes_treeids"].as_ints()))
+    if node.op_type == "TreeEnsemble":
+        return len(node.attributes["tree_roots"].as_ints())
     return None
 
 

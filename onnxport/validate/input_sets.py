@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from onnxport.core.arrays import Feeds
@@ -31,7 +32,7 @@ Loader = Callable[[], Sample]
 Try = Callable[[Loader, float | None], None]
 
 _ATTEMPTS = 6  # with other values of one size
-_APART = 1000  # between the numbers of these sets
+_APART = 1001  # between the numbers of these sets; odd, so that of two choices the other one comes
 BATCH = 3  # of the sets that are not of batch 1
 ROWS = 256  # of a table: trees have many branches
 # Sets at the other sizes, for outputs that none at the first sizes moves: x - x^T is 0 for one row.
@@ -202,11 +203,17 @@ class GeneratedInputs:
         odd = [each for each in self._proposals(batch, odd=True) if each not in proposed]
         before = self._proposals(self._batch)
         used = before.index(shapes) if shapes in before else 0
+        others = [*odd, *proposed[used + 1 :], *proposed[: used + 1]]
         try:
-            other = self._first_accepted(kind, [*odd, *proposed[used + 1 :], *proposed[: used + 1]])
+            other = self._first_accepted(kind, chain(others, self._of_same_batch(batch)))
             self._other = self._other or other
         except (UsageError, MemoryFullError) as refusal:
             self.notes.append(f"the reference ran at one size only: {refusal.why}")
+
+    def _of_same_batch(self, other: int) -> Iterator[Shapes]:
+        """Yield odd sizes at the batch of the first sets, for a model that refuses the `other` one."""
+        if other != self._batch:
+            yield from self._proposals(self._batch, odd=True)
 
     def _feed_companion(self, kind: FloatKind, shapes: Shapes) -> None:
         """Run an adversarial companion; a model may refuse it, as for a division by zero."""

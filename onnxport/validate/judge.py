@@ -245,7 +245,7 @@ class Judge(Closing):
                 verdict=verdict,
                 reason=reason,
                 judgements=judgements,
-                fed=tuple(each.input_set(reference.steps) for each in reference.sets),
+                fed=tuple(each.input_set(reference.steps) for each in reference.sets_for(precision)),
                 notes=notes,
                 seconds=round(time.perf_counter() - started, 4),
                 saturation=saturation,

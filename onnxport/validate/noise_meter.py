@@ -30,6 +30,7 @@ from onnxport.validate.noise_runs import (
     perturb_inputs,
     perturb_weights,
     perturb_zeros,
+    widen_transforms,
 )
 from onnxport.validate.report import Precision
 from onnxport.validate.rollout import Run
@@ -42,12 +43,12 @@ Probed = Callable[[Feeds, Sequence[str]], Sequence[Answers]]
 
 @dataclass(frozen=True)
 class _Probes:
-    """Runs in other batches, of other inputs or weights, on other kernels, and by other operators."""
+    """Runs in other batches, of other inputs or weights, on other kernels, with transforms and norms in float64."""
 
     batches: tuple[Probe, ...] = ()
     moves: tuple[Probe, ...] = ()
     kernels: tuple[Probe, ...] = ()
-    operators: tuple[Probe, ...] = ()
+    transforms: tuple[Probe, ...] = ()
 
 
 class NoiseMeter:
@@ -93,7 +94,7 @@ class NoiseMeter:
             batches,
             tuple(self._moves(model, runtime)),
             tuple(self._other_kernels(runtime.other_kernels)),
-            tuple(self._other_operators(runtime)),
+            tuple(self._transforms(runtime)),
         )
 
     def estimate(self, sample: Sample, answers: Answers) -> dict[str, Noise] | None:
@@ -178,16 +179,17 @@ class NoiseMeter:
     def _choose(self, sample: Sample, is_known: bool) -> tuple[Probe, ...]:
         """Return every probe for the first set of a size, and one of other inputs or weights where noise is known.
 
-        Companions are full of zeros, which they move; they are run in no other batch.
+        Companions are full of zeros, which they move; they are run in no other batch. The error of a transform depends
+        on the inputs: each set needs its own.
         """
         probes = self._probes
         if not sample.adversarial:
-            others = (*probes.kernels, *probes.operators)
-            return probes.moves[:1] if is_known else (*probes.batches, *probes.moves, *others)
+            chosen = probes.moves[:1] if is_known else (*probes.batches, *probes.moves, *probes.kernels)
+            return (*chosen, *probes.transforms)
         assert self._model is not None, "probes are run between open and close"
         zeros = perturb_zeros(self._model.run, self._exact)
-        usual = probes.moves[:1] if is_known else (*probes.moves[-1:], *probes.kernels)
-        return (*usual, *probes.operators, zeros)
+        chosen = probes.moves[:1] if is_known else (*probes.moves[-1:], *probes.kernels)
+        return (*chosen, *probes.transforms, zeros)
 
     def _moves(self, model: Run, runtime: ReferenceRuntime) -> Iterator[Probe]:
         """Yield probes that move the inputs to their neighbours, or else, and in float16 too, the weights.
@@ -206,11 +208,14 @@ class NoiseMeter:
         if self._graph is not None and (moved := perturb_weights(self._graph, self._precision)) is not None:
             yield from self._other_kernels(lambda: self._open_beside(moved, runtime))
 
-    def _other_operators(self, runtime: ReferenceRuntime) -> Iterator[Probe]:
-        """Yield a probe that computes norms over space by operators of their own."""
-        if self._graph is None or self._graph.weight_bytes > MOST_WEIGHTS or not self._is_smooth:
+    def _transforms(self, runtime: ReferenceRuntime) -> Iterator[Probe]:
+        """Yield probes of a model with Fourier transforms or norms over space: these in float64."""
+        graph = self._graph
+        if graph is not None and (widened := widen_transforms(graph)) is not None:
+            yield from self._other_kernels(lambda: self._open_beside(widened, runtime))
+        if graph is None or graph.weight_bytes > MOST_WEIGHTS or not self._is_smooth:
             return
-        if (expanded := expand_norms(self._graph)) is not None:
+        if (expanded := expand_norms(graph)) is not None:
             yield from self._other_kernels(lambda: self._open_beside(expanded, runtime))
 
     def _open_beside(self, model: Model, runtime: ReferenceRuntime) -> Runtime | None:

@@ -77,6 +77,7 @@ class AnsweredSet:
         adversarial, first_row: see Sample.
         nan: whether an input holds NaN that is no missing value, so that the answers prove nothing.
         is_estimated: whether `noise` is the least that probes would find (Reference.refine).
+        is_wide: whether generated numbers that are compared with thresholds are no float32 numbers.
     """
 
     load: Loader
@@ -89,6 +90,7 @@ class AnsweredSet:
     nan: bool = False
     first_row: int = 0
     is_estimated: bool = False
+    is_wide: bool = False
 
     def input_set(self, steps: int) -> InputSet:
         """Return the set as the report shows it."""
@@ -180,6 +182,11 @@ class Reference:
             else spec
             for spec in self._model.outputs
         )
+
+    def sets_for(self, candidate: Precision) -> tuple[AnsweredSet, ...]:
+        """Return the sets that judge a candidate of this precision: float32 may decide otherwise on wide ones."""
+        narrows = self.precision == "float64" and candidate != "float64"
+        return tuple(each for each in self.sets if not (narrows and each.is_wide))
 
     @property
     def unread(self) -> tuple[TensorSpec, ...]:
@@ -469,8 +476,7 @@ class Reference:
         )
         with nullcontext() if seconds is None else self._runtime.within(seconds):
             answers = self._model.run(sample.feeds)
-        if not self._ranks and self.steps == 1:  # the answers of several steps have an axis more
-            self._ranks = {name: answer.ndim for name, answer in answers.items()}
+        self._check_ranks(sample, answers)
         if sample.adversarial and not all(map(_is_finite, answers.values())):
             return  # where the reference itself overflows or divides by 0, right artefacts differ
         estimate = self._noise.estimate(sample, answers)
@@ -484,7 +490,34 @@ class Reference:
         about = sample.label, sample.source, shapes
         answered = AnsweredSet(load, *about, noise, kept, sample.adversarial, nan, sample.first_row)
         answered.is_estimated = estimate is not None
+        answered.is_wide = sample.source == "generated" and self._holds_wide(sample.feeds)
         self.sets.append(answered)
+
+    def _check_ranks(self, sample: Sample, answers: Answers) -> None:
+        """Refuse generated sizes at which an answer loses the declared rank that the first answers had.
+
+        A Squeeze without axes leaves an axis in place where its size is not 1.
+        """
+        if self.steps > 1:  # these answers have an axis more
+            return
+        ranks = {name: answer.ndim for name, answer in answers.items()}
+        self._ranks = self._ranks or ranks
+        if self.graph is None or sample.source != "generated":
+            return
+        for value in self.graph.graph.outputs:
+            name = value.name or ""
+            if value.shape is None or len(value.shape) != self._ranks.get(name) or name not in ranks:
+                continue
+            if ranks[name] != len(value.shape):
+                why = f"{name!r} has {ranks[name]} dimensions there, and {len(value.shape)} in the file"
+                raise RunError("the answers at these sizes are not those that the model declares", why=why)
+
+    def _holds_wide(self, feeds: Feeds) -> bool:
+        tables = (feeds[name] for name, domain in self._domains.items() if domain.kind == "table")
+        return any(
+            table.dtype == np.float64 and not np.array_equal(table.astype(np.float32), table, equal_nan=True)
+            for table in tables
+        )
 
     def _is_repeated(self, feeds: Feeds) -> bool:
         """Return whether the same inputs were fed before, which proves nothing more."""

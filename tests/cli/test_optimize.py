@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from fixtures import reality
 from onnxport.core import errors
 from onnxport.formats.model import Model
 from tests.cli.failing import Case, assert_fails, registering
@@ -182,3 +184,24 @@ def disk_without_room(sandbox: Sandbox) -> tuple[str | Path, ...]:
 @pytest.mark.parametrize("name", CASES)
 def test_refuses_in_a_sentence_and_leaves_nothing(name: str, sandbox: Sandbox) -> None:
     assert_fails(CASES[name], sandbox)
+
+
+def test_extended_fuses_the_attention_of_a_bert_with_any_mask(sandbox: Sandbox) -> None:
+    """ONNX Runtime's tool takes the mask's sum for a length by default, which padding on the left shows."""
+    source = reality.path("paraphrase-minilm/L3_v2.onnx")
+    done = sandbox.run("optimize", source, "--level", "extended", "-o", "fused.onnx", "--no-validate")
+    assert done.code == 0, done.stderr
+    made = onnx.load(sandbox.folder / "fused.onnx", load_external_data=False)
+    assert [node.op_type for node in made.graph.node].count("Attention") == 3
+    random = np.random.default_rng(0)
+    feeds = {
+        "input_ids": random.integers(1000, 20000, (2, 9)),
+        "attention_mask": np.array([[0, 0, 0, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0, 0, 0]]),
+    }
+    name = "onnx::Shape_422"  # of every token
+    expected, given = (
+        onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run([name], feeds)[0]
+        for path in (source, sandbox.folder / "fused.onnx")
+    )
+    kept = feeds["attention_mask"] == 1
+    np.testing.assert_allclose(given[kept], expected[kept], rtol=1e-3, atol=1e-4)

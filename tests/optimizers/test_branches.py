@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnx.parser
@@ -11,6 +13,7 @@ import pytest
 
 from onnxport.formats.model import Model
 from onnxport.optimizers.branches import inline_known_branches
+from onnxport.optimizers.canonical_form import prepare
 
 TEXT = """<ir_version: 10, opset_import: ["": 21]>
 graph (float[N,3] x) => (float[N,3] y, float[N,3] z)
@@ -56,3 +59,25 @@ def test_an_unknown_condition_is_left_alone() -> None:
     model = Model(ir.from_proto(onnx.parser.parse_model(text)))
     assert inline_known_branches(model) == 0
     assert [node.op_type for node in model.graph] == ["If"]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_branch_for_other_sizes_than_the_given_ones_is_left_out(size: int, tmp_path: Path) -> None:
+    """Both branches squeeze an axis; at sizes where one has nothing to squeeze, its Gemm gets four dimensions."""
+    text = """<ir_version: 10, opset_import: ["": 21]>
+    graph (bool flag, float[A,B,2,2] x) => (float[2,2] y)
+    <int64[2] axes = {0,1}, int64[1] one = {1}, float[2,2] w = {1,2,3,4}, int64[1] zero = {0}, int64[1] far = {9}> {
+        y = If (flag) <
+            then_branch = a () => (float[2,2] r) { s = Slice(x, one, far, zero) t = Squeeze(s) r = Gemm(t, w) },
+            else_branch = b () => (float[2,2] r) { t = Squeeze(x) r = Gemm(t, w) }
+        >
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    shapes = {"x": (size - 1, 1, 2, 2)}
+    native = frozenset(("If", "Slice", "Squeeze", "Gemm"))
+    prepared = prepare(Model.load(tmp_path / "m.onnx"), shapes=shapes, native=lambda: native).model
+    assert "If" not in {node.op_type for node in prepared.graph}
+    flag, x = np.array(size == 3), np.arange(4 * (size - 1), dtype=np.float32).reshape(shapes["x"])
+    expected = onnxruntime.InferenceSession(tmp_path / "m.onnx").run(["y"], {"flag": flag, "x": x})[0]
+    answer = onnxruntime.InferenceSession(prepared.to_bytes()).run(["y"], {"flag": flag, "x": x})[0]
+    assert np.array_equal(expected, answer)

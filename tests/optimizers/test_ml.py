@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from tests.optimizers.rewritten import Array, differences, model_of, refusal, rewritten, run
 
@@ -190,6 +190,13 @@ CASES: list[tuple[str, dict[str, Any], Array, list[type]]] = [
     ("LinearRegressor", {**TWO, "targets": 2}, FINITE, [np.float32]),
     ("LinearRegressor", {**TWO, "targets": 2, "post_transform": "SOFTMAX"}, FINITE, [np.float32]),
     ("LinearRegressor", {**LINEAR, "post_transform": "LOGISTIC"}, FINITE, [np.float32]),
+    # Of too many coefficients ONNX Runtime reads the first ones.
+    (
+        "LinearClassifier",
+        {**TWO, "coefficients": [*TWO["coefficients"], 9.0, -9.0, 8.0, 7.0], "classlabels_ints": [3, 5]},
+        FINITE,
+        [np.int64, np.float32],
+    ),
     ("LinearRegressor", {"coefficients": [1.0], "post_transform": "PROBIT"}, SHARES, [np.float32]),
     *(
         (
@@ -313,14 +320,6 @@ def test_linear_classifiers_match_onnx_runtime(classes: int) -> None:
     assert not differences(run(model, feeds), run(result, feeds))
 
 
-def test_trees_of_float64_are_refused() -> None:
-    """4.7 is no float32: rounded it equals the threshold and takes the other branch."""
-    attributes, x = regressor(np.random.default_rng(0))
-    node = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)
-    model = model_of(node, {"x": x.astype(np.float64)}, {}, {"y": np.float32})
-    assert "export it for float32" in refusal(rewritten(model))
-
-
 def test_string_labels_are_refused_only_if_used() -> None:
     attributes, x = classifier(np.random.default_rng(1))
     attributes["classlabels_strings"] = [str(each) for each in attributes.pop("classlabels_int64s")]
@@ -335,3 +334,39 @@ def test_string_labels_are_refused_only_if_used() -> None:
     assert "labels are strings" in refusal(rewritten(of("y", "z")))
     scores = of("z")
     assert not differences(run(scores, {"x": x}), run(rewritten(scores), {"x": x}))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_float64_thresholds_decide_alike_for_all_float32_features(mode: str) -> None:
+    random = np.random.default_rng(MODES.index(mode))
+    # Beside them lie float32 numbers at both sides; some are float32 numbers themselves.
+    thresholds = np.concatenate([random.standard_normal(40), [0.5, -1.25, 4.7, 1e-46, -1e-46, 3.4e38]])
+    count = len(thresholds)
+    trees = np.repeat(np.arange(count), 3)
+    values = np.zeros(3 * count)
+    values[::3] = thresholds
+    attributes = {
+        "nodes_treeids": trees.tolist(),
+        "nodes_nodeids": [0, 1, 2] * count,
+        "nodes_featureids": [0] * len(trees),
+        "nodes_modes": [mode, "LEAF", "LEAF"] * count,
+        "nodes_truenodeids": [1, 0, 0] * count,
+        "nodes_falsenodeids": [2, 0, 0] * count,
+        "nodes_values_as_tensor": numpy_helper.from_array(values),
+        "target_treeids": np.repeat(np.arange(count), 2).tolist(),
+        "target_nodeids": [1, 2] * count,
+        "target_ids": np.repeat(np.arange(count), 2).tolist(),
+        "target_weights_as_tensor": numpy_helper.from_array(np.tile([1.0, 2.0], count)),
+        "n_targets": count,
+    }
+    node = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)
+    nearest = thresholds.astype(np.float32)
+    sides = [np.nextafter(nearest, np.float32(to)) for to in (-np.inf, np.inf)]
+    x = np.concatenate([nearest, *sides]).astype(np.float64)[:, None]
+    x = x[np.isfinite(x)][:, None]
+    model = model_of(node, {"x": x}, {}, {"y": np.float32})
+    expected = run(model, {"x": x})
+    assert len(np.unique(expected[0])) == 2
+    made = rewritten(model)
+    assert not refusal(made)
+    assert not differences(expected, run(made, {"x": x}))

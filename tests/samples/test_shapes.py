@@ -75,6 +75,18 @@ def test_a_window_must_fit_and_a_reshape_must_divide(length: int, fits: bool) ->
     assert bool(solution.holds.all()) == fits
 
 
+def test_channels_are_those_of_the_weights_behind_dynamic_quantization() -> None:
+    solution = solver(
+        """g (float[N, C, L] x, uint8[8, 5, 3] w) => (int32[N, 8, M] y) {
+            codes, scale, zero = DynamicQuantizeLinear (x)
+            y = ConvInteger (codes, w, zero)
+        }""",
+        x=("N", "C", "L"),
+        w=(8, 5, 3),
+    ).solve({name: np.array([1, 7]) for name in ("N", "C", "L")})
+    assert [int(each) for each in solution.sizes["C"]] in ([5], [5, 5])
+
+
 def test_a_contradiction_names_the_nodes_that_make_it() -> None:
     text = """g (float[1, L] x) => (float[R] y) <int64[1] three = {3}, int64[1] four = {4}> {
         a = Reshape (x, three) b = Reshape (x, four) y = Add (a, b) }"""

@@ -108,10 +108,15 @@ class Steps:
                 mil.var(value)
         if self.lengths is not None:
             mil.var(self.lengths.value)
+        count = self._count
         variables = [block_result(mil, mil.constant(np.array(0, np.int32)))]
         variables += [block_result(mil, each.value) for each in direction.initial.parts]
         variables += [self._rows.start()] if self.collects else []
-        results = mil.emit_all("while_loop", _cond=self._continues, _body=self._body, loop_vars=variables)
+
+        def continues(counter: Var, *_: Var) -> Var:
+            return emit_variable(mil, "less", x=counter, y=count)
+
+        results = mil.emit_all("while_loop", _cond=continues, _body=self._body, loop_vars=variables)
         counter, *left = [value.var for value in results]
         final = self._state(iter(left))
         sequence = self._rows.finish(left[-1], counter, may_stop=False) if self.collects else None
@@ -128,9 +133,6 @@ class Steps:
     @cached_property
     def _rows(self) -> Slots | RowList:
         return make_rows(self.mil, (self.batch, self.direction.cell.size), _FLOAT, self._count)
-
-    def _continues(self, counter: Var, *_: Var) -> Var:
-        return emit_variable(self.mil, "less", x=counter, y=self._count)
 
     def _body(self, counter: Var, *carried: Var) -> list[Var]:
         mil, direction = self.mil, self.direction

@@ -104,6 +104,9 @@ class RecurrentLowering(ABC, Generic[V, C, F, T]):
     functions: ClassVar[Mapping[str, Callable[..., Any]]]
 
     def __init__(self, node: NodeView[V]) -> None:
+        if (rank := len(node.input(0).shape)) != 3:
+            # A branch for other sizes than the given ones, which never runs.
+            node.unsupported(f"takes sequences of 3 dimensions and gets {rank}; other sizes may fit it")
         self.node, self.attributes = node, read_recurrent(node)
         self.clip: float | None = node.attribute("clip", None)
         size = node.input(2).shape[2]

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 from onnxport.core.errors import CannotConvertError, InputError, Refusal
 from onnxport.formats.graph.tflite import TfliteModel, read_tflite
+from onnxport.formats.tflite.ports import read_signature
+
+Detail = dict[str, Any]  # the interpreter's, of a tensor
 
 
 def count_operators(model: Path | TfliteModel) -> dict[str, int]:
@@ -23,7 +30,10 @@ def count_operators(model: Path | TfliteModel) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def check_runs(path: Path, *, ends: bool = True) -> None:
+Shapes = Mapping[str, Sequence[int]]  # input name -> its sizes, in the source's axis order
+
+
+def check_runs(path: Path, *, ends: bool = True, solve: Callable[[], Iterable[Shapes]] = tuple) -> None:
     """Load the file and run it at several open sizes and fillings, until one run succeeds.
 
     The compiler writes some modules that no runtime takes, which only an interpreter finds out. A failure on made-up
@@ -31,29 +41,26 @@ def check_runs(path: Path, *, ends: bool = True) -> None:
 
     A model that may loop forever on made-up inputs (not `ends`) is only allocated.
 
+    Args:
+        solve: returns sizes that the source's operators accept. Called late: solving takes time.
+
     Raises:
         CannotConvertError: the interpreter refuses the file; names the node if the interpreter does.
     """
-    failures: list[Exception] = []
-    allocates = False
+    first: Exception | None = None
     try:
-        interpreter = Interpreter(model_path=str(path), num_threads=2)
-        for size, filling in _ATTEMPTS:
+        details = Interpreter(model_path=str(path), num_threads=2).get_input_details()
+        for shapes, filling in _attempts(path, details, solve):
             try:
-                _allocate(interpreter, size)
-                allocates = True
-                if ends:
-                    for detail in interpreter.get_input_details():
-                        numbers = np.full(detail["shape"], filling, detail["dtype"])
-                        interpreter.set_tensor(detail["index"], numbers)
-                    interpreter.invoke()
+                _run(path, shapes, filling if ends else None)
             except (RuntimeError, ValueError) as error:
-                failures.append(error)
+                first = first or error
             else:
                 return
-        details = interpreter.get_input_details()
-        if not (allocates and any(np.dtype(detail["dtype"]).kind in "iu" for detail in details)):
-            raise failures[0]
+        if first is not None and not (
+            any(np.dtype(detail["dtype"]).kind in "iu" for detail in details) and _allocates(path, details)
+        ):
+            raise first
     except (RuntimeError, ValueError) as error:
         what = "the LiteRT interpreter refuses the converted model"
         raise CannotConvertError(what, refusals=[_refusal(path, error)]) from error
@@ -61,14 +68,54 @@ def check_runs(path: Path, *, ends: bool = True) -> None:
 
 # (size of open dimensions, number that fills the inputs), the likeliest to succeed first.
 _ATTEMPTS = ((1, 0), (1, 1), (64, 0), (64, 1), (224, 0))
+_SOLVED = 4  # further attempts
 
 
-def _allocate(interpreter: Interpreter, size: int) -> None:
-    for detail in interpreter.get_input_details():
-        signature = [int(dim) for dim in detail["shape_signature"]]
-        if -1 in signature:
-            interpreter.resize_tensor_input(detail["index"], [size if dim < 0 else dim for dim in signature])
+def _attempts(
+    path: Path, details: Sequence[Detail], solve: Callable[[], Iterable[Shapes]]
+) -> Iterator[tuple[dict[int, list[int]], int]]:
+    """Yield the shape of each input with an open dimension, by tensor, and a number that fills all inputs."""
+    opened = _open_shapes(details)
+    for size, filling in _ATTEMPTS:
+        yield {i: [size if dim < 0 else dim for dim in dims] for i, dims in opened.items()}, filling
+    if not opened:
+        return
+    ports = read_signature(path).inputs
+    for shapes in islice(solve(), _SOLVED):
+        sizes = {
+            index: [shapes[port.name][axis] for axis in port.permutation or range(len(shapes[port.name]))]
+            for port, index in ports
+        }
+        for filling in (0, 1):
+            yield {index: dims for index, dims in sizes.items() if index in opened}, filling
+
+
+def _open_shapes(details: Sequence[Detail]) -> dict[int, list[int]]:
+    """Return the shapes of inputs with open dimensions, which are negative, by tensor."""
+    shapes = {detail["index"]: [int(dim) for dim in detail["shape_signature"]] for detail in details}
+    return {index: dims for index, dims in shapes.items() if -1 in dims}
+
+
+def _run(path: Path, shapes: Mapping[int, Sequence[int]], filling: int | None) -> None:
+    """Allocate, and run unless `filling` is None, in a new interpreter: XNNPACK keeps a failure."""
+    interpreter = Interpreter(model_path=str(path), num_threads=2)
+    for index, dims in shapes.items():
+        interpreter.resize_tensor_input(index, dims)
     interpreter.allocate_tensors()
+    if filling is not None:
+        for detail in interpreter.get_input_details():
+            interpreter.set_tensor(detail["index"], np.full(detail["shape"], filling, detail["dtype"]))
+        interpreter.invoke()
+
+
+def _allocates(path: Path, details: Sequence[Detail]) -> bool:
+    """Return whether some size can be allocated."""
+    opened = _open_shapes(details)
+    for size in dict(_ATTEMPTS):
+        with suppress(RuntimeError, ValueError):
+            _run(path, {i: [size if dim < 0 else dim for dim in dims] for i, dims in opened.items()}, None)
+            return True
+    return False
 
 
 def _refusal(path: Path, error: Exception) -> Refusal:

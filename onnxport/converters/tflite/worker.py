@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from onnxport.formats.manifest import KEY, Manifest, Tap
 from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import NOTE_KEY
 from onnxport.formats.tflite.tensor_names import INNER
+from onnxport.samples.sizes import OpenSizes
 
 _CONSTANTS = frozenset(("arith.constant", "tfl.no_value", "tfl.pseudo_const", "tfl.pseudo_qconst"))
 # Larger models are serialized straight into the file, which saves one copy of the weights in memory.
@@ -69,8 +70,14 @@ class Worker:
         gc.collect()
         counts = count_operators(output)
         if not custom_names(counts):
-            check_runs(output, ends=ends)
+            check_runs(output, ends=ends, solve=lambda: _solve_sizes(model))
         return Compiled(counts, notes)
+
+
+def _solve_sizes(path: Path) -> Iterator[Mapping[str, Sequence[int]]]:
+    """Yield sizes of the open dimensions that all operators of the prepared model accept."""
+    model = Model.received(path)
+    return OpenSizes(model.inputs, {spec.name: spec.shape for spec in model.inputs}, graph=model).proposals(1)
 
 
 def _compile(

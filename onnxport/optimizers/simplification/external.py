@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
@@ -77,6 +78,44 @@ def _run_onnxruntime(editor: ModelEditor, level: OrtLevel) -> int:
     return _adopt(editor, name, path, microsoft=level != "basic")
 
 
+@simplification("onnxruntime-transformers")
+def onnxruntime_transformers(editor: ModelEditor) -> int:
+    """Run ONNX Runtime's transformer optimizer, whose fused operators (Attention, SkipLayerNormalization, BiasGelu) are
+    of its domain com.microsoft.
+
+    Keeps: As onnxruntime-basic; models without Softmax and LayerNormalization; what ONNX Runtime then cannot load.
+    """
+    name, path = "onnxruntime-transformers", editor.folder / "simplified-by-tool.onnx"
+    present = {node.op_type for node in editor.model.graph.all_nodes()}
+    if not present >= _OF_TRANSFORMERS or "SkipLayerNormalization" in present:  # it ran before
+        return 0
+    source = _save(editor, name)
+    if source is None or not _run_tool(editor, name, [_TRANSFORMERS, str(source), str(path)]):
+        return 0
+    try:
+        open_session(path, level="disable", threads=1, prepacking=False)
+    except _REFUSALS as error:
+        editor.note(f"pass {name!r} was undone: ONNX Runtime says: {' '.join(str(error).split())[:200]}")
+        return 0
+    return _adopt(editor, name, path, microsoft=True)
+
+
+_OF_TRANSFORMERS = frozenset(("Softmax", "LayerNormalization"))
+# Its modules import each other by plain names, so they get their own process. Without the raw mask, Attention takes
+# the mask's sum for a length, which is wrong for padding on the left.
+_TRANSFORMERS = """
+import logging, sys
+logging.disable(logging.CRITICAL)
+sys.modules["torch"] = None
+from onnxruntime.transformers import optimizer
+from onnxruntime.transformers.fusion_options import FusionOptions
+options = FusionOptions("bert")
+options.use_raw_attention_mask(True)
+made = optimizer.optimize_model(sys.argv[1], "bert", optimization_options=options, opt_level=0)
+made.save_model_to_file(sys.argv[2])
+"""
+
+
 @simplification("onnxsim")
 def onnxsim(editor: ModelEditor) -> int:
     """Run onnxsim, if it is installed (pip install onnxsim), in a subprocess that does not import torch.
@@ -91,18 +130,25 @@ def onnxsim(editor: ModelEditor) -> int:
     if source is None:
         return 0
     path = editor.folder / "simplified-by-tool.onnx"
-    command = [sys.executable, "-c", _ONNXSIM, str(source), str(path)]
+    if not _run_tool(editor, "onnxsim", [_ONNXSIM, str(source), str(path)]):
+        return 0
+    return _adopt(editor, "onnxsim", path, microsoft=False)
+
+
+def _run_tool(editor: ModelEditor, name: str, program: Sequence[str]) -> bool:
+    """Run Python code with its arguments in a process of its own; return whether it succeeded, else with a note."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", *program], capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
         raise MachineError(
-            f"onnxsim did not finish within {_SECONDS} s", fix="remove the pass 'onnxsim' from the list"
+            f"{name} did not finish within {_SECONDS} s", fix=f"leave the pass out: --skip {name}"
         ) from None
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        editor.note(f"pass 'onnxsim' did nothing: {reason[:200]}")
-        return 0
-    return _adopt(editor, "onnxsim", path, microsoft=False)
+        editor.note(f"pass {name!r} did nothing: {reason[:200]}")
+    return not done.returncode
 
 
 # onnxsim imports torch if present, which takes seconds, and does not use it.

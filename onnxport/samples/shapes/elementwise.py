@@ -167,8 +167,16 @@ def _identity(site: Site) -> Iterator[Fact]:
     yield site.fact(0) if site.facts else UNKNOWN
 
 
+def _dynamic_quantization(site: Site) -> Iterator[Fact]:
+    """Return the sizes of the integers, and of their scale and zero point."""
+    yield Fact(site.dims(0))
+    yield Fact(())
+    yield Fact(())
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(UNARY, unary),
+    "DynamicQuantizeLinear": _dynamic_quantization,
     **dict.fromkeys(BROADCAST, broadcast),
     **{op: _arithmetic(compute) for op, compute in _ARITHMETIC.items()},
     "Where": _where,

@@ -43,27 +43,34 @@ def _gemm(site: Site) -> Iterator[Fact]:
     yield Fact((first[0], second[1]))
 
 
-def _recurrent(site: Site) -> Iterator[Fact]:
-    dims, weights, recurrence = site.dims(0), site.dims(1), site.dims(2)
-    if dims is None or weights is None or recurrence is None or len(dims) != 3:
-        yield UNKNOWN
-        return
-    is_batch_first = site.integer("layout", 0) == 1
-    batch, steps = dims[:2] if is_batch_first else (dims[1], dims[0])
-    site.equal(dims[2], weights[2], "the features of its weights")
-    hidden, directions = recurrence[2], weights[0]
-    state = (batch, directions, hidden) if is_batch_first else (directions, batch, hidden)
-    for index in (5, 6):
-        given = site.dims(index)
-        if given is not None and len(given) == 3:
-            for ours, theirs in zip(given, state, strict=True):
-                site.equal(ours, theirs, "the sizes of its state")
-    lengths = site.dims(4)
-    if lengths:
-        site.equal(lengths[0], batch, "a length per row")
-    yield Fact((batch, steps, directions, hidden) if is_batch_first else (steps, directions, batch, hidden))
-    yield Fact(state)
-    yield Fact(state)
+def _recurrent(axis: int) -> Rule:
+    """Make the rule of a cell whose matrices have their inputs along `axis`."""
+
+    def rule(site: Site) -> Iterator[Fact]:
+        dims, weights, recurrence = site.dims(0), site.dims(1), site.dims(2)
+        if dims is None or weights is None or recurrence is None or len(dims) != 3:
+            yield UNKNOWN
+            return
+        is_batch_first = site.integer("layout", 0) == 1
+        batch, steps = dims[:2] if is_batch_first else (dims[1], dims[0])
+        site.equal(dims[2], weights[axis], "the features of its weights")
+        hidden, directions = recurrence[axis], weights[0]
+        state = (batch, directions, hidden) if is_batch_first else (directions, batch, hidden)
+        for index in (5, 6):
+            given = site.dims(index)
+            if given is not None and len(given) == 3:
+                for ours, theirs in zip(given, state, strict=True):
+                    site.equal(ours, theirs, "the sizes of its state")
+        lengths = site.dims(4)
+        if lengths:
+            site.equal(lengths[0], batch, "a length per row")
+        yield Fact(
+            (batch, steps, directions, hidden) if is_batch_first else (steps, directions, batch, hidden)
+        )
+        yield Fact(state)
+        yield Fact(state)
+
+    return rule
 
 
 def _einsum(site: Site) -> Iterator[Fact]:
@@ -89,5 +96,6 @@ RULES: dict[str, Rule] = {
     "QLinearMatMul": _matmul(3),
     "Gemm": _gemm,
     "Einsum": _einsum,
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent(2)),
+    "DynamicQuantizeLSTM": _recurrent(1),
 }

@@ -154,11 +154,11 @@ def _grids(graph: OperatorGraph) -> set[str]:
 
 
 def _casts(graph: OperatorGraph) -> dict[Tensor, str]:
-    """Return the tensors that CASTs to one dtype alone read, with that dtype: their values are rounded to it."""
+    """Return the tensors that CASTs to one dtype alone read, with that dtype if their values are rounded to it."""
     uses: dict[Tensor, set[str]] = {}
     for node in graph.nodes:
         dtype = node.outputs[0].dtype if node.op == "CAST" and node.outputs and node.outputs[0] else ""
         for tensor in filter(None, node.inputs):
             uses.setdefault(tensor, set()).add(dtype)
     single = {tensor: next(iter(dtypes)) for tensor, dtypes in uses.items() if len(dtypes) == 1}
-    return {tensor: dtype for tensor, dtype in single.items() if dtype in _FLOATS}
+    return {tensor: dtype for tensor, dtype in single.items() if dtype in _FLOATS and dtype != "float64"}

@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
+import onnxport
 from fixtures import models
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
@@ -234,3 +235,13 @@ def test_real_models_with_open_sizes(
         for output, expected in zip(model.outputs, session.run(None, feed), strict=True):
             # A saturated sigmoid near 0 carries the noise of the whole net.
             assert np.abs(answer[output.name] - expected).max() <= 1e-6 + 1e-4 * np.abs(expected).max()
+
+
+def test_a_file_is_loaded_at_sizes_that_its_windows_accept(tmp_path: Path) -> None:
+    """A spectrogram's window is longer than any made-up size, and XNNPACK keeps a first failure."""
+    text = """<ir_version: 9, opset_import: ["" : 17]> g (float[N, 1, L] x) => (float[N, 2, T] y)
+        { y = Conv <strides = [160], kernel_shape = [512]> (x, w) }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(weight("w", 2, 1, 512))
+    onnx.save(model, tmp_path / "model.onnx")
+    assert onnxport.convert_model(tmp_path / "model.onnx", "tflite").report.verdict == "proven"

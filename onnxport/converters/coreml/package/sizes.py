@@ -10,9 +10,9 @@ from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.input_shapes import GivenShape, Limit, size_limits
 from onnxport.samples.sizes import OpenSizes
 
-# The largest size of an open dimension without a bound from the user: of a batch, and of any other dimension. The
-# sizes that validation uses are smaller (samples/sizes.py).
-_LARGEST_BATCH, _LARGEST = 64, 16384
+# The largest size of an open dimension without a bound from the user: of a batch, of a table's rows, and of any other
+# dimension. The sizes that validation uses are smaller (samples/sizes.py, validate/input_sets.py).
+_LARGEST_BATCH, _LARGEST_TABLE, _LARGEST = 64, 1024, 16384
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,10 @@ def input_sizes(
             found[spec.name] = _enumerate_shapes(spec, within)
             continue
         guessed = []
+        batch = _LARGEST_TABLE if len(spec.shape) == 2 and spec.dtype.startswith("float") else _LARGEST_BATCH
         for axis, dim in enumerate(spec.shape):
             if not isinstance(dim, int) and axis not in within:
-                within[axis] = Limit(1, _LARGEST_BATCH if batches.get(spec.name) == axis else _LARGEST)
+                within[axis] = Limit(1, batch if batches.get(spec.name) == axis else _LARGEST)
                 guessed.append(axis)
         default = tuple(
             dim if isinstance(dim, int) else usual[spec.name][axis] if axis in guessed else within[axis].least

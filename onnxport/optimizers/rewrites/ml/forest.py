@@ -81,7 +81,7 @@ def by_ids(node: Rewrite, target: str) -> Forest:
         roots=[row for row, tree in enumerate(trees) if row == 0 or tree != trees[row - 1]],
         modes=modes,
         features=_ints(node, "nodes_featureids"),
-        thresholds=floats(node, "nodes_values").tolist(),
+        thresholds=floats(node, "nodes_values", dtype=np.float64).tolist(),
         tracks_missing=[bool(each) for each in tracks],
     )
     for side in ("true", "false"):

@@ -46,6 +46,10 @@ def linear_classifier(node: Rewrite) -> None:
 
 def _product(node: Rewrite, rows: int) -> ir.Value:
     x, coefficients = scores.matrix(node, 0), scores.floats(node, "coefficients")
+    *_, features = node.shape(node.input(0)) or (None,)
+    if features is not None and coefficients.size > rows * features:
+        # ONNX Runtime reads as many as it needs; its own sample logreg_iris.onnx has twice as many.
+        coefficients = coefficients[: rows * features]
     if not rows or coefficients.size % rows:
         node.unsupported(f"has {coefficients.size} coefficients, which do not fill {rows} rows")
     weights: Array = coefficients.reshape(rows, -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -82,10 +83,12 @@ def post_transform(node: Rewrite) -> str:
     return text(node, "post_transform", "NONE")
 
 
-def floats(node: Rewrite, name: str, default: Sequence[float] = ()) -> Array:
-    """Return a list of floats, which some operators may hold as a tensor."""
+def floats(
+    node: Rewrite, name: str, default: Sequence[float] = (), dtype: type[np.floating[Any]] = np.float32
+) -> Array:
+    """Return a list of floats, which some operators may hold as a tensor of float64."""
     tensor = node.attribute(f"{name}_as_tensor")
-    return np.asarray(node.attribute(name, default) if tensor is None else tensor.reshape(-1), np.float32)
+    return np.asarray(node.attribute(name, default) if tensor is None else tensor.reshape(-1), dtype)
 
 
 def matrix(node: Rewrite, index: int) -> ir.Value:

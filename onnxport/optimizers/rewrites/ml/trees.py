@@ -18,6 +18,12 @@ from onnxport.optimizers.rewrites.ml.forest import LEAF, Forest, by_ids, by_rows
 from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
 
 _MAX_DEPTH = 1000
+_FLOAT32 = np.dtype(np.float32)
+_TREES = ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
+_ROUNDED = (
+    "trees compare float64 features as float32: exact for features that are float32 numbers, since thresholds are "
+    "rounded to the safe side; another feature may fall on the other side of a threshold that is nearer than 1e-7 of it"
+)
 _AGGREGATIONS = ("AVERAGE", "SUM", "MIN", "MAX")  # by number, as TreeEnsemble-5 has them
 _COMPARISONS = {
     "BRANCH_LEQ": "LessOrEqual",
@@ -46,7 +52,15 @@ def tree_ensemble(node: Rewrite) -> None:
     aggregation = _AGGREGATIONS[node.attribute("aggregate_function", 1)]
     transform = scores.TRANSFORMS[node.attribute("post_transform", 0)]
     targets = node.attribute("n_targets", 1)
-    _regression(node, by_rows(node), targets, aggregation, transform, np.zeros(0, np.float32))
+    _regression(
+        node,
+        by_rows(node),
+        targets,
+        aggregation,
+        transform,
+        np.zeros(0, np.float32),
+        node.dtype(node.input(0)),
+    )
 
 
 @rewrites("ai.onnx.ml::TreeEnsembleClassifier")
@@ -72,7 +86,13 @@ def tree_ensemble_classifier(node: Rewrite) -> None:
 
 
 def _regression(
-    node: Rewrite, forest: Forest, targets: int, aggregation: str, transform: str, base: Array
+    node: Rewrite,
+    forest: Forest,
+    targets: int,
+    aggregation: str,
+    transform: str,
+    base: Array,
+    dtype: np.dtype[Any] = _FLOAT32,
 ) -> None:
     leaves, order = _leaves(node, forest)
     fill = {"MIN": np.inf, "MAX": -np.inf}.get(aggregation, 0)
@@ -88,7 +108,7 @@ def _regression(
         total = node.op("Where", _has_score(node, table, leaves), total, np.float32(0))
     if targets > 1 or transform == "PROBIT":  # others change nothing of a single target
         total = scores.transform(node, total, transform)
-    node.emit(total)
+    node.emit(total if dtype == _FLOAT32 else node.op("Cast", total, to=ir.DataType.from_numpy(dtype)))
 
 
 # ---- down the trees
@@ -97,11 +117,6 @@ def _regression(
 def _leaves(node: Rewrite, forest: Forest) -> tuple[ir.Value, list[int]]:
     """Return the leaf of each row of x in each tree, as an index into the second result."""
     x = node.input(0)
-    if node.dtype(x) == np.float64:
-        # 4.7 is no float32; the nearest one may be the threshold itself.
-        node.unsupported(
-            "takes float64: rounded to float32 a value may cross a threshold; export it for float32"
-        )
     *_, features = node.shape(x)
     if features is None:
         node.unsupported("its number of features is open; fix it with --shape NAME=...")
@@ -124,6 +139,30 @@ def _leaves(node: Rewrite, forest: Forest) -> tuple[ir.Value, list[int]]:
     return leaves, [int(row) for row in order[inner:]]
 
 
+def _round_thresholds(forest: Forest) -> Array:
+    """Return float32 thresholds that decide as the float64 ones do for every x that is a float32.
+
+    x <= t holds where x <= the largest float32 up to t, and x < t where x < the smallest from t on.
+    """
+    exact = np.asarray(forest.thresholds, np.float64)
+    modes = np.asarray(forest.modes)
+    with np.errstate(over="ignore"):
+        nearest = exact.astype(np.float32)
+    lower = np.where(nearest > exact, np.nextafter(nearest, np.float32(-np.inf)), nearest)
+    upper = np.where(nearest < exact, np.nextafter(nearest, np.float32(np.inf)), nearest)
+    rounded = np.where(np.isin(modes, ("BRANCH_LEQ", "BRANCH_GT")), lower, nearest)
+    rounded = np.where(np.isin(modes, ("BRANCH_LT", "BRANCH_GTE")), upper, rounded)
+    never = np.isin(modes, ("BRANCH_EQ", "BRANCH_NEQ")) & (nearest != exact)
+    return np.where(never, np.float32(np.nan), rounded).astype(np.float32)
+
+
+def describe_rounding(graph: ir.Graph) -> tuple[str, ...]:
+    """Return a note if trees read float64 features."""
+    trees = (node for node in graph.all_nodes() if node.op_type in _TREES and node.domain == "ai.onnx.ml")
+    features = (node.inputs[0] for node in trees if node.inputs)
+    return (_ROUNDED,) if any(x is not None and x.dtype == ir.DataType.DOUBLE for x in features) else ()
+
+
 class _Descent:
     """The tables of a forest in node order, and the descent through them."""
 
@@ -132,7 +171,7 @@ class _Descent:
     ) -> None:
         self.node = node
         self.features = node.array(np.asarray(forest.features, np.int32)[order])
-        self.thresholds = node.array(np.asarray(forest.thresholds, np.float32)[order])
+        self.thresholds = node.array(_round_thresholds(forest)[order])
         pairs = np.stack([np.asarray(forest.false)[order], np.asarray(forest.true)[order]], axis=1)
         self.children = node.array(place[pairs].reshape(-1).astype(np.int32))
         used = sorted({mode for mode in forest.modes if mode != LEAF})
@@ -152,8 +191,8 @@ class _Descent:
         starts = node.op("Mul", numbers, np.int32(features))
         self.starts = node.op("Unsqueeze", starts, np.array([1]))  # of each row of x in x as one row
         self.zeros = node.op("Mul", self.starts, np.int32(0))
-        flat = node.op("Reshape", x, np.array([-1]))
-        self.x = flat if node.dtype(x) == np.float32 else node.op("Cast", flat, to=ir.DataType.FLOAT)
+        # Not Cast behind Reshape: Google's compiler swaps Gather and a Cast before it, and has no Gather of float64.
+        self.x = node.op("Reshape", node.cast(x, np.float32), np.array([-1]))
 
     def descend(self, state: ir.Value | Array) -> ir.Value:
         node = self.node

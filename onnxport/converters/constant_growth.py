@@ -1,0 +1,76 @@
+"""Why an artefact is larger than its source: it stores constants that the source computes in every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from onnxport.formats.model import Model
+
+# What a report need not explain: a share of the source's constants, and bytes.
+_SHARE, _LEAST = 1.15, 64 * 2**10
+_NAMED = 3  # constants in a note
+
+
+def describe_growth(source: Model, prepared: Model) -> tuple[str, ...]:
+    """Return a note on the constants of the prepared model that the source computes; () where they are few."""
+    before, after = _constants(source), _constants(prepared)
+    total, old = sum(after.values()), sum(before.values())
+    if total <= max(_SHARE * old, old + _LEAST):
+        return ()
+    new = {name: size for name, size in after.items() if size > before.get(name, 0)}
+    largest = sorted(new, key=lambda name: (-new[name], name))[:_NAMED]
+    listed = ", ".join(f"{name!r} {format_size(new[name])}" for name in largest)
+    more = ", ..." if len(new) > len(largest) else ""
+    return (
+        f"the file stores {format_size(total - old)} of constants that the source computes in every run "
+        f"({listed}{more})",
+    )
+
+
+def format_size(size: int) -> str:
+    """Write a number of bytes as reports do."""
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
+
+
+def has_narrow_constants(model: Model) -> bool:
+    """Return whether most bytes of the model's constants hold numbers of fewer than 32 bits."""
+    tensors = [tensor for _, tensor in _tensors(model)]
+    narrow = sum(tensor.nbytes for tensor in tensors if tensor.dtype.bitwidth < 32)
+    return 2 * narrow > sum(tensor.nbytes for tensor in tensors)
+
+
+def _constants(model: Model) -> dict[str, int]:
+    """Return the bytes of constants by name; the lists of a node, such as a tree's thresholds, count as its result."""
+    found: dict[str, int] = {}
+    for name, tensor in _tensors(model):
+        found[name] = found.get(name, 0) + tensor.nbytes
+    for node in model.graph.all_nodes():
+        lists = sum(_list_bytes(attribute) for attribute in node.attributes.values())
+        if lists:
+            name = node.outputs[0].name or ""
+            found[name] = found.get(name, 0) + lists
+    return found
+
+
+_BYTES = {ir.AttributeType.INTS: 8, ir.AttributeType.FLOATS: 4}
+
+
+def _list_bytes(attribute: ir.Attr) -> int:
+    each = 0 if attribute.is_ref() else _BYTES.get(attribute.type, 0)
+    return each * len(attribute.value) if each else 0
+
+
+def _tensors(model: Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
+    """Yield initializers and values of Constant nodes, in all graphs, with their names."""
+    for graph in model.ir.graphs():
+        for name, value in graph.initializers.items():
+            if value.const_value is not None and value.const_value.dtype != ir.DataType.STRING:
+                yield name, value.const_value
+        for node in graph:
+            for attribute in node.attributes.values():
+                if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                    tensor = attribute.as_tensor()
+                    if tensor.dtype != ir.DataType.STRING:
+                        yield node.outputs[0].name or "", tensor

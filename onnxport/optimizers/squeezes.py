@@ -1,0 +1,88 @@
+"""Axes of Squeeze nodes that name none, where open sizes leave them to run time.
+
+The declared rank of a graph output, or the rank that a reader takes, says which axes go: PyTorch exports `x.squeeze()`
+without axes, and declares the rank that it saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.formats.initializers import add_initializer
+from onnxport.formats.model import Model, dims_of
+
+# Operators whose result has the rank of their only operand that is no scalar.
+_KEEP_RANK = frozenset(
+    "Abs Add Cast Ceil Clip Cos Div Erf Exp Floor HardSigmoid HardSwish Identity LeakyRelu Log Mul Neg Pow Reciprocal "
+    "Relu Round Sigmoid Sign Sin Softplus Softsign Sqrt Sub Tanh".split()
+)
+# Op -> the rank of its operands.
+_TAKES_RANK = {"Range": 0, "Gemm": 2, "GRU": 3, "LSTM": 3, "RNN": 3}
+
+
+def declared_ranks(model: Model) -> dict[str, int]:
+    """Return the ranks that the file declares for its outputs."""
+    return {value.name or "": len(value.shape) for value in model.graph.outputs if value.shape is not None}
+
+
+def name_squeezed_axes(model: Model, ranks: Mapping[str, int]) -> list[str]:
+    """Give axes to each Squeeze without any whose rank leaves one choice: all open axes go.
+
+    Args:
+        ranks: of the graph's outputs, as the file declares them.
+
+    Returns:
+        A sentence for each.
+    """
+    notes = []
+    outputs = {value: ranks[value.name or ""] for value in model.graph.outputs if value.name in ranks}
+    symbols = {dim for value in model.graph.inputs for dim in dims_of(value)}
+    for node in list(model.graph.all_nodes()):
+        source = node.inputs[0] if node.op_type == "Squeeze" and node.domain == "" else None
+        if source is None or source.shape is None or (len(node.inputs) > 1 and node.inputs[1] is not None):
+            continue
+        dims = dims_of(source)
+        opened = [axis for axis, dim in enumerate(dims) if not isinstance(dim, int)]
+        gone = [axis for axis, dim in enumerate(dims) if dim == 1 or axis in opened]
+        wanted = _rank_of(node.outputs[0], outputs)
+        if not opened or wanted is None or wanted != len(dims) - len(gone):
+            continue
+        _set_axes(model, node, gone)
+        sizes = " and ".join(str(dims[axis]) if dims[axis] in symbols else f"axis {axis}" for axis in opened)
+        dimensions = f"{wanted} dimension{'s' * (wanted != 1)}"
+        notes.append(
+            f"Squeeze {node.name or node.outputs[0].name!r} must leave {dimensions}, so {sizes} is taken to be 1; "
+            "the artefact fails at other sizes"
+        )
+    return notes
+
+
+def _rank_of(value: ir.Value, outputs: Mapping[ir.Value, int]) -> int | None:
+    """Return the rank that the outputs and readers behind `value` agree on; None if they say nothing."""
+    found: set[int] = set()
+    waiting, seen = [value], {value}
+    while waiting:
+        each = waiting.pop()
+        if each in outputs:
+            found.add(outputs[each])
+        for reader, _ in each.uses():
+            if reader.op_type in _TAKES_RANK:
+                found.add(_TAKES_RANK[reader.op_type])
+            elif reader.op_type in _KEEP_RANK and _others_are_scalars(reader, each):
+                waiting += {reader.outputs[0]} - seen
+                seen.add(reader.outputs[0])
+    return found.pop() if len(found) == 1 else None
+
+
+def _others_are_scalars(node: ir.Node, operand: ir.Value) -> bool:
+    others = (value for value in node.inputs if value is not None and value is not operand)
+    return all(other.shape is not None and len(other.shape) == 0 for other in others)
+
+
+def _set_axes(model: Model, node: ir.Node, axes: list[int]) -> None:
+    constant = add_initializer(model.graph, f"{node.outputs[0].name}.axes", np.array(axes, np.int64))
+    node.resize_inputs(2)
+    node.replace_input_with(1, constant)
