@@ -22,12 +22,14 @@ from onnxport.samples.domain import Domain
 # Distributions of floats. No single one suits every network: a detector saturates on noise, a network that was trained
 # on normalised values saturates on 0..255. The last four are adversarial companions: rare inputs that reveal faults.
 FloatKind = Literal[
-    "image", "normal", "uniform", "soft", "few", "scaled", "zeros", "sparse", "constant", "large"
+    "image", "normal", "uniform", "soft", "few", "scaled", "blocks", "zeros", "sparse", "constant", "large"
 ]
 KINDS: tuple[FloatKind, ...] = ("image", "normal", "uniform")
 # For outputs that KINDS leave constant: images normalised to -1..1, as detectors are trained on, few values, other
 # magnitudes.
 FURTHER_KINDS: tuple[FloatKind, ...] = ("soft", "scaled", "few", "scaled", *KINDS, "scaled", "few", "scaled")
+# Sharp structure, for a search (validate.input_search).
+SEARCHED: FloatKind = "blocks"
 COMPANIONS: tuple[FloatKind, ...] = ("zeros", "sparse", "constant", "large")
 
 _CHANNELS = (1, 3, 4)
@@ -139,6 +141,8 @@ def _real(
         return drawn if domain.bounds is None else _between(domain.bounds, 0.5 + drawn / 6)
     if kind == "few":
         return _few(random, shape, domain)
+    if kind == SEARCHED:
+        return _blocks(random, shape, domain)
     if kind == "scaled" and domain.bounds is None:
         return _SCALES[index % len(_SCALES)] * random.standard_normal(shape)
     if kind == "uniform":
@@ -162,6 +166,27 @@ def _few(random: np.random.Generator, shape: tuple[int, ...], domain: Domain) ->
         rows = np.moveaxis(drawn, axis, 0)
         rows[random.random(len(rows)) < 0.5] = rows[0].copy()
     return np.clip(drawn, low, high)
+
+
+def _blocks(random: np.random.Generator, shape: tuple[int, ...], domain: Domain) -> Array:
+    """Draw two values, about those of black and white normalized images, in blocks of one size, often over channels."""
+    low, high = domain.bounds or (-2.0, 2.0)
+    sizes = [
+        min(2 ** int(random.integers(1, 6)), size // 2) if size > max(_CHANNELS) else 1 for size in shape
+    ]
+    is_shared = random.random() < 0.5
+    grid = [
+        1 if is_shared and 1 < size <= max(_CHANNELS) and axis else -(-size // block)
+        for axis, (size, block) in enumerate(zip(shape, sizes, strict=True))
+    ]
+    marked = random.random(grid) < random.choice([0.1, 0.3, 0.5])
+    marked ^= bool(random.random() < 0.5)
+    if marked.size and marked.all() == marked.any():  # a picture without an edge
+        marked.flat[int(random.integers(marked.size))] ^= True
+    for axis, (size, block) in enumerate(zip(shape, sizes, strict=True)):
+        if block > 1:
+            marked = marked.repeat(block, axis).take(range(size), axis)
+    return np.broadcast_to(np.where(marked, high, low), shape)
 
 
 def _between(bounds: tuple[float, float], shares: Array) -> Array:
@@ -193,8 +218,8 @@ def _companion(
 
 
 def _most_steps(domain: Domain, longest: int) -> int:
-    """Return the longest length: what the graph demands (from 1), else the largest size of the inputs."""
-    return domain.high if domain.low else longest
+    """Return the longest length, at least 1: what the graph demands (from 1), else the largest size of the inputs."""
+    return max(1, domain.high if domain.low else longest)
 
 
 def _edges(domain: Domain) -> tuple[Any, Any, tuple[Any, Any]]:

@@ -246,6 +246,8 @@ def _narrow_floats(domain: Domain, demand: Demand) -> Domain:
 def _narrow_integers(domain: Domain, demand: Demand) -> Domain:
     low = -(2**62) if math.isinf(demand.low) else math.ceil(demand.low)
     high = 2**62 if math.isinf(demand.high) else math.floor(demand.high)
+    if low > high:  # demands that contradict each other, of which ONNX Runtime names one
+        return domain
     if demand.is_length:
         return replace(domain, kind="length", low=low, high=high)
     if demand.is_index and 1 < high < 2**62 and domain.kind != "boolean":

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Shapes = dict[str, tuple[int, ...]]
 
+# Tried for open first dimensions where no operator accepts the batch.
+_LENGTHS = (2, 3, 8, 16)
 _MOST_SOLVED = 12
 _DOUBTED = 3
 _NAMED = 3  # constraints in a message
@@ -153,6 +155,10 @@ class OpenSizes:
             if not found and not odd and self._symbols.are_any:
                 found, contradiction = self._accept(list(self._complete(size_grid(self._symbols), batch)))
                 found = found[:_MOST_SOLVED]
+            if not found and not odd:
+                # A dimension that is open and first may be a length, of which one is too few.
+                found = [row for other in _LENGTHS for row in self._accept(self._usual_rows(other, odd))[0]]
+                contradiction = () if found else contradiction
             self._solved[batch, odd] = found
             if not odd:
                 self._contradiction = contradiction

@@ -17,6 +17,8 @@ from onnxport.validate.tolerance import Noise, Tolerance
 
 # Of all elements. That no probe changed so few of them is chance.
 _FEW = 0.001
+# Of the elements of ordinary sets. Where more hang on decisions that go the other way, the rest proves too little.
+_MOST_UNDECIDED = 0.1
 
 
 @dataclass
@@ -44,6 +46,8 @@ class Tally:
     mismatches: int = 0
     ignored: int = 0
     inconclusive: int = 0
+    undecided: int = 0
+    undecided_ordinary: int = 0
     noise: float = 0.0
     worst_comparison: Comparison | None = None
     worst: list[tuple[float, Worst]] = field(default_factory=list)
@@ -69,10 +73,14 @@ class Tally:
         self.ignored += found.ignored
         # Companions resemble no real inputs: their noise is no reason to call an output inconclusive.
         self.inconclusive += 0 if companion else found.inconclusive
+        if found.undecided is not None:
+            count = int(np.count_nonzero(found.undecided))
+            self.undecided += count
+            self.undecided_ordinary += 0 if companion else count
         if reference.dtype.kind == "f" and not companion:
             self.noise = max(self.noise, noise.largest)
         if not noise.reshaped and candidate.shape == reference.shape:
-            stable = _stable(reference, candidate, noise)
+            stable = _stable(reference, candidate, noise, found)
             if companion:
                 self.companions.add(reference, stable)
             else:
@@ -160,20 +168,35 @@ class Tally:
                 f"{self.inconclusive:,} of {self.elements:,} elements differ by more than "
                 f"{tolerance.rule.ceiling:.0%} of the signal, and the reference's own noise there is as large"
             )
+        sums = self.ordinary.sums
+        if self.undecided_ordinary > _MOST_UNDECIDED * sums.elements and not doubt:
+            doubt = (
+                f"{self.undecided_ordinary:,} of {sums.elements:,} elements hang on decisions between numbers that "
+                "differ by no more than rounding, and the candidate decides otherwise"
+            )
         if doubt:
             return "unproven" if accept else "inconclusive", doubt
-        sums = self.ordinary.sums
         if self.dtype.startswith("float") and (sums.largest or self.companions.largest):
-            return "proven", tolerance.describe_pass(
-                self.name, self.dtype, sums.largest, self.noise, sums.scale
-            )
+            rule = tolerance.describe_pass(self.name, self.dtype, sums.largest, self.noise, sums.scale)
+            return "proven", f"{rule}{self._exceptions}"
+        if self.undecided:
+            return "proven", f"exact{self._exceptions}"
         plural = "" if self.ignored == 1 else "s"
         ignored = f", except {self.ignored} element{plural} that rounding changes in the reference itself"
         return "proven", f"exact{ignored if self.ignored else ''}"
 
+    @property
+    def _exceptions(self) -> str:
+        """Elements that are right by another decision, in words."""
+        if not self.undecided:
+            return ""
+        plural = "" if self.undecided == 1 else "s"
+        return f", except {self.undecided:,} element{plural} that a tie within rounding decides otherwise"
 
-def _stable(reference: Array, candidate: Array, noise: Noise) -> Array:
-    """Return the candidate's answer, with the reference's own elements where these are unstable."""
-    if noise.unstable is None or candidate.shape != reference.shape:
-        return candidate
-    return np.where(noise.unstable, reference, candidate)
+
+def _stable(reference: Array, candidate: Array, noise: Noise, found: Comparison) -> Array:
+    """Return the candidate's answer, with the reference's own elements where these are unstable or undecided."""
+    for excepted in (noise.unstable, found.undecided):
+        if excepted is not None:
+            candidate = np.where(excepted, reference, candidate)
+    return candidate

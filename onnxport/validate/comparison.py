@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,6 +30,8 @@ class Comparison:
         rows: the places along the first axis where anything is beyond its tolerance.
         inconclusive: number of elements beyond their tolerance that the reference's noise would allow without its
             ceiling: they prove nothing.
+        undecided: bool[shape], elements that are right by another decision than the reference's (undecided.py), and
+            all others that hang on the same decisions; None for none.
     """
 
     mismatches: int
@@ -42,10 +44,30 @@ class Comparison:
     noise: float = 0.0
     rows: tuple[int, ...] = ()
     inconclusive: int = 0
+    undecided: Array | None = None
 
 
-def compare(name: str, reference: Array, candidate: Array, noise: Noise, tolerance: Tolerance) -> Comparison:
-    """Compare the candidate's answer for the output `name` with the reference's."""
+class Alternative(Protocol):
+    """Another answer that a right runtime may give, by a decision that the reference's rounding leaves open."""
+
+    def ratios(self, candidate: Array) -> Array:
+        """Return differences over what is allowed, float64[shape]; infinite for elements that are decided."""
+
+    def spread(self, accepted: Array) -> Array:
+        """Return bool[shape]: the elements that hang on the same decisions as the accepted ones."""
+
+
+def compare(
+    name: str,
+    reference: Array,
+    candidate: Array,
+    noise: Noise,
+    tolerance: Tolerance,
+    alternatives: Sequence[Alternative] = (),
+) -> Comparison:
+    """Compare the candidate's answer for the output `name` with the reference's, or with an alternative to it."""
+    if alternatives and not noise.reshaped and candidate.shape == reference.shape:
+        return _compare_with(alternatives, name, reference, candidate, noise, tolerance)
     if noise.reshaped:
         return Comparison(0, reference.size, (), 0.0, 0.0, "")
     if candidate.shape != reference.shape:
@@ -54,6 +76,34 @@ def compare(name: str, reference: Array, candidate: Array, noise: Noise, toleran
     if reference.dtype.kind == "f":
         return _compare_floats(name, reference, candidate, noise, tolerance)
     return _compare_exact(reference, candidate, noise)
+
+
+def _compare_with(
+    alternatives: Sequence[Alternative],
+    name: str,
+    reference: Array,
+    candidate: Array,
+    noise: Noise,
+    tolerance: Tolerance,
+) -> Comparison:
+    """Compare with the reference where an element equals none of the alternatives."""
+    accepted = np.zeros(reference.shape, bool)
+    undecided = np.zeros(reference.shape, bool)
+    own = np.broadcast_to(_differs(name, reference, candidate, noise, tolerance), reference.shape)
+    for alternative in alternatives:
+        fits = own & (alternative.ratios(candidate) <= 1)
+        accepted |= fits
+        undecided |= alternative.spread(fits)
+    found = compare(name, reference, np.where(accepted, reference, candidate), noise, tolerance)
+    return replace(found, undecided=undecided if accepted.any() else None)
+
+
+def _differs(name: str, reference: Array, candidate: Array, noise: Noise, tolerance: Tolerance) -> Array:
+    """Return bool, broadcasting to the shape: elements that are not right by the reference's own decisions."""
+    if reference.dtype.kind != "f":
+        return np.asarray(reference != candidate)
+    pattern, differences = float_differences(reference, candidate)
+    return pattern | (differences > tolerance.allowed(name, reference, noise))
 
 
 def _compare_floats(

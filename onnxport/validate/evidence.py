@@ -111,6 +111,16 @@ class Evidence:
         """Whether swapped rows of a batch would not show."""
         return self.batched and not self.rows_differ
 
+    def movement(self, answer: Array) -> float:
+        """Return how far an answer is from the quietest of its shape, as a share of that one's largest number."""
+        before = self.quietest.get(answer.shape)
+        if before is None or not answer.size:
+            return 0.0
+        change = _change(before.answer, answer)
+        numbers = before.answer if before.answer.dtype.kind in "fiu" else np.zeros(1)
+        largest = float(np.max(np.abs(np.where(np.isfinite(numbers), numbers, 0)), initial=0.0))
+        return float(np.max(np.where(np.isfinite(change), change, 0.0))) / (largest or 1.0)
+
     def doubt(self) -> str:
         """Return why the output proves nothing; empty when it proves something."""
         if not self.sets:
@@ -157,6 +167,10 @@ class Proof:
         """Output name to why the sets prove nothing of it."""
         found = {name: evidence.doubt() for name, evidence in self._evidence.items()}
         return {name: doubt for name, doubt in found.items() if doubt}
+
+    def movement(self, answers: Mapping[str, Array]) -> float:
+        """Return how far answers move what the sets so far prove nothing of, as a share of the largest known number."""
+        return max((self._evidence[name].movement(answers[name]) for name in self.doubts), default=0.0)
 
     @property
     def blind(self) -> list[str]:

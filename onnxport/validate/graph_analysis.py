@@ -34,6 +34,8 @@ _LOSSES = frozenset({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"})
 # ONNX Runtime computes these around their middle, so near 0 they are exact to eps absolutely, not relatively: MLAS
 # evaluates Sigmoid as 0.5 + a rational function of x, cut at +-18.
 _SATURATING = frozenset({"Sigmoid", "HardSigmoid"})
+# Operators that give booleans.
+_TESTS = frozenset("Equal Greater GreaterOrEqual Less LessOrEqual And Or Xor Not".split())
 # Operators that pass such a value on without shrinking its error.
 _KEEPERS = CARRIERS.union(
     "ReduceMean ReduceMax ReduceMin MaxPool AveragePool GlobalAveragePool GlobalMaxPool".split()
@@ -213,16 +215,75 @@ def unread_inputs(model: Model) -> frozenset[str]:
 
 
 def saturating_outputs(model: Model) -> frozenset[str]:
-    """Return the graph outputs of saturating functions, maybe moved, averaged or joined with others."""
+    """Return the graph outputs of saturating functions; see `is_saturating`."""
+    return frozenset(value.name for value in model.graph.outputs if value.name and is_saturating(value))
+
+
+def is_saturating(value: ir.Value) -> bool:
+    """Return whether a value is the result of a saturating function, maybe moved, averaged, masked or joined."""
+    return any(node.op_type in _SATURATING for node in _nodes_behind(value))
+
+
+def gated_outputs(model: Model) -> frozenset[str]:
+    """Return the graph outputs that are numbers times their own Sigmoid, maybe moved, averaged, masked or joined."""
     return frozenset(
-        value.name
-        for value in model.graph.outputs
-        if value.name
-        and any(
-            producer is not None and producer.op_type in _SATURATING
-            for producer in (source.producer() for source in _sources(value, _KEEPERS))
-        )
+        value.name for value in model.graph.outputs if value.name and any(map(_is_gate, _nodes_behind(value)))
     )
+
+
+def _nodes_behind(value: ir.Value) -> Iterator[ir.Node]:
+    """Yield the nodes whose results `value` has, through operators that do not enlarge an error."""
+    pending, seen = [value], set[int]()
+    while pending:
+        for source in _sources(pending.pop(), _KEEPERS):
+            node = source.producer()
+            if node is None or id(node) in seen:
+                continue
+            seen.add(id(node))
+            yield node
+            kept = node.inputs[1:] if node.op_type == "Where" else _masked(node)
+            pending += [each for each in kept if each is not None]
+
+
+def _masked(node: ir.Node) -> list[ir.Value | None]:
+    """Return the factors of a product that a boolean mask multiplies."""
+    if node.op_type != "Mul" or not any(map(_is_flag, node.inputs)):
+        return []
+    return [value for value in node.inputs if not _is_flag(value)]
+
+
+def _is_flag(value: ir.Value | None) -> bool:
+    """Return whether a value is a Cast of booleans."""
+    node = None if value is None else value.producer()
+    source = node.inputs[0] if node is not None and node.op_type == "Cast" else None
+    made = None if source is None else source.producer()
+    return source is not None and (
+        source.dtype == ir.DataType.BOOL or (made is not None and made.op_type in _TESTS)
+    )
+
+
+def _is_gate(node: ir.Node) -> bool:
+    """Return whether a node is x * Sigmoid(x)."""
+    if node.op_type == "Swish":
+        return True
+    if node.op_type != "Mul" or len(node.inputs) != 2:
+        return False
+    first, second = node.inputs
+    return any(
+        gate is not None
+        and (made := gate.producer()) is not None
+        and made.op_type == "Sigmoid"
+        and _unscaled(made.inputs[0]) is x
+        for x, gate in ((first, second), (second, first))
+    )
+
+
+def _unscaled(value: ir.Value | None) -> ir.Value | None:
+    """Return what a value is a constant multiple of."""
+    node = None if value is None else value.producer()
+    if node is None or node.op_type != "Mul" or len(node.inputs) != 2:
+        return value
+    return next((x for i, x in enumerate(node.inputs) if constant(node.inputs[1 - i]) is not None), value)
 
 
 def has_16_bit_activations(model: Model) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from onnxport.core.arrays import Feeds
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.runtimes.base import MemoryFullError, RunError
-from onnxport.samples.generator import COMPANIONS, FURTHER_KINDS, KINDS, FloatKind, generate
+from onnxport.samples.generator import COMPANIONS, FURTHER_KINDS, KINDS, SEARCHED, FloatKind, generate
 from onnxport.samples.input_domains import InputDomains
 from onnxport.samples.preprocessing import preprocessing
 from onnxport.samples.readers import Sample, SampleFile, describe_reading, find_samples, holds_images
@@ -19,6 +21,7 @@ from onnxport.samples.split import EVERYTHING, FEWEST, held_back
 from onnxport.samples.states import States
 from onnxport.samples.tables import ROWS as TABLE_ROWS
 from onnxport.samples.tables import SUFFIX
+from onnxport.validate.input_search import search
 from onnxport.validate.params import GENERATED, READ, ValidateParams
 from onnxport.validate.size_search import Search
 
@@ -166,6 +169,26 @@ class GeneratedInputs:
         first = self._accepted if sized < 0 or self._other is None else self._other
         self._first_accepted(kind, [first, *self._proposals(self._batch)])
         return True
+
+    def search(self, doubtful: Callable[[], bool], rate: Callable[[Feeds], float]) -> None:
+        """Run what a search finds while the sets so far prove nothing about some output.
+
+        Args:
+            rate: how far inputs move such outputs; 0 where the model refuses them.
+        """
+        if self._accepted is None or not any(spec.dtype.startswith("float") for spec in self._inputs):
+            return
+        draw = partial(self._draw, self._accepted)
+        for feeds in search(draw, rate, self._seed):
+            label = f"set {self._count + 1} ({SEARCHED})"
+            with suppress(RunError, MemoryFullError):
+                self._run(partial(Sample, label, feeds, "generated"), None)
+                self._count += 1
+            if not doubtful():
+                return
+
+    def _draw(self, shapes: Shapes, number: int) -> Feeds:
+        return self._sample(self._count + _APART + number, SEARCHED, shapes).feeds
 
     def _proposals(self, batch: int, *, odd: bool = False) -> Sequence[Shapes]:
         """Return the proposed sizes, which are solved for once."""

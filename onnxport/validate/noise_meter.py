@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from onnxport.core.arrays import Feeds
 from onnxport.core.errors import InputError
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
-from onnxport.runtimes.base import ReferenceRuntime, Runtime
+from onnxport.runtimes.base import ReferenceRuntime, RunError, Runtime
+from onnxport.runtimes.isolation import IsolatedRuntime
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.samples.readers import Sample
+from onnxport.validate.expanded_norms import expand_norms
 from onnxport.validate.graph_analysis import has_16_bit_activations
 from onnxport.validate.noise_runs import (
     MARGIN,
+    MOST_WEIGHTS,
     MOVES,
     Answers,
     Probe,
@@ -31,10 +37,13 @@ from onnxport.validate.rollout import Run
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 
+# Runs a model and its probes: from inputs and the names of values inside to answers with these, the model's own first.
+Probed = Callable[[Feeds, Sequence[str]], Sequence[Answers]]
+
 
 @dataclass(frozen=True)
 class _Probes:
-    """Runs in other batches, of other inputs or weights, on other kernels, with transforms in float64."""
+    """Runs in other batches, of other inputs or weights, on other kernels, with transforms and norms in float64."""
 
     batches: tuple[Probe, ...] = ()
     moves: tuple[Probe, ...] = ()
@@ -68,6 +77,7 @@ class NoiseMeter:
         # The roundings of lower precisions add up and those of integers flip: each set needs its own noise.
         is_float = all(spec.dtype.startswith("float") for spec in outputs)
         self._is_smooth = is_float and tolerance.rule.mean_factor is None
+        self._tolerance = tolerance
         self._usual = UsualNoise()
         self._probed: set[tuple[tuple[str, tuple[int, ...]], ...]] = set()
         self._probes = _Probes()
@@ -123,10 +133,40 @@ class NoiseMeter:
     def _is_known(self, sample: Sample) -> bool:
         return self._is_smooth and _sizes(sample) in self._probed
 
+    def probed(
+        self, runtime: ReferenceRuntime, model: Model | None = None, *, is_adversarial: bool = False
+    ) -> Probed:
+        """Return a run of the reference, or of another model beside it, that shows values inside, with its probes.
+
+        Raises:
+            RunError: the reference's process runs no such model.
+        """
+        own: Runtime | None = runtime if model is None else self._open_beside(model, runtime)
+        if own is None:
+            raise RunError("another model cannot be run beside the reference")
+        self._closing += [] if model is None else [own]
+        others: list[Runtime] = []
+        with suppress(InputError):  # ONNX Runtime has some operators in their optimized form only
+            others += filter(None, [own.other_kernels() if isinstance(own, IsolatedRuntime) else None])
+        self._closing += others
+
+        def run(feeds: Feeds, taps: Sequence[str]) -> list[Answers]:
+            tapped = partial(own.run, taps=taps)
+            answers = tapped(feeds)
+            moves = [perturb_inputs(tapped, seed, self._precision, self._exact) for seed in (1, 2)]
+            probes = [*moves, perturb_zeros(tapped, self._exact)] if is_adversarial else moves
+            return [
+                answers,
+                *(probe(feeds, answers) for probe in probes),
+                *(each.run(feeds, taps=taps) for each in others),
+            ]
+
+        return run
+
     def count(self, answers: Answers, noise: dict[str, Noise]) -> None:
         """Count the noise of an ordinary set as usual."""
         for name, answer in answers.items():
-            self._usual.add(name, answer, noise[name])
+            self._usual.add(name, answer, noise[name], self._tolerance.floor(name, answer.dtype.name))
 
     def close(self) -> None:
         """Free the runtimes of the probes."""
@@ -152,20 +192,31 @@ class NoiseMeter:
         return (*chosen, *probes.transforms, zeros)
 
     def _moves(self, model: Run, runtime: ReferenceRuntime) -> Iterator[Probe]:
-        """Yield probes that move the inputs to their neighbours; without float inputs one that moves the weights."""
+        """Yield probes that move the inputs to their neighbours, or else, and in float16 too, the weights.
+
+        ONNX Runtime's CPU computes float16 in float32: moved inputs show no rounding to float16, and what a constant
+        stands for is known to half a step only.
+        """
         movable = {"float32", "float64"} | ({"float16"} if self._precision in MOVES else set())
         if any(spec.dtype in movable and spec.name not in self._exact for spec in self._inputs):
             # Some activations have 16 bits: their roundings count.
             has_16_bits = self._graph is not None and has_16_bit_activations(self._graph)
             rounds_to: Precision = "int16x8" if has_16_bits else self._precision
             yield from (perturb_inputs(model.run, seed, rounds_to, self._exact) for seed in (1, 2))
-        elif self._graph is not None and (moved := perturb_weights(self._graph, self._precision)) is not None:
+            if self._precision != "float16":
+                return
+        if self._graph is not None and (moved := perturb_weights(self._graph, self._precision)) is not None:
             yield from self._other_kernels(lambda: self._open_beside(moved, runtime))
 
     def _transforms(self, runtime: ReferenceRuntime) -> Iterator[Probe]:
-        """Yield a probe of a model with Fourier transforms: these in float64."""
-        if self._graph is not None and (widened := widen_transforms(self._graph)) is not None:
+        """Yield probes of a model with Fourier transforms or norms over space: these in float64."""
+        graph = self._graph
+        if graph is not None and (widened := widen_transforms(graph)) is not None:
             yield from self._other_kernels(lambda: self._open_beside(widened, runtime))
+        if graph is None or graph.weight_bytes > MOST_WEIGHTS or not self._is_smooth:
+            return
+        if (expanded := expand_norms(graph)) is not None:
+            yield from self._other_kernels(lambda: self._open_beside(expanded, runtime))
 
     def _open_beside(self, model: Model, runtime: ReferenceRuntime) -> Runtime | None:
         """Open a model in memory in the reference's process, where the limits on its runs hold."""

@@ -27,12 +27,14 @@ Probe = Callable[[Feeds, Answers], Answers]
 Move = Callable[[Array, np.random.PCG64], Array]
 
 # Larger models are not copied to perturb their weights.
-_MOST_WEIGHTS = 512 * 2**20
+MOST_WEIGHTS = 512 * 2**20
 # Share of the scale. A row that changes more than this with its batch: the model mixes rows, it is no rounding.
 _MIXED = 1e-3
 # Times the usual noise. On zeros Silero's state differed between LiteRT and ONNX Runtime by 10 times the usual noise of
 # the reference, on ordinary sets by 1.5: companions look for gross faults, a wide tolerance is enough.
 MARGIN = 4.0
+# Times its floor, by which the last bits of a Sigmoid differ.
+_FLOORS = 2.0
 # The largest number of runs that the rows of a batch are divided into.
 _PARTS = 16
 
@@ -162,7 +164,7 @@ def perturb_weights(model: Model, precision: Precision = "float32") -> Model | N
 
     For models without float inputs: token ids and bytes have no neighbours.
     """
-    if model.weight_bytes > _MOST_WEIGHTS:
+    if model.weight_bytes > MOST_WEIGHTS:
         return None
     move = MOVES.get(precision, _move_float32)
     copy = model.clone()
@@ -186,7 +188,7 @@ def widen_transforms(model: Model) -> Model | None:
     found = [
         node for node in found if node.inputs[0] is not None and node.inputs[0].dtype == ir.DataType.FLOAT
     ]
-    if not found or model.weight_bytes > _MOST_WEIGHTS:
+    if not found or model.weight_bytes > MOST_WEIGHTS:
         return None
     names = {node.outputs[0].name for node in found}
     copy = model.clone()
@@ -267,19 +269,29 @@ class UsualNoise:
 
     def __init__(self) -> None:
         self._share: dict[str, float] = {}
+        self._bits: dict[str, float] = {}  # the same of last bits, which are no share of anything
 
-    def add(self, name: str, answer: Array, noise: Noise) -> None:
-        """Count the answer to an ordinary set, up to the largest noise that is conclusive."""
+    def add(self, name: str, answer: Array, noise: Noise, floor: float = 0.0) -> None:
+        """Count the answer to an ordinary set, up to the largest noise that is conclusive.
+
+        Args:
+            floor: what the output's last bits may differ by: such noise tells nothing of larger answers.
+        """
         if answer.dtype.kind != "f" or noise.reshaped:
             return
         scales = group_scales(answer)
-        share = float(np.max(noise.groups[scales > 0] / scales[scales > 0], initial=0.0))
+        is_share = noise.groups > _FLOORS * floor
+        bits = float(np.max(noise.groups[~is_share], initial=0.0))
+        self._bits[name] = max(self._bits.get(name, 0.0), bits)
+        counts = (scales > 0) & is_share
+        share = float(np.max(noise.groups[counts] / scales[counts], initial=0.0))
         self._share[name] = max(self._share.get(name, 0.0), min(share, CONCLUSIVE_NOISE))
 
     def at_least(self, name: str, answer: Array, noise: Noise, margin: float = MARGIN) -> Noise:
         """Return the noise of an answer: the measured or `margin` times the usual one, whichever is larger."""
         if answer.dtype.kind != "f" or noise.reshaped:
             return noise
-        usual = margin * self._share.get(name, 0.0) * group_scales(answer)
+        share, bits = self._share.get(name, 0.0), self._bits.get(name, 0.0)
+        usual = margin * np.maximum(share * group_scales(answer), bits)
         # A mean over differences that zeros cannot show proves nothing.
         return replace(noise, groups=np.maximum(noise.groups, usual), rms=None)

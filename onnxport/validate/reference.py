@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -25,22 +25,23 @@ from onnxport.samples.input_domains import InputDomains
 from onnxport.samples.neighbours import neighbour
 from onnxport.samples.readers import Sample
 from onnxport.samples.sizes import OpenSizes, Shapes
+from onnxport.validate.comparison import Alternative
 from onnxport.validate.dead_outputs import find_dead_node
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph_analysis import (
     UNKNOWN_LENGTH,
     accumulation_length,
     constant_outputs,
+    gated_outputs,
     output_nodes,
     output_steps,
     saturating_outputs,
     unread_inputs,
 )
 from onnxport.validate.input_sets import GeneratedInputs, Loader, feed_from_folder
+from onnxport.validate.metrics import scale_of
 from onnxport.validate.noise_meter import NoiseMeter
-from onnxport.validate.noise_runs import (
-    Answers,
-)
+from onnxport.validate.noise_runs import MOST_WEIGHTS, Answers
 from onnxport.validate.params import GENERATED, READ, ValidateParams
 from onnxport.validate.precision import precision_of
 from onnxport.validate.progress import Counter, Tell
@@ -49,7 +50,10 @@ from onnxport.validate.rollout import RolloutPlan, advance
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.signature import check_tensors
 from onnxport.validate.size_search import Search, patience
-from onnxport.validate.tolerance import Noise, Tolerance
+from onnxport.validate.tolerance import CONCLUSIVE_NOISE, Noise, Tolerance
+
+if TYPE_CHECKING:
+    from onnxport.validate.undecided import Undecided
 
 # Bytes of inputs and answers that are kept; beyond, they are computed again when needed.
 _KEPT = 256 * 2**20
@@ -235,6 +239,8 @@ class Reference:
                 search,
             )
             generated.feed(self._params.samples, lambda: bool(self.doubts), lambda: bool(self._proof.blind))
+            if self.doubts:
+                generated.search(lambda: bool(self.doubts), self._movement)
             self.notes += tuple(generated.notes)
         self.notes += tuple(self._dead_outputs())
         if odd := [answered.label for answered in self.sets if answered.nan]:
@@ -246,6 +252,13 @@ class Reference:
             names = ", ".join(map(repr, blind[:_FEW]))
             self.notes += (f"the rows of a batch never differed at {names}: swapped rows would not show",)
         self._close_if_kept()
+
+    def _movement(self, feeds: Feeds) -> float:
+        """Return how far inputs move outputs of which the sets so far prove nothing."""
+        try:
+            return self._proof.movement(self._model.run(feeds))
+        except (RunError, MemoryFullError):
+            return 0.0
 
     def _feed_neighbours(self) -> None:
         """Feed neighbours of the user's samples while these prove nothing of some output."""
@@ -315,13 +328,56 @@ class Reference:
         self._noise.open(self._model, self._runtime)
         try:
             _, answers = self.answers(answered)
-            answered.noise, answered.is_estimated = self._noise.measure(answered.load(), answers), False
+            answered.noise, answered.is_estimated = self._measure_noise(answered.load(), answers), False
         except (RunError, MemoryFullError):  # no probe runs on it, so it proves nothing
             unknown = Noise(np.array([np.inf]), None, reshaped=True)
             answered.noise, answered.is_estimated = dict.fromkeys(answered.noise, unknown), False
         finally:
             self._close_if_kept()
         return True
+
+    def alternatives(
+        self, answered: AnsweredSet, names: Collection[str], tolerance: Tolerance
+    ) -> dict[str, tuple[Alternative, ...]]:
+        """Return what else right runtimes may answer to a set where decisions are within rounding (undecided.py)."""
+        undecided = self._undecided
+        wanted = [] if undecided is None else [name for name in names if name in undecided.outputs]
+        if undecided is None or not wanted:
+            return {}
+        # It stays open: where one set differs, others do.
+        self._reopen()
+        found: dict[str, tuple[Alternative, ...]] = {}
+        with suppress(RunError, MemoryFullError):
+            feeds, answers = self.answers(answered)
+            for name in wanted:
+                found[name] = undecided.alternatives(
+                    name, answers[name], feeds, tolerance, is_adversarial=answered.adversarial
+                )
+        return found
+
+    @cached_property
+    def _undecided(self) -> Undecided | None:
+        """The decisions behind the outputs of a float model; those of lower precisions show in their noise."""
+        graph = self.graph
+        if graph is None or not self._owns_graph or self.steps > 1 or graph.weight_bytes > MOST_WEIGHTS:
+            return None
+        if self.tolerance.rule.mean_factor is not None:
+            return None
+        # Imported here: it is needed where answers differ.
+        from onnxport.validate.undecided import Undecided
+
+        return Undecided(graph, lambda model, **options: self._noise.probed(self._runtime, model, **options))
+
+    def _measure_noise(self, sample: Sample, answers: Answers) -> dict[str, Noise]:
+        """Return the noise of every answer, without elements that a decision within rounding turned."""
+        noise = self._noise.measure(sample, answers)
+        loud = [name for name, each in noise.items() if _is_loud(answers[name], each)]
+        if loud and self._undecided is not None:
+            with suppress(RunError, MemoryFullError):
+                for name in loud:
+                    steady = self._undecided.noise(name, answers[name], sample.feeds, self.tolerance)
+                    noise[name] = noise[name] if steady is None else steady
+        return noise
 
     def accumulation_length(self, answered: AnsweredSet) -> int:
         """Return the length of the longest sum at the sizes of a set."""
@@ -387,12 +443,17 @@ class Reference:
             self._is_open = False
 
     def _tolerance(self) -> Tolerance:
-        length, saturating, steps = UNKNOWN_LENGTH, frozenset[str](), dict[str, float]()
-        if self.graph is not None:
-            length, saturating = accumulation_length(self.graph), saturating_outputs(self.graph)
-            steps = output_steps(self.graph) if self.precision in _STEPPED else {}
-        return Tolerance(
-            length, saturating, self._params.rtol, self._params.atol, precision=self.precision, steps=steps
+        given = Tolerance(
+            UNKNOWN_LENGTH, rtol=self._params.rtol, atol=self._params.atol, precision=self.precision
+        )
+        if self.graph is None:
+            return given
+        return replace(
+            given,
+            length=accumulation_length(self.graph),
+            saturating=saturating_outputs(self.graph),
+            gated=gated_outputs(self.graph),
+            steps=output_steps(self.graph) if self.precision in _STEPPED else {},
         )
 
     @property
@@ -419,7 +480,7 @@ class Reference:
         if sample.adversarial and not all(map(_is_finite, answers.values())):
             return  # where the reference itself overflows or divides by 0, right artefacts differ
         estimate = self._noise.estimate(sample, answers)
-        noise = estimate or self._noise.measure(sample, answers)
+        noise = estimate or self._measure_noise(sample, answers)
         shapes = {name: array.shape for name, array in sample.feeds.items()}
         if not sample.adversarial and not nan and not self._is_repeated(sample.feeds):
             self._proof.add(answers, noise, self.tolerance, self._rows(sample), shapes)
@@ -478,6 +539,11 @@ class Reference:
             least = needed_bytes(estimate)
             why = f"it takes at least {format_size(least)}"
             raise self._limit.exceeded(f"running the reference on {sample.label}", why, least)
+
+
+def _is_loud(answer: Array, noise: Noise) -> bool:
+    """Return whether an answer's noise would prove nothing."""
+    return answer.dtype.kind == "f" and noise.largest > CONCLUSIVE_NOISE * scale_of(answer)
 
 
 def _is_finite(answer: Array) -> bool:

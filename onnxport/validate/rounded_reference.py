@@ -135,20 +135,22 @@ class Decision:
 
     def noise(self, logits: Array, moved: Array) -> Noise:
         """Return the output's noise by its logits and a probe's; 0 where the first class leads far enough."""
-        rows = self._rows(logits)
-        apart = _moved_mass(rows, self._rows(moved))
-        shares = self._unflatten(np.broadcast_to(apart[:, None], rows.shape), logits.shape)
+        rows = self.rows(logits).astype(np.float64)
+        apart = _moved_mass(rows, self.rows(moved).astype(np.float64))
+        shares = self.unflatten(np.broadcast_to(apart[:, None], rows.shape), logits.shape)
         # What the first class loses goes to one other at most: two elements of the row.
         rms = root_mean_squares(shares * math.sqrt(2 / rows.shape[1]))
         return Noise(group_maxima(shares), None, rms=rms)
 
-    def _rows(self, values: Array) -> Array:
+    def rows(self, values: Array) -> Array:
+        """Return [row, class]: values of the output's shape, a row for each sum."""
         if self.flattens:
-            return values.reshape(math.prod(values.shape[: self.axis]), -1).astype(np.float64)
+            return values.reshape(math.prod(values.shape[: self.axis]), -1)
         moved = np.moveaxis(values, self.axis, -1)
-        return moved.reshape(-1, moved.shape[-1]).astype(np.float64)
+        return moved.reshape(-1, moved.shape[-1])
 
-    def _unflatten(self, rows: Array, shape: tuple[int, ...]) -> Array:
+    def unflatten(self, rows: Array, shape: tuple[int, ...]) -> Array:
+        """Return rows in the output's shape."""
         if self.flattens:
             return rows.reshape(shape)
         moved = (*shape[: self.axis], *shape[self.axis + 1 :], shape[self.axis])

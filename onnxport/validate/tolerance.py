@@ -17,7 +17,8 @@ length: the longest sum of products in the network. A sum of n rounded terms is 
 scale: the largest magnitude in the group.
 floor: eps of an output that a Sigmoid or HardSigmoid gives, else 0. ONNX Runtime computes them around their middle, so
     near 0 they are exact to eps absolutely, not relatively (MLAS cuts Sigmoid to 0 below -18). In a float16 model it
-    computes them in float32 as well: eps32 there, and float16's spacing near 0.
+    computes them in float32 as well: eps32 there, and float16's spacing near 0. Of x * Sigmoid(x), 18 times eps32:
+    below -18 it is 0 in ONNX Runtime.
 step: one quantization step of an output that is de-quantized last, else 0.
 CEILING: the largest share of the scale by which noise widens a tolerance (Rule.ceiling). A larger difference that the
     noise would allow is no fault and proves nothing: the output is inconclusive.
@@ -52,7 +53,8 @@ _SMALLEST_GROUP = 4
 _FAR = 10.0
 
 _EPS32 = 2.0**-23
-# A plain sum of n equal terms is off by n * eps / 2 of its value (N. Higham, 4.2); no kernel adds more than this many.
+# A sum of n equal terms, added one by one, is off by up to n * eps / 2 of its value (N. Higham, 4.2). The largest share
+# of the value that a companion is allowed for that: kernels add long sums in parts, whose errors are smaller.
 _MOST_OF_EQUAL_TERMS = 1e-3
 # Artefacts hold float64 models in float32.
 _EPS = {"float16": 2.0**-10, "float32": _EPS32, "float64": _EPS32}
@@ -87,6 +89,8 @@ class Rule:
 # Our runtimes compute a Sigmoid in float32 and round the result: near 0, in float16, to a multiple of 2^-24.
 _FLOOR16 = _EPS32 + 2.0**-24
 _FLOAT32 = Rule(NOISE_FACTOR, None, _EPS32, _EPS32, CONCLUSIVE_NOISE, 0.25, "float32 noise")
+# MLAS cuts a Sigmoid to 0 below -18: the error of its floor, times the largest number that it is multiplied by.
+_CUT = 18.0
 # The precisions that round more than float32 does.
 RULES: dict[Precision, Rule] = {
     "float16": Rule(8.0, 6.0, 2.0**-10, _FLOOR16, 0.1, 0.25, "float16 rounding"),
@@ -141,7 +145,8 @@ class Tolerance:
 
     Attributes:
         length: the longest sum of products in the network.
-        saturating: the outputs that have a floor.
+        saturating: the outputs that have the floor of a Sigmoid.
+        gated: those that have the floor of a number times its own Sigmoid.
         precision: to which the reference rounds in the comparison.
         are_terms_equal: whether the inputs are constant, so that the errors of a sum add up instead of cancelling.
         steps: output name to the size of its quantization step.
@@ -149,6 +154,7 @@ class Tolerance:
 
     length: int
     saturating: frozenset[str] = frozenset()
+    gated: frozenset[str] = frozenset()
     rtol: float | None = None
     atol: float | None = None
     precision: Precision = "float32"
@@ -211,9 +217,13 @@ class Tolerance:
             share = max(share, min(_EPS32 / 2 * self.length, _MOST_OF_EQUAL_TERMS))
         return share + eps
 
+    def floor(self, name: str, dtype: str) -> float:
+        """Return the absolute error of an output near 0, if a Sigmoid gives it."""
+        floor = max(_EPS[dtype], self.rule.floor) if name in self.saturating else 0.0
+        return max(floor, _CUT * _EPS32) if name in self.gated else floor
+
     def _absolute(self, name: str, reference: Array) -> float:
-        floor = max(_EPS[reference.dtype.name], self.rule.floor) if name in self.saturating else 0.0
-        return self.steps.get(name, floor)
+        return self.steps.get(name, self.floor(name, reference.dtype.name))
 
     def describe_pass(self, name: str, dtype: str, largest: float, noise: float, scale: float) -> str:
         """Return the rule that a float output meets, in words.

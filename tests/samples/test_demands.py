@@ -131,3 +131,38 @@ def test_a_limit_splits_the_table_that_it_is_compared_with(op: str, low: float, 
     text = f"""g (float limit) => (bool[10] y) <float[10] table = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}}> {{
         y = {op} (table, limit) }}"""
     assert domains_of(text, {"limit": ()})["limit"].bounds == pytest.approx((low, high))
+
+
+def test_a_refusal_leaves_nan_out_for_one_try_and_then_puts_it_back() -> None:
+    model = parsed(
+        """g (float[64] x) => (float[64] y) <float zero = {0}>
+        { odd = IsNaN (x) y = Where (odd, zero, x) }"""
+    )
+    found, shapes = InputDomains(model, domains(model)), {"x": (64,)}
+    specs = {"x": (model.inputs[0], (64,))}
+
+    def odd() -> bool:
+        feeds = generate(specs, found.at(shapes, 0, 0), kind="normal", seed=0, index=0)
+        return bool(np.isnan(feeds["x"]).any())
+
+    assert odd()
+    assert found.takes_nan == {"x"}
+    assert found.narrow("Non-zero status code returned while running Foo node")
+    assert not odd()
+    # A second refusal has another cause.
+    assert not found.narrow("Non-zero status code returned while running Foo node")
+    assert odd()
+
+
+def test_a_refusal_of_a_model_without_nan_changes_nothing() -> None:
+    model = parsed("g (float[4] x) => (float[4] y) { y = Exp (x) }")
+    found = InputDomains(model, domains(model))
+    found.at({"x": (4,)}, 0, 0)
+    assert not found.narrow("Non-zero status code returned while running Foo node")
+
+
+def test_demands_that_contradict_each_other_leave_something_to_draw() -> None:
+    """An index and what is left of 20 cannot both be below 3."""
+    text = """g (int64[4] i) => (float[4] y, float[4] z) <int64 k = {20}, float[3] table = {1, 2, 3}>
+        { j = Sub (k, i) y = Gather <axis = 0> (table, i) z = Gather <axis = 0> (table, j) }"""
+    assert drawn(text, {"i": (4,)})["i"].shape == (4,)

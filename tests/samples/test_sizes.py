@@ -199,3 +199,11 @@ def test_an_input_that_is_called_audio_gets_a_second_of_sound() -> None:
     model = Model(ir.from_proto(onnx.parser.parse_model(text)))
     found = OpenSizes(model.inputs, {spec.name: spec.shape for spec in model.inputs}, None, model)
     assert next(found.proposals(1)) == {"audio": (1, 16000)}
+
+
+def test_an_open_first_dimension_may_be_a_length_of_which_one_is_too_few() -> None:
+    """Differences of neighbours: Reshape's 0 keeps their number, and -1 cannot be told of none."""
+    text = """g (float[N] x) => (float[M] y)
+        <int64[1] zero = {0}, int64[1] one = {1}, int64[1] end = {1000}, int64[1] last = {-1}, int64[2] to = {0, -1}>
+        { a = Slice (x, one, end, zero) b = Slice (x, zero, last, zero) d = Sub (a, b) y = Reshape (d, to) }"""
+    assert next(solved(text).proposals(1)) == {"x": (2,)}

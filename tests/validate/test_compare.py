@@ -104,6 +104,15 @@ def test_saturated_sigmoids_may_be_off_by_eps_absolutely() -> None:
     assert not judged(reference, candidate, Tolerance(1, saturating=frozenset({"y"}))).fault
 
 
+def test_numbers_times_their_sigmoid_may_be_off_by_what_onnx_runtime_cuts() -> None:
+    """-18.1 / (1 + exp(18.1)) = -2.5e-7, where ONNX Runtime's answer is 0."""
+    reference, exact = np.zeros((1, 8), np.float32), np.full((1, 8), -18.1 / (1 + np.exp(18.1)), np.float32)
+    gated = Tolerance(1, gated=frozenset({"y"}))
+    assert judged(reference, exact).fault
+    assert not judged(reference, exact, gated).fault
+    assert judged(reference, exact * np.float32(10), gated).fault
+
+
 def test_in_float16_a_sigmoid_is_as_exact_as_float32_rounded_to_it() -> None:
     tolerance = Tolerance(1, saturating=frozenset({"y"}), precision="float16")
     reference = np.full((1, 8), 3e-6, np.float32).astype(np.float16).astype(np.float32)

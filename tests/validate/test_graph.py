@@ -8,7 +8,12 @@ import pytest
 
 from fixtures import graphs, models
 from onnxport.formats.model import Model
-from onnxport.validate.graph_analysis import accumulation_length, constant_outputs, saturating_outputs
+from onnxport.validate.graph_analysis import (
+    accumulation_length,
+    constant_outputs,
+    gated_outputs,
+    saturating_outputs,
+)
 
 
 def model(text: str, opset: int = 17) -> Model:
@@ -74,6 +79,23 @@ def test_saturating_outputs_are_known_through_joins_and_means() -> None:
           mean = ReduceMean <axes = [1]> (s)
           product = Mul (s, x) }"""
     assert saturating_outputs(model(text)) == {"joined", "mean"}
+
+
+def test_a_mask_keeps_the_floor_of_a_sigmoid() -> None:
+    text = """g (float[N, 4] x) => (float[N, 4] kept, float[N, 4] chosen, float[N, 4] scaled)
+        <float limit = {0.5}>
+        { s = Sigmoid (x) k = Greater (s, limit) f = Cast <to = 1> (k)
+          kept = Mul (f, s) chosen = Where (k, s, limit) scaled = Mul (s, limit) }"""
+    assert saturating_outputs(model(text)) == {"kept", "chosen"}
+
+
+def test_numbers_times_their_own_sigmoid_are_known() -> None:
+    text = """g (float[N, 4] x, float[N, 4] z) => (float[N, 4] silu, float[4, N] quick, float[N, 4] gated)
+        <float scale = {1.702}>
+        { s = Sigmoid (x) silu = Mul (x, s)
+          t = Mul (x, scale) u = Sigmoid (t) v = Mul (u, x) quick = Transpose (v)
+          gated = Mul (z, s) }"""
+    assert gated_outputs(model(text)) == {"silu", "quick"}
 
 
 @pytest.mark.real

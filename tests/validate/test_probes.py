@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir
+import pytest
 
 import onnxport
 from fixtures import graphs
@@ -15,6 +17,7 @@ from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import MemoryFullError
 from onnxport.runtimes.ort.runtime import OrtRuntime
+from onnxport.validate.expanded_norms import expand_norms
 from onnxport.validate.noise_runs import (
     other_batch,
     perturb_inputs,
@@ -22,6 +25,7 @@ from onnxport.validate.noise_runs import (
     perturb_zeros,
     widen_transforms,
 )
+from tests.validate.models import save, verdict
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -53,8 +57,6 @@ def test_zeros_integers_and_halves_stay() -> None:
 
 
 def test_only_matrices_of_weights_move() -> None:
-    import onnx_ir
-
     model = Model(onnx_ir.from_proto(graphs.mlp()))
     moved = perturb_weights(model)
     assert moved is not None
@@ -200,3 +202,49 @@ def test_a_right_spectrogram_is_proven_where_the_kernel_is_not_exact(tmp_path: P
     )
     run(text.replace("float[1, 3200] x", "float[N, L] x"), tmp_path).close()
     assert onnxport.convert_model(tmp_path / "m.onnx", "tflite").report.verdict == "proven"
+
+
+def test_constants_of_a_float16_model_are_known_to_half_a_step(tmp_path: Path) -> None:
+    """ONNX Runtime computes float16 in float32: moved inputs alone may show nothing of what float16 rounds."""
+    rng = np.random.default_rng(2)
+    layers = [(0.4 * rng.standard_normal((16, 16))).astype(np.float16) for _ in range(8)]
+
+    def network(weights: list[Array], dtype: int) -> onnx.ModelProto:
+        steps = " ".join(f"a{i} = MatMul (h{i}, w{i}) h{i + 1} = Tanh (a{i})" for i in range(8))
+        proto = onnx.parser.parse_model(
+            f'<ir_version: 9, opset_import: ["" : 17]> g (float[1, 16] x) => (float[1, 16] y) '
+            f"{{ c = Cast <to = {dtype}> (x) h0 = Sign (c) {steps} y = Cast <to = 1> (h8) }}"
+        )
+        proto.graph.initializer.extend(
+            onnx.numpy_helper.from_array(array, f"w{i}") for i, array in enumerate(weights)
+        )
+        return proto
+
+    reference = save(network(layers, onnx.TensorProto.FLOAT16), tmp_path / "reference.onnx")
+
+    def judged(share: float) -> str:
+        moved = [each * (1 + share * rng.choice([-1, 1], each.shape)).astype(np.float32) for each in layers]
+        candidate = save(network(moved, onnx.TensorProto.FLOAT), tmp_path / "candidate.onnx")
+        return verdict(reference, candidate).verdict
+
+    assert judged(2.0**-11) == "proven"
+    assert judged(2.0**-5) == "not equivalent"
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_a_norm_over_space_shows_its_own_rounding(opset: int, tmp_path: Path) -> None:
+    """On constant channels ONNX Runtime's kernel is off by 1e-2 deviations, which moved inputs do not show."""
+    text = """g (float[1, 2, 16384] x) => (float[1, 2, 16384] y)
+        <float[2, 1] b = {0.83, -1.57}, float[2] s = {1, 2}, float[2] t = {0.5, 0}>
+        { c = Add (x, b) y = InstanceNormalization (c, s, t) }"""
+    source = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : {opset}]> {text}')
+    exact = expand_norms(Model(onnx_ir.from_proto(onnx.shape_inference.infer_shapes(source))))
+    assert exact is not None
+    assert verdict(save(source, tmp_path / "a.onnx"), exact.save(tmp_path / "b.onnx")).verdict == "proven"
+    wrong = onnx.parser.parse_model(
+        f'<ir_version: 9, opset_import: ["" : {opset}]> {text.replace("(c, s", "<epsilon = 0.001> (c, s")}'
+    )
+    assert (
+        verdict(save(source, tmp_path / "a.onnx"), save(wrong, tmp_path / "c.onnx")).verdict
+        == "not equivalent"
+    )

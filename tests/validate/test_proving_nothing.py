@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from fixtures import graphs
@@ -43,6 +44,21 @@ def test_an_output_that_only_longer_inputs_move_is_proven_by_these(tmp_path: Pat
     assert verdict(source, save(parsed(text), tmp_path / "b.onnx")).verdict == "proven"
     wrong = save(parsed(text.replace("{16}", "{15}")), tmp_path / "c.onnx")
     assert verdict(source, wrong).verdict == "not equivalent"
+
+
+def test_inputs_that_excite_a_silent_detector_are_searched_for(tmp_path: Path) -> None:
+    """It answers to an edge 6 wide between -2 and 2; on everything else its answer is 0 or a sigmoid's last bits."""
+    text = """g (float[1, 3, 32, 32] x) => (float[1, 1, H, W] y)
+        <float low = {-2.2}, float high = {2.2}, float limit = {1.75}, float steep = {60}>
+        { c = Clip (x, low, high) e = Conv (c, k) d = Sub (e, limit) z = Mul (d, steep) y = Sigmoid (z) }"""
+    model = parsed(text)
+    edge = np.repeat(np.array([-1, 1], np.float32) / 36, 3)
+    kernel = np.broadcast_to(edge, (1, 3, 2, 6)).copy()
+    model.graph.initializer.append(onnx.numpy_helper.from_array(kernel, "k"))
+    source = save(model, tmp_path / "a.onnx")
+    report = verdict(source, source)
+    assert report.verdict == "proven", report.reason
+    assert report.fed[-1].label.endswith("(blocks)")
 
 
 def test_an_output_that_hangs_on_no_input_has_nothing_to_vary_with(tmp_path: Path) -> None:

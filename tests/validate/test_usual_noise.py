@@ -30,3 +30,12 @@ def test_integers_and_unknown_outputs_stay_as_measured() -> None:
     usual.add("n", np.array([1, 2]), noise(1.0))
     assert usual.at_least("n", np.array([1, 2]), noise(0)).largest == 0
     assert usual.at_least("y", ANSWER, noise(0)).largest == 0
+
+
+def test_the_last_bits_of_a_sigmoid_are_no_share_of_its_scale() -> None:
+    """1.2e-7 is 40 % of a silent answer, and says nothing of larger ones but that these bits differ there, too."""
+    usual, silent = UsualNoise(), np.full((1, 3), 3e-7, np.float32)
+    usual.add("y", silent, noise(1.2e-7), floor=2.0**-23)
+    np.testing.assert_allclose(usual.at_least("y", ANSWER, noise(0)).groups, [4 * 1.2e-7])
+    usual.add("y", silent, noise(1.2e-7))
+    assert usual.at_least("y", ANSWER, noise(0)).largest > 0.1

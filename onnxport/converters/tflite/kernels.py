@@ -2,8 +2,8 @@
 
 The table is measured: every op was compiled by litert-converter 0.5.0 and run by ai-edge-litert 2.3.0, with and
 without XNNPACK, on the type's limits, negative values, infinities and NaN. A wider type carries the rest exactly:
-int8 arithmetic in int32 wraps around when cast back, and a float16 result is the rounded float32 one, as in ONNX
-Runtime. tests/converters/tflite/test_element_types.py checks every ONNX op against it.
+int8 arithmetic in int32 wraps around when cast back, and float16 arithmetic is float32's, rounded where the model casts
+or stores, as in ONNX Runtime. tests/converters/tflite/test_element_types.py checks every ONNX op against it.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class TensorBuilder:
 
     Attributes:
         functions: the module's body, to which control flow adds functions.
-        twins: float64 tensors -> the float32 tensors with the same values.
+        twins: float64 and float16 tensors -> the float32 tensors that they were made of.
         doubles: float64 constants.
     """
 
@@ -144,10 +144,11 @@ class TensorBuilder:
         return [self._restore(tensor, wider, dtypes[0]) if o else tensor for o, tensor in outcome]
 
     def _has_twins(self, operands: Sequence[Tensor]) -> bool:
-        """Tell if float64 operands have float32 twins, constants aside."""
+        """Tell if operands have float32 twins; float64 operands all of them, constants aside."""
         known = [operand in self.twins for operand in operands]
         return any(known) and all(
-            twin or operand in self.doubles for twin, operand in zip(known, operands, strict=True)
+            twin or operand in self.doubles or self.dtype_of(operand) == np.float16
+            for twin, operand in zip(known, operands, strict=True)
         )
 
     def _carry(self, tensor: Tensor, wider: Carrier) -> Tensor:
@@ -198,6 +199,10 @@ class TensorBuilder:
         if tensor in self._zeros:
             self._zeros.add(result)
         return result
+
+    def round_half(self, tensor: Tensor) -> Tensor:
+        """Return a float16 tensor in float32, rounded in spite of its twin."""
+        return self._emit("cast", [tensor], [(self.shape_of(tensor), np.dtype(np.float32))], {})[0]
 
     def bitcast(self, tensor: Tensor, dtype: DtypeLike) -> Tensor:
         """Read a tensor's elements as another type of the same width."""

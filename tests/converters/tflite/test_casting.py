@@ -175,6 +175,35 @@ def test_float64_is_computed_in_float32_without_casts_in_between_and_says_so(
     assert compiled.notes == ("float64 is computed in float32, in TFLite the widest type of arithmetic",)
 
 
+def test_float16_is_rounded_where_onnx_runtime_rounds_it(conformance: Conformance) -> None:
+    """Products beyond 65504 and a mask of twice -65504 stay finite; two Casts of the model's own round."""
+    x = np.array([[1.1, 700.0, 60000.0]], np.float32)
+    nodes = [
+        helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16),
+        helper.make_node("Mul", ["h", "large"], ["a"]),
+        helper.make_node("Concat", ["a", "a"], ["b"], axis=1),
+        helper.make_node("Mul", ["b", "small"], ["c"]),
+        helper.make_node("Cast", ["c"], ["product"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["h", "mask"], ["d"]),
+        helper.make_node("Add", ["d", "mask"], ["e"]),
+        helper.make_node("Softmax", ["e"], ["s"]),
+        helper.make_node("Cast", ["s"], ["masked"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["x"], ["g"], to=TensorProto.FLOAT16),
+        helper.make_node("Cast", ["g"], ["rounded"], to=TensorProto.FLOAT),
+    ]
+    constants = [
+        numpy_helper.from_array(np.array(value, np.float16), name)
+        for name, value in {"large": 100.0, "small": 0.01, "mask": [0.0, -65504.0, -65504.0]}.items()
+    ]
+    model = model_of(nodes, {"x": x}, constants, outputs=["product", "masked", "rounded"], opset=17)
+    expected = run_onnx(model, {"x": x})
+    (answer,) = conformance.convert_and_run(model, [{"x": x}])
+    for name, value in expected.items():
+        assert np.isfinite(value).all(), name
+        np.testing.assert_allclose(answer[name], value, rtol=1e-6, err_msg=name)
+    assert expected["rounded"][0, 0] == np.float16(1.1)
+
+
 MUL = helper.make_node("Mul", ["x", "k"], ["y"])
 TO_DOUBLE = helper.make_node("Cast", ["x"], ["d"], "to double", to=TensorProto.DOUBLE)
 

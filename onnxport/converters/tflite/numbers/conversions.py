@@ -1,7 +1,9 @@
 """Conversions of element types, in steps where TFLite's CAST lacks one or rounds it differently.
 
 float64 tensors exist at the boundary, between two casts, and where data only move; arithmetic is float32. A float64
-tensor whose values float32 holds has a float32 twin, so that a chain of float64 ops has no casts in between.
+tensor whose values float32 holds has a float32 twin, so that a chain of float64 ops has no casts in between. A float16
+tensor that was made of a float32 one has this as its twin. ONNX Runtime's CPU computes float16 operators in float32
+between Casts, of which it drops those that meet: results are not rounded from one to the next, and do not overflow.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ def cast(tfl: TensorBuilder, tensor: ir.Value, dtype: np.dtype[Any]) -> ir.Value
     if between is not None:
         return tfl.cast(tfl.cast(tensor, np.dtype(between)), dtype)
     result = tfl.op("cast", [tensor], tfl.shape_of(tensor), dtype)
-    if (source, target) == ("float32", "float64"):
+    if source == "float32" and target in ("float64", "float16"):
         tfl.twins[result] = tensor
     return result
 

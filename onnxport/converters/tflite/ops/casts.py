@@ -56,8 +56,21 @@ def cast(node: TflNode, tfl: TflBuilder) -> None:
         node.emit(_wrap(tfl, x, *_SMALL_INTEGERS[target.name]))
     elif target.kind == "V" and target.name != "bfloat16":
         node.unsupported(f"to {target.name}, which TFLite has no tensors of")
+    elif _rounds_twice(node) and x.constant is None:
+        # A pair of the model's own, which ONNX Runtime keeps.
+        order = tfl.common_order(x)
+        node.emit(tfl.value(tfl.round_half(tfl.tensor(x, order)), order))
     else:
         node.emit(tfl.convert(x, target))
+
+
+def _rounds_twice(node: TflNode) -> bool:
+    """Tell if a Cast widens float16 numbers that another Cast made of wider ones."""
+    source = node.node.inputs[0]
+    before = None if source is None else source.producer()
+    if before is None or before.op_type != "Cast" or node.x.dtype != np.float16:
+        return False
+    return before.inputs[0] is not None and before.inputs[0].dtype != onnx_ir.DataType.FLOAT16
 
 
 @lower("BitCast")
