@@ -25,7 +25,7 @@ from onnxport.optimizers.qdq import canonicalize_quantization
 from onnxport.optimizers.rewrites.ml.trees import describe_rounding
 from onnxport.optimizers.scan_to_loop import scans_to_loops
 from onnxport.optimizers.sequences import resolve_sequences
-from onnxport.optimizers.squeezes import declared_ranks, name_squeezed_axes
+from onnxport.optimizers.squeezes import name_squeezed_axes, read_output_ranks
 from onnxport.optimizers.stored_weights import write_dequantization
 
 # Every round resolves the shapes behind one more layer of shape arithmetic; real models need two or three.
@@ -76,7 +76,7 @@ def prepare(
         UsageError: `shapes` do not fit the model.
         CannotConvertError: a node has no form in the canonical opset, or a required pass changes the answers.
     """
-    manager, notes = PassManager(equivalence), _Notes(declared_ranks(model))
+    manager, notes = PassManager(equivalence), _Notes(read_output_ranks(model))
     passes = _passes(shapes, native, notes, unrolls=unrolls, keeps_stored=keeps_stored)
 
     def attempt() -> Model:

@@ -1,4 +1,4 @@
-"""What the values of a main graph are computed from; branches and bodies count with the node that has them."""
+"""The dependencies between values of a main graph; branches and bodies count with the node that has them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _MOST_VALUES = 16
 _MOST_NODES = 200
 
 
-def refused_nodes(flow: Dataflow, refusals: Iterable[Refusal]) -> set[ir.Node] | None:
+def find_refused_nodes(flow: Dataflow, refusals: Iterable[Refusal]) -> set[ir.Node] | None:
     """Return the nodes of the main graph that refusals are about; None if one of them is not found.
 
     A refusal names a node of the prepared graph: one of the file, or one that a rewriting made and named after the

@@ -23,7 +23,7 @@ _KEEP_RANK = frozenset(
 _TAKES_RANK = {"Range": 0, "Gemm": 2, "GRU": 3, "LSTM": 3, "RNN": 3}
 
 
-def declared_ranks(model: Model) -> dict[str, int]:
+def read_output_ranks(model: Model) -> dict[str, int]:
     """Return the ranks that the file declares for its outputs."""
     return {value.name or "": len(value.shape) for value in model.graph.outputs if value.shape is not None}
 

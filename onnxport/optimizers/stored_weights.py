@@ -40,7 +40,7 @@ def _rewrite(graph: ir.Graph, node: ir.Node) -> bool:
     if node.op_type != "Mul" or node.domain not in ("", "ai.onnx"):
         return False
     for operand, other in (node.inputs, reversed(node.inputs)):
-        found, scale = _widened(operand), array(other)
+        found, scale = _find_widened(operand), array(other)
         if found is None or scale is None or scale.dtype != np.float32:
             continue
         place = _place(found, scale)
@@ -50,10 +50,10 @@ def _rewrite(graph: ir.Graph, node: ir.Node) -> bool:
     return False
 
 
-def _widened(value: ir.Value | None) -> _Widened | None:
+def _find_widened(value: ir.Value | None) -> _Widened | None:
     """Return the numbers behind Cast, or behind Cast and Sub."""
     if (subtraction := producer(value, "Sub")) is not None:
-        zero, inner = array(subtraction.inputs[1]), _widened(subtraction.inputs[0])
+        zero, inner = array(subtraction.inputs[1]), _find_widened(subtraction.inputs[0])
         return (
             None if zero is None or inner is None or inner.zero is not None else _Widened(inner.numbers, zero)
         )

@@ -25,6 +25,7 @@ from onnxport.formats.tflite.ports import (
     to_tflite,
 )
 from onnxport.runtimes.base import RunError, check_feeds, check_taps, format_shapes
+from onnxport.runtimes.native_output import redirect_stderr
 from onnxport.runtimes.options import RuntimeOptions
 
 # The interpreter's own kernels, without XNNPACK.
@@ -170,19 +171,6 @@ def _read(interpreter: Any, index: int) -> Array:
 
 @contextlib.contextmanager
 def _quiet_stderr() -> Iterator[None]:
-    """Redirect file descriptor 2 to os.devnull: LiteRT prints INFO lines there that no setting silences.
-
-    For start-up only, since other threads print to stderr too; errors arrive as exceptions.
-    """
-    try:
-        stderr = os.dup(2)
-    except OSError:  # a process without stderr
+    """Drop the INFO lines that LiteRT prints at start-up, which no setting silences; errors arrive as exceptions."""
+    with open(os.devnull, "wb") as devnull, redirect_stderr(devnull):
         yield
-        return
-    try:
-        with open(os.devnull, "wb") as devnull:
-            os.dup2(devnull.fileno(), 2)
-        yield
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)

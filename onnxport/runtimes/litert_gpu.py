@@ -6,12 +6,11 @@ exception has them, so its error output is read.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +25,7 @@ from onnxport.core.resources import Closing
 from onnxport.formats.manifest import Port
 from onnxport.formats.tflite.ports import from_tflite, read_signature, to_tflite
 from onnxport.runtimes.base import RunError, check_feeds, check_taps, format_shapes
+from onnxport.runtimes.native_output import redirect_stderr
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.vulkan import load_vulkan
 
@@ -35,7 +35,7 @@ _TYPES = frozenset({"float32", "float16", "int32", "int8", "uint8", "bool"})
 _NO_DEVICE = re.compile(r"Couldn't load Vulkan|Found no drivers|No adapters found")
 _ADAPTER = re.compile(r"Selected adapter: ([^,\n]+),.*adapterType=([^\n]+)")
 _REASONS = re.compile(
-    r"not supported by GPU delegate:\n(.*?)\n(\d+) operations will run on the GPU", re.DOTALL
+    r"not supported by GPU delegate:\n(.*?)\n(?:\d+|No) operations will run on the GPU", re.DOTALL
 )
 _OPEN_INSIDE = "with a graph that has dynamic-sized tensors"
 _DEFAULT = RuntimeOptions()
@@ -128,7 +128,7 @@ class TfliteGpuRuntime(Closing):
         options = Options(
             hardware_accelerators=HardwareAccelerator.GPU, gpu_options=GpuOptions(enforce_f32=True)
         )
-        with _error_output() as said:
+        with tempfile.TemporaryFile() as said, redirect_stderr(said):
             try:
                 model = CompiledModel.from_file(os.fspath(self._path), options=options)
             except RuntimeError as error:
@@ -141,9 +141,9 @@ class TfliteGpuRuntime(Closing):
                 "LiteRT's GPU runtime found no Vulkan device",
                 fix="install a Vulkan driver, or name the folder of one with vulkan=DIR (docs/guide/gpu.md)",
             )
-        reasons = _REASONS.search(said)
+        reasons = [line.strip() for found in _REASONS.findall(said) for line in found.splitlines()]
         if reasons:
-            why = "; ".join(dict.fromkeys(line.strip() for line in reasons[1].splitlines()))
+            why = "; ".join(dict.fromkeys(reasons))
         elif _OPEN_INSIDE in said:
             why = "it has sizes inside that are known only at run time"
         else:
@@ -186,19 +186,6 @@ class _Buffer:
         """Wait for the device, and return the values as the source has them."""
         flat = self.tensor.read(math.prod(self.shape), self.dtype.type)
         return from_tflite(np.array(flat).reshape(self.shape), self.port)
-
-
-@contextlib.contextmanager
-def _error_output() -> Iterator[IO[bytes]]:
-    """Give the file that takes what native code prints to descriptor 2 in this block."""
-    with tempfile.TemporaryFile() as said:
-        stderr = os.dup(2)
-        try:
-            os.dup2(said.fileno(), 2)
-            yield said
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
 
 
 def _text(said: IO[bytes]) -> str:

@@ -30,7 +30,7 @@ class Comparison:
         rows: the places along the first axis where anything is beyond its tolerance.
         inconclusive: number of elements beyond their tolerance that the reference's noise would allow without its
             ceiling: they prove nothing.
-        undecided: bool[shape], elements that are right by another decision than the reference's (undecided.py), and
+        undecided: bool[shape], elements that are right by another decision than the reference's (near_ties.py), and
             all others that hang on the same decisions; None for none.
     """
 

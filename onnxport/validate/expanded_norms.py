@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model
 
 _OPERATOR = "InstanceNormalization"
@@ -42,9 +43,7 @@ def _expand(node: ir.Node, model: Model) -> None:
     names = (f"{result.name}/expanded.{number}" for number in itertools.count())
 
     def constant(value: Array) -> ir.Value:
-        stored = ir.val(next(names), const_value=ir.tensor(value))
-        graph.register_initializer(stored)
-        return stored
+        return add_initializer(graph, next(names), value)
 
     def add(op: str, *inputs: ir.Value | None, **attributes: int | Sequence[int]) -> ir.Value:
         inner = ir.node(op, list(inputs), attributes)

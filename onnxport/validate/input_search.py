@@ -18,8 +18,7 @@ _DRAWN, _ROUNDS, _CHANGED = 12, 3, 8
 
 
 def search(draw: Callable[[int], Feeds], rate: Callable[[Feeds], float], seed: int) -> Iterator[Feeds]:
-    """Yield the best inputs that were drawn, and then the best that were found, if these are better; none that move
-    nothing.
+    """Yield the best inputs that were drawn, and then better ones, if the search finds any; none that move nothing.
 
     Args:
         draw: returns the inputs of a number.

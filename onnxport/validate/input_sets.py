@@ -35,10 +35,8 @@ _ATTEMPTS = 6  # with other values of one size
 _APART = 1001  # between the numbers of these sets; odd, so that of two choices the other one comes
 BATCH = 3  # of the sets that are not of batch 1
 ROWS = 256  # of a table: trees have many branches
-# Sets at the other sizes, for outputs that none at the first sizes moves: x - x^T is 0 for one row.
+# Further sets at the other sizes, for outputs that none at the first sizes moves: x - x^T is 0 for one row.
 _FURTHER_SIZED: Sequence[FloatKind] = ("normal", "uniform", "scaled")
-# The largest number of further sets, for outputs about which the planned ones prove nothing.
-_FURTHER = len(FURTHER_KINDS) + len(_FURTHER_SIZED)
 
 
 def feed_from_folder(
@@ -159,15 +157,15 @@ class GeneratedInputs:
 
     def feed_further(self) -> bool:
         """Run one more set than planned; return False when there have been enough."""
-        if self._further == _FURTHER or not self._inputs or self._accepted is None:
+        plan = [(kind, self._accepted) for kind in FURTHER_KINDS]
+        plan += [(kind, self._other) for kind in _FURTHER_SIZED]
+        if self._further == len(plan) or not self._inputs:
             return False
-        sized = self._further - len(FURTHER_KINDS)
-        if sized >= 0 and self._other is None:
+        kind, shapes = plan[self._further]
+        if shapes is None:
             return False
-        kind = FURTHER_KINDS[self._further] if sized < 0 else _FURTHER_SIZED[sized]
         self._further += 1
-        first = self._accepted if sized < 0 or self._other is None else self._other
-        self._first_accepted(kind, [first, *self._proposals(self._batch)])
+        self._first_accepted(kind, [shapes, *self._proposals(self._batch)])
         return True
 
     def search(self, doubtful: Callable[[], bool], rate: Callable[[Feeds], float]) -> None:

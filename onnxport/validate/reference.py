@@ -53,7 +53,7 @@ from onnxport.validate.size_search import Search, patience
 from onnxport.validate.tolerance import CONCLUSIVE_NOISE, Noise, Tolerance
 
 if TYPE_CHECKING:
-    from onnxport.validate.undecided import Undecided
+    from onnxport.validate.near_ties import NearTies
 
 # Bytes of inputs and answers that are kept; beyond, they are computed again when needed.
 _KEPT = 256 * 2**20
@@ -339,10 +339,10 @@ class Reference:
     def alternatives(
         self, answered: AnsweredSet, names: Collection[str], tolerance: Tolerance
     ) -> dict[str, tuple[Alternative, ...]]:
-        """Return what else right runtimes may answer to a set where decisions are within rounding (undecided.py)."""
-        undecided = self._undecided
-        wanted = [] if undecided is None else [name for name in names if name in undecided.outputs]
-        if undecided is None or not wanted:
+        """Return what else right runtimes may answer to a set where decisions are within rounding (near_ties.py)."""
+        ties = self._near_ties
+        wanted = [] if ties is None else [name for name in names if name in ties.outputs]
+        if ties is None or not wanted:
             return {}
         # It stays open: where one set differs, others do.
         self._reopen()
@@ -350,13 +350,13 @@ class Reference:
         with suppress(RunError, MemoryFullError):
             feeds, answers = self.answers(answered)
             for name in wanted:
-                found[name] = undecided.alternatives(
+                found[name] = ties.alternatives(
                     name, answers[name], feeds, tolerance, is_adversarial=answered.adversarial
                 )
         return found
 
     @cached_property
-    def _undecided(self) -> Undecided | None:
+    def _near_ties(self) -> NearTies | None:
         """The decisions behind the outputs of a float model; those of lower precisions show in their noise."""
         graph = self.graph
         if graph is None or not self._owns_graph or self.steps > 1 or graph.weight_bytes > MOST_WEIGHTS:
@@ -364,18 +364,18 @@ class Reference:
         if self.tolerance.rule.mean_factor is not None:
             return None
         # Imported here: it is needed where answers differ.
-        from onnxport.validate.undecided import Undecided
+        from onnxport.validate.near_ties import NearTies
 
-        return Undecided(graph, lambda model, **options: self._noise.probed(self._runtime, model, **options))
+        return NearTies(graph, lambda model, **options: self._noise.probed(self._runtime, model, **options))
 
     def _measure_noise(self, sample: Sample, answers: Answers) -> dict[str, Noise]:
         """Return the noise of every answer, without elements that a decision within rounding turned."""
         noise = self._noise.measure(sample, answers)
         loud = [name for name, each in noise.items() if _is_loud(answers[name], each)]
-        if loud and self._undecided is not None:
+        if loud and self._near_ties is not None:
             with suppress(RunError, MemoryFullError):
                 for name in loud:
-                    steady = self._undecided.noise(name, answers[name], sample.feeds, self.tolerance)
+                    steady = self._near_ties.noise(name, answers[name], sample.feeds, self.tolerance)
                     noise[name] = noise[name] if steady is None else steady
         return noise
 

@@ -51,6 +51,16 @@ def test_an_operator_that_it_lacks_is_named(tmp_path: Path) -> None:
 
 
 @needs_device
+def test_all_reasons_and_nothing_else_are_given_where_nothing_runs_there(tmp_path: Path) -> None:
+    text = "g (int64[1,4] x) => (int64[1,4] y) { a = Add (x, x) y = Mul (a, x) }"
+    _, made = converted(text, tmp_path)
+    with pytest.raises(InputError, match="INT64") as caught:
+        TfliteGpuRuntime(made)
+    assert caught.value.why
+    assert "operations will run" not in caught.value.why
+
+
+@needs_device
 def test_what_it_takes_and_computes_wrongly_is_found(tmp_path: Path) -> None:
     """It fuses PAD with AVERAGE_POOL_2D and forgets that the padding counts."""
     pool = "AveragePool <kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = 1>"

@@ -67,10 +67,10 @@ class Worker:
                     fix="give it another name",
                 )
         source = Model.received(model)
-        calibration = Calibration.declared_by(source)
+        calibration = Calibration.of_model(source)
         lowered = optimize(lower_model(source, params, islands))
         if calibration is not None:
-            self._calibrations[quantization_key(function)] = calibration.renamed(lowered.taps)
+            self._calibrations[quantization_key(function)] = calibration.to_json(lowered.taps)
         compress(lowered.program, params.weights)
         lowered = add_classifier(lowered, params.labels)
         complete = replace(

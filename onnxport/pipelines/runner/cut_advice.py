@@ -55,11 +55,11 @@ def _find_cut(refusal: CannotConvertError, model: Model, convert: Callable[[Mode
 
     from onnxport.optimizers.dataflow import Dataflow
     from onnxport.optimizers.extraction import extract, find_cut
-    from onnxport.optimizers.smallest_cut import refused_nodes, smallest_cut
+    from onnxport.optimizers.smallest_cut import find_refused_nodes, smallest_cut
 
     flow, refused = Dataflow(model), set[ir.Node]()
     for _ in range(_TRIALS):
-        more = refused_nodes(flow, refusal.refusals)
+        more = find_refused_nodes(flow, refusal.refusals)
         if more is None or more <= refused:
             return None
         refused |= more

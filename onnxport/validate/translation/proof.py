@@ -11,7 +11,7 @@ Four things are checked; docs/internals/validation.md has the argument why toget
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -181,6 +181,22 @@ def prove(
     """
     artefact = OnnxArtefact(candidate)
     return compare(Graph(source), artefact, sets, are_samples=are_samples, allowed=allowed)
+
+
+def compare_at_sizes(
+    source: Model,
+    open_artefact: Callable[[Feeds], Artefact],
+    sets: Sequence[Feeds],
+    first: Feeds,
+    *,
+    are_samples: bool,
+    allowed: Collection[str],
+) -> Proof:
+    """Compare an artefact that is read at the sizes of one set, `first`; sets of other sizes are left out."""
+    sizes = {name: array.shape for name, array in first.items()}
+    alike = [each for each in sets if {name: array.shape for name, array in each.items()} == sizes]
+    artefact = open_artefact(first)
+    return compare(Graph(source, sizes), artefact, alike, are_samples=are_samples, allowed=allowed)
 
 
 def compare(

@@ -16,7 +16,7 @@ _QUANTIZED = ".quantized"
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a model declares.
+    """The calibration that a model declares.
 
     Attributes:
         note: the declaration, by ONNX names.
@@ -27,7 +27,7 @@ class Calibration:
     results: Mapping[str, Sequence[str]]
 
     @classmethod
-    def declared_by(cls, model: Model) -> Calibration | None:
+    def of_model(cls, model: Model) -> Calibration | None:
         """Return a model's declaration; None without one."""
         note = QuantizationNote.from_json(model.ir.metadata_props.get(NOTE_KEY))
         if note is None:
@@ -35,7 +35,7 @@ class Calibration:
         products = (node for node in model.graph if node.name in note.means)
         return cls(note, {node.name or "": tuple(_results(node.outputs[0])) for node in products})
 
-    def renamed(self, taps: Mapping[str, Tap]) -> str:
+    def to_json(self, taps: Mapping[str, Tap]) -> str:
         """Return the declaration as JSON: means by a product's variable, ranges by that of their integers."""
         ranges = {
             taps[name + _QUANTIZED].key: ends

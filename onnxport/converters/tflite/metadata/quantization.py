@@ -18,14 +18,14 @@ def rename_note(model: Model) -> str | None:
         return None
     named = {node.name: node.outputs[0] for node in model.graph if node.name in note.means}
     means = {
-        _fused_result(value).name or "": round_means(note.means[name])
+        _result_of_fusion(value).name or "": round_means(note.means[name])
         for name, value in named.items()
         if name
     }
     return QuantizationNote(note.ranges, means).to_json()
 
 
-def _fused_result(value: ir.Value) -> ir.Value:
+def _result_of_fusion(value: ir.Value) -> ir.Value:
     """Return the last value before the grid of a product's result."""
     while len(users := list(value.uses())) == 1 and not value.is_graph_output():
         user = users[0][0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.matches import Matching
 from onnxport.validate.translation.mlpackage import operators
 from onnxport.validate.translation.mlpackage.lift import Lifting
-from onnxport.validate.translation.proof import Proof, compare
+from onnxport.validate.translation.proof import Proof, compare_at_sizes
 
 
 class MilArtefact:
@@ -137,7 +138,5 @@ def prove_mlpackage(
         InputError: the package is damaged.
         RunError: the evaluator cannot run it.
     """
-    sizes = {name: array.shape for name, array in sets[0].items()}
-    alike = [each for each in sets if {name: array.shape for name, array in each.items()} == sizes]
-    original, artefact = Graph(source, sizes), MilArtefact(path, sets[0])
-    return compare(original, artefact, alike, are_samples=are_samples, allowed=allowed)
+    opened = partial(MilArtefact, path)
+    return compare_at_sizes(source, opened, sets, sets[0], are_samples=are_samples, allowed=allowed)

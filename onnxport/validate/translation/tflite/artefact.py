@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.layouts.views import Axes
 from onnxport.validate.translation.matches import Matching
-from onnxport.validate.translation.proof import Proof, compare
+from onnxport.validate.translation.proof import Proof, compare_at_sizes
 from onnxport.validate.translation.tflite import operators
 from onnxport.validate.translation.tflite.contents import read_stored
 from onnxport.validate.translation.tflite.lift import Lifting
@@ -155,10 +156,8 @@ def prove_tflite(
     """
     declared = {port.name: _source_shape(port) for port, _ in read_signature(path).inputs}
     first = next((each for each in sets if _fits(each, declared)), sets[0])
-    sizes = {name: array.shape for name, array in first.items()}
-    alike = [each for each in sets if {name: array.shape for name, array in each.items()} == sizes]
-    original, artefact = Graph(source, sizes), TfliteArtefact(path, first)
-    return compare(original, artefact, alike, are_samples=are_samples, allowed=allowed)
+    opened = partial(TfliteArtefact, path)
+    return compare_at_sizes(source, opened, sets, first, are_samples=are_samples, allowed=allowed)
 
 
 def _source_shape(port: Port) -> tuple[int | None, ...]:

@@ -56,7 +56,7 @@ class OpenProbed(Protocol):
     def __call__(self, model: Model | None, *, is_adversarial: bool = False) -> Probed: ...
 
 
-class Undecided:
+class NearTies:
     """The decisions behind the outputs of one model.
 
     Args:

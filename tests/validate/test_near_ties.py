@@ -14,10 +14,10 @@ from onnx import numpy_helper
 from onnxport.validate.accumulator import Tally
 from onnxport.validate.comparison import compare
 from onnxport.validate.decision_graph import Window
+from onnxport.validate.near_ties import OtherOutcome, SharesBetween, find_rivals
 from onnxport.validate.report import Report
 from onnxport.validate.rounded_reference import Decision
 from onnxport.validate.tolerance import Tolerance, measure_noise
-from onnxport.validate.undecided import OtherOutcome, SharesBetween, find_rivals
 from tests.validate.models import save, verdict
 
 Array = np.ndarray[Any, np.dtype[Any]]

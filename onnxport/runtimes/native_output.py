@@ -1,0 +1,27 @@
+"""What native code prints to descriptor 2, taken away from the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import IO
+
+
+@contextlib.contextmanager
+def redirect_stderr(file: IO[bytes]) -> Iterator[None]:
+    """Write to `file` in this block what goes to descriptor 2.
+
+    For short blocks only, since other threads print there, too.
+    """
+    try:
+        stderr = os.dup(2)
+    except OSError:  # a process without stderr
+        yield
+        return
+    try:
+        os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
