@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Unpack, overload
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Artifact, path_of
@@ -31,6 +31,19 @@ from onnxport.validate.report import Report
 if TYPE_CHECKING:
     from onnxport.bench.report import BenchReport
     from onnxport.deployment.report import DeploymentReport
+    from onnxport.keyword_options import (
+        BenchOptions,
+        ConvertOptions,
+        DebugOptions,
+        DeploymentOptions,
+        ExportOptions,
+        ExtractOptions,
+        OptimizeOptions,
+        ProfileOptions,
+        QuantizeOptions,
+        SamplesOptions,
+        ValidateOptions,
+    )
     from onnxport.pipelines.executors.base import Watcher
     from onnxport.profiling.report import ProfileReport
     from onnxport.reports.pipeline_report import PipelineReport
@@ -54,6 +67,15 @@ class ConversionResult:
     report: Report
     run: RunReport
 
+    def __repr__(self) -> str:
+        return f"ConversionResult(path={str(self.path)!r}, verdict={self.report.verdict!r})"
+
+    def _repr_markdown_(self) -> str:
+        """Return the Markdown report, which notebooks show."""
+        from onnxport.reports.run import markdown
+
+        return markdown.view(self.run)
+
 
 @overload
 def convert_model(
@@ -66,14 +88,14 @@ def convert_model(
     latency: bool = True,
     operators: StrPath | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[ConvertOptions],
 ) -> ConversionResult: ...
 
 
 @overload
 def convert_model(
     model: StrPath,
-    to: Sequence[str],
+    to: list[str] | tuple[str, ...],
     output: StrPath | None = None,
     *,
     validate: bool = True,
@@ -81,7 +103,7 @@ def convert_model(
     latency: bool = True,
     operators: StrPath | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[ConvertOptions],
 ) -> tuple[ConversionResult, ...]: ...
 
 
@@ -95,7 +117,7 @@ def convert_model(
     latency: bool = True,
     operators: StrPath | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[ConvertOptions],
 ) -> ConversionResult | tuple[ConversionResult, ...]:
     """Convert an ONNX file and prove the result against ONNX Runtime's answers on the original.
 
@@ -158,7 +180,7 @@ def quantize_model(
     latency: bool = True,
     operators: StrPath | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[QuantizeOptions],
 ) -> ConversionResult:
     """Quantize an ONNX file and measure the loss against the original.
 
@@ -189,7 +211,7 @@ def export_model(
     validate: bool = True,
     keep_rejected: bool = False,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[ExportOptions],
 ) -> ConversionResult:
     """Export a framework's model to ONNX and prove the result against the framework's own answers.
 
@@ -212,7 +234,7 @@ def optimize_model(
     keep_rejected: bool = False,
     operators: StrPath | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[OptimizeOptions],
 ) -> ConversionResult:
     """Convert an ONNX file to another opset, simplify it, and prove that it computes the same.
 
@@ -237,7 +259,7 @@ def extract_model(
     validate: bool = True,
     keep_rejected: bool = False,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[ExtractOptions],
 ) -> ConversionResult:
     """Cut a part out of an ONNX file, and prove it against the values that the whole model has there.
 
@@ -262,7 +284,11 @@ def _run(job: Job | Export, command: str, progress: Progress | None) -> Conversi
 
 
 def validate_model(
-    reference: StrPath, candidate: StrPath, *, progress: Progress | None = None, **options: Any
+    reference: StrPath,
+    candidate: StrPath,
+    *,
+    progress: Progress | None = None,
+    **options: Unpack[ValidateOptions],
 ) -> Report:
     """Compare what two model files compute; both may be `.onnx`, `.ort`, `.tflite` or `.mlpackage`.
 
@@ -278,7 +304,7 @@ def validate_model(
 
 
 def write_samples(
-    model: StrPath, output: StrPath, *, progress: Progress | None = None, **options: Any
+    model: StrPath, output: StrPath, *, progress: Progress | None = None, **options: Unpack[SamplesOptions]
 ) -> SampleFiles:
     """Write the inputs that a validation of a model generates, as files to look at, edit and feed.
 
@@ -305,7 +331,7 @@ def debug_model(
     output: StrPath | None = None,
     *,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[DebugOptions],
 ) -> Report:
     """Find the ONNX node at which a candidate begins to differ.
 
@@ -325,7 +351,7 @@ def debug_model(
 
 
 def inspect_deployment(
-    model: StrPath, runs_on: str | Iterable[str] = "all", **options: Any
+    model: StrPath, runs_on: str | Iterable[str] = "all", **options: Unpack[DeploymentOptions]
 ) -> DeploymentReport:
     """Return which runtimes run a model, completely or in part, which nodes fall back and why.
 
@@ -348,7 +374,9 @@ def inspect_deployment(
     return analyze_deployment(model, params)
 
 
-def profile_model(model: StrPath, *, progress: Progress | None = None, **options: Any) -> ProfileReport:
+def profile_model(
+    model: StrPath, *, progress: Progress | None = None, **options: Unpack[ProfileOptions]
+) -> ProfileReport:
     """Measure the time of each ONNX node of a model in ONNX Runtime or LiteRT.
 
     Args:
@@ -368,7 +396,7 @@ def profile_model(model: StrPath, *, progress: Progress | None = None, **options
 
 
 def bench_models(
-    models: StrPath | Iterable[StrPath], *, progress: Progress | None = None, **options: Any
+    models: StrPath | Iterable[StrPath], *, progress: Progress | None = None, **options: Unpack[BenchOptions]
 ) -> BenchReport:
     """Measure speed, size and memory use of models on this machine, in separate processes and in turns.
 

@@ -50,6 +50,18 @@ def convert_model(folder: Path) -> None:
     assert isinstance(result.run, RunReport)
 
 
+def test_results_show_a_line_and_notebooks_the_report(tmp_path: Path) -> None:
+    result = onnxport.convert_model(DIGITS, "ort", tmp_path / "digits.ort", samples=1)
+    assert repr(result) == f"ConversionResult(path='{tmp_path / 'digits.ort'}', verdict='proven')"
+    assert repr(result.report).startswith("Report(verdict='proven', reason='")
+    assert len(repr(result.report)) + len(repr(result.run)) < 600
+    assert "| logits | ✓ proven |" in result._repr_markdown_()
+
+
+def test_only_public_names_are_offered() -> None:
+    assert {name for name in dir(onnxport) if not name.startswith("__")} <= set(onnxport.__all__)
+
+
 def export_model(folder: Path) -> None:
     result = onnxport.export_model(
         "tests.exporters.factories:small_net", folder / "net.onnx", input={"x": "1,3,16,16"}, samples=2
@@ -407,24 +419,6 @@ def test_missing_reference_is_an_input_error(tmp_path: Path) -> None:
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'convert'"):
         onnxport.convert  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_names_are_typed(tmp_path: Path) -> None:
-    """A type checker sees through the lazy import."""
-    mypy = pytest.importorskip("mypy.api")
-    program = tmp_path / "user.py"
-    program.write_text(
-        "import onnxport\nreveal_type(onnxport.convert_model)\nreveal_type(onnxport.load('m.onnx').inputs)\n"
-    )
-    settings = [
-        "--config-file=",
-        "--ignore-missing-imports",
-        "--follow-imports=silent",
-        f"--cache-dir={tmp_path}",
-    ]
-    shown, complaints, _ = mypy.run([*settings, str(program)])
-    assert "-> onnxport.api.ConversionResult" in shown, complaints
-    assert "tuple[onnxport.formats.artifact.TensorSpec, ...]" in shown
 
 
 def test_import_does_not_shadow_the_functions() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN, PipelineFailedError, worst
@@ -130,6 +131,11 @@ class PipelineReport(Record):
     seconds: float
     environment: dict[str, str]
     exit_code: int
+
+    def __repr_args__(self) -> Iterator[tuple[str, object]]:
+        """Show a line, not every figure."""
+        yield from (("file", self.file), ("exit_code", self.exit_code))
+        yield "verdicts", {each.name: each.verdict for each in self.cells}
 
     @property
     def passed(self) -> bool:

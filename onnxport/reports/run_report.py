@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -147,6 +148,11 @@ class RunReport(Record):
     environment: dict[str, str]
     exit_code: int
     consulted: ConsultedRecord | None = None
+
+    def __repr_args__(self) -> Iterator[tuple[str, object]]:
+        """Show a line, not every figure."""
+        yield from (("command", self.command), ("exit_code", self.exit_code))
+        yield "verdicts", {each.label: each.report.verdict for each in self.artifacts}
 
     @property
     def passed(self) -> bool:

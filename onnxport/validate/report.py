@@ -8,7 +8,7 @@ with the same roundings computes?), *quality* (what did the lower precision cost
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
@@ -391,6 +391,11 @@ class Report(_Record):
     seconds: float = 0.0
     diagnosis: Diagnosis | None = None
     saturation: Saturation | None = None
+
+    def __repr_args__(self) -> Iterator[tuple[str, object]]:
+        """Show a line, not every figure."""
+        yield from (("verdict", self.verdict), ("reason", self.reason))
+        yield from (("reference", self.reference.path), ("candidate", self.candidate.path))
 
     @property
     def passed(self) -> bool:
