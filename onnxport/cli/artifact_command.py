@@ -13,6 +13,7 @@ import click
 
 from onnxport.cli.custom_operators import library_option, operators_option
 from onnxport.cli.error_output import explain, show_on_stderr, show_traceback
+from onnxport.cli.help_groups import PROOF, Option
 from onnxport.cli.options import given_options, name_options
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import OnnxportError, printable
@@ -118,10 +119,18 @@ def makes_artifact(
         click.option("-o", "--output", "destination", type=PATH, metavar="OUT", help=where),
         options,
         click.option(
-            "--no-validate", is_flag=True, help="Deliver the result without a proof; its report says so."
+            "--no-validate",
+            cls=Option,
+            group=PROOF,
+            is_flag=True,
+            help="Deliver the result without a proof; its report says so.",
         ),
         click.option(
-            "--keep-rejected", is_flag=True, help=f"Keep a result that fails the proof, as {rejected}."
+            "--keep-rejected",
+            cls=Option,
+            group=PROOF,
+            is_flag=True,
+            help=f"Keep a result that fails the proof, as {rejected}.",
         ),
         *([_latency] if timed else []),
         *([operators_option] if defines else []),
@@ -162,6 +171,8 @@ def makes_artifact(
 
 _latency = click.option(
     "--no-latency",
+    cls=Option,
+    group=PROOF,
     is_flag=True,
     help="Do not time the model and the result of lower precision. This saves two seconds.",
 )

@@ -13,31 +13,43 @@ from typing import Any
 import click
 
 from onnxport.cli import signals
+from onnxport.cli.help_groups import Command
 from onnxport.core.version import __version__
 
 # Key of a context's meta with the words of the whole command line.
 ARGUMENTS = "onnxport.arguments"
-# Command to its line in `onnxport --help` and its own --help; its module has the same name.
-COMMANDS = {
-    "export": "Export a model of PyTorch, TensorFlow, scikit-learn or another framework to ONNX, proven against it.",
-    "optimize": "Convert an ONNX model to another opset, simplify it, and prove that it computes the same.",
-    "extract": "Cut a part out of an ONNX model, and prove that it computes what the model computes there.",
-    "convert": "Convert an ONNX model to TFLite, Core ML or ONNX Runtime format and prove the result.",
-    "quantize": "Make an ONNX model smaller and faster in lower precision, and measure the loss of accuracy.",
-    "init": "Write a first pipeline.yaml for a model, and a CI workflow that runs it.",
-    "schema": "Print the JSON Schema of pipeline.yaml, for editors that complete its keys.",
-    "run": "Run a pipeline: make the new or changed artefacts of a pipeline.yaml.",
-    "verify": "Show what a model file was made from, and what changed since.",
-    "plan": "Show what a run of a pipeline would make and why, and what is cached. Nothing runs.",
-    "cache": "List, prune or clear the cache of a pipeline.",
-    "validate": "Prove that a model file computes what another one computes.",
-    "samples": "Write the inputs that a validation generates, as files to look at, edit and feed.",
-    "bench": "Measure speed, size and memory use of model files on this machine.",
-    "debug": "Find the node at which a model file begins to differ from the ONNX model.",
-    "inspect": "Show the content of a model file and what is unusual about it.",
-    "profile": "Show the time of each node of a model, and of the ONNX node that it came from.",
-    "doctor": "Show which targets work on this machine, and what the others need.",
+# Command to its line in `onnxport --help` and its own --help, by groups; its module has the same name.
+GROUPS = {
+    "Make an artefact": {
+        "convert": "Convert an ONNX model to TFLite, Core ML or ONNX Runtime format and prove the result.",
+        "quantize": "Make an ONNX model smaller and faster in lower precision, and measure the loss of accuracy.",
+        "optimize": "Convert an ONNX model to another opset, simplify it, and prove that it computes the same.",
+        "extract": "Cut a part out of an ONNX model, and prove that it computes what the model computes there.",
+        "export": "Export a model of PyTorch, TensorFlow, scikit-learn or another framework to ONNX, and prove it.",
+    },
+    "Prove it, and find what is wrong": {
+        "validate": "Prove that a model file computes what another one computes.",
+        "debug": "Find the node at which a model file begins to differ from the ONNX model.",
+        "samples": "Write the inputs that a validation generates, as files to look at, edit and feed.",
+        "verify": "Show what a model file was made from, and what changed since.",
+    },
+    "Look at it, and measure it": {
+        "inspect": "Show the content of a model file and what is unusual about it.",
+        "bench": "Measure speed, size and memory use of model files on this machine.",
+        "profile": "Show the time of each node of a model, and of the ONNX node that it came from.",
+    },
+    "Pipelines": {
+        "init": "Write a first pipeline.yaml for a model, and a CI workflow that runs it.",
+        "run": "Run a pipeline: make the new or changed artefacts of a pipeline.yaml.",
+        "plan": "Show what a run of a pipeline would make and why, and what is cached. Nothing runs.",
+        "cache": "List, prune or clear the cache of a pipeline.",
+        "schema": "Print the JSON Schema of pipeline.yaml, for editors that complete its keys.",
+    },
+    "This machine": {
+        "doctor": "Show which targets work on this machine, and what the others need.",
+    },
 }
+COMMANDS = {name: line for commands in GROUPS.values() for name, line in commands.items()}
 
 
 class Commands(click.Group):
@@ -46,6 +58,16 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS:
+            import difflib
+
+            for near in difflib.get_close_matches(args[0], COMMANDS, n=1):
+                ctx.fail(f"No such command {args[0]!r}; did you mean {near!r}?")
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
@@ -53,8 +75,9 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()))
 
     def main(
         self, args: Sequence[str] | None = None, *_: Any, standalone_mode: bool = True, **extra: Any
@@ -99,4 +122,4 @@ def subcommand(name: str, *examples: str) -> Callable[[Callable[..., int]], clic
     shown = "\n".join(
         ["\b", "Example:" if len(examples) == 1 else "Examples:", *(f"  {e}" for e in examples)]
     )
-    return click.command(name, help=COMMANDS[name], epilog=shown)
+    return click.command(name, Command, help=COMMANDS[name], epilog=shown)

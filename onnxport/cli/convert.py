@@ -43,8 +43,7 @@ from onnxport.validate.params import ValidateParams
         conditional={"--calib": calibrated_fields()},
         lists=("precision",),
     ),
-    where="Where the result goes; beside MODEL, with the suffix of its format, unless given. For several results a "
-    "folder.",
+    where="The file to write, or a folder for it; beside MODEL, with the suffix of its format, unless given.",
     rejected="OUT.rejected.*",
     timed=True,
     defines=True,

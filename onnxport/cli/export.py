@@ -21,7 +21,7 @@ from onnxport.validate.params import ValidateParams
 @click.argument("source")
 @makes_artifact(
     options_of(ExportParams, ValidateParams),
-    where="Where the ONNX file goes; beside SOURCE, or FUNCTION.onnx here, unless given.",
+    where="The ONNX file to write, or a folder for it; beside SOURCE, or FUNCTION.onnx here, unless given.",
 )
 def command(source: str, request: ArtifactRequest) -> int:
     from onnxport.pipelines.runner.jobs import exportation

@@ -22,7 +22,7 @@ from onnxport.validate.params import ValidateParams
 @click.argument("model", type=PATH)
 @makes_artifact(
     options_of(ExtractParams, ValidateParams),
-    where="Where the part goes; MODEL_part.onnx beside it unless given.",
+    where="The file to write, or a folder for it; MODEL_part.onnx beside MODEL unless given.",
 )
 def command(model: Path, request: ArtifactRequest) -> int:
     from onnxport.pipelines.runner.jobs import extraction

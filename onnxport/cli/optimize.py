@@ -23,7 +23,7 @@ from onnxport.validate.params import ValidateParams
 @click.argument("model", type=PATH)
 @makes_artifact(
     options_of(OptimizeParams, ValidateParams),
-    where="Where the result goes; MODEL_optimized.onnx beside it unless given.",
+    where="The file to write, or a folder for it; MODEL_optimized.onnx beside MODEL unless given.",
     defines=True,
 )
 def command(model: Path, request: ArtifactRequest) -> int:

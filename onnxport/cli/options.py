@@ -5,7 +5,6 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -13,6 +12,7 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from onnxport.cli.help_groups import COMMON, PROOF, Option
 from onnxport.cli.output import PATH
 from onnxport.core.errors import UsageError
 from onnxport.pipelines.params import RefusedValue, params_of
@@ -67,12 +67,12 @@ def options_of(
     for owner, model in (*(targets or {}).items(), *(("", model) for model in always)):
         for name, field in _optional(model.model_fields):
             fields.setdefault(name, {}).setdefault(owner, field)
+    groups = _groups(fields, *(always if targets else always[1:]))
     for option, beside_it in (conditional or {}).items():
         for name, field in _optional(beside_it):
             if name not in fields:
-                fields[name] = {"": copy(field)}
-                if _option_name(name) != option:
-                    fields[name][""].description = f"{field.description or ''} Only with {option}."
+                fields[name] = {"": field}
+                groups[name] = COMMON if _option_name(name) == option else f"Only with {option}"
 
     def decorate(function: F) -> F:
         for name, owners in reversed(fields.items()):
@@ -81,10 +81,25 @@ def options_of(
             settings = _settings(owners)
             if name in lists:
                 settings["callback"] = word_list(settings.pop("type").choices)
-            function = click.option(switch, help=_help(owners), **settings)(function)
+            option = click.option(switch, cls=Option, group=groups[name], help=_help(owners), **settings)
+            function = option(function)
         return function
 
     return decorate
+
+
+def _groups(fields: Mapping[str, Mapping[str, FieldInfo]], *proving: type[BaseModel]) -> dict[str, str]:
+    """Return the group of each field in the help text; `proving` are the models about the proof."""
+    groups = {}
+    for name, owners in fields.items():
+        (owner, *others) = owners
+        if others:
+            groups[name] = COMMON
+        elif owner:
+            groups[name] = f"Only --to {owner}"
+        else:
+            groups[name] = PROOF if any(name in model.model_fields for model in proving) else COMMON
+    return groups
 
 
 def _optional(fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, FieldInfo]]:
@@ -125,6 +140,8 @@ def _help(owners: Mapping[str, FieldInfo]) -> str:
     if _choices_differ(owners):
         said = {owner: f"{', '.join(_choices(owners[owner]))}. {text}" for owner, text in said.items()}
     texts = list(dict.fromkeys(said.values()))
+    if len(said) == 1:
+        return texts[0]  # the group says which target
     if len(texts) == 1:
         return f"{texts[0]} Only --to {', '.join(said)}."
     return " ".join(

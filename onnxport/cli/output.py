@@ -20,6 +20,7 @@ import click
 from onnxport.cli import signals
 from onnxport.cli.commands import ARGUMENTS
 from onnxport.cli.error_output import inert_document, show_on_stderr, show_on_stdout
+from onnxport.cli.help_groups import OUTPUT, Option
 from onnxport.core.errors import printable
 
 if TYPE_CHECKING:
@@ -89,12 +90,15 @@ class Output:
         return PlainLines(timings=self.verbose)
 
 
+_flag = functools.partial(click.option, cls=Option, group=OUTPUT, is_flag=True)
+
+
 def output_options(function: Callable[..., int]) -> Callable[..., int]:
     """Add --json, --quiet and --verbose; `function` gets them as one Output."""
 
-    @click.option("--json", "json", is_flag=True, help="Print one JSON document on stdout and nothing else.")
-    @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
-    @click.option("-v", "--verbose", is_flag=True, help="Print more: timings, and tracebacks of errors.")
+    @_flag("--json", help="Print one JSON document on stdout and nothing else.")
+    @_flag("-q", "--quiet", help="Print errors only.")
+    @_flag("-v", "--verbose", help="Print more: timings, and tracebacks of errors.")
     @functools.wraps(function)
     def wrapped(*args: Any, json: bool, quiet: bool, verbose: bool, **kwargs: Any) -> int:
         if quiet and verbose:
@@ -132,6 +136,8 @@ def _library_logs(allowed: bool) -> Iterator[None]:
 report_option = click.option(
     "--report",
     "report_files",
+    cls=Option,
+    group=OUTPUT,
     type=PATH,
     multiple=True,
     metavar="FILE",

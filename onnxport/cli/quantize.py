@@ -44,7 +44,7 @@ def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
 @_precision_options
 @makes_artifact(
     options_of(QuantizeParams, ValidateParams),
-    where="Where the result goes; MODEL_<precision>.onnx beside it unless given.",
+    where="The file to write, or a folder for it; MODEL_<precision>.onnx beside MODEL unless given.",
     timed=True,
     defines=True,
 )

@@ -51,6 +51,16 @@ def test_existing_output_is_replaced(sandbox: Sandbox) -> None:
     assert output.read_bytes()[4:8] == b"ORTM"
 
 
+def test_a_folder_gets_the_file_under_its_usual_name(sandbox: Sandbox) -> None:
+    (sandbox.folder / "made").mkdir()
+    assert sandbox.run("convert", "model.onnx", "--to", "ort", "-o", "made/").code == errors.PROVEN
+    assert sandbox.run("optimize", "model.onnx", "-o", "made").code == errors.PROVEN
+    assert {path.name for path in (sandbox.folder / "made").iterdir()} >= {
+        "model.ort",
+        "model_optimized.onnx",
+    }
+
+
 def test_json_is_the_run_report(sandbox: Sandbox) -> None:
     outcome = sandbox.run(
         "convert", "model.onnx", "--to", "tflite", "--json", "--samples", "2", "--seed", "7"

@@ -142,6 +142,11 @@ def inputs_missing(sandbox: Sandbox) -> tuple[str | Path, ...]:
 # ---- 2: usage
 
 
+@case(2, "No such command 'convrt'; did you mean 'convert'?")
+def misspelt_command(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("convrt", "model.onnx", *ORT)
+
+
 @case(2, "No such command 'transmogrify'")
 def unknown_command(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("transmogrify", "model.onnx")
@@ -205,11 +210,6 @@ def empty_model_path(sandbox: Sandbox) -> tuple[str | Path, ...]:
 @case(2, "'-o' / '--output': the path is empty")
 def empty_output_path(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *ORT, "-o", "")
-
-
-@case(2, "the output . is a directory; give -o a file name")
-def output_is_a_folder_without_suffix(sandbox: Sandbox) -> tuple[str | Path, ...]:
-    return ("convert", "model.onnx", *ORT, "-o", ".")
 
 
 @case(2, "model.onnx/model.ort cannot be written: model.onnx is a file, not a folder")

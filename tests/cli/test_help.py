@@ -173,4 +173,6 @@ def test_an_option_of_two_targets_takes_what_either_does_and_each_refuses_the_re
     assert "--precision: int8-dynamic is not allowed; give 'fp32', 'fp16', 'mixed'" in refused.stderr
     text = " ".join(sandbox.run("convert", "--help").stdout.split())
     assert "--to coreml: fp32, fp16, mixed, int8, int16x8." in text
-    assert "Only with --calib." in text
+    assert text.index("Options:") < text.index("--precision") < text.index("Only --to coreml:")
+    assert text.index("Only --to coreml:") < text.index("--minimum-target") < text.index("Only --to ort:")
+    assert text.index("Only with --calib:") < text.index("--bias-correction")

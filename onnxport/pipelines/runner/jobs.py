@@ -76,10 +76,8 @@ class Job(_Delivery):
         suffix = SUFFIXES[self.target.gives]
         with writing(self.output):
             if self.output.suffix.lower() != suffix:
-                if self.output.is_dir():
-                    raise UsageError(f"the output {self.output} is a directory", fix="give -o a file name")
                 what = f"the output {self.output} does not end in {suffix}"
-                raise UsageError(what, fix=f"give a name that ends in {suffix}")
+                raise UsageError(what, fix=f"give a name that ends in {suffix}, or a folder that exists")
             self._check_replaceable()
             if self.output.exists() and self.output.samefile(self.source.path):
                 raise UsageError(f"the output {self.output} is the input", fix="give another path")
@@ -244,7 +242,7 @@ def _job(
     """Return the job that runs `steps` on a model file; <stem><ending> beside it is the default output."""
     validation = _validation(proof_options(steps, options), options, purpose, validate=validate)
     source = Artifact.open(model)
-    chosen = _output(output) or source.path.with_name(f"{source.path.stem}{ending}")
+    chosen = _output(output, source.path.with_name(f"{source.path.stem}{ending}"))
     own = None if operators is None else path_of(operators, "the operators", fix="give the path of a file")
     return Job(source, steps, chosen, validation, keep_rejected, latency, own)
 
@@ -269,10 +267,10 @@ def exportation(
     validation = _validation(fields_of(ValidateParams, options), options, purpose, validate=validate)
     found = Source.of(source, params.weights)
     check_export(found, params)
-    chosen = _output(output) if output else None
-    if chosen is None:  # beside a file or folder; for a factory <function>.onnx in the current folder
-        function = found.name.partition(":")[2].rpartition(".")[2]
-        chosen = Path(f"{function}.onnx") if found.is_factory else found.path.with_suffix(".onnx")
+    # Beside a file or folder; for a factory <function>.onnx in the current folder.
+    function = found.name.partition(":")[2].rpartition(".")[2]
+    usual = Path(f"{function}.onnx") if found.is_factory else found.path.with_suffix(".onnx")
+    chosen = _output(output, usual)
     if chosen.suffix.lower() != ".onnx":
         raise UsageError(f"the output {chosen} does not end in .onnx", fix="give a name that ends in .onnx")
     return Export(found, params, chosen, validation, keep_rejected)
@@ -295,8 +293,14 @@ def check_belongs(params: ExportParams, kind: str) -> None:
             raise UsageError(f"{_option(name)} has no effect on {KINDS[kind]}", fix=fix)
 
 
-def _output(given: StrPath | None) -> Path | None:
-    return None if given is None else path_of(given, "the output", fix="give the path of the file to write")
+def _output(given: StrPath | None, usual: Path) -> Path:
+    """Return the path to write; in a folder the file gets its usual name."""
+    if given is None:
+        return usual
+    path = path_of(given, "the output", fix="give the path of the file to write")
+    # Unlike Path.is_dir, this is no error where a folder may not be entered.
+    is_folder = os.path.isdir(path) and path.suffix.lower() not in SUFFIXES.values()
+    return path / usual.name if is_folder else path
 
 
 def _validation(
