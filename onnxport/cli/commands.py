@@ -30,6 +30,7 @@ GROUPS = {
     "Prove it, and find what is wrong": {
         "validate": "Prove that a model file computes what another one computes.",
         "debug": "Find the node at which a model file begins to differ from the ONNX model.",
+        "diff": "Show what changed between two ONNX models, and what that does to their outputs.",
         "samples": "Write the inputs that a validation generates, as files to look at, edit and feed.",
         "verify": "Show what a model file was made from, and what changed since.",
     },

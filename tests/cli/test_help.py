@@ -25,6 +25,7 @@ from tests.cli.sandbox import Sandbox
 
 # What the commands have beside their params.
 OWN = {
+    "diff": {"no_run", "custom_ops_library"},
     "convert": {
         "to",
         "destination",
@@ -88,6 +89,7 @@ PARAMS = {
     "quantize": (QuantizeParams, ValidateParams),
     "validate": (ValidateParams,),
     "debug": (DebugParams,),
+    "diff": (DebugParams,),
     "bench": (BenchParams,),
     "inspect": (DeploymentParams,),
     "samples": (SamplesParams,),

@@ -129,7 +129,7 @@ def _diagnosis(run: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return found
 
 
-def _draw(row: Row) -> random.Random:
+def draw(row: Row) -> random.Random:
     return random.Random(f"{row.fault} {row.model} {row.seed}")
 
 
@@ -137,7 +137,7 @@ def _in_graph(row: Row, folder: Path) -> Case:
     """A faulty ONNX graph, converted where the level says so."""
     reference = _reference(row, folder)
     broken = onnx.load(reference)
-    where = getattr(importlib.import_module(f"tests.faults.{row.family}"), row.fault)(broken, _draw(row))
+    where = getattr(importlib.import_module(f"tests.faults.{row.family}"), row.fault)(broken, draw(row))
     candidate = folder / "broken.onnx"
     onnx.save(broken, candidate)
     effect = baseline(reference, MODELS[row.model]).effect(candidate.read_bytes())
@@ -172,7 +172,7 @@ def _in_file(row: Row, folder: Path) -> Case:
     source = folder / "right.onnx"
     source.write_bytes(reference.read_bytes())
     right, wrong = _converted(source, row, "tflite"), folder / "broken.tflite"
-    tensor = tflite.put(getattr(tflite, row.fault), right, wrong, _draw(row))
+    tensor = tflite.put(getattr(tflite, row.fault), right, wrong, draw(row))
     return Case(
         reference, wrong, _onnx_name(right, tensor), _effect_of_file(row, right, wrong), _shape(row, "file")
     )

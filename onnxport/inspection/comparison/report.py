@@ -1,0 +1,72 @@
+"""What differs between two models, as data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NodeName(_Record):
+    """A node: its operator with its domain, its name, and the first value that it gives."""
+
+    op: str
+    name: str
+    value: str
+
+
+class Detail(_Record):
+    """One difference of a node that both models have, or of the models themselves.
+
+    Attributes:
+        what: "attribute epsilon", "weight w", "input 0", "opset ai.onnx".
+        before, after: in words; empty where one model has none.
+        kind: `storage` of a weight with the same numbers in other bits: within a step of its grid, or within 4 ULP,
+            and of a value that one model alone quantizes.
+    """
+
+    kind: Literal["model", "attribute", "input", "output", "weight", "grid", "storage", "body"]
+    what: str
+    before: str
+    after: str
+
+
+class Change(_Record):
+    """A node that differs, or that one model alone has.
+
+    Attributes:
+        node: the first model's, or the one that is added.
+        details: of a changed node; `storage` alone is no change.
+    """
+
+    kind: Literal["changed", "stored", "removed", "added"]
+    node: NodeName
+    details: tuple[Detail, ...] = ()
+
+
+class Comparison(_Record):
+    """The differences of two ONNX models.
+
+    Attributes:
+        first, second: paths of the models.
+        model: differences of opsets, inputs and outputs.
+        equal: number of nodes that both have, with equal attributes, weights and inputs.
+        changes: in the first model's order, an added node behind the one that it follows.
+        notes: what was done to compare them.
+    """
+
+    first: str
+    second: str
+    model: tuple[Detail, ...] = ()
+    equal: int = 0
+    changes: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing differs but how weights are stored."""
+        return not self.model and all(each.kind == "stored" for each in self.changes)
