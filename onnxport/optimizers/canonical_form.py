@@ -11,13 +11,14 @@ from onnx_ir.passes import common
 from onnxport.formats.input_shapes import GivenShape
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
+from onnxport.optimizers.branch_ranks import equalize_ranks
 from onnxport.optimizers.branches import drop_impossible_branches, inline_known_branches
 from onnxport.optimizers.constant_folding import fold_constants
 from onnxport.optimizers.decomposition import decompose
 from onnxport.optimizers.dynamic_quantization import take_out_dynamic_quantization
 from onnxport.optimizers.empty_operands import drop_all_empty_operands
 from onnxport.optimizers.gelu_fusion import fuse_gelu
-from onnxport.optimizers.loop_unrolling import unroll_changing_loops
+from onnxport.optimizers.loop_unrolling import peel_loops, unroll_changing_loops
 from onnxport.optimizers.opset import inline_functions, lift
 from onnxport.optimizers.pad_fusion import fuse_pads
 from onnxport.optimizers.passes import Equivalence, Pass, PassManager, Rewritten
@@ -110,7 +111,9 @@ def _passes(
         Pass("take out dynamic quantization", _take_out_dynamic_quantization, optional=False),
         Pass("rewrite Scan as Loop", _rewrite_scans),
         *([Pass("unroll loops", lambda model: _repeat(model, unroll_changing_loops))] if unrolls else []),
+        Pass("peel loops", _peel_loops),
         Pass("drop impossible branches", lambda model: drop_impossible_branches(model, _infer_and_fold)),
+        Pass("equalize ranks of branches", _equalize_ranks),
         Pass("resolve sequences", lambda model: _repeat(model, resolve_sequences), optional=False),
         Pass("drop empty operands", drop_all_empty_operands),
         Pass("eliminate identities", _eliminate_identities),
@@ -169,6 +172,16 @@ def _lift(model: Model) -> None:
 
 def _rewrite_scans(model: Model) -> None:
     if scans_to_loops(model):
+        _infer_and_fold(model)
+
+
+def _equalize_ranks(model: Model) -> None:
+    while equalize_ranks(model, _infer_and_fold):
+        pass
+
+
+def _peel_loops(model: Model) -> None:
+    if peel_loops(model):
         _infer_and_fold(model)
 
 

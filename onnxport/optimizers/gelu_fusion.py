@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import isclose, sqrt
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxport.formats.model import Model
@@ -82,7 +83,9 @@ def _is_number(value: ir.Value | None, number: float, other: ir.Value | None) ->
     # With `other` read as [3], the result of a constant [1, 1, 1] is [1, 1, 3].
     if constant.ndim > (0 if other.shape is None else len(other.shape)):
         return False
-    return isclose(float(constant.item()), number, rel_tol=1e-3 if constant.dtype.itemsize < 4 else 1e-6)
+    if constant.dtype.itemsize < 4:  # the next float16 is another number: no decimal text is rounded so far
+        return bool(constant.item() == np.array(number, constant.dtype).item())
+    return isclose(float(constant.item()), number, rel_tol=1e-6)
 
 
 def _remove_unused(graph: ir.Graph, node: ir.Node) -> None:

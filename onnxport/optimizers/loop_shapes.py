@@ -26,6 +26,7 @@ class LoopShapes:
             if node.op_type == "Loop" and node.domain in ("", "ai.onnx")
         ]
         self._states: dict[ir.Value, Dims | None] = {}
+        self._conditions: dict[ir.Node, ir.Shape | None] = {}  # shapes of computed ones, after the first inference
         self._changing: set[ir.Value] = set()  # not even the number of dimensions stays
 
     def write(self) -> None:
@@ -36,7 +37,8 @@ class LoopShapes:
             number.shape = ir.Shape([])
             # ONNX's inference compares it with the outer one, of which exporters make a vector of one.
             outer = loop.inputs[1]
-            condition.shape = ir.Shape([]) if outer is None or outer.shape is None else outer.shape
+            known = self._conditions.get(loop) if outer is None or outer.shape is None else outer.shape
+            condition.shape = ir.Shape([]) if outer is None or loop in self._conditions and known is None else known
             for index, value in enumerate(body.inputs[2:]):
                 dims = self._states.get(value)
                 source = loop.inputs[2 + index]
@@ -55,6 +57,8 @@ class LoopShapes:
         """Update the assumptions from the inferred results; return whether one was wrong."""
         changed = False
         for loop in self.loops:
+            outer = loop.inputs[1]
+            self._conditions[loop] = None if outer is None else outer.shape
             body = loop.attributes["body"].as_graph()
             for before, value, after in zip(loop.inputs[2:], body.inputs[2:], body.outputs[1:], strict=False):
                 dims = self._join(before, value, after)

@@ -92,6 +92,17 @@ def infer(model: Model) -> bool:
     return _known_shapes(model) != before
 
 
+def infer_first_steps(model: Model) -> None:
+    """Infer shapes as they are in the first step of each loop, whatever becomes of its states later."""
+    infer(model)
+    loops = LoopShapes(model)
+    for _ in range(2):  # the first round finds the shapes in front of the loops
+        drop_declared(model)
+        loops.write()
+        _infer(model)
+        loops.update()
+
+
 def _write_onesided(model: Model) -> None:
     """Write the default of an STFT's onesided, 1: ONNX's inference takes 0, and ONNX Runtime refuses fixed sizes."""
     for node in model.graph.all_nodes():

@@ -164,7 +164,17 @@ class RunReport(Record):
         for artifact in self.artifacts:
             if not artifact.report.passed:
                 why = artifact.report.reason
-                raise NotProvenError(rejection(artifact.report), why=why, fix=_fix(artifact), report=self)
+                fix = name_samples_option(_fix(artifact), self.command)
+                raise NotProvenError(rejection(artifact.report), why=why, fix=fix, report=self)
+
+
+# Commands whose own inputs have another option: `extract` names values of the model by --inputs.
+_SAMPLES_OPTION = {"extract": "--samples-from DIR"}
+
+
+def name_samples_option(text: str, command: str) -> str:
+    """Return a message with the option that gives samples to `command` in place of `--inputs DIR`."""
+    return text.replace("--inputs DIR", _SAMPLES_OPTION.get(command, "--inputs DIR"))
 
 
 def rejection(report: Report) -> str:

@@ -75,6 +75,8 @@ def test_text_at_both_ends_is_cut_off_and_the_network_converts(
         *("extract", "colours.onnx", "--inputs", "ids", "--outputs", "p,best", "-o", "part.onnx")
     ]
     assert "onnx2tf" not in refused.stderr, "one way out"
+    steps = [line for line in refused.stderr.splitlines() if line.endswith("...")]
+    assert steps == ["load ...", "prepare ...", "convert ...", "find a cut ..."]
     cut = sandbox.run(*command)
     assert cut.code == 0, cut.stderr
     converted = sandbox.run("convert", "part.onnx", "--to", target)

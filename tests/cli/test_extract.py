@@ -95,6 +95,34 @@ def test_what_onnx_runtime_lacks_in_front_leaves_a_second_cut_to_compare_with(sa
     assert not (sandbox.folder / "wrong.onnx").exists()
 
 
+def test_errors_name_the_option_of_this_command(sandbox: Sandbox) -> None:
+    zero = onnx.numpy_helper.from_array(np.zeros(4, np.float32), "zero")
+    beyond = onnx.numpy_helper.from_array(np.array([7]), "beyond")
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"]),
+        helper.make_node("Mul", ["a", "zero"], ["still"]),
+        helper.make_node("Shape", ["a"], ["sizes"]),
+        helper.make_node("Gather", ["sizes", "beyond"], ["none"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])
+    for name, still in (("still", True), ("none", False)):
+        kept = nodes[:2] if still else [nodes[0], *nodes[2:]]
+        last = helper.make_node("Exp", ["still"], ["y"])
+        if not still:
+            last = helper.make_node("Expand", ["a", "none"], ["y"])
+        graph = helper.make_graph([*kept, last], "g", [x], [y], [zero] if still else [beyond])
+        onnx.save(
+            helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21)]),
+            sandbox.folder / f"{name}.onnx",
+        )
+    for name in ("still", "none"):
+        done = sandbox.run("extract", f"{name}.onnx", "--inputs", "a", "-o", "part.onnx")
+        assert done.code, done.stdout
+        assert "--samples-from DIR" in done.stderr, name
+        assert "--inputs DIR" not in done.stderr, name
+
+
 def test_names_and_cuts_are_explained(sandbox: Sandbox) -> None:
     done = sandbox.run("extract", "model.onnx", "--outputs", "flt")
     assert done.code == 2

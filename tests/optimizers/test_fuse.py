@@ -109,6 +109,23 @@ def test_an_almost_gelu_is_left_alone(
     assert "Gelu" not in ops(model(*nodes, **values))
 
 
+@pytest.mark.parametrize("steps", [-1, 0, 1])
+@pytest.mark.parametrize("number", ["root", "half", "one"])
+def test_of_float16_constants_only_the_nearest_is_a_gelus(number: str, steps: int) -> None:
+    values = {name: np.array(NUMBERS[name], np.float16) for name in ("root", "one", "half")}
+    bits = int(values[number].view(np.uint16)) + steps
+    values[number] = np.array(bits, np.uint16).view(np.float16)
+    graph = helper.make_graph(
+        [helper.make_node(op, inputs.split(), [output], output) for op, inputs, output in TORCH],
+        "graph",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT16, ["N", 7])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT16, ["N", 7])],
+        [numpy_helper.from_array(value, name) for name, value in values.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    assert ("Gelu" in ops(Model(ir.from_proto(proto)))) is (steps == 0)
+
+
 def test_a_part_with_other_readers_is_kept() -> None:
     values = {name: NUMBERS[name] for name in ("root", "one", "half")}
     assert "Gelu" not in ops(model(*TORCH, outputs="y c", **values))

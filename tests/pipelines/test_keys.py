@@ -280,6 +280,15 @@ def test_versions_count(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert key() != before
 
 
+def test_a_library_of_custom_operators_counts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, library = key(), project / "libacme.so"
+    library.write_bytes(b"one")
+    monkeypatch.setenv("ONNXPORT_CUSTOM_OPS_LIBRARY", str(library))
+    given = key()
+    library.write_bytes(b"other")
+    assert len({before, given, key()}) == 3
+
+
 def test_the_version_of_an_engine_that_judges_counts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judged = node(validation=ValidateParams(candidate_runtime={"runtime": "tract"}))
     real, before, others = metadata.version, key(judged), key()

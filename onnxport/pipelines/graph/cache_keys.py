@@ -27,6 +27,7 @@ from onnxport.pipelines.config.pipeline import Node
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, instruction_sets, library, runtime_libraries
 from onnxport.pipelines.graph import digests
 from onnxport.pipelines.runner.provenance import irrelevant_options
+from onnxport.runtimes.custom_libraries import libraries
 from onnxport.samples.folders import AUDIO, IMAGES, holds_suffix
 
 _FORM = 2
@@ -58,9 +59,16 @@ def inputs_of(node: Node, origin: str, made: tuple[str, ...]) -> Inputs:
         "proof": None if node.validation is None else describe_params(node.validation),
         "latency": node.latency,
         "versions": _versions(node),
+        **_custom_operators(),
         # A patch release of Python changes no result.
         **machine(),
     }
+
+
+def _custom_operators() -> dict[str, Any]:
+    """Return the user's libraries of operators, with which ONNX Runtime answers; their order is that of loading."""
+    found = [digests.describe(library) for library in libraries()]
+    return {"custom operators": found} if found else {}
 
 
 def machine() -> dict[str, str]:

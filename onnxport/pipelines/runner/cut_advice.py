@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel
 
 from onnxport.core.errors import CannotConvertError, OnnxportError
+from onnxport.pipelines.runner.clock import Clock
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
@@ -26,19 +27,19 @@ _TRIALS = 3
 
 
 def advise_cut(
-    refusal: CannotConvertError, model: Model, convert: Callable[[Model], object]
+    refusal: CannotConvertError, model: Model, convert: Callable[[Model], object], clock: Clock
 ) -> CannotConvertError:
     """Return the error with the command that cuts the refused nodes off, if the part then converts.
 
     Args:
         model: the model of the user's file.
-        convert: converts a part as the user asked; what it raises means that the cut does not help.
+        convert: converts a part as the user asked, and shows no steps; what it raises means that the cut does not help.
     """
     is_about_sizes = any("--shape" in each.why for each in refusal.refusals)
     if not refusal.refusals or is_about_sizes or model.path is None or model.weight_bytes > _LARGEST:
         return refusal
     cut = None
-    with suppress(OnnxportError):
+    with suppress(OnnxportError), clock.phase("find a cut"):
         cut = _find_cut(refusal, model, convert)
     if cut is None:
         return refusal

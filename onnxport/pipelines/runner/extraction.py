@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact, writing
 from onnxport.formats.manifest import Manifest
 from onnxport.pipelines.environment import RUNS_ON, require, versions
@@ -18,6 +20,7 @@ from onnxport.pipelines.runner.provenance import options_of
 from onnxport.pipelines.runner.report import Outcome
 from onnxport.pipelines.runner.verdicts import start_reference, verdict
 from onnxport.pipelines.stages import Work
+from onnxport.reports.run_report import name_samples_option
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
@@ -32,6 +35,7 @@ _CUT_AGAIN = (
 def make(job: Extraction, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
     """Make and judge the part that `job` asks for below `folder`; `stack` closes the worker and the judge."""
     (step,) = job.steps
+    stack.enter_context(_name_own_option())
     stack.enter_context(name_the_source(job, folder))
     worker = stack.enter_context(open_worker(step.stage))
     if job.validation is not None:
@@ -57,10 +61,20 @@ def make(job: Extraction, folder: Path, stack: ExitStack, clock: Clock) -> Outco
             judge, remarks = _open_judge(source, model, part, job.validation, folder, clock)
             stack.enter_context(judge)
         report = verdict(judge, source, product, clock)
-    notes = [*remarks, *(note.replace("--inputs DIR", "--samples-from DIR") for note in report.notes)]
+    notes = [*remarks, *(name_samples_option(note, "extract") for note in report.notes)]
     reference = report.reference.model_copy(update={"path": str(source.path)})
     report = report.model_copy(update={"notes": tuple(notes), "reference": reference})
     return Outcome(origin, step.stage.name, product, report, {*step.stage.libraries, *RUNS_ON["onnx"]})
+
+
+@contextmanager
+def _name_own_option() -> Iterator[None]:
+    """Name the option of this command in an error that names the one of all others."""
+    try:
+        yield
+    except OnnxportError as error:
+        error.fix = name_samples_option(error.fix, "extract")
+        raise
 
 
 def _open_judge(

@@ -194,13 +194,15 @@ class _Chain:
                 asked = self.job.target.name in PARAMS and self.job.operators is None
                 if number or self.check_passes or not asked:
                     raise
-                raise advise_cut(refusal, start.model, partial(self._try_part, worker)) from refusal
+                try_part = partial(self._try_part, worker)
+                raise advise_cut(refusal, start.model, try_part, self.clock) from refusal
         return replace(product, notes=(*start.notes, *product.notes), facts={**start.facts, **product.facts})
 
     def _try_part(self, worker: Worker, part: Model) -> None:
         """Convert a part of the model as the job asks, for nothing but its refusals."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        apart = replace(self, folder=folder, judge=None, job=replace(self.job, validation=None))
+        job = replace(self.job, validation=None)
+        apart = replace(self, folder=folder, judge=None, job=job, clock=Clock(None))
         worker(part, options_for_part(self.job.steps[0].params, part), apart._work(0))
 
     def _work(self, number: int) -> Work:

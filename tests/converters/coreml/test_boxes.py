@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
+import onnxport
+from onnxport.core.errors import CannotConvertError
 from tests.converters.coreml.packages import convert, evaluate
 from tests.converters.tflite.models import model_of, run_onnx
 
@@ -28,6 +31,34 @@ def test_boxes_that_overlap_more_than_the_threshold_go(tmp_path: Path, threshold
     convert(model, tmp_path / "m.mlpackage")
     answer = evaluate(tmp_path / "m.mlpackage", feeds)["y"]
     np.testing.assert_array_equal(answer, run_onnx(model, feeds)["y"])
+
+
+def test_all_boxes_of_any_number_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    """As detectors keep all: max_output_boxes_per_class is the largest int64."""
+    most = numpy_helper.from_array(np.array([np.iinfo(np.int64).max]), "most")
+    graph = helper.make_graph(
+        [helper.make_node("NonMaxSuppression", ["boxes", "scores", "most"], ["y"])],
+        "g",
+        [
+            helper.make_tensor_value_info("boxes", TensorProto.FLOAT, [1, "K", 4]),
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1, 1, "K"]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, [None, 3])],
+        [most],
+    )
+    onnx.save(
+        helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)]),
+        tmp_path / "m.onnx",
+    )
+    with pytest.raises(CannotConvertError, match="--shape boxes=1,K,4 --shape scores=1,1,K"):
+        onnxport.convert_model(tmp_path / "m.onnx", "coreml", minimum_target="iOS17")
+    made = onnxport.convert_model(
+        tmp_path / "m.onnx",
+        "coreml",
+        minimum_target="iOS17",
+        shape={"boxes": (1, 6, 4), "scores": (1, 1, 6)},
+    )
+    assert made.report.passed
 
 
 @pytest.mark.parametrize("size", [1, 3])

@@ -259,6 +259,59 @@ CASES = {
         }""",
         [{"x": X}],
     ),
+    "a state that any number starts and a step defines": Case(
+        """g (float[N,3] x) => (float[N,3] y, float[N,3] last, float[R,N,3] z)
+            <int64[1] n = {9}, float none = {0.0}, bool on = {1}> {
+            y, last, z = Loop (n, on, x, none) <
+                body = l (int64 i, bool c, float[N,3] s, t) => (bool c2, float[N,3] s2, t2, z1) {
+                    half = Constant<value_float=0.5>()
+                    s2 = Mul(s, half)
+                    k = Cast<to=1>(i)
+                    t2 = Sub(s2, k)
+                    z1 = Neg(t2)
+                    most = ReduceMax<keepdims=0>(s2)
+                    c2 = Greater(most, half)
+                }
+            >
+        }""",
+        [{"x": X}, {"x": X * 30}, {"x": -X[:1]}, {"x": X * 1e4}],
+    ),
+    "a branch gives a flag, the other a vector of one": Case(
+        """g (bool p, float[2,3] x) => (float[2,3] y) <float[1] none = {0.0}> {
+            flag = If (p) <
+                then_branch = a () => (r) { r = Constant<value=bool {1}>() },
+                else_branch = d () => (r) {
+                    three = Constant<value_ints=[3]>()  size = Constant<value_ints=[4]>()  r = Less(size, three)
+                }
+            >
+            number = Cast<to=1>(flag)
+            row = Add(number, none)
+            y = Mul(x, row)
+        }""",
+        flags("p"),
+    ),
+    "a step gives a flag or keeps a vector of one": Case(
+        """g (int64 n, float[2,3] x) => (float[2,3] y, bool[1] z) <int64[1] none = {0}> {
+            two = Constant<value_ints=[2]>()
+            start = Less(two, none)
+            y, z = Loop (n, , x, start) <
+                body = l (int64 i, bool c, float[2,3] s, f) => (bool c2, float[2,3] s2, f2) {
+                    c2 = Identity(c)
+                    s2 = Neg(s)
+                    three = Constant<value=int64 {3}>()
+                    late = Equal(i, three)
+                    flag = If (late) <
+                        then_branch = a () => (r) { r = Constant<value=bool {1}>() },
+                        else_branch = d () => (r) { k = Cast<to=7>(f)  v = Add(k, none)  r = Cast<to=9>(v) }
+                    >
+                    k2 = Cast<to=7>(flag)
+                    v2 = Add(k2, none)
+                    f2 = Cast<to=9>(v2)
+                }
+            >
+        }""",
+        counts(5, 4, 3, 1),
+    ),
     "a scan backwards along other axes": Case(
         """g (float[2,5,3] x, float[2,3] h) => (float[2,3] y, float[2,5,3] z, float[5,2,3] w) {
             y, z, w = Scan <

@@ -80,6 +80,8 @@ def _max_boxes(node: MilNode, count: Size) -> int:
             "selects no boxes (max_output_boxes_per_class is 0), and Core ML has no empty tensors"
         )
     kept = min(given, count) if isinstance(count, int) else given
+    if kept > _MANY and not isinstance(count, int):
+        node.unsupported("makes room for any number of boxes; fix how many there are with --shape NAME=...")
     if kept > _MANY:
         node.unsupported(f"makes room for {kept} boxes; give it a smaller max_output_boxes_per_class")
     return kept
