@@ -82,9 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("reality.jsonl"), metavar="FILE")
     parser.add_argument("--again", default="", metavar="A,B", help="outcomes to try again")
     parser.add_argument("--page", action="store_true", help=f"only write docs/internals/{DOCUMENT.name}")
+    parser.add_argument(
+        "--about", default="", metavar="TEXT", help="for the page: which commit, what is missing"
+    )
     given = parser.parse_args(arguments)
     if given.page:
-        DOCUMENT.write_text(page(list(read(given.out).values())), encoding="utf-8")
+        DOCUMENT.write_text(page(list(read(given.out).values()), given.about), encoding="utf-8")
         return 0
     keys = reality.keys() if given.count is None else reality.draw(given.count, given.seed)
     keys = [key for key in keys if not given.key or any(part in key for part in given.key)]

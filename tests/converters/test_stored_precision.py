@@ -97,3 +97,44 @@ def test_a_file_with_computed_constants_says_so(tmp_path: Path, target: str) -> 
     assert made.report.verdict == "proven"
     (note,) = [note for note in made.run.artifacts[0].notes if "the source computes in every run" in note]
     assert "the file stores 160" in note or "the file stores 15" in note
+
+
+def test_recurrent_weights_of_both_directions_stay_int8(tmp_path: Path) -> None:
+    """The artefact has a weight for each direction, of half the source's elements."""
+    random = np.random.default_rng(0)
+    hidden, features = 128, 96
+    constants = {
+        "w8": random.integers(-127, 128, (2, 4 * hidden, features)).astype(np.int8),
+        "r8": random.integers(-127, 128, (2, 4 * hidden, hidden)).astype(np.int8),
+        "scale": np.array(0.004, np.float32),
+    }
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w8", "scale"], ["w"]),
+        helper.make_node("DequantizeLinear", ["r8", "scale"], ["r"]),
+        helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=hidden, direction="bidirectional"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [7, "N", features])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [7, 2, "N", hidden])],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    made = onnxport.convert_model(path, "tflite")
+    assert made.report.verdict == "proven"
+    stored = 2 * 4 * hidden * (features + hidden)
+    assert made.path.stat().st_size < 1.3 * stored
+
+
+def test_a_file_whose_graph_takes_the_room_says_so(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Atan", [f"v{n}"], [f"v{n + 1}"]) for n in range(99)]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4]) for name in ("v0", "v99")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    made = onnxport.convert_model(path, "ort")
+    assert made.path.stat().st_size > 2 * path.stat().st_size
+    (note,) = [note for note in made.run.artifacts[0].notes if "describe the graph" in note]
+    assert "0.0 kB are constants (of the source's, 0.0 kB)" in note

@@ -154,5 +154,8 @@ def test_a_declared_rank_that_the_answers_contradict_does_not_count(tmp_path: Pa
         x=np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32),
         sizes=sizes,
     )
-    report = onnxport.validate_model(tmp_path / "a.onnx", tmp_path / "b.onnx", inputs=tmp_path / "in.npz")
-    assert report.verdict == "proven"
+    for candidate in ("b", "a"):  # a copy declares what its source does
+        report = onnxport.validate_model(
+            tmp_path / "a.onnx", tmp_path / f"{candidate}.onnx", inputs=tmp_path / "in.npz"
+        )
+        assert report.verdict == "proven"

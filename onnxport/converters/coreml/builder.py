@@ -6,7 +6,7 @@ and gives `Value`s. Python floats, float arrays and float Values become the elem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -42,6 +42,7 @@ class MilBuilder:
         ios: the target's number, 17 for iOS17.
         compute: the element type in which the current node computes its floats.
         scope: the graph being lowered.
+        notes: sentences for the user.
     """
 
     scope: Scope[Value]
@@ -49,6 +50,7 @@ class MilBuilder:
     def __init__(self, target: Any, compute: Compute = "fp32") -> None:
         self.target, self.compute = target, compute
         self.ios = int(target.name.removeprefix("iOS"))
+        self.notes: list[str] = []
         self._count = 0
 
     def at_least(self, target: str) -> bool:
@@ -190,6 +192,8 @@ class MilBuilder:
             made = emit_dequantize(value.quantized, type_, self.ios, self.inner_name("dequantized"))
             if made is not None:
                 return made
+        if value.constant.dtype.kind in "OSU":
+            raise NoMil("reads texts, which Core ML's arrays do not hold")
         if type_ == "fp16":
             return self.raw(to_half(value.constant.astype(np.float32, copy=False)))
         if type_ in ("fp32", "bool"):
@@ -211,16 +215,23 @@ def _covers(shapes: Sequence[tuple[Any, ...]], other: tuple[Any, ...]) -> bool:
     )
 
 
-def _as_typed_constant(var: Var) -> Var:
-    """Return a float16 result without axes that is known now, as a constant of its own type.
+_FLOATS: Mapping[Any, type[np.floating[Any]]] = {types.fp16: np.float16, types.fp32: np.float32}
 
-    coremltools' const_elimination makes float32 of it, and the program invalid.
+
+def _as_typed_constant(var: Var) -> Var:
+    """Return a float result that is known now as a constant of its own type where coremltools makes another of it.
+
+    Its const_elimination makes float32 of a float16 result without axes, and integers of a float that NumPy computed
+    as one (floor, from 2.1 on): the program is invalid then.
     """
-    if _is_list_or_state(var) or var.dtype != types.fp16:
+    if _is_list_or_state(var) or var.dtype not in _FLOATS:
         return var
-    if var.rank or var.op is None or var.op.op_type == "const" or var.val is None:
+    if var.op is None or var.op.op_type == "const" or var.val is None:
         return var
-    return mb.const(val=np.float16(var.val), name=f"{var.name}_known")
+    if np.asarray(var.val).dtype.kind == "f" and (var.rank or var.dtype != types.fp16):
+        return var
+    value = np.asarray(var.val, _FLOATS[var.dtype])
+    return mb.const(val=value if value.ndim else value[()], name=f"{var.name}_known")
 
 
 def _is_list_or_state(var: Var) -> bool:

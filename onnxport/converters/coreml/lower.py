@@ -79,7 +79,7 @@ def lower_model(model: Model, params: CoremlParams, islands: Collection[str] = (
         lowered,
         sizes={keys[name]: each for name, each in sizes.items() if name in keys},
         images={keys[name]: each for name, each in params.image.items()},
-        notes=notes,
+        notes=(*notes, *builder.notes),
     )
 
 

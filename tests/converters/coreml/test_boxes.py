@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
-from onnxport.core.errors import CannotConvertError
+from onnxport.formats.model import Model
 from tests.converters.coreml.packages import convert, evaluate
 from tests.converters.tflite.models import model_of, run_onnx
 
@@ -33,7 +33,7 @@ def test_boxes_that_overlap_more_than_the_threshold_go(tmp_path: Path, threshold
     np.testing.assert_array_equal(answer, run_onnx(model, feeds)["y"])
 
 
-def test_all_boxes_of_any_number_are_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_all_boxes_of_any_number_are_kept_up_to_a_number_that_a_note_names(tmp_path: Path) -> None:
     """As detectors keep all: max_output_boxes_per_class is the largest int64."""
     most = numpy_helper.from_array(np.array([np.iinfo(np.int64).max]), "most")
     graph = helper.make_graph(
@@ -50,15 +50,16 @@ def test_all_boxes_of_any_number_are_refused_with_the_way_out(tmp_path: Path) ->
         helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)]),
         tmp_path / "m.onnx",
     )
-    with pytest.raises(CannotConvertError, match="--shape boxes=1,K,4 --shape scores=1,1,K"):
-        onnxport.convert_model(tmp_path / "m.onnx", "coreml", minimum_target="iOS17")
-    made = onnxport.convert_model(
-        tmp_path / "m.onnx",
-        "coreml",
-        minimum_target="iOS17",
-        shape={"boxes": (1, 6, 4), "scores": (1, 1, 6)},
-    )
-    assert made.report.passed
+    made = onnxport.convert_model(tmp_path / "m.onnx", "coreml", minimum_target="iOS17")
+    assert any("keeps at most 16,384 boxes" in note for note in made.run.artifacts[0].notes)
+    random = np.random.default_rng(0)
+    corners = random.uniform(0, 90, (1, 30, 2)).astype(np.float32)
+    feeds = {
+        "boxes": np.concatenate([corners, corners + 10], axis=2),
+        "scores": random.random((1, 1, 30), np.float32),
+    }
+    answer = evaluate(made.path, feeds)["y"]
+    np.testing.assert_array_equal(answer, run_onnx(Model.load(tmp_path / "m.onnx"), feeds)["y"])
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -76,6 +77,29 @@ def test_a_region_is_sampled_at_its_positions(tmp_path: Path, size: int) -> None
         coordinate_transformation_mode="tf_crop_and_resize",
     )
     model = model_of([node], feeds, [numpy_helper.from_array(np.array([1, 2, size, size]), "sizes")])
+    convert(model, tmp_path / "m.mlpackage")
+    answer = evaluate(tmp_path / "m.mlpackage", feeds)["y"]
+    np.testing.assert_allclose(answer, run_onnx(model, feeds)["y"], rtol=1e-5, atol=1e-6)
+
+
+def test_scales_may_come_at_run_time(tmp_path: Path) -> None:
+    """As in a matting network, whose user chooses the resolution: coremltools rounded known floats to integers."""
+    feeds = {
+        "x": np.random.default_rng(0).standard_normal((1, 2, 6, 8)).astype(np.float32),
+        "ratio": np.array([0.5], np.float32),
+    }
+    nodes = [
+        helper.make_node("Concat", ["one", "one", "ratio", "ratio"], ["scales"], axis=0),
+        helper.make_node(
+            "Resize",
+            ["x", "", "scales"],
+            ["y"],
+            mode="linear",
+            coordinate_transformation_mode="pytorch_half_pixel",
+        ),
+    ]
+    one = numpy_helper.from_array(np.ones(1, np.float32), "one")
+    model = model_of(nodes, feeds, [one], open_dims={"x": (1, 2, "H", "W")})
     convert(model, tmp_path / "m.mlpackage")
     answer = evaluate(tmp_path / "m.mlpackage", feeds)["y"]
     np.testing.assert_allclose(answer, run_onnx(model, feeds)["y"], rtol=1e-5, atol=1e-6)

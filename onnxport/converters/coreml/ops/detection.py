@@ -10,6 +10,7 @@ from onnxport.converters.coreml.shapes.dims import Size, product, reshape, size_
 from onnxport.converters.coreml.values import Value
 
 _MANY = 100_000  # boxes of one class, for which MIL allocates memory
+_MOST = 16_384  # where their number is open and the model keeps all: more than detectors have anchors
 
 
 @lower("NonMaxSuppression")
@@ -34,7 +35,7 @@ def non_max_suppression(node: MilNode, mil: MilBuilder) -> None:
         boxes=reshape(mil, repeated, [runs, 4, count]),
         scores=given,
         iou_threshold=_threshold(node),
-        max_boxes=_max_boxes(node, count),
+        max_boxes=_max_boxes(node, mil, count),
         per_class_suppression=False,
     )
     # Results beyond the boxes left are -1.
@@ -67,7 +68,7 @@ def _threshold(node: MilNode) -> float:
     return float(allowed.constant.item())
 
 
-def _max_boxes(node: MilNode, count: Size) -> int:
+def _max_boxes(node: MilNode, mil: MilBuilder, count: Size) -> int:
     """Return the most boxes to keep of a class, at most all of them."""
     most = node.optional(2)
     if most is not None and most.constant is None:
@@ -81,7 +82,10 @@ def _max_boxes(node: MilNode, count: Size) -> int:
         )
     kept = min(given, count) if isinstance(count, int) else given
     if kept > _MANY and not isinstance(count, int):
-        node.unsupported("makes room for any number of boxes; fix how many there are with --shape NAME=...")
+        mil.notes.append(
+            f"NonMaxSuppression {node.name!r} keeps at most {_MOST:,} boxes of a class, the model any number"
+        )
+        return _MOST
     if kept > _MANY:
         node.unsupported(f"makes room for {kept} boxes; give it a smaller max_output_boxes_per_class")
     return kept

@@ -53,6 +53,9 @@ _CASTS = frozenset(("tfl.cast", "tfl.dequantize"))
 # Ops that take float activations and int8 weights, measured in ai-edge-litert 2.3.0 with and without XNNPACK.
 _HYBRID = frozenset("tfl.conv_2d tfl.depthwise_conv_2d tfl.fully_connected tfl.transpose_conv".split())
 
+# A recurrent node has the weights of all directions and gates in one.
+_PARTS = (1, 2, 3, 4, 6, 8)
+
 # XNNPACK unpacks constants of 8 and 16 bits when it starts, but not those of 4 (measured).
 _SLOW = (
     "weights of 4 bits: {}; they make the file small but not fast, since XNNPACK does not read them and their products "
@@ -193,8 +196,8 @@ def _axis(user: ir.Operation, position: int) -> int | None:
 
 
 def _encode_as_stored(weight: _Weight, stored: Collection[Stored]) -> Encoded | None:
-    """Encode a weight as the source stores one of its size, if that is exact."""
-    sources = sorted(source for source in stored if source.size == weight.array.size)
+    """Encode a weight as the source stores one of its size, or of which it is a part, if that is exact."""
+    sources = sorted(source for source in stored if source.size in {n * weight.array.size for n in _PARTS})
     return _first(_encode_exactly(weight, source) for source in sources)
 
 
