@@ -184,6 +184,12 @@ class Model:
         ir.save(copy, path, external_data=beside)
         return Artifact(path, "onnx", (path.with_name(beside),))
 
+    def map_weights(self) -> None:
+        """Map external weights now, for threads that share them: onnx-ir asserts that no two map one at once."""
+        for tensor, _ in _tensors(self.ir):
+            if isinstance(tensor, ir.ExternalTensor):
+                tensor.numpy()
+
     def release(self) -> None:
         """Free the memory of weights that were read from files."""
         for tensor, _ in _tensors(self.ir):

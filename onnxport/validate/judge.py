@@ -83,6 +83,8 @@ class ReferenceRun(Closing):
         self._thread = threading.Thread(target=self._prepare, name="judge", daemon=True)
         self.seconds = 0.0
         if graph is None or graph.weight_bytes <= _AHEAD:
+            if graph is not None:
+                graph.map_weights()
             self._thread.start()
 
     @property

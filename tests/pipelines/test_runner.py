@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -262,3 +263,17 @@ def test_source_of_another_format(source: Path) -> None:
     other.write_bytes(b"ORTM")
     with pytest.raises(InputError, match="is in ort format"):
         conversion(other, "tflite", None, {})
+
+
+def test_external_weights_are_shared_with_the_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both threads read them at once; onnx-ir maps each file's part once, and asserts it."""
+    right = ir.ExternalTensor._load
+
+    def slow(tensor: ir.ExternalTensor) -> None:
+        time.sleep(0.2)
+        right(tensor)
+
+    monkeypatch.setattr(ir.ExternalTensor, "_load", slow)
+    ir.save(ir.load(DIGITS), tmp_path / "m.onnx", external_data="m.data")
+    report = runner.run(conversion(tmp_path / "m.onnx", "tflite", None, {}), "convert")
+    assert report.passed
