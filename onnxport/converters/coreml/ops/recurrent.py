@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from onnxport.converters.constant_growth import format_size
 from onnxport.converters.coreml.builder import MilBuilder, MilNode
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.recurrence import ACTIVATIONS, Cell, Outcome, State, Steps, part
@@ -38,6 +39,13 @@ class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
         self.peepholes = node.optional(7) if self.attributes.kind.has_cell else None
 
     def run(self) -> None:
+        weights = [self.node.optional(index) for index in (1, 2)]
+        widened = [each for each in weights if each is not None and each.quantized is not None]
+        if size := sum(each.constant.nbytes for each in widened if each.constant is not None):
+            self.mil.notes.append(
+                f"{self.node.op} {self.node.name!r} stores {format_size(size)} of weights as floats, which the model "
+                "has in fewer bits: Core ML documents no other weights for recurrent layers"
+            )
         self.emit(self._native() if self._is_native() else self._stepwise())
 
     @cached_property
