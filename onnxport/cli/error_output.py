@@ -37,9 +37,7 @@ def show(error: BaseException, *, json: bool, verbose: bool) -> int:
             show_on_stdout(inert_document(dumps(_document(error, failure), indent=2)))
         except OSError:  # a full disk, perhaps the error itself
             _silence(sys.stdout)
-    # Line breaks are ours; names from files may have terminal control characters.
-    message = "\n".join(printable(line) for line in failure.message.split("\n"))
-    show_on_stderr(f"error: {message}")
+    show_on_stderr(f"error: {failure.message}")
     show_on_stderr(f"exit {failure.exit_code}")
     return failure.exit_code
 
@@ -61,9 +59,9 @@ def explain(error: BaseException) -> Failure:
 
 
 def show_on_stdout(text: str) -> None:
-    """Print a line on stdout; ignore a closed pipe."""
+    """Print lines on stdout, without control characters of a terminal; ignore a closed pipe."""
     try:
-        click.echo(inert(text))
+        click.echo(inert(_printable_lines(text)))
     except BrokenPipeError:
         _silence(sys.stdout)
 
@@ -71,9 +69,15 @@ def show_on_stdout(text: str) -> None:
 def show_on_stderr(text: str, *, is_command: bool = False) -> None:
     """Print a line on stderr; ignore a closed pipe. A command for the CI service keeps its control characters."""
     try:
-        click.echo(text if is_command else inert(text), err=True, color=is_command or None)
+        shown = text if is_command else inert(_printable_lines(text))
+        click.echo(shown, err=True, color=is_command or None)
     except BrokenPipeError:
         _silence(sys.stderr)
+
+
+def _printable_lines(text: str) -> str:
+    """Return `text` with its line breaks alone: names from files may have control characters of a terminal."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _silence(stream: TextIO) -> None:
@@ -110,5 +114,10 @@ def inert(text: str) -> str:
 
 
 def inert_document(document: str) -> str:
-    """Escape commands in a JSON document, where # occurs in strings only."""
-    return document.replace("##[", "##\\u005b")
+    """Escape commands, and control characters of a terminal, in a JSON document: both occur in its strings only."""
+    lines = document.replace("##[", "##\\u005b").split("\n")
+    return "\n".join(line if line.isprintable() else _json_escaped(line) for line in lines)
+
+
+def _json_escaped(line: str) -> str:
+    return "".join(each if each.isprintable() else dumps(each)[1:-1] for each in line)

@@ -7,10 +7,12 @@ the same every time, for one model or several, and compare it with the nodes in 
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from onnxport.core.errors import InputError
 from onnxport.core.lazy_imports import hidden
 from onnxport.formats.ort_file import Table
 
@@ -42,6 +44,10 @@ class Use:
     outputs: tuple[str, ...]
 
 
+# What ONNX Runtime's reader raises for files that are.
+_DAMAGED = (struct.error, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
+
+
 def find_uses(session: Table) -> Iterator[Use]:
     """Yield every node of an `.ort` file as ort_file.read returns it, including subgraphs."""
     return _uses(session["model"]["graph"], {})
@@ -51,9 +57,9 @@ def _uses(graph: Table, around: Mapping[bytes, str]) -> Iterator[Use]:
     types = dict(around) | {value["name"]: _type(value) for value in graph.get("node_args", [])}
     for node in graph.get("nodes", []):
         yield Use(
-            bytes(node.get("domain", b"")).decode() or ONNX,
+            bytes(node.get("domain", b"")).decode(errors="replace") or ONNX,
             node["since_version"],
-            bytes(node["op_type"]).decode(),
+            bytes(node["op_type"]).decode(errors="replace"),
             tuple(types.get(name, "") for name in node.get("inputs", [])),
             tuple(types.get(name, "") for name in node.get("outputs", [])),
         )
@@ -79,7 +85,10 @@ def write_list(paths: Sequence[Path]) -> str:
     operators: dict[str, dict[int, set[str]]] = {}
     types = OperatorTypeUsageManager()
     for path in paths:
-        OrtFormatModelProcessor(str(path), operators, types).process()
+        try:
+            OrtFormatModelProcessor(str(path), operators, types).process()
+        except _DAMAGED as error:
+            raise InputError(f"{path} cannot be read", why="the file is damaged") from error
     names = ", ".join(sorted({path.name for path in paths}))
     verb = "needs" if len(paths) == 1 else "need"
     lines = [f"# What {names} {verb} of ONNX Runtime: build.py --include_ops_by_config <this file>"]

@@ -438,6 +438,7 @@ def _wait(descriptor: int, timeout: float | None, watch: Callable[[], None] | No
 def _serve(target: str, requests: int, answers: int, preload: Sequence[str]) -> None:
     """The child's main loop: one object, many calls, until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _forbid_core_dumps()
     if hasattr(select, "poll"):
         threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
     gc.disable()  # imports make much that lives and nothing that dies
@@ -459,6 +460,14 @@ def _serve(target: str, requests: int, answers: int, preload: Sequence[str]) -> 
             else:
                 answer = failure or _answer(served, method, args)
             _write(answers, pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL))
+
+
+def _forbid_core_dumps() -> None:
+    """Keep a crash on a large model from writing its memory to the disk."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _end_with_parent(requests: int) -> None:

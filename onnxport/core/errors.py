@@ -110,7 +110,8 @@ def printable(value: object) -> str:
     def escape(character: str) -> str:
         return " " if character.isspace() else character.encode("unicode_escape").decode("ascii")
 
-    return "".join(c if c.isprintable() else escape(c) for c in str(value))
+    text = str(value)
+    return text if text.isprintable() else "".join(c if c.isprintable() else escape(c) for c in text)
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,8 @@ class ExportParams(Params):
         default=False,
     )
     trust: bool = option(
-        "Load a pickle (.pkl, .joblib), or the code in a Keras file. Either may run any code.", default=False
+        "Load a pickle (.pkl, .joblib), the code in a Keras file, or a graph that opens files. Any may run any code.",
+        default=False,
     )
     paddle2onnx: Path | None = option(
         "PaddlePaddle: the paddle2onnx command of the environment that has both; the one on PATH unless given.",

@@ -17,6 +17,7 @@ import onnx_ir as ir
 from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.formats.artifact import Artifact, Dim, TensorSpec
 from onnxport.formats.manifest import KEY, Manifest, Port
+from onnxport.formats.model_limits import check_parts
 from onnxport.formats.zipmap import Labels, drop_zipmaps
 
 # Bytes that protobuf serializes at most; larger models are saved with external data.
@@ -26,6 +27,10 @@ _GRAPH_ALLOWANCE = 64 * 2**20
 
 # Bytes of external weights above which a derived model has external data too; below, one file is easier to handle.
 _APART = 256 * 2**20
+
+# Bytes of external weights for each byte of the data files: tied weights share some, an attack all.
+_MOST_SHARED = 8
+_LONGEST_NAME = 200
 
 # A node in messages of the checker and of onnx-ir: "name: add OpType: Add".
 _NODE = re.compile(r"name: (.*?) OpType: (\w+)")
@@ -97,7 +102,7 @@ class Model:
             raise InputError(
                 f"{path} has no outputs", fix="declare the values that you need as graph outputs"
             )
-        _check_external_data(model.graph, path)
+        _check_external_data(model.ir, path)
         if not _is_sorted(path):
             model.graph.sort()
         return model
@@ -128,7 +133,7 @@ class Model:
     @property
     def external_files(self) -> tuple[Path, ...]:
         """The data files beside the model that hold its weights, each once, sorted."""
-        return tuple(sorted({Path(tensor.path) for tensor in _external_tensors(self.graph)}))
+        return tuple(sorted({Path(tensor.path) for tensor in _external_tensors(self.ir)}))
 
     @property
     def intermediate_values(self) -> frozenset[str]:
@@ -226,17 +231,19 @@ class Model:
 
 def _load(path: Path) -> Model:
     """Read a file; lists of dictionaries, which onnx-ir cannot represent, become tensors."""
+    proto = onnx.load(path, load_external_data=False)
+    check_parts(proto, path)
+    labels: dict[str, Labels] = {}
     try:
-        return Model(ir.load(path), path)
+        graph_model = ir.from_proto(proto)
     except (ir.serde.SerdeError, TypeError):
-        proto = onnx.load(path, load_external_data=False)
         labels = drop_zipmaps(proto)
         if not labels:
             raise
-    made = Model(ir.from_proto(proto), path)
-    ir.external_data.set_base_dir(made.graph, path.parent)
-    made.labels = labels
-    return made
+        graph_model = ir.from_proto(proto)
+    model = Model(graph_model, path)
+    model.labels = labels
+    return model
 
 
 def rename(artifact: Artifact, name: str) -> Artifact:
@@ -323,53 +330,82 @@ def dtype_name(dtype: ir.DataType | None) -> str:
     return str(dtype.numpy().name)
 
 
-def _external_tensors(graph: ir.Graph) -> list[ir.ExternalTensor]:
-    tensors = [value.const_value for value in graph.initializers.values()]
-    for node in graph.all_nodes():
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
-                tensors.append(attribute.as_tensor())
-    for subgraph in graph.subgraphs():
-        tensors.extend(value.const_value for value in subgraph.initializers.values())
+def _external_tensors(model: ir.Model) -> list[ir.ExternalTensor]:
+    """Return the external tensors of the graph, of the graphs inside it, and of the model's functions."""
+    tensors: list[ir.TensorProtocol | None] = []
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        for inner in (graph, *graph.subgraphs()):
+            tensors += [value.const_value for value in inner.initializers.values()]
+        for node in graph.all_nodes():
+            for attribute in node.attributes.values():
+                if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                    tensors.append(attribute.as_tensor())
+                elif attribute.type == ir.AttributeType.TENSORS and not attribute.is_ref():
+                    tensors += attribute.as_tensors()
     return [tensor for tensor in tensors if isinstance(tensor, ir.ExternalTensor)]
 
 
-def _check_external_data(graph: ir.Graph, path: Path) -> None:
-    """Raise InputError for weights that are missing, too short, or outside the model's folder."""
-    folder = path.parent.resolve()
-    for tensor in _external_tensors(graph):
-        file = Path(tensor.path)
-        where = f"weight {tensor.name!r} of {path} lies in {tensor.location!r}"
-        if not tensor.location:
+def _check_external_data(model: ir.Model, path: Path) -> None:
+    """Raise InputError for weights that are missing, too short, shared too often, or outside the model's folder.
+
+    Afterwards onnx-ir checks each file again when it opens it; it does so for tensors that know their folder.
+    """
+    tensors = _external_tensors(model)
+    for tensor in tensors:
+        tensor.base_dir = path.parent  # "." is one, which onnx-ir's own "" is not
+        where = f"weight {tensor.name!r} of {path} lies in {str(tensor.location)[:_LONGEST_NAME]!r}"
+        try:
+            _check_external_tensor(tensor, where, path.parent.resolve())
+        except (OSError, ValueError, TypeError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or str(error)
             raise InputError(
-                f"weight {tensor.name!r} of {path} lies in a file without a name",
-                fix="save the model again with its weights",
-            )
-        if not file.resolve().is_relative_to(folder):
-            raise InputError(
-                f"{where}, outside the model's folder",
-                why="such a path could read any file of this machine",
-                fix="put the data file beside the model and save it with a relative path",
-            )
-        if os.path.isabs(tensor.location):
-            raise InputError(
-                f"{where}, an absolute path",
-                why="no other machine has it",
-                fix="save the model with a path relative to its folder",
-            )
-        if file.is_file() and file.stat().st_nlink > 1:
-            raise InputError(
-                f"{where}, which has a second name elsewhere (a hard link)",
-                why="onnx-ir refuses hard links: they could lead to any file of this machine",
-                fix="copy the model and its data into a folder of their own",
-            )
-        if file.is_dir():
-            raise InputError(f"{where}, which is a folder", fix="save the model again with its weights")
-        if not file.is_file():
-            raise InputError(f"{where}, which does not exist", fix=f"put the file into {folder}")
-        if file.stat().st_size < (tensor.offset or 0) + tensor.nbytes:
-            kind, fix = foreign_kind(file) or ("truncated", "copy or download it again")
-            raise InputError(f"{where}, which is too short", why=f"the file is {kind}", fix=fix)
+                f"{where}, which cannot be read", why=why, fix="save the model again with its weights"
+            ) from error
+    described = sum(tensor.nbytes for tensor in tensors)
+    stored = sum(file.stat().st_size for file in {Path(tensor.path) for tensor in tensors})
+    if described > _MOST_SHARED * stored:
+        raise InputError(
+            f"the weights of {path} take {described / 1e9:.1f} GB, and its data files have {stored / 1e9:.1f} GB",
+            why="its weights overlap in them",
+            fix="save the model again with its weights",
+        )
+
+
+def _check_external_tensor(tensor: ir.ExternalTensor, where: str, folder: Path) -> None:
+    file = Path(tensor.path)
+    again = "save the model again with its weights"
+    if not tensor.location:
+        raise InputError(f"{where.partition(' lies in')[0]} lies in a file without a name", fix=again)
+    if not file.resolve().is_relative_to(folder):
+        raise InputError(
+            f"{where}, outside the model's folder",
+            why="such a path could read any file of this machine",
+            fix="put the data file beside the model and save it with a relative path",
+        )
+    if os.path.isabs(tensor.location):
+        raise InputError(
+            f"{where}, an absolute path",
+            why="no other machine has it",
+            fix="save the model with a path relative to its folder",
+        )
+    if file.is_file() and file.stat().st_nlink > 1:
+        raise InputError(
+            f"{where}, which has a second name elsewhere (a hard link)",
+            why="onnx-ir refuses hard links: they could lead to any file of this machine",
+            fix="copy the model and its data into a folder of their own",
+        )
+    if file.is_dir():
+        raise InputError(f"{where}, which is a folder", fix=again)
+    if not file.is_file():
+        raise InputError(f"{where}, which does not exist", fix=f"put the file into {folder}")
+    if any(not isinstance(dim, int) or dim < 0 for dim in tensor.shape):
+        raise InputError(f"{where}, and its shape {tensor.shape} has a negative size", fix=again)
+    if tensor.length not in (None, 0, tensor.nbytes):
+        why = f"its shape {tensor.shape} takes {tensor.nbytes}"
+        raise InputError(f"{where}, where it has {tensor.length} bytes", why=why, fix=again)
+    if file.stat().st_size < (tensor.offset or 0) + tensor.nbytes:
+        kind, fix = foreign_kind(file) or ("truncated", "copy or download it again")
+        raise InputError(f"{where}, which is too short", why=f"the file is {kind}", fix=fix)
 
 
 def _check_external_entries(path: Path) -> None:
@@ -426,17 +462,19 @@ def _is_sorted(path: Path) -> bool:
     except _REFUSALS as error:
         if not any(words in str(error) for words in _HARMLESS):
             raise _invalid(path, error) from error
-        _check_repaired(path)
+        _check_repaired(path, error)
         return False
     return True
 
 
-def _check_repaired(path: Path) -> None:
+def _check_repaired(path: Path, violation: Exception) -> None:
     """Check a copy without the harmless violations; whether the model runs is up to ONNX Runtime."""
     proto = onnx.load(path, load_external_data=False)
     external = any(tensor.external_data for tensor in proto.graph.initializer)
     try:
         model = ir.from_proto(proto)
+        if any(map(_is_undefined, _read_values(model))):
+            raise violation
         model.graph.sort()
         for node in model.graph.all_nodes():
             if node.domain == "" and node.op_type in _ONNX_RUNTIMES_OWN:
@@ -447,6 +485,19 @@ def _check_repaired(path: Path) -> None:
             onnx.checker.check_model(ir.to_proto(model))
     except _REFUSALS as error:
         raise _invalid(path, error) from error
+
+
+def _read_values(model: ir.Model) -> Iterator[ir.Value]:
+    """Yield what nodes of the main graph and of those inside it read, and the outputs."""
+    for graph in model.graphs():
+        yield from graph.outputs
+        for node in graph:
+            yield from (value for value in node.inputs if value is not None)
+
+
+def _is_undefined(value: ir.Value) -> bool:
+    given = value.is_graph_input() or value.is_initializer() or value.const_value is not None
+    return value.producer() is None and not given
 
 
 _REFUSALS = (onnx.checker.ValidationError, ValueError, RuntimeError)

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from onnxport.formats.growth import Growth
+
 # Scalars are struct codes. `T` is a table, `[T]` a vector of it, `!T` a struct, `?` a union whose type precedes it,
 # `-` a deprecated field that no current file has.
 _SCHEMA: Mapping[str, tuple[tuple[str, str], ...]] = {
@@ -73,6 +75,9 @@ _IDENTIFIER = b"ORTM"
 # Alignment of weights, for runtimes that use them in place; smaller ones than 1 KB are not worth the padding.
 _WEIGHT_ALIGNMENT, _SMALL = 64, 1024
 
+# What a reference counts as: its target becomes a dictionary or a string, many times its bytes in the file.
+_REFERENCE = 64
+
 # A table: field name -> number, bytes (a string, or packed numbers), table, or list of these.
 Table = dict[str, Any]
 
@@ -80,14 +85,14 @@ Table = dict[str, Any]
 def read(data: bytes | memoryview) -> Table:
     """Return the InferenceSession table of an `.ort` file; strings are bytes, weights are views of `data`.
 
-    Raises ValueError if it is none, or has fields outside our schema.
+    Raises ValueError if it is none, has fields outside our schema, or describes far more than its bytes can hold.
     """
     if data[4:8] != _IDENTIFIER:
         raise ValueError("it is not in the ONNX Runtime format")
-    view = memoryview(data)
+    reader = _Reader(memoryview(data))
     try:
-        return _read_table(view, _unsigned(view, 0), "InferenceSession")
-    except (struct.error, IndexError, RecursionError) as error:
+        return reader.table(_unsigned(reader.data, 0), "InferenceSession")
+    except (struct.error, IndexError, KeyError, TypeError, RecursionError) as error:
         raise ValueError("the file is truncated or damaged") from error
 
 
@@ -96,39 +101,48 @@ def write(session: Table) -> bytearray:
     return _Writer().finish(session)
 
 
-def _read_table(data: memoryview, position: int, table: str) -> Table:
-    vtable = position - struct.unpack_from("<i", data, position)[0]
-    size = struct.unpack_from("<H", data, vtable)[0]
-    slots = struct.unpack_from(f"<{(size - 4) // 2}H", data, vtable + 4)
-    fields = _SCHEMA[table]
-    values: Table = {}
-    for index, offset in enumerate(slots):
-        if not offset:
-            continue
-        name, kind = fields[index] if index < len(fields) else (f"field {index}", "-")
-        if kind == "-":
-            raise ValueError(f"{name} of {table} is not in the schema that we know")
-        values[name] = _read_value(data, position + offset, kind, values)
-    for name in values:
-        if key := _SORTED_BY.get((table, name)):
-            values[name].sort(key=lambda entry: entry.get(key, b""))
-    return values
+class _Reader:
+    """Reads tables; where references share their targets, it stops before the content outgrows the file."""
 
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self._growth = Growth(len(data))
 
-def _read_value(data: memoryview, at: int, kind: str, siblings: Table) -> Any:
-    if len(kind) == 1:
-        return struct.unpack_from(f"<{kind}", data, at)[0]
-    target = at + _unsigned(data, at)
-    if kind.startswith("?"):
-        return _read_table(data, target, _UNIONS[kind[1:]][siblings["value_type"]])
-    if kind == "str":
-        return bytes(_slice(data, target + 4, _unsigned(data, target)))
-    if not kind.startswith("["):
-        return _read_table(data, target, kind)
-    count, item = _unsigned(data, target), kind[1:-1]
-    if _is_packed(item):
-        return _slice(data, target + 4, count * _packed_size(item))
-    return [_read_value(data, target + 4 + 4 * index, item, {}) for index in range(count)]
+    def table(self, position: int, table: str) -> Table:
+        vtable = position - struct.unpack_from("<i", self.data, position)[0]
+        size = struct.unpack_from("<H", self.data, vtable)[0]
+        slots = struct.unpack_from(f"<{(size - 4) // 2}H", self.data, vtable + 4)
+        fields = _SCHEMA[table]
+        values: Table = {}
+        for index, offset in enumerate(slots):
+            if not offset:
+                continue
+            name, kind = fields[index] if index < len(fields) else (f"field {index}", "-")
+            if kind == "-":
+                raise ValueError(f"{name} of {table} is not in the schema that we know")
+            values[name] = self._value(position + offset, kind, values)
+        for name in values:
+            if key := _SORTED_BY.get((table, name)):
+                values[name].sort(key=lambda entry: entry.get(key, b""))
+        return values
+
+    def _value(self, at: int, kind: str, siblings: Table) -> Any:
+        if len(kind) == 1:
+            return struct.unpack_from(f"<{kind}", self.data, at)[0]
+        self._growth.take(_REFERENCE)
+        target = at + _unsigned(self.data, at)
+        if kind.startswith("?"):
+            return self.table(target, _UNIONS[kind[1:]][siblings["value_type"]])
+        if kind == "str":
+            text = bytes(_slice(self.data, target + 4, _unsigned(self.data, target)))
+            self._growth.take(len(text))
+            return text
+        if not kind.startswith("["):
+            return self.table(target, kind)
+        count, item = _unsigned(self.data, target), kind[1:-1]
+        if _is_packed(item):
+            return _slice(self.data, target + 4, count * _packed_size(item))
+        return [self._value(target + 4 + 4 * index, item, {}) for index in range(count)]
 
 
 def _is_packed(kind: str) -> bool:

@@ -47,7 +47,7 @@ def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedB
     listed = _read_list(place) if config is None and place.is_file() else None
     if listed is None:
         text = write_list(paths)
-        listed = parse_list(text)
+        listed = _parse_own_list(text, paths[0])
         if config is not None:
             _write(text, config, paths)
     return ReducedBuild(
@@ -56,7 +56,7 @@ def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedB
         config_is_there=place.is_file(),
         operators=len({(node.domain, node.version, node.operator) for node in nodes}),
         types=tuple(sorted({type_ for node in nodes for type_ in (*node.inputs, *node.outputs) if type_})),
-        kernels=_count_kernels(nodes, [_resolver(session) for session in sessions]),
+        kernels=_count_kernels(nodes, list(map(_read_resolver, paths, sessions))),
         lacks=listed.lacks(nodes),
         command=_command(place.name, uses_ml=any(node.domain == "ai.onnx.ml" for node in nodes)),
         library=_find_library_size(nodes),
@@ -81,6 +81,23 @@ def _read_uses(path: Path, session: Table) -> list[Use]:
         return list(find_uses(session))
     except (KeyError, IndexError) as error:
         raise InputError(f"{path} cannot be read", why="the file is damaged") from error
+
+
+def _read_resolver(path: Path, session: Table) -> Resolver:
+    try:
+        return _resolver(session)
+    except (KeyError, IndexError) as error:
+        raise InputError(f"{path} cannot be read", why="the file is damaged") from error
+
+
+def _parse_own_list(text: str, path: Path) -> OperatorList:
+    """Parse what `write_list` wrote; its separators may occur in the names of a hostile file."""
+    try:
+        return parse_list(text)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InputError(
+            f"{path} has operators that no build can name", fix="copy, download or convert it again"
+        ) from error
 
 
 def _read_list(path: Path) -> OperatorList:

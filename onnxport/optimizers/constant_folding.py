@@ -44,6 +44,12 @@ _NOT_FOLDED = frozenset(
 )
 
 
+# The values of their operands say how large their results are: these may be of any size while it is unknown.
+_SIZED_BY_VALUES = frozenset(
+    "BlackmanWindow ConstantOfShape Expand EyeLike HammingWindow HannWindow MelWeightMatrix OneHot Pad Range Resize "
+    "Tile Upsample".split()
+)
+
 # Types whose results ONNX Runtime does not return to Python as numbers.
 _KEPT = frozenset(
     kind
@@ -129,12 +135,18 @@ def _is_foldable(node: ir.Node) -> bool:
 
 
 def _is_too_large(node: ir.Node, limit: int) -> bool:
+    if node.op_type in _SIZED_BY_VALUES and not all(_is_sized(value) for value in node.outputs):
+        return True
     limit = min(max(limit, _constant_bytes([node])), SIZE_LIMIT)
     return any(
         prod(dim for dim in dims_of(value) if isinstance(dim, int)) * value.dtype.itemsize > limit
         for value in node.outputs
         if value.shape is not None and value.dtype is not None
     )
+
+
+def _is_sized(value: ir.Value) -> bool:
+    return value.shape is not None and all(isinstance(dim, int) for dim in dims_of(value))
 
 
 def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:

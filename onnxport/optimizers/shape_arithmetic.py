@@ -41,7 +41,7 @@ class Dimensions:
             result = _RULES[node.op_type](node, operands)  # type: ignore[arg-type]
         except (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError):
             return  # a form of the op that no shape arithmetic uses
-        if result is not None and result.size <= _MAX_ELEMENTS:
+        if result is not None and result.size <= _MAX_ELEMENTS and _fits_int64(result):
             self._partials[node.outputs[0]] = result
 
     def known_values(self) -> dict[ir.Value, Partial]:
@@ -139,6 +139,18 @@ def _shape(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
 
 def _is_integral(partial: Partial) -> bool:
     return all(isinstance(element, int) for element in partial.flat)
+
+
+def _fits_int64(partial: Partial) -> bool:
+    """Return whether ONNX has these integers; Python's would grow until they fill the memory."""
+    return all(not isinstance(element, int) or -(2**63) <= element < 2**63 for element in partial.flat)
+
+
+def _range(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
+    if not all(map(_is_integral, operands)):
+        return None
+    numbers = range(*(bound.item() for bound in operands))
+    return np.array(numbers, object) if len(numbers) <= _MAX_ELEMENTS else None
 
 
 def _size(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
@@ -242,11 +254,7 @@ _RULES: dict[str, Callable[[ir.Node, Sequence[Partial]], Partial | None]] = {
     "Max": _elementwise(max),
     "Min": _elementwise(min),
     "Mul": _elementwise(lambda a, b: a * b),
-    "Range": lambda node, operands: (
-        np.arange(*(bound.item() for bound in operands)).astype(object)
-        if all(map(_is_integral, operands))
-        else None
-    ),
+    "Range": _range,
     "ReduceProd": _reduce_prod,
     "Reshape": lambda node, operands: operands[0].reshape(operands[1].tolist()),
     "Shape": _shape,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from onnxport.core.errors import printable
 from onnxport.formats.artifact import TensorSpec
 from onnxport.inspection.report import Inspection, LibrarySize, PortRecord, ReducedBuild
 from onnxport.reports.phrases import human_size
@@ -12,25 +13,26 @@ from onnxport.reports.phrases import human_size
 def inspection_lines(found: Inspection) -> str:
     """Return a model file's description, a subject per line."""
     manifest = found.manifest
-    operators = ", ".join(f"{op} {count}" for op, count in found.operators.items())
+    operators = printable(", ".join(f"{op} {count}" for op, count in found.operators.items()))
     rows = {
-        "size": f"{human_size(found.size)} in {', '.join(found.files)}",
-        "producer": found.producer or "unknown",
+        "size": printable(f"{human_size(found.size)} in {', '.join(found.files)}"),
+        "producer": printable(found.producer) or "unknown",
         "IR version": "" if found.ir_version is None else str(found.ir_version),
-        "opset": ", ".join(f"{domain} {version}" for domain, version in found.opsets.items()),
+        "opset": printable(", ".join(f"{domain} {version}" for domain, version in found.opsets.items())),
         "parameters": f"{found.parameters:,}",
         "inputs": "\n".join(map(_port, found.inputs)),
         "outputs": "\n".join(map(_port, found.outputs)),
         "operators": textwrap.fill(operators, width=88, break_long_words=False),
-        "dynamic": "\n".join(found.dynamic) or "nothing",
-        "unusual": "\n".join(found.unusual) or "nothing",
+        "dynamic": "\n".join(map(printable, found.dynamic)) or "nothing",
+        "unusual": "\n".join(map(printable, found.unusual)) or "nothing",
     }
     if manifest is not None:
-        rows["made by"] = ", ".join(f"{name} {version}" for name, version in manifest["made_by"].items())
-        rows["made from"] = f"SHA-256 {manifest['source']}, validation {manifest['validation']}"
+        makers = ", ".join(f"{name} {version}" for name, version in manifest["made_by"].items())
+        source = f"SHA-256 {manifest['source']}, validation {manifest['validation']}"
+        rows |= {"made by": printable(makers), "made from": printable(source)}
     if found.build:
         rows |= _build(found.build)
-    lines = [f"{found.path}   {found.format}"]
+    lines = [printable(f"{found.path}   {found.format}")]
     for name, text in rows.items():
         for number, line in enumerate(text.splitlines()):
             lines.append(f"  {'' if number else name:<12}{line}")
@@ -40,14 +42,15 @@ def inspection_lines(found: Inspection) -> str:
 def _build(build: ReducedBuild) -> dict[str, str]:
     """Return what a reduced build of ONNX Runtime needs, and what it saves."""
     kernels, size = build.kernels, build.library
-    needs = [f"{build.operators} operators of {', '.join(build.types)}"]
+    needs = [printable(f"{build.operators} operators of {', '.join(build.types)}")]
     if kernels:
         needs.append(
             f"{kernels.kept} of the {kernels.registered:,} CPU kernels of ONNX Runtime {kernels.version} stay in the "
             f"build, {kernels.used} of them have the types of these operators"
         )
     if build.lacks:
-        needs.append(f"{build.config} lacks {', '.join(build.lacks)}: a build with it does not run the model")
+        lacks = f"{build.config} lacks {', '.join(build.lacks)}: a build with it does not run the model"
+        needs.append(printable(lacks))
     if not build.config_is_there:
         needs.append(f"{build.config} is not there: --required-operators {build.config} writes it")
     command = textwrap.fill(build.command, width=88, break_on_hyphens=False, subsequent_indent="  ")
@@ -62,7 +65,7 @@ def _library(size: LibrarySize) -> str:
     least, full = human_size(size.least), f"in place of {human_size(size.whole)} on {size.platform}"
     if size.most is not None:
         return f"estimated at {least} to {human_size(size.most)} {full}, from"
-    return f"more than {least} {full}; no published build has {', '.join(size.beyond)}; from"
+    return f"more than {least} {full}; no published build has {printable(', '.join(size.beyond))}; from"
 
 
 def _port(port: PortRecord) -> str:

@@ -222,9 +222,22 @@ class IsolatedRuntime(Closing):
 
     def _open(self) -> Child:
         child = self._process.current()
-        if self._opened_in != self._process.number:
+        if self._opened_in == self._process.number:
+            return child
+        child.memory = self._limit.process({})
+        try:
             self._described = child.call("open", self.path, self.options)
-            self._opened_in = self._process.number
+        except ChildTooLarge as large:
+            was_fresh = not self._process.runs
+            self._process.end()
+            if not was_fresh:
+                return self._open()
+            total = self._limit.total({}, large.taken, is_answer=False)
+            why = f"all processes together had taken {format_size(total)} when it was ended"
+            least = 2 * max(total, self._limit.bytes or 0)
+            raise self._limit.exceeded(f"opening {self.path}", why, least) from None
+        child.memory = None
+        self._opened_in = self._process.number
         return child
 
     @property

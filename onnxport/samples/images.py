@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ _COLORS = {1: "gray", 3: "rgb", 4: "rgba"}
 # Modes of more than 8 bits, which Pillow would clip to 255 in RGB.
 _DEEP = frozenset({"I", "F", "I;16", "I;16B", "I;16L", "I;16N"})
 
+
+_FRAME_BYTES = 8  # that a frame of an animation takes at least
 
 # Suffixes of files that may hold an animation. An animated .png is read as its first frame, because every .png of a
 # large folder would have to be opened.
@@ -66,6 +69,9 @@ def find_pictures(path: Path) -> tuple[Picture, ...]:
         first = 1 if getattr(image, "default_image", False) and count > 1 else 0
     if count == 1:
         return (Picture(path),)
+    if count > path.stat().st_size // _FRAME_BYTES:
+        why = f"its header says {count} frames, more than its bytes hold"
+        raise InputError(f"{path} cannot be read", why=why)
     return tuple(Picture(path, number) for number in range(first, count))
 
 
@@ -218,10 +224,18 @@ def _open_image(path: Path) -> Iterator[Image]:
             f"{path} cannot be read", why="Pillow is not installed", fix="pip install 'onnxport[images]'"
         ) from error
     try:
-        with Image.open(path) as image:
-            yield image
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as image:
+                yield image
     except InputError:
         raise
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        raise InputError(
+            f"{path} is too large",
+            why=f"it has more than {(Image.MAX_IMAGE_PIXELS or 0) / 1e6:.0f} million pixels",
+            fix="shrink it, or cut it into several",
+        ) from error
     except Exception as error:  # Pillow's decoders raise anything for damaged files
         why = " ".join(str(error).replace(repr(str(path)), "it").split())[:200]
         raise InputError(f"{path} cannot be read", why=why or type(error).__name__) from error

@@ -6,6 +6,8 @@ lists the file types.
 
 from __future__ import annotations
 
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +20,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError, UsageError, printable
+from onnxport.core.memory import machine_memory
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.samples import audio, images, tables
 from onnxport.samples.folders import AUDIO, DATA_SET, IMAGES, Entry, natural, sample_entries
@@ -26,7 +29,7 @@ from onnxport.samples.rows import split_rows
 from onnxport.samples.sizes import OpenSizes
 
 # Exceptions of NumPy for files that are damaged, of another kind, or pickles. An archive may be encrypted
-# (RuntimeError), use an unknown compression, or claim more bytes than the machine has.
+# (RuntimeError), use an unknown compression, or claim more bytes than the machine has; a header is parsed as Python.
 _BROKEN = (
     OSError,
     ValueError,
@@ -34,6 +37,13 @@ _BROKEN = (
     RuntimeError,
     NotImplementedError,
     MemoryError,
+    TypeError,
+    AttributeError,
+    KeyError,
+    SyntaxError,
+    RecursionError,
+    tokenize.TokenError,
+    struct.error,
     zipfile.BadZipFile,
     zlib.error,
 )
@@ -267,12 +277,29 @@ def _read_images(
 def _read_npz(path: Path, inputs: Sequence[TensorSpec]) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as archive:
+            _check_unpacked(path, sum(info.file_size for info in archive.zip.infolist()))
             repeated = next((key for key in archive.files if archive.files.count(key) > 1), None)
             if repeated is None:
-                return {key: archive[key] for key in archive.files}
+                arrays = {key: archive[key] for key in archive.files}
+                if other := next(
+                    (key for key, found in arrays.items() if not isinstance(found, np.ndarray)), None
+                ):
+                    raise ValueError(f"its member {other!r} is not an array")
+                return arrays
     except _BROKEN as error:
         raise _unreadable(path, error) from error
     raise InputError(f"{path} has {repeated!r} twice", fix="save it with one array of that name")
+
+
+def _check_unpacked(path: Path, size: int) -> None:
+    """Refuse an archive whose arrays would fill the machine; zipfile unpacks no more than its headers say."""
+    machine = machine_memory()
+    if machine is not None and size > machine // 2:
+        raise InputError(
+            f"{path} cannot be read",
+            why=f"its arrays take {size / 1e9:.1f} GB unpacked, more than half of this machine's memory",
+            fix="divide it into several files",
+        )
 
 
 def _read_npy(path: Path, inputs: Sequence[TensorSpec]) -> dict[str, Array]:

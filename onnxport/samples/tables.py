@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ _MISSING = frozenset(
 _MISSING_TEXT = "nan"
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 _NAMED = 8  # columns in a message
+_LONGEST = 64  # characters of a number
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,9 @@ def _parse_column(table: _Table, name: str, cells: Sequence[str], dtype: str) ->
         return np.array([_cell(table, name, row, cell, _boolean, dtype) for row, cell in enumerate(cells)])
     filled = ["nan" if cell.strip() in _MISSING else cell for cell in cells]
     try:
-        numbers = np.array(filled).astype(np.float64)
+        # NumPy pads all cells to the longest, so that one long cell would take the memory of a whole table of them.
+        numbers = np.array(filled if max(map(len, filled)) <= _LONGEST else [*map(float, filled)])
+        numbers = numbers.astype(np.float64)
     except ValueError:
         numbers = np.array(
             [_cell(table, name, row, cell, float, dtype) for row, cell in enumerate(filled)], np.float64
@@ -153,18 +157,21 @@ def _parse_column(table: _Table, name: str, cells: Sequence[str], dtype: str) ->
     if np.dtype(dtype).kind == "f":
         with np.errstate(over="ignore"):  # the model gets infinities
             return numbers.astype(dtype)
-    integers = [_cell(table, name, row, cell, _integer, dtype) for row, cell in enumerate(cells)]
-    return np.array(integers).astype(dtype)
+    parse = partial(_integer, limits=np.iinfo(dtype))
+    return np.array([_cell(table, name, row, cell, parse, dtype) for row, cell in enumerate(cells)], dtype)
 
 
-def _integer(cell: str) -> int:
+def _integer(cell: str, limits: np.iinfo[Any]) -> int:
     try:
-        return int(cell)
+        whole = int(cell)
     except ValueError:
         number = float(cell)
         if not number.is_integer():
             raise
-        return int(number)
+        whole = int(number)
+    if not limits.min <= whole <= limits.max:
+        raise OverflowError(cell)
+    return whole
 
 
 def _boolean(cell: str) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,8 @@ from onnxport.exporters.pytorch.errors import first_line
 from onnxport.exporters.pytorch.modules import TorchModel, of_module
 from onnxport.exporters.sources import Source
 
+# Operators of TorchScript that read or write files by a name in the script.
+_OPENS_FILES = re.compile(rb"\b(?:torch|ops\.aten)\.(?:from_file|save)\b")
 _FACTORY = "onnxport export package.module:function --weights {path} --input x=1,3,224,224:float32"
 
 
@@ -45,11 +50,29 @@ def load(source: Source, params: ExportParams) -> TorchModel:
 def _load_script(path: Path, params: ExportParams) -> TorchModel:
     weights.refuse_weights(params.weights, str(path))
     _check_scripted(params, str(path))
+    if not params.trust:
+        _refuse_files(path)
     try:
         module = torch.jit.load(path, map_location="cpu")
     except RuntimeError as error:
         raise InputError(f"{path} cannot be read as TorchScript", why=first_line(error)) from error
     return of_module(module, params, str(path))
+
+
+def _refuse_files(path: Path) -> None:
+    """Refuse a script that opens files (InputError): loading it may run it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            codes = [name for name in archive.namelist() if "/code/" in f"/{name}" and name.endswith(".py")]
+            found = next((name for name in codes if _OPENS_FILES.search(archive.read(name))), None)
+    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read as TorchScript", why=first_line(error)) from error
+    if found is not None:
+        raise InputError(
+            f"{path} opens files of this machine",
+            why=f"{found} calls from_file or save",
+            fix="give --trust if you know where it comes from",
+        )
 
 
 def _check_scripted(params: ExportParams, name: str) -> None:

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
+from onnxport.exporters.tensorflow.file_access import check_file_access
 from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, shape_of, tf
 from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, first_line
 from onnxport.exporters.tensorflow.signatures import DeclaredInput
@@ -30,6 +31,7 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
     """
     path = Path(source.name)
     graph = _graph(path)
+    check_file_access(path, graph, trust=params.trust)
     ends = _ends(graph)
     if not params.output_names and len(ends) != 1:
         raise UsageError(

@@ -36,7 +36,22 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
             why=f"in {', '.join(code)}",
             fix="give --trust if you know where it comes from",
         )
+    if not params.trust:
+        _refuse_files(path, config)
     return from_model(_load_keras_3(path, config, trust=params.trust), source, params)
+
+
+def _refuse_files(path: Path, config: Any) -> None:
+    """Refuse layers that read a vocabulary from a file of this machine (InputError)."""
+    for each in class_objects(config):
+        settings = each.get("config")
+        named = settings.get("vocabulary") if isinstance(settings, dict) else None
+        if isinstance(named, str) and named:
+            raise InputError(
+                f"{path} reads the file {named!r} when it is loaded",
+                why=f"{_class_name(each)} takes its vocabulary from there",
+                fix="save it with the vocabulary in it, or give --trust if you know where it comes from",
+            )
 
 
 def _load_keras_3(path: Path, config: Any, *, trust: bool) -> Any:

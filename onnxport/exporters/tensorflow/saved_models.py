@@ -10,6 +10,7 @@ from typing import Any
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
+from onnxport.exporters.tensorflow.file_access import check_file_access
 from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, shape_of, tf
 from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, first_line
 from onnxport.exporters.tensorflow.signatures import DeclaredInput
@@ -47,12 +48,32 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
         UsageError: an unknown signature, or several of which none is chosen.
     """
     path = Path(source.name)
+    _check_files(path, trust=params.trust)
     try:
         loaded = tf.saved_model.load(str(path))
     except _REFUSALS as error:
         raise InputError(f"TensorFlow cannot load the SavedModel {path}", why=first_line(error)) from error
     key = _choose_signature(path, loaded, params.signature)
     return from_signature(loaded.signatures[key], loaded, f"{TENSORFLOW}, signature {key}", source, params)
+
+
+def _check_files(path: Path, *, trust: bool) -> None:
+    """Refuse a SavedModel whose graphs open files, before loading runs their initializers (InputError)."""
+    from google.protobuf.message import DecodeError
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    file = path / "saved_model.pb"
+    if trust or not file.is_file():  # the other form, .pbtxt, is TensorFlow's to refuse
+        return
+    try:
+        graphs = saved_model_pb2.SavedModel.FromString(file.read_bytes()).meta_graphs
+    except (DecodeError, OSError) as error:
+        raise InputError(f"TensorFlow cannot load the SavedModel {path}", why=first_line(error)) from error
+    for meta in graphs:
+        # What can be called: functions of the object graph; in TensorFlow 1's files, the ends of the signatures.
+        ends = [each.name for told in meta.signature_def.values() for each in told.outputs.values()]
+        roots = meta.object_graph_def.concrete_functions or [end.partition(":")[0] for end in ends]
+        check_file_access(path, meta.graph_def, trust=False, roots=roots)
 
 
 def from_signature(

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from onnxport.core.errors import InputError
 from onnxport.formats.graph import Node, OperatorGraph, Tensor
-from onnxport.formats.tflite.ports import Signature, leading_name, manifest_text, read_signature
+from onnxport.formats.growth import Growth
+from onnxport.formats.tflite.limits import check_bodies
+from onnxport.formats.tflite.ports import Signature, damaged, leading_name, manifest_text, read_signature
 from onnxport.formats.tflite.tensor_names import INNER
 
+_ELEMENT = 64  # bytes that a number of an option counts as; in the file it has four
 # Options that name the subgraphs which an operator runs.
 _BODIES = [f"{name}SubgraphIndex" for name in ("then", "else", "cond", "body", "init")]
 _INNER = re.compile(rf"{re.escape(INNER)}\d*$")
@@ -65,9 +67,7 @@ def read_tflite(path: Path, *, distinct: bool = False) -> TfliteModel:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return _Reader(content, ends, distinct).model(path)
     except _DAMAGED as error:
-        raise InputError(
-            f"{path} is truncated or damaged", fix="copy, download or convert it again"
-        ) from error
+        raise damaged(path, error) from error
 
 
 class _Reader:
@@ -79,6 +79,7 @@ class _Reader:
             self._names |= {port.key: port.name for port, _ in (*ends.inputs, *ends.outputs)}
         self._codes = [_code(self._model.OperatorCodes(i)) for i in range(self._model.OperatorCodesLength())]
         self._stored: dict[int, Tensor] = {}
+        self._growth = Growth(len(content))
         self._graphs: list[Subgraph] = []
 
     def model(self, path: Path) -> TfliteModel:
@@ -90,6 +91,7 @@ class _Reader:
             each.graph.nodes += [
                 self._node(table.Operators(i), each.tensors) for i in range(table.OperatorsLength())
             ]
+        self._check_bodies()
         return TfliteModel(
             path,
             tuple(self._graphs),
@@ -100,6 +102,15 @@ class _Reader:
             self._model.SignatureDefsLength(),
             manifest_text(self._model, self._content),
         )
+
+    def _check_bodies(self) -> None:
+        places = {id(each.graph): each.index for each in self._graphs}
+        bodies = [
+            [places[id(body)] for node in each.graph.nodes for body in node.bodies.values()]
+            for each in self._graphs
+        ]
+        sizes = [len(each.graph.nodes) for each in self._graphs]
+        check_bodies(sizes, bodies, len(self._content))
 
     def _tensors(self, index: int) -> Subgraph:
         """Return a subgraph without its nodes."""
@@ -134,7 +145,7 @@ class _Reader:
 
     def _node(self, operator: Any, tensors: tuple[Tensor, ...]) -> Node:
         op, version = self._codes[operator.OpcodeIndex()]
-        attributes = _options(operator)
+        attributes = _options(operator, self._growth)
         inputs = [operator.Inputs(i) for i in range(operator.InputsLength())]
         outputs = [operator.Outputs(i) for i in range(operator.OutputsLength())]
         return Node(
@@ -147,17 +158,19 @@ class _Reader:
         )
 
 
-def _options(operator: Any) -> dict[str, Any]:
+def _options(operator: Any, growth: Growth) -> dict[str, Any]:
     """Return the operator's builtin options by their names in the schema."""
     unpacked = (
         schema.BuiltinOptionsCreator(operator.BuiltinOptionsType(), operator.BuiltinOptions()),
         schema.BuiltinOptions2Creator(operator.BuiltinOptions2Type(), operator.BuiltinOptions2()),
     )
+    found = {
+        name: value for options in unpacked if options is not None for name, value in vars(options).items()
+    }
+    growth.take(sum(_ELEMENT * value.size for value in found.values() if isinstance(value, np.ndarray)))
     return {
         name: tuple(value.tolist()) if isinstance(value, np.ndarray) else value
-        for options in unpacked
-        if options is not None
-        for name, value in vars(options).items()
+        for name, value in found.items()
     }
 
 

@@ -31,7 +31,7 @@ _NAMES = {
 }
 _MANIFEST = "Manifest.json"
 _LIST = "list"
-_MOST_FILLED = 1 << 20  # elements of a constant in a message; larger ones are in the weight file
+_MOST_FILLED = 1 << 20  # elements of a constant in a message, in the memory of one; larger ones are weights
 
 
 def read_package(folder: Path) -> Package:
@@ -185,7 +185,7 @@ def _tensor(spec: Any, type_: Type) -> Any:
     numbers = np.array(values, dtype=dtype)
     size = math.prod(shape)
     if numbers.size != size and numbers.size <= 1 and size <= _MOST_FILLED:  # one for all, or omitted zeros
-        numbers = np.full(size, numbers[0] if numbers.size else 0, dtype)
+        numbers = np.broadcast_to(numbers if numbers.size else np.zeros(1, dtype), (size,))
     if numbers.size != size:
         raise ValueError(f"a constant of {numbers.size} numbers has the shape {shape}")
     return numbers.reshape(shape)

@@ -17,7 +17,9 @@ from ai_edge_litert import schema_py_generated as schema
 
 from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError, UsageError
+from onnxport.formats.growth import OverlappingPartsError
 from onnxport.formats.manifest import KEY, Manifest, Port, Tap
+from onnxport.formats.tflite.limits import check_growth
 
 _IDENTIFIER = b"TFL3"  # bytes 4 to 8 of every TFLite file
 _SIGNATURE = "serving_default"
@@ -44,13 +46,19 @@ def read_signature(path: Path, noted: bool = True) -> Signature:
             kind, fix = foreign_kind(path) or ("", "")
             why = f"it is {kind}" if kind else "its file identifier is not TFL3"
             raise InputError(f"{path} is not a TFLite model", why=why, fix=fix)
-        return _ends(schema.Model.GetRootAs(content, 0), content, noted)
+        model = schema.Model.GetRootAs(content, 0)
+        check_growth(model, len(content))
+        return _ends(model, content, noted)
     except (struct.error, IndexError, TypeError, ValueError, KeyError, AttributeError) as error:
-        raise InputError(
-            f"{path} is truncated or damaged", fix="copy, download or convert it again"
-        ) from error
+        raise damaged(path, error) from error
     except OSError as error:
         raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+
+
+def damaged(path: Path, error: Exception) -> InputError:
+    """Return the error for a file whose references lead nowhere, or to too much."""
+    why = str(error) if isinstance(error, OverlappingPartsError) else ""
+    return InputError(f"{path} is truncated or damaged", why=why, fix="copy, download or convert it again")
 
 
 def _ends(model: Any, content: mmap.mmap, noted: bool) -> Signature:

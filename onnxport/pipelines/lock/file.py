@@ -29,6 +29,8 @@ _HEAD = """\
 """
 ANEW = "restore it from version control, or delete it: a run without --frozen writes it anew"
 
+_LARGEST = 8 * 2**20  # characters; thousands of artefacts
+
 # The suffix of a stage with several states.
 _STATE = re.compile("@[0-9a-f]{12}$")
 
@@ -124,9 +126,12 @@ def text_of(pipeline: str, artefacts: Mapping[str, LockedArtefact]) -> str:
 def parse(path: Path, text: str) -> dict[str, LockedArtefact]:
     """Return the artefacts of a lock, by their path from its folder; UsageError with the line if it is damaged."""
     lines: dict[tuple[str | int, ...], int] = {}
+    if len(text) > _LARGEST:
+        raise UsageError(f"{path} is not a lock", why=f"it is larger than {_LARGEST >> 20} MB", fix=ANEW)
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         if root is not None:
+            _check_aliases(root, path)
             for place, line in _lines(root, ()):
                 if lines.setdefault(place, line) != line:
                     raise UsageError(f"{path}:{line} is damaged: the key {place[-1]} occurs twice", fix=ANEW)
@@ -225,6 +230,21 @@ def _common_versions(stages: Iterable[LockedStage]) -> dict[str, str]:
 def _state(stage: LockedStage) -> str:
     content = (stage.name, stage.said, stage.versions, stage.product)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _check_aliases(root: yaml.Node, path: Path) -> None:
+    """Refuse aliases, which no lock of ours has: a few lines of them can stand for more than any memory holds."""
+    seen, waiting = set(), [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, yaml.ScalarNode):
+            continue
+        if id(node) in seen:
+            where = f"{path}:{node.start_mark.line + 1}"
+            raise UsageError(f"{where} is damaged: it has an alias of what begins here", fix=ANEW)
+        seen.add(id(node))
+        for each in node.value:
+            waiting += each if isinstance(each, tuple) else (each,)
 
 
 def _lines(node: yaml.Node, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], int]]:

@@ -54,6 +54,11 @@ class Clock:
             self._progress.finished(step, seconds)
             self.timings.append(Timing(step=step, seconds=round(seconds, 4)))
 
+    def announce(self, step: str) -> None:
+        """Show what the next phase does, without a time of its own."""
+        self._progress.started(step)
+        self._progress.finished(step, 0.0)
+
     def progress(self, done: int, total: int) -> None:
         """Report the progress of the current phase."""
         self._progress.progressed(self._step, done, total)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxport.core.errors import NoSizesError
+from onnxport.core.errors import NoSizesError, printable
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import Manifest
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, require, versions
@@ -36,6 +36,8 @@ def make(job: Export, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
 
     timeout = RUN_TIMEOUT if job.validation is None else job.validation.timeout
     runtime = stack.enter_context(SourceRuntime(job.source, job.params, timeout=timeout))
+    if job.params.trust:
+        clock.announce(f"trust {printable(job.source.name)}: code in it runs with your rights")
     with unchanged(job.source):
         with clock.phase("load"), reading(job.source):
             source = replace(job.source, kind=runtime.described.kind)  # only now known of a factory

@@ -136,11 +136,17 @@ class _Reader(pickle.Unpickler):
     """An unpickler that builds observers and refuses everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if module.startswith("onnxport.quantize.") or (module, name) in _NUMPYS or module == "collections":
+        if (module, name) in _NUMPYS or (module, name) in _COLLECTIONS:
             return super().find_class(module, name)
+        if module.startswith("onnxport.quantize.") and "." not in name:
+            found = super().find_class(module, name)
+            # A module also has what it imports, such as os.
+            if isinstance(found, type) and found.__module__ == module:
+                return found
         raise pickle.UnpicklingError(f"{module}.{name} is nothing that a calibration holds")
 
 
+_COLLECTIONS = frozenset(("collections", name) for name in ("Counter", "OrderedDict", "defaultdict", "deque"))
 # What a pickled array names, in NumPy 1 and 2.
 _NUMPYS = frozenset(
     (f"numpy{module}", name)

@@ -1,0 +1,225 @@
+"""The command in a fork of a process that has its imports done: thousands of runs in the time of a hundred.
+
+`python -m tests.hostile.forks` serves: a line of JSON asks for one run, a line answers. Each run has a process of its
+own with limits of memory, processor time and file size, and ends with all that it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# Of one process. A run that needs so much of a file of kilobytes is a fault, which `peak` shows before.
+ADDRESS_SPACE, FILE_SIZE = 12 << 30, 1 << 30
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a run ended.
+
+    Attributes:
+        code: the exit code; the number of a signal, negated.
+        seconds: None if it was ended at its time limit.
+        peak: bytes that it held beyond what the imports take.
+    """
+
+    code: int
+    seconds: float | None
+    peak: int
+    stdout: str
+    stderr: str
+
+
+class Forks:
+    """The server's client.
+
+    Args:
+        folder: for temporary files and output of runs.
+        warm: commands on valid files, run once before all others, whose imports and caches all runs then share.
+    """
+
+    def __init__(self, folder: Path, warm: Sequence[tuple[Path, Sequence[str]]] = ()) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        environment = os.environ | {
+            "PYTHONPATH": str(ROOT),
+            "ONNXPORT_CACHE": str(folder / "cache"),
+            "TMPDIR": str(folder),
+            "OPENBLAS_NUM_THREADS": "1",
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
+        environment.pop("GITHUB_ACTIONS", None)
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "tests.hostile.forks", str(folder)],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(folder / "server.txt").open("wb"),
+        )
+        for place, arguments in warm:
+            self._ask({"warm": list(arguments), "folder": str(place)})
+        self._ask({"freeze": True})
+
+    def run(
+        self,
+        place: Path,
+        *arguments: str,
+        timeout: float = 30.0,
+        environment: Mapping[str, str] | None = None,
+    ) -> Run:
+        """Run the command in `place`."""
+        asked = {"run": list(arguments), "folder": str(place), "timeout": timeout}
+        answer = self._ask({**asked, "environment": dict(environment or {})})
+        stdout, stderr = (
+            (self._folder / name).read_bytes().decode(errors="backslashreplace") for name in ("out", "err")
+        )
+        return Run(answer["code"], answer["seconds"], answer["peak"], stdout, stderr)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _ask(self, message: Mapping[str, object]) -> dict[str, object]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, (self._folder / "server.txt").read_text()
+        return json.loads(answer)
+
+
+@contextlib.contextmanager
+def forks(folder: Path, warm: Sequence[tuple[Path, Sequence[str]]] = ()) -> Iterator[Forks]:
+    running = Forks(folder, warm)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+# ---- the server
+
+
+def _serve(folder: Path) -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        answer: dict[str, object] = {}
+        if "warm" in asked:
+            _warm(asked)
+        elif "freeze" in asked:
+            gc.collect()
+            gc.freeze()
+        else:
+            answer = _fork(folder, asked)
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _warm(asked: Mapping[str, object]) -> None:
+    from onnxport.cli.commands import cli
+
+    os.chdir(str(asked["folder"]))
+    arguments = [str(each) for each in asked["warm"]]  # type: ignore[attr-defined]
+    if arguments[0].startswith(":"):
+        code = _called(arguments)
+    else:
+        code = cli.main(arguments, prog_name="onnxport", standalone_mode=False)
+    print(arguments, "ended with", code, file=sys.stderr, flush=True)
+
+
+def _called(arguments: Sequence[str]) -> int:
+    """Call a function of readers.py as a command would, its errors shown in the same way."""
+    from onnxport.cli.error_output import show
+    from tests.hostile import readers
+
+    try:
+        getattr(readers, arguments[0][1:])(*arguments[1:])
+        return 0
+    except BaseException as error:
+        return show(error, json=False, verbose=bool(os.environ.get("HOSTILE_VERBOSE")))
+
+
+def _fork(folder: Path, asked: Mapping[str, object]) -> dict[str, object]:
+    outputs = [os.open(folder / name, os.O_CREAT | os.O_TRUNC | os.O_WRONLY) for name in ("out", "err")]
+    begun = time.monotonic()
+    base = _resident()
+    process = os.fork()
+    if not process:
+        _run(asked, outputs)
+    for each in outputs:
+        os.close(each)
+    is_late = not _wait(process, float(str(asked["timeout"])))
+    if is_late:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL)
+    _, status, used = os.wait4(process, 0)
+    code = os.waitstatus_to_exitcode(status)
+    seconds = None if is_late else time.monotonic() - begun
+    return {"code": code, "seconds": seconds, "peak": max(used.ru_maxrss * 1024 - base, 0)}
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _wait(process: int, seconds: float) -> bool:
+    descriptor = os.pidfd_open(process)
+    try:
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    finally:
+        os.close(descriptor)
+
+
+def _run(asked: Mapping[str, object], outputs: Sequence[int]) -> None:
+    code = 99
+    try:
+        os.setpgid(0, 0)
+        for number, output in enumerate(outputs, start=1):
+            os.dup2(output, number)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        os.chdir(str(asked["folder"]))
+        os.environ.update(asked["environment"])  # type: ignore[call-overload]
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        arguments = [str(each) for each in asked["run"]]  # type: ignore[attr-defined]
+        if arguments[0].startswith(":"):
+            code = _called(arguments)
+        else:
+            from onnxport.cli import main
+
+            sys.argv = ["onnxport", *arguments]
+            main()
+    finally:
+        with contextlib.suppress(Exception):
+            if sys.exc_info()[0] is not None:
+                import traceback
+
+                traceback.print_exc()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    tempfile.tempdir = None
+    _serve(Path(sys.argv[1]))

@@ -1,0 +1,420 @@
+"""Seeded changes to valid files: damage, and what an attacker would write, in the terms of the file's syntax."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from onnxport.pipelines.graph.digests import digest_of_value
+
+# Names and doc strings that something downstream could take for more than text.
+TEXTS = (
+    "../../../secret.bin",
+    "/etc/passwd",
+    "..",
+    "a\0b",
+    "\x1b[2J\x1b[31mred\x1b]0;title\x07",
+    "\u202egnp.exe",
+    "\x9b31m",
+    "\u2028\u2029\x85\x0b",
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "::error file=x::forged\n::set-output name=a::b",
+    "##[command]x",
+    "&a [*a, *a]",
+    "!!python/object/apply:os.system ['true']",
+    "=cmd|' /C calc'!A0",
+    "%s%n{0.__class__}{{7*7}}${HOME}",
+    "x" * 70_000,
+    "-1",
+    "18446744073709551615",
+    "1e999",
+    "",
+    "\ud7ff\ufffd\U0001f4a9",
+)
+NUMBERS = (0, 1, 2, 7, 127, 128, 255, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63, 2**64 - 1)
+_CHANGES = (1, 1, 1, 2, 3)
+_MOST_REPEATED = 3000
+_DEEPEST = 2000
+
+
+def mutate(data: bytes, syntax: str, chance: random.Random) -> bytes:
+    """Return `data` with one to three changes; a quarter of them know nothing of the syntax."""
+    for _ in range(chance.choice(_CHANGES)):
+        change = SYNTAXES[syntax] if chance.random() < 0.75 else _damage
+        data = change(data, chance)
+    return data
+
+
+def _damage(data: bytes, chance: random.Random) -> bytes:
+    """Flip bits, cut, insert, repeat or blank bytes."""
+    if not data:
+        return bytes([chance.randrange(256)])
+    start = chance.randrange(len(data))
+    length = min(chance.choice((1, 2, 4, 8, 64, 1024)), len(data) - start)
+    end = start + length
+    kind = chance.randrange(7)
+    if kind == 0:
+        flipped = data[start] ^ (1 << chance.randrange(8))
+        return data[:start] + bytes([flipped]) + data[start + 1 :]
+    replaced = (
+        chance.randbytes(length),
+        bytes(length),
+        b"\xff" * length,
+        data[start:end] * 2,
+        b"",
+        chance.choice(TEXTS).encode()[:length],
+    )[kind - 1]
+    if kind == 5 and chance.random() < 0.5:  # the rest of the file is missing
+        return data[:start]
+    return data[:start] + replaced + data[end:]
+
+
+# ---- protobuf, by its wire format alone
+
+
+@dataclass
+class _Field:
+    number: int
+    wire: int
+    value: Any  # int, bytes, or a list of _Field
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+        if shift > 63:
+            raise ValueError("no varint")
+
+
+def _to_varint(value: int) -> bytes:
+    value &= 2**64 - 1
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _parse(data: bytes, depth: int = 0) -> list[_Field]:
+    """Parse a message; raises ValueError or IndexError where it is none."""
+    fields, at = [], 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        number, wire = key >> 3, key & 7
+        if not 0 < number < 600 or wire not in (0, 1, 2, 5):
+            raise ValueError("no field")
+        value: Any
+        if wire == 0:
+            value, at = _varint(data, at)
+        else:
+            size, at = _varint(data, at) if wire == 2 else ({1: 8, 5: 4}[wire], at)
+            if at + size > len(data):
+                raise ValueError("too long")
+            value, at = data[at : at + size], at + size
+            if wire == 2 and value and depth < 20 and not _is_text(value):
+                with contextlib.suppress(ValueError, IndexError):
+                    value = _parse(value, depth + 1)
+        fields.append(_Field(number, wire, value))
+    return fields
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        return value.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
+
+
+def _encode(fields: list[_Field]) -> bytes:
+    out = bytearray()
+    for field in fields:
+        out += _to_varint(field.number << 3 | field.wire)
+        if field.wire == 0:
+            out += _to_varint(field.value)
+            continue
+        content = _encode(field.value) if isinstance(field.value, list) else field.value
+        if field.wire == 2:
+            out += _to_varint(len(content))
+        out += content
+    return bytes(out)
+
+
+def _messages(fields: list[_Field]) -> Iterator[list[_Field]]:
+    yield fields
+    for field in fields:
+        if isinstance(field.value, list):
+            yield from _messages(field.value)
+
+
+def _protobuf(data: bytes, chance: random.Random) -> bytes:
+    try:
+        root = _parse(data)
+    except (ValueError, IndexError):
+        return _damage(data, chance)
+    message = chance.choice([each for each in _messages(root) if each] or [root])
+    if not message:
+        return _damage(data, chance)
+    place = chance.randrange(len(message))
+    field = message[place]
+    kind = chance.randrange(8)
+    if kind == 0:
+        del message[place]
+    elif kind == 1:
+        message.insert(chance.randrange(len(message) + 1), deepcopy(field))
+    elif kind == 2:
+        chance.shuffle(message)
+    elif kind == 3:
+        field.number = chance.randint(1, 30)
+    elif kind == 4 and isinstance(field.value, list):
+        small = [_Field(field.number, 2, b"")] if chance.random() < 0.5 else [deepcopy(field)]
+        message[place:place] = small * chance.randint(2, _MOST_REPEATED)
+    elif kind == 5 and isinstance(field.value, list):
+        inner = _encode(field.value)
+        for _ in range(chance.randint(2, _DEEPEST)):
+            inner = _to_varint(field.number << 3 | 2) + _to_varint(len(inner)) + inner
+        field.value = inner
+    else:
+        _change_value(field, chance)
+    return _encode(root)
+
+
+def _change_value(field: _Field, chance: random.Random) -> None:
+    if field.wire == 0:
+        field.value = chance.choice((*NUMBERS, field.value + 1, field.value - 1))
+    elif field.wire == 2:
+        content = _encode(field.value) if isinstance(field.value, list) else field.value
+        text = chance.choice(TEXTS).encode()
+        numbers = b"".join(_to_varint(chance.choice(NUMBERS)) for _ in range(chance.randint(1, 5)))
+        field.value = chance.choice((text, text, numbers, b"", content[: len(content) // 2], content * 2))
+    else:
+        size = len(field.value)
+        field.value = chance.choice((bytes(size), b"\xff" * size, b"\0" * (size - 2) + b"\x80\x7f"))
+
+
+# ---- binary formats of aligned numbers: FlatBuffers, RIFF, BMP, HDF5
+
+
+def _words(data: bytes, chance: random.Random) -> bytes:
+    if len(data) < 8:
+        return _damage(data, chance)
+    if chance.random() < 0.15 and (found := list(re.finditer(rb"[ -~]{4,}", data))):
+        text = chance.choice(found)
+        wanted = chance.choice(TEXTS).encode()
+        length = text.end() - text.start()
+        return data[: text.start()] + wanted[:length].ljust(length) + data[text.end() :]
+    width = chance.choice((2, 4, 4, 4, 8))
+    at = chance.randrange(0, max(len(data) - width, 1), 2 if width == 2 else 4)
+    (before,) = struct.unpack_from({2: "<H", 4: "<I", 8: "<Q"}[width], data.ljust(at + width, b"\0"), at)
+    other = chance.randrange(0, len(data), 4)
+    value = chance.choice(
+        (*NUMBERS, before + 1, before - 1, other - at, at - other, other, before * 2, len(data))
+    )
+    changed = (value % 2 ** (8 * width)).to_bytes(width, "little")
+    return data[:at] + changed + data[at + width :]
+
+
+def _png(data: bytes, chance: random.Random) -> bytes:
+    """Change a chunk, mostly with its checksum."""
+    chunks, at = [], 8
+    while at + 12 <= len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        chunks.append((data[at + 4 : at + 8], data[at + 8 : at + 8 + size]))
+        at += 12 + size
+    if not chunks:
+        return _damage(data, chance)
+    place = chance.randrange(len(chunks))
+    kind, content = chunks[place]
+    change = chance.randrange(5)
+    if change == 0:
+        chunks.insert(place, chunks[place])
+    elif change == 1:
+        del chunks[place]
+    elif change == 2:
+        chance.shuffle(chunks)
+    elif kind == b"IHDR" or change == 3:
+        size = (chance.choice(NUMBERS) % 2**32).to_bytes(4, "big")
+        offset = chance.choice((0, 4))
+        chunks[place] = kind, content[:offset] + size + content[offset + 4 :]
+    else:
+        text = b"zTXt", b"a\0\0" + zlib.compress(bytes(20_000_000))
+        chunks.insert(1, chance.choice(((kind, _damage(content, chance)), text)))
+    out = bytearray(data[:8])
+    for kind, content in chunks:
+        out += struct.pack(">I", len(content)) + kind + content
+        out += struct.pack(">I", zlib.crc32(kind + content) if chance.random() < 0.9 else 0)
+    return bytes(out)
+
+
+# ---- archives
+
+
+def _zip(data: bytes, chance: random.Random) -> bytes:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = [(info.filename, archive.read(info)) for info in archive.infolist()]
+    except Exception:
+        return _damage(data, chance)
+    if not members:
+        return _damage(data, chance)
+    place = chance.randrange(len(members))
+    name, content = members[place]
+    kind = chance.randrange(7)
+    if kind == 0:
+        del members[place]
+    elif kind == 1:
+        members.append(members[place])
+    elif kind == 2:
+        members[place] = chance.choice(TEXTS)[:1000].replace("\0", "") or "x", content
+    elif kind == 3:
+        members[place] = name, bytes(chance.choice((0, 1, 50_000_000)))
+    else:
+        inner = {"json": "json", "pb": "protobuf", "npy": "npy"}.get(name.rpartition(".")[2], "bytes")
+        members[place] = name, mutate(content, inner, chance)
+    out = io.BytesIO()
+    method = chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
+    with zipfile.ZipFile(out, "w", method) as archive:
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for name, content in members:
+                archive.writestr(name, content)
+    return out.getvalue()
+
+
+_HEADERS = (
+    *(b"'|O'", b"'<f8'", b"'<U99999999'", b"'|V0'", b"[('a', '<f4')]", b"'\\x00'", b"True", b"(" * 500),
+    *(b"(-1,)", b"(99999999999,)", b"(1, 1, 8.0, 8)", b"(2**62, 4)", b"((1, 1), 8, 8)", b"__import__('os')"),
+)
+
+
+def _npy(data: bytes, chance: random.Random) -> bytes:
+    """Change the header, which is a Python literal."""
+    head, brace, rest = data.partition(b"}")
+    if not brace or chance.random() < 0.3:
+        return _damage(data, chance)
+    old = chance.choice((rb"'[<|>]\w+'", rb"\(.*\)", rb"False", rb"'shape'", rb"\{.*"))
+    new = chance.choice(_HEADERS)
+    return re.sub(old, lambda _: new, head, count=1) + brace + rest
+
+
+# ---- text
+
+
+def _json(data: bytes, chance: random.Random) -> bytes:
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        return _damage(data, chance)
+    places = list(_json_places(content))
+    if not places:
+        return _damage(data, chance)
+    holder, key = chance.choice(places)
+    values: tuple[Any, ...] = (
+        *TEXTS,
+        *NUMBERS,
+        -1,
+        -(2**63),
+        0.5,
+        1e308,
+        None,
+        True,
+        [],
+        {},
+        [None],
+        {"a": 1},
+    )
+    kind = chance.randrange(6)
+    if kind == 0:
+        del holder[key]
+    elif kind == 1 and isinstance(holder, dict):
+        holder[chance.choice(TEXTS)] = holder.pop(key)
+    elif kind == 2 and isinstance(holder[key], list):
+        holder[key] = holder[key] * chance.randint(2, 2000)
+    elif kind == 3:
+        depth = chance.randint(2, 5000)
+        mark = "\0deep\0"
+        holder[key] = mark
+        return json.dumps(content).replace(json.dumps(mark), "[" * depth + "]" * depth).encode()
+    else:
+        holder[key] = chance.choice(values)
+    text = json.dumps(content)
+    if chance.random() < 0.05:
+        text = re.sub(
+            r"\d+", lambda _: chance.choice(("NaN", "-Infinity", "9" * 5000, "1e400")), text, count=1
+        )
+    return text.encode()
+
+
+def _entry(data: bytes, chance: random.Random) -> bytes:
+    """Change an entry of the cache and sign it again, as somebody with our source can."""
+    try:
+        said = json.loads(_json(data, chance))
+        said.pop("digest", None)
+        return json.dumps({**said, "digest": digest_of_value(said)}).encode()
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return _damage(data, chance)
+
+
+def _json_places(value: Any) -> Iterator[tuple[Any, Any]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in items:
+        yield value, key
+        yield from _json_places(each)
+
+
+def _lines(data: bytes, chance: random.Random) -> bytes:
+    lines = data.decode(errors="surrogateescape").split("\n")
+    place = chance.randrange(len(lines))
+    line = lines[place]
+    words = re.findall(r"[^\s:,=]+", line)
+    text = chance.choice(
+        (*TEXTS, *map(str, NUMBERS), "NaN", "- - - -", "{" * 200, "[" * 200, "*a", "&a", "<<: *a", '"')
+    )
+    kind = chance.randrange(8)
+    if kind == 0:
+        del lines[place]
+    elif kind == 1:
+        lines[place:place] = [line] * chance.choice((1, 2, 1000))
+    elif kind == 2:
+        lines[place] = " " * chance.choice((1, 2, 40)) + line
+    elif kind == 3:
+        lines[place] = line.strip()
+    elif kind == 4:
+        chance.shuffle(lines)
+    elif kind == 5 and words:
+        lines[place] = line.replace(chance.choice(words), text, 1)
+    elif kind == 6:
+        lines[place] = line + text
+    else:
+        lines.insert(place, text)
+    return "\n".join(lines).encode(errors="surrogateescape")
+
+
+SYNTAXES: Mapping[str, Callable[[bytes, random.Random], bytes]] = {
+    "bytes": _damage,
+    "protobuf": _protobuf,
+    "words": _words,
+    "png": _png,
+    "zip": _zip,
+    "npy": _npy,
+    "json": _json,
+    "entry": _entry,
+    "lines": _lines,
+}

@@ -1,0 +1,40 @@
+"""Readers that no command reaches without running a model: what they raise is shown as a command shows it."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+from onnxport.formats.artifact import TensorSpec
+
+
+def samples(folder: str, *inputs: str) -> None:
+    """Find and load the inputs in `folder` for a model with `inputs`, each NAME=DTYPE:DIM,DIM."""
+    from onnxport.samples.readers import find_samples
+
+    specs = []
+    for text in inputs:
+        name, _, rest = text.partition("=")
+        dtype, _, dims = rest.partition(":")
+        shape = tuple(int(dim) if dim.isdigit() else dim for dim in dims.split(",") if dim)
+        specs.append(TensorSpec(name, dtype, shape))
+    for file in find_samples(Path(folder), specs, 16):
+        file.load()
+
+
+def framework(path: str, kind: str = "") -> None:
+    """Load a framework's model as its child process does."""
+    from onnxport.exporters.params import ExportParams
+    from onnxport.exporters.process import Host
+    from onnxport.exporters.sources import Source
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        Host().open(Source.of(path), ExportParams())
+
+
+def lock(path: str) -> None:
+    """Parse a lock."""
+    from onnxport.pipelines.lock.file import Lock
+
+    Lock.read(Path(path))

@@ -1,0 +1,200 @@
+"""Frameworks' models made to run code or to open files: nothing of it happens without --trust.
+
+Each test of a kind of file shows both: the refusal, and that the same file does it once it is trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxport.core.errors import InputError, OnnxportError, UsageError
+from onnxport.exporters.framework import Framework
+from onnxport.exporters.params import ExportParams
+from onnxport.exporters.process import Host
+from onnxport.exporters.sources import LOADERS, Source
+from tests.hostile.test_sample_attacks import Evil
+
+
+def load(path: Path, **options: Any) -> Framework:
+    """Load as the child process of an export does."""
+    import importlib
+
+    source = Source.of(path)
+    module, _, function = LOADERS[source.kind].partition(":")
+    framework: Framework = getattr(importlib.import_module(module), function)(source, ExportParams(**options))
+    return framework
+
+
+@pytest.mark.parametrize("suffix", [".pkl", ".joblib"])
+def test_a_pickle_runs_nothing_without_trust(suffix: str, tmp_path: Path) -> None:
+    file = tmp_path / f"a{suffix}"
+    file.write_bytes(pickle.dumps(Evil(tmp_path)))
+    with pytest.raises(InputError, match=r"reading it can run any code.*--trust"):
+        load(file)
+    assert not (tmp_path / "pwned").exists()
+    with pytest.raises(UsageError):
+        load(file, trust=True)
+    assert (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pth", ".ckpt", ".pt2"])
+def test_a_pickle_of_torch_runs_nothing(suffix: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    file = tmp_path / f"a{suffix}"
+    torch.save({"a": Evil(tmp_path)}, file)
+    with pytest.raises(OnnxportError):
+        load(file)
+    with pytest.raises(OnnxportError):
+        load(file, trust=suffix != ".pt2")  # a pickled module is not loaded at all
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_weights_run_nothing(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from onnxport.exporters.pytorch.weights import read_tensors
+
+    file = tmp_path / "a.pt"
+    torch.save({"a": Evil(tmp_path)}, file)
+    with pytest.raises(InputError, match="may run any code"):
+        read_tensors(file)
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_script_that_opens_files_needs_trust(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    secret = tmp_path / "secret.bin"
+    secret.write_bytes(np.arange(4, dtype=np.float32).tobytes())
+    code = f"""
+    def forward(self, x):
+        return x + torch.from_file({str(secret)!r}, False, 4)
+    """
+    module = torch.jit.ScriptModule()
+    module.define(code)
+    file = tmp_path / "a.pt"
+    module.save(str(file))
+    with pytest.raises(InputError, match=r"opens files of this machine.*--trust"):
+        load(file, exporter="torchscript", input={"x": "4"})
+    assert load(file, exporter="torchscript", input={"x": "4"}, trust=True).inputs
+
+
+def test_an_exported_program_that_opens_files_needs_trust(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Linear(4, 3)
+    file = tmp_path / "a.pt2"
+    torch.export.save(torch.export.export(net, (torch.ones(1, 4),)), file)
+    assert load(file).inputs
+    changed = tmp_path / "b.pt2"
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(changed, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name).replace(b"aten.linear.default", b"aten.from_file.default"))
+    with pytest.raises(InputError, match=r"opens files of this machine.*--trust"):
+        load(changed)
+
+
+def test_a_keras_file_that_names_a_vocabulary_needs_trust(tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras")
+    secret = tmp_path / "secret.txt"
+    secret.write_text("the\nsecret\n")
+    model = keras.Sequential(
+        [keras.layers.Input((1,), dtype="string"), keras.layers.StringLookup(vocabulary=["a"])]
+    )
+    file = tmp_path / "a.keras"
+    model.save(file)
+    changed = tmp_path / "b.keras"
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(changed, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "config.json":
+                config = json.loads(content)
+                for layer in config["config"]["layers"]:
+                    if "vocabulary" in layer["config"]:
+                        layer["config"]["vocabulary"] = str(secret)
+                content = json.dumps(config).encode()
+            new.writestr(name, content)
+    with pytest.raises(InputError, match=r"reads the file .*secret\.txt.*--trust"):
+        load(changed)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_saved_model_that_opens_files_needs_trust(writes: bool, tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    secret = tmp_path / "secret.txt"
+    secret.write_text("the secret")
+
+    class Net(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+        def __call__(self, x: Any) -> Any:
+            if writes:
+                tf.io.write_file(str(tmp_path / "pwned"), "x")
+                return {"y": x}
+            return {"y": x + tf.cast(tf.strings.length(tf.io.read_file(str(secret))), tf.float32)}
+
+    net = Net()
+    tf.saved_model.save(net, str(tmp_path / "saved"), {"serving_default": net.__call__})
+    (tmp_path / "pwned").unlink(missing_ok=True)
+    with pytest.raises(InputError, match=r"opens files of this machine.*(Read|Write)File.*--trust"):
+        load(tmp_path / "saved")
+    assert not (tmp_path / "pwned").exists()
+    assert load(tmp_path / "saved", trust=True).inputs
+
+
+def test_a_saved_model_whose_signature_restores_needs_trust(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+
+    class Net(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+        def __call__(self, x: Any) -> Any:
+            (found,) = tf.raw_ops.RestoreV2(
+                prefix=str(tmp_path / "other"), tensor_names=["a"], shape_and_slices=[""], dtypes=[tf.float32]
+            )
+            return {"y": x + tf.reduce_sum(found)}
+
+    net = Net()
+    net.weight = tf.Variable([1.0])  # so that the file has RestoreV2 of its own, too
+    tf.saved_model.save(net, str(tmp_path / "saved"), {"serving_default": net.__call__})
+    with pytest.raises(InputError, match=r"opens files of this machine.*RestoreV2"):
+        load(tmp_path / "saved")
+
+
+def test_a_saved_model_with_a_checkpoint_needs_no_trust(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+
+    class Net(tf.Module):
+        def __init__(self) -> None:
+            self.weight = tf.Variable([1.0, 2.0])
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32)])
+        def __call__(self, x: Any) -> Any:
+            return {"y": x * self.weight}
+
+    net = Net()
+    tf.saved_model.save(net, str(tmp_path / "saved"), {"serving_default": net.__call__})
+    assert load(tmp_path / "saved").inputs
+
+
+def test_a_frozen_graph_that_opens_files_needs_trust(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [None], "x")
+        tf.add(x, tf.cast(tf.strings.length(tf.io.read_file("/etc/hostname")), tf.float32), "y")
+    file = tmp_path / "a.pb"
+    file.write_bytes(graph.as_graph_def().SerializeToString())
+    with pytest.raises(InputError, match=r"opens files of this machine.*ReadFile.*--trust"):
+        load(file)
+    assert load(file, trust=True).inputs
+
+
+def test_the_child_process_tells_what_trust_does(tmp_path: Path) -> None:
+    """Host is what an export's child runs: the refusal crosses the border as the user's error."""
+    file = tmp_path / "a.pkl"
+    file.write_bytes(pickle.dumps(Evil(tmp_path)))
+    with pytest.raises(InputError, match="--trust"):
+        Host().open(Source.of(file), ExportParams())

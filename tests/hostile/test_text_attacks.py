@@ -1,0 +1,232 @@
+"""Pipelines, locks, caches and notes of others; and what names in them do to reports."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import pickle
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from onnxport.pipelines.graph.digests import digest_of_value
+from onnxport.quantize.calibration.cache import _FORM, _decode
+from tests.cli.sandbox import DIGITS
+from tests.hostile.attacking import Case, Target, registering
+from tests.hostile.test_sample_attacks import Evil
+
+CASES: dict[str, Case] = {}
+attack = registering(CASES)
+PLAN = ("plan", "pipeline.yaml")
+HEAD = "version: 1\nmodel: digits.onnx\n"
+TARGETS = "targets:\n  server: {to: ort}\n"
+
+
+def pipeline(target: Target, text: str) -> tuple[str, ...]:
+    shutil.copy(DIGITS, target.folder)
+    (target.folder / "pipeline.yaml").write_text(text)
+    return PLAN
+
+
+def laughs(levels: int) -> str:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, levels)]
+    return "\n".join(lines) + "\n"
+
+
+@attack(2, "too large for a pipeline, with all aliases expanded")
+def pipeline_of_a_billion_laughs(target: Target) -> tuple[str, ...]:
+    return pipeline(target, HEAD + laughs(12) + TARGETS)
+
+
+@attack(2, "too large for a pipeline")
+def pipeline_that_holds_itself(target: Target) -> tuple[str, ...]:
+    return pipeline(target, HEAD + "stages: &a {b: *a}\n" + TARGETS)
+
+
+@attack(2, "is not in YAML's core schema")
+def pipeline_with_an_object_of_python(target: Target) -> tuple[str, ...]:
+    text = "stages: !!python/object/apply:os.system ['touch ../pwned']\n"
+    return pipeline(target, HEAD + text + TARGETS)
+
+
+@attack(2, "lies outside of the pipeline's folder")
+def include_above_the_folder(target: Target) -> tuple[str, ...]:
+    return pipeline(target, HEAD + "include: ../secret.bin\n" + TARGETS)
+
+
+@attack(2, "lies outside of the pipeline's folder")
+def include_behind_a_link(target: Target) -> tuple[str, ...]:
+    (target.folder / "more.yaml").symlink_to(target.secret)
+    return pipeline(target, HEAD + "include: more.yaml\n" + TARGETS)
+
+
+@attack(2, "nested too deeply")
+def pipeline_of_ten_thousand_brackets(target: Target) -> tuple[str, ...]:
+    return pipeline(target, HEAD + "stages: " + "[" * 10_000 + "]" * 10_000 + "\n" + TARGETS)
+
+
+@attack(2, "larger than 1 MB")
+def pipeline_of_many_megabytes(target: Target) -> tuple[str, ...]:
+    return pipeline(target, HEAD + TARGETS + "# x\n" * 500_000)
+
+
+def lock(target: Target, text: str) -> tuple[str, ...]:
+    pipeline(target, HEAD + TARGETS)
+    (target.folder / "pipeline.lock").write_text(text)
+    return (":lock", "pipeline.lock")
+
+
+@attack(2, "pipeline.lock", "alias")
+def lock_of_a_billion_laughs(target: Target) -> tuple[str, ...]:
+    return lock(target, "onnxport_lock: 1\n" + laughs(12))
+
+
+@attack(2, "pipeline.lock", "alias")
+def lock_that_holds_itself(target: Target) -> tuple[str, ...]:
+    return lock(target, "onnxport_lock: 1\npipeline: &a [*a]\n")
+
+
+@attack(2, "pipeline.lock", "not valid YAML")
+def lock_with_an_object_of_python(target: Target) -> tuple[str, ...]:
+    return lock(target, "onnxport_lock: !!python/object/apply:os.system ['touch ../pwned']\n")
+
+
+@attack(2, "pipeline.lock is not a lock", "larger than 8 MB")
+def lock_of_many_megabytes(target: Target) -> tuple[str, ...]:
+    return lock(target, "onnxport_lock: 1\n" + "# x\n" * 3_000_000)
+
+
+@attack(2, "pipeline.lock")
+def lock_of_ten_thousand_brackets(target: Target) -> tuple[str, ...]:
+    return lock(target, "onnxport_lock: " + "[" * 10_000 + "]" * 10_000)
+
+
+# ---- caches
+
+
+def entry(target: Target, **changes: object) -> tuple[str, ...]:
+    """A signed entry of the cache, as somebody with the source of onnxport can write it."""
+    pipeline(target, HEAD + TARGETS)
+    key = "ab" * 32
+    folder = target.folder / ".onnxport" / "stages" / key[:2] / key
+    folder.mkdir(parents=True)
+    (folder / "model.ort").write_bytes(b"bytes")
+    said = {
+        "form": 2,
+        "key": key,
+        "node": "digits/server",
+        "main": "model.ort",
+        "files": {"model.ort": hashlib.sha256(b"bytes").hexdigest()},
+        "report": {},
+        "inputs": {},
+        **changes,
+    }
+    (folder / "entry.json").write_text(json.dumps({**said, "digest": digest_of_value(said)}))
+    return ("cache", "list")
+
+
+@attack(0)
+def entry_without_a_report(target: Target) -> tuple[str, ...]:
+    return entry(target)
+
+
+@attack(0)
+def entry_of_a_file_elsewhere(target: Target) -> tuple[str, ...]:
+    digest = hashlib.sha256(target.secret.read_bytes()).hexdigest()
+    return entry(target, main="../../../../../secret.bin", files={"../../../../../secret.bin": digest})
+
+
+@attack(0)
+def entry_of_another_form(target: Target) -> tuple[str, ...]:
+    return entry(target, files=[], main=5, report=[], node={"a": 1})
+
+
+@attack(0)
+def entry_with_a_name_that_clears_the_terminal(target: Target) -> tuple[str, ...]:
+    return entry(target, node="\x1b[2J\n::error::forged")
+
+
+def test_a_cached_calibration_runs_no_code(tmp_path: Path) -> None:
+    """Its reader knows a few classes; a dotted name would lead through a module to what that imports."""
+
+    class Direct:
+        def __reduce__(self) -> tuple[object, ...]:
+            return eval, (f"__import__('os').mkdir({str(tmp_path / 'pwned')!r})",)
+
+    # A pickle by hand: the global os.system, by way of a module of ours, called with one text.
+    through = b"\x80\x04\x8c\x24onnxport.quantize.calibration.cache\x8c\x09os.system\x93"
+    called = (
+        through
+        + b"\x8c"
+        + bytes([len(f"touch {tmp_path}/pwned")])
+        + f"touch {tmp_path}/pwned".encode()
+        + b"\x85R."
+    )
+    plain = b"\x80\x04\x8c\x24onnxport.quantize.calibration.cache\x8c\x0acontextlib\x93."
+    for payload in (pickle.dumps(Direct()), pickle.dumps(Evil(tmp_path)), called, plain):
+        with pytest.raises(pickle.UnpicklingError):
+            _decode(_FORM + hashlib.sha256(payload).digest() + payload)
+    assert not (tmp_path / "pwned").exists()
+    assert io.BytesIO  # the pickles above are well-formed: each is read up to its name
+
+
+# ---- reports
+
+NAME = "<img src=x onerror=alert(1)>\"'><script>alert(2)</script>|`*[a](javascript:alert(3))\x1b[31m\n::error::forged"
+
+
+@pytest.fixture
+def reports(target: Target) -> dict[str, str]:
+    """Reports of a validation of a model whose every name is NAME."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    ends = [helper.make_tensor_value_info(NAME + end, TensorProto.FLOAT, [1, 4]) for end in "xy"]
+    node = helper.make_node("Relu", [NAME + "x"], [NAME + "y"], NAME)
+    model = helper.make_model(
+        helper.make_graph([node], NAME, ends[:1], ends[1:]),
+        opset_imports=[helper.make_opsetid("", 18)],
+        ir_version=10,
+        producer_name=NAME,
+    )
+    onnx.save(model, target.folder / "bad.onnx")
+    forms = ("html", "md", "xml", "json", "sarif")
+    arguments = [word for form in forms for word in ("--report", f"out.{form}")]
+    run = target.run("validate", "bad.onnx", "bad.onnx", *arguments, timeout=120)
+    assert not run.code, run.stderr
+    assert all(line.isprintable() for line in run.stdout.split("\n"))
+    return {form: (target.folder / f"out.{form}").read_text() for form in forms}
+
+
+def test_names_are_text_in_every_report(reports: dict[str, str]) -> None:
+    page = reports["html"]
+    assert "alert(1)" in page, "the name is not there at all"
+    assert not re.search(r"<(img|script)\b", page, re.IGNORECASE)
+    assert not re.search(r"<[^>]*\son\w+\s*=", page), "an inline event handler"
+    assert not re.search(r"<[^>]*\s(style|href|src)\s*=\s*[\"']?\s*javascript:", page, re.IGNORECASE)
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', page)
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert "<img" not in reports["md"]
+    assert "<script" not in reports["md"]
+    assert "<img" not in reports["xml"]
+    for form, text in reports.items():
+        assert "\x1b" not in text, form
+        assert not re.search(r"^\s*::error", text, re.MULTILINE), form
+    json.loads(reports["json"])
+    json.loads(reports["sarif"])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_text_attack_is_refused_or_harmless(name: str, target: Target) -> None:
+    case = CASES[name]
+    target.refuses(case.code, case.prepare(target), *case.says)
+
+
+def test_a_valid_pipeline_passes(target: Target) -> None:
+    """So that a refusal above is of the attack."""
+    target.refuses(0, pipeline(target, HEAD + TARGETS))

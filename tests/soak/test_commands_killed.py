@@ -1,0 +1,234 @@
+"""Commands that are killed, or whose disk is full, at random moments: the former artefact whole, or the new one.
+
+One moment of each kind in CI, a hundred of each command with `make soak`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.soak.project import DIGITS, PIPELINE, ROOT, TIMEOUT, descendants, wait_until_gone
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+
+LINEAR = ROOT / "fixtures" / "digits" / "linear.skops"
+# What each command makes; the former artefact is text that no command writes.
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "convert": ("convert", "digits.onnx", "--to", "ort", "-o", "out.ort"),
+    "convert-tflite": ("convert", "digits.onnx", "--to", "tflite", "-o", "out.tflite"),
+    "quantize": ("quantize", "digits.onnx", "--precision", "dynamic", "-o", "out.onnx"),
+    "optimize": ("optimize", "digits.onnx", "--opset", "21", "-o", "out.onnx"),
+    "export": ("export", "linear.skops", "-o", "out.onnx"),
+    "run": ("run", "pipeline.yaml"),
+    "cache prune": ("cache", "prune", "--size", "1kB"),
+}
+FORMER = b"the former artefact"
+KILLS, DISKS = 100, 30
+_FEW = ("convert",)  # in CI; the others take minutes
+
+
+def _trials(count: int) -> list[object]:
+    """Commands with numbers of trials, of which CI makes a few."""
+    return [
+        pytest.param(name, each, marks=() if each < 1 and name in _FEW else pytest.mark.exhaustive)
+        for name in COMMANDS
+        for each in range(count)
+    ]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A folder with sources, a former artefact, and a temporary folder beside it."""
+
+    name: str
+    folder: Path
+
+    @classmethod
+    def made(cls, name: str, root: Path) -> Work:
+        work = cls(name, root / "work")
+        work.folder.mkdir(parents=True)
+        (root / "tmp").mkdir()
+        shutil.copy(DIGITS, work.folder)
+        shutil.copy(LINEAR, work.folder)
+        (work.folder / "pipeline.yaml").write_text(PIPELINE)
+        if (output := work.output) is not None:
+            output.write_bytes(FORMER)
+        elif name == "cache prune":
+            assert work.end(work.start(("run", "pipeline.yaml"))) == 0
+        return work
+
+    @property
+    def output(self) -> Path | None:
+        command = COMMANDS[self.name]
+        return self.folder / command[command.index("-o") + 1] if "-o" in command else None
+
+    def start(
+        self, command: tuple[str, ...] = (), before_exec: Callable[[], None] | None = None
+    ) -> subprocess.Popen[str]:
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(self.folder.parent / "tmp")}
+        environment.pop("ONNXPORT_CACHE", None)
+        environment["XDG_CACHE_HOME"] = str(self.folder.parent / "home")
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "onnxport", *(command or COMMANDS[self.name])],
+            cwd=self.folder,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=before_exec,
+        )
+
+    def end(self, process: subprocess.Popen[str]) -> int:
+        with process:
+            _, self_said = process.communicate(timeout=TIMEOUT)
+        assert "Traceback" not in self_said, self_said
+        return process.returncode
+
+    def products(self) -> dict[str, str]:
+        """Digests of artefacts, by name; the private files of a dead run show as another name."""
+        found = [*self.folder.glob("out*"), *(self.folder / "build").rglob("*"), *self.folder.glob(".onnxport-*")]
+        return {
+            file.relative_to(self.folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in sorted(found)
+            if file.is_file()
+        }
+
+    def litter(self) -> list[str]:
+        private = self.folder / ".onnxport" / "stages" / "new"
+        temporary = (self.folder.parent / "tmp").iterdir()
+        found = [*self.folder.rglob(".onnxport-*"), *(private.iterdir() if private.exists() else ()), *temporary]
+        return [each.name for each in found]
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """What a command leaves that nobody disturbs, and how long it takes."""
+
+    products: Mapping[str, str]
+    seconds: float
+
+
+@pytest.fixture(scope="session")
+def undisturbed_commands(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Undisturbed]:
+    known: dict[str, Undisturbed] = {}
+
+    def of(name: str) -> Undisturbed:
+        if name not in known:
+            work = Work.made(name, tmp_path_factory.mktemp("undisturbed"))
+            started = time.monotonic()
+            assert work.end(work.start()) == 0
+            known[name] = Undisturbed(work.products(), time.monotonic() - started)
+        return known[name]
+
+    return of
+
+
+def _check(work: Work, expected: Undisturbed) -> None:
+    """Fail unless every artefact is the former one or the new one; then the next run must be right."""
+    former = hashlib.sha256(FORMER).hexdigest()
+    for name, digest in work.products().items():
+        if not name.startswith(".onnxport-"):
+            assert digest in (former, expected.products.get(name)), f"{name} is neither the old nor the new one"
+    if work.output is not None:
+        assert work.output.exists(), "the former artefact is lost"
+    assert work.end(work.start()) == 0
+    assert work.products() == expected.products
+    assert work.litter() == []
+
+
+@pytest.mark.parametrize(("name", "trial"), _trials(KILLS))
+def test_a_killed_command_leaves_the_old_or_the_new(
+    name: str, trial: int, tmp_path: Path, undisturbed_commands: Callable[[str], Undisturbed]
+) -> None:
+    expected = undisturbed_commands(name)
+    work = Work.made(name, tmp_path)
+    with work.start() as process:
+        time.sleep(random.Random(f"{name} {trial}").uniform(0.02, 1.1) * expected.seconds)
+        children = descendants(process.pid)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=TIMEOUT)
+    wait_until_gone(children)
+    _check(work, expected)
+
+
+@pytest.mark.parametrize(("name", "trial"), _trials(DISKS))
+def test_a_full_disk_leaves_the_old_or_the_new(
+    name: str, trial: int, tmp_path: Path, undisturbed_commands: Callable[[str], Undisturbed]
+) -> None:
+    """No file of the command or its children may have more than some bytes: every write fails in its midst once."""
+    expected = undisturbed_commands(name)
+    work = Work.made(name, tmp_path)
+    most = int(10 ** random.Random(f"{name} {trial}").uniform(1, 5))
+    code = work.end(work.start(before_exec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))))
+    assert code in (0, 6), code
+    assert work.litter() == []
+    _check(work, expected)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Path:
+    """A folder on a file system of its own; skips where none may be mounted."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    return place
+
+
+_FULL = """
+mount -t tmpfs -o size={size}k tmpfs {disk} && mkdir {disk}/work {disk}/tmp && cp {sources} {disk}/work &&
+printf %s '{former}' > {disk}/work/{output} && cd {disk}/work && export TMPDIR={disk}/tmp
+{python} -P -m onnxport {command} > /dev/null; echo code $?
+cat {output}; ls -A {disk}/work {disk}/tmp
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        pytest.param(name, size, marks=() if (name, size) == ("convert", 44) else pytest.mark.exhaustive)
+        for name in ("convert", "convert-tflite", "quantize", "optimize", "export")
+        for size in (*range(28, 100, 8), *range(100, 400, 30))
+    ],
+)
+def test_a_small_disk_keeps_the_old_artefact(name: str, size: int, small_disk: Path) -> None:
+    """ENOSPC for real, on a tmpfs in a mount namespace."""
+    command = COMMANDS[name]
+    output = command[command.index("-o") + 1]
+    source = LINEAR if name == "export" else DIGITS
+    script = _FULL.format(
+        size=size,
+        disk=small_disk,
+        sources=source,
+        former=FORMER.decode(),
+        output=output,
+        python=sys.executable,
+        command=" ".join(command),
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "ONNXPORT_CACHE": str(small_disk / "cache")}
+    done = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", script],
+        capture_output=True,
+        env=environment,
+        check=False,
+        timeout=TIMEOUT,
+    )
+    if b"code " not in done.stdout:
+        pytest.skip(f"no file system of its own: {done.stderr[-200:]!r}")
+    code = int(done.stdout.partition(b"code ")[2].split()[0])
+    said = done.stderr.decode()
+    assert code in (0, 6), said
+    assert "Traceback" not in said
+    assert (FORMER in done.stdout) == (code != 0)
+    assert b".onnxport-" not in done.stdout
