@@ -187,7 +187,8 @@ class Spinner:
         from rich.console import Console
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        # Steps may name files and nodes, in which [/x] is no markup.
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
         self._begun: tuple[float, int] | None = None
         self._display = Progress(*columns, console=Console(stderr=True), transient=True)
 

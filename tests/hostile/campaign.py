@@ -10,8 +10,6 @@ import random
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,18 +59,19 @@ class Campaign:
         assert self.targets, f"{name} made none of {list(self.subject.targets)}"
         self._listing = self._list()
 
-    @property
-    def warm(self) -> tuple[Path, tuple[str, ...]]:
-        return self.folder, self._command(next(iter(self.targets)), 0)
+    def warm(self, running: Forks) -> None:
+        """Read a valid file in the server."""
+        running.warm(self.folder, *self._command(next(iter(self.targets)), 0))
 
-    def trial(self, seed: int, running: Forks) -> Trial:
-        """Change a file by `seed`, read it, and restore it."""
+    def trial(self, seed: int, running: Forks, *, deep: bool = False) -> Trial:
+        """Change a file by `seed`, read it, with `deep` by one of the rare commands, and restore it."""
         chance = random.Random(f"{self.name} {seed}")
         target = chance.choice(list(self.targets))
         file = self.folder / target
         valid = file.read_bytes()
         content = mutate(valid, self.targets[target], chance)
-        number = chance.randrange(1, len(self.subject.commands)) if self._is_rare(seed) else 0
+        rare = len(self.subject.commands) > 1 and (deep or seed % RARE == 1)
+        number = chance.randrange(1, len(self.subject.commands)) if rare else 0
         command = self._command(target, number)
         file.unlink()  # it may be a hard link, as in a cache
         file.write_bytes(content)
@@ -84,9 +83,6 @@ class Campaign:
             file.write_bytes(valid)
         fault = find_fault(run, self.subject) or self._litter(command)
         return Trial(seed, target, command, content, run, fault)
-
-    def _is_rare(self, seed: int) -> bool:
-        return len(self.subject.commands) > 1 and seed % RARE == 1
 
     def _command(self, target: str, number: int) -> tuple[str, ...]:
         package = target.partition("/")[0]
@@ -132,24 +128,20 @@ def find_fault(run: Run, subject: Subject) -> str:
     return f"unprintable: {unprintable[0][:100]!r}" if unprintable else ""
 
 
-@contextmanager
-def campaigns(names: list[str], folder: Path) -> Iterator[tuple[list[Campaign], Forks]]:
-    found = [Campaign(name, folder / name) for name in names]
-    with forks(folder / "forks", [each.warm for each in found]) as running:
-        yield found, running
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("formats", nargs="+", choices=(*SUBJECTS, "all"))
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="folder for the files that end in no allowed way")
+    parser.add_argument("--deep", action="store_true", help="the rare commands alone, which run models")
     asked = parser.parse_args()
     names = list(SUBJECTS) if "all" in asked.formats else asked.formats
-    with tempfile.TemporaryDirectory() as folder, campaigns(names, Path(folder)) as (found, running):
-        for each in found:
-            _report(each, running, asked)
+    with tempfile.TemporaryDirectory() as folder, forks(Path(folder, "forks")) as running:
+        for name in names:
+            campaign = Campaign(name, Path(folder, name))
+            campaign.warm(running)
+            _report(campaign, running, asked)
 
 
 def _report(campaign: Campaign, running: Forks, asked: argparse.Namespace) -> None:
@@ -157,7 +149,7 @@ def _report(campaign: Campaign, running: Forks, asked: argparse.Namespace) -> No
     faults: Counter[str] = Counter()
     seconds, slowest, peak = 0.0, 0.0, 0
     for seed in range(asked.first, asked.first + asked.count):
-        trial = campaign.trial(seed, running)
+        trial = campaign.trial(seed, running, deep=asked.deep)
         ends[trial.run.code] += 1
         seconds += trial.run.seconds or campaign.subject.seconds
         slowest, peak = max(slowest, trial.run.seconds or 0.0), max(peak, trial.run.peak)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import logging
 import os
 import resource
 import select
@@ -48,10 +49,9 @@ class Forks:
 
     Args:
         folder: for temporary files and output of runs.
-        warm: commands on valid files, run once before all others, whose imports and caches all runs then share.
     """
 
-    def __init__(self, folder: Path, warm: Sequence[tuple[Path, Sequence[str]]] = ()) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         environment = os.environ | {
@@ -70,9 +70,10 @@ class Forks:
             stdout=subprocess.PIPE,
             stderr=(folder / "server.txt").open("wb"),
         )
-        for place, arguments in warm:
-            self._ask({"warm": list(arguments), "folder": str(place)})
-        self._ask({"freeze": True})
+
+    def warm(self, place: Path, *arguments: str) -> None:
+        """Run a command on valid files in the server itself: later runs share its imports and caches."""
+        self._ask({"warm": list(arguments), "folder": str(place)})
 
     def run(
         self,
@@ -104,8 +105,8 @@ class Forks:
 
 
 @contextlib.contextmanager
-def forks(folder: Path, warm: Sequence[tuple[Path, Sequence[str]]] = ()) -> Iterator[Forks]:
-    running = Forks(folder, warm)
+def forks(folder: Path) -> Iterator[Forks]:
+    running = Forks(folder)
     try:
         yield running
     finally:
@@ -123,9 +124,8 @@ def _serve(folder: Path) -> None:
         answer: dict[str, object] = {}
         if "warm" in asked:
             _warm(asked)
-        elif "freeze" in asked:
             gc.collect()
-            gc.freeze()
+            gc.freeze()  # a collection in a fork would copy all pages
         else:
             answer = _fork(folder, asked)
         answers.write(json.dumps(answer) + "\n")
@@ -201,6 +201,7 @@ def _run(asked: Mapping[str, object], outputs: Sequence[int]) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
         resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        logging.root.handlers.clear()  # of tools that other formats had imported
         arguments = [str(each) for each in asked["run"]]  # type: ignore[attr-defined]
         if arguments[0].startswith(":"):
             code = _called(arguments)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.campaign import campaigns
+from tests.hostile.campaign import Campaign
+from tests.hostile.forks import Forks
 from tests.hostile.mutation import SYNTAXES, mutate
 from tests.hostile.subjects import SUBJECTS
 
@@ -21,31 +22,32 @@ LIGHT = [name for name, subject in SUBJECTS.items() if not subject.in_child]
 HEAVY = [name for name, subject in SUBJECTS.items() if subject.in_child]
 
 
-def check(name: str, seeds: range, folder: Path) -> None:
+def check(name: str, seeds: range, folder: Path, running: Forks) -> None:
     needs = SUBJECTS[name].needs
     if needs and find_spec(needs) is None:
         pytest.skip(f"{needs} is not installed")
-    with campaigns([name], folder) as ((campaign,), running):
-        trials = (campaign.trial(seed, running) for seed in seeds)
-        faults = [f"{name} {each.seed} {' '.join(each.command)}: {each.fault}" for each in trials if each.fault]
+    campaign = Campaign(name, folder)
+    campaign.warm(running)
+    trials = (campaign.trial(seed, running) for seed in seeds)
+    faults = [f"{name} {each.seed} {' '.join(each.command)}: {each.fault}" for each in trials if each.fault]
     assert not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize("name", LIGHT)
-def test_changed_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
-    check(name, range(MANY), tmp_path)
+def test_changed_files_are_read_or_refused(name: str, tmp_path: Path, running: Forks) -> None:
+    check(name, range(MANY), tmp_path, running)
 
 
 @pytest.mark.parametrize("name", HEAVY)
-def test_changed_files_of_frameworks_are_read_or_refused(name: str, tmp_path: Path) -> None:
-    check(name, range(MANY), tmp_path)
+def test_changed_files_of_frameworks_are_read_or_refused(name: str, tmp_path: Path, running: Forks) -> None:
+    check(name, range(MANY), tmp_path, running)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_ten_thousand_changed_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
-    check(name, range(MANY, WHOLE), tmp_path)
+def test_ten_thousand_changed_files_are_read_or_refused(name: str, tmp_path: Path, running: Forks) -> None:
+    check(name, range(MANY, WHOLE), tmp_path, running)
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import pickle
 import re
@@ -157,21 +156,19 @@ def test_a_cached_calibration_runs_no_code(tmp_path: Path) -> None:
         def __reduce__(self) -> tuple[object, ...]:
             return eval, (f"__import__('os').mkdir({str(tmp_path / 'pwned')!r})",)
 
-    # A pickle by hand: the global os.system, by way of a module of ours, called with one text.
-    through = b"\x80\x04\x8c\x24onnxport.quantize.calibration.cache\x8c\x09os.system\x93"
-    called = (
-        through
-        + b"\x8c"
-        + bytes([len(f"touch {tmp_path}/pwned")])
-        + f"touch {tmp_path}/pwned".encode()
-        + b"\x85R."
-    )
-    plain = b"\x80\x04\x8c\x24onnxport.quantize.calibration.cache\x8c\x0acontextlib\x93."
+    def text(content: str) -> bytes:
+        return b"\x8c" + bytes([len(content)]) + content.encode()
+
+    def named(name: str) -> bytes:
+        """A pickle by hand of what our module has under a name."""
+        return b"\x80\x04" + text("onnxport.quantize.calibration.cache") + text(name) + b"\x93"
+
+    called = named("os.system") + text(f"touch {tmp_path}/pwned") + b"\x85R."
+    plain = named("contextlib") + b"."
     for payload in (pickle.dumps(Direct()), pickle.dumps(Evil(tmp_path)), called, plain):
         with pytest.raises(pickle.UnpicklingError):
             _decode(_FORM + hashlib.sha256(payload).digest() + payload)
     assert not (tmp_path / "pwned").exists()
-    assert io.BytesIO  # the pickles above are well-formed: each is read up to its name
 
 
 # ---- reports
@@ -211,8 +208,7 @@ def test_names_are_text_in_every_report(reports: dict[str, str]) -> None:
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', page)
     assert policy.startswith("default-src 'none'")
     assert "unsafe" not in policy
-    assert "<img" not in reports["md"]
-    assert "<script" not in reports["md"]
+    assert not re.search(r"(?<!\\)<(img|script)", reports["md"])
     assert "<img" not in reports["xml"]
     for form, text in reports.items():
         assert "\x1b" not in text, form

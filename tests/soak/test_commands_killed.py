@@ -99,7 +99,11 @@ class Work:
 
     def products(self) -> dict[str, str]:
         """Digests of artefacts, by name; the private files of a dead run show as another name."""
-        found = [*self.folder.glob("out*"), *(self.folder / "build").rglob("*"), *self.folder.glob(".onnxport-*")]
+        found = [
+            *self.folder.glob("out*"),
+            *(self.folder / "build").rglob("*"),
+            *self.folder.glob(".onnxport-*"),
+        ]
         return {
             file.relative_to(self.folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
             for file in sorted(found)
@@ -109,7 +113,11 @@ class Work:
     def litter(self) -> list[str]:
         private = self.folder / ".onnxport" / "stages" / "new"
         temporary = (self.folder.parent / "tmp").iterdir()
-        found = [*self.folder.rglob(".onnxport-*"), *(private.iterdir() if private.exists() else ()), *temporary]
+        found = [
+            *self.folder.rglob(".onnxport-*"),
+            *(private.iterdir() if private.exists() else ()),
+            *temporary,
+        ]
         return [each.name for each in found]
 
 
@@ -141,7 +149,9 @@ def _check(work: Work, expected: Undisturbed) -> None:
     former = hashlib.sha256(FORMER).hexdigest()
     for name, digest in work.products().items():
         if not name.startswith(".onnxport-"):
-            assert digest in (former, expected.products.get(name)), f"{name} is neither the old nor the new one"
+            assert digest in (former, expected.products.get(name)), (
+                f"{name} is neither the old nor the new one"
+            )
     if work.output is not None:
         assert work.output.exists(), "the former artefact is lost"
     assert work.end(work.start()) == 0
