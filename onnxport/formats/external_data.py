@@ -29,4 +29,11 @@ def stored_bytes(source: Path | bytes, folder: Path | None = None) -> int:
     if isinstance(source, Path):
         folder, source = source.parent, source.read_bytes()
     files = [(folder or Path()) / name for name in locations(source)]
-    return size + sum(file.stat().st_size for file in files if file.is_file())
+    return size + sum(map(_size, files))
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size if file.is_file() else 0
+    except (OSError, ValueError):  # a name that no file can have
+        return 0

@@ -103,6 +103,7 @@ class Model:
                 f"{path} has no outputs", fix="declare the values that you need as graph outputs"
             )
         _check_external_data(model.ir, path)
+        _check_stored_weights(model.ir, path)
         if not _is_sorted(path):
             model.graph.sort()
         return model
@@ -406,6 +407,28 @@ def _check_external_tensor(tensor: ir.ExternalTensor, where: str, folder: Path) 
     if file.stat().st_size < (tensor.offset or 0) + tensor.nbytes:
         kind, fix = foreign_kind(file) or ("truncated", "copy or download it again")
         raise InputError(f"{where}, which is too short", why=f"the file is {kind}", fix=fix)
+
+
+def _check_stored_weights(model: ir.Model, path: Path) -> None:
+    """Raise InputError for weights in the file whose data do not fit their shapes; ONNX's checker lets them pass."""
+    again = "export the model again"
+    for tensor, _ in _tensors(model):
+        if not isinstance(tensor, ir.TensorProtoTensor):
+            continue
+        if tensor.raw.HasField("raw_data"):
+            stored = len(tensor.raw.raw_data)
+            if stored != tensor.nbytes:
+                raise InputError(
+                    f"weight {tensor.name!r} of {path} has {stored} bytes, and its shape {tensor.shape} takes "
+                    f"{tensor.nbytes}",
+                    fix=again,
+                )
+            continue
+        try:
+            tensor.numpy()
+        except (ValueError, TypeError) as error:
+            what = f"weight {tensor.name!r} of {path} cannot be read"
+            raise InputError(what, why=_message(error), fix=again) from error
 
 
 def _check_external_entries(path: Path) -> None:

@@ -28,6 +28,7 @@ ALLOWED = (
     errors.MACHINE_FAILED,
 )
 MEMORY = 1_000_000_000  # bytes that a run on a file of kilobytes may take
+_SLOW = 10.0  # seconds
 _END = re.compile(r"(?:^|\n)error: [^\n]+(?:\n[^\n]+)*\nexit (\d+)\n\Z")
 
 
@@ -60,8 +61,11 @@ class Campaign:
         self._listing = self._list()
 
     def warm(self, running: Forks) -> None:
-        """Read a valid file in the server."""
+        """Read a valid file in the server; fail where a valid file is refused: its changes would show nothing."""
         running.warm(self.folder, *self._command(next(iter(self.targets)), 0))
+        for target in self.targets:
+            run = running.run(self.folder, *self._command(target, 0), timeout=120.0)
+            assert run.code == 0, f"{self.name}, {target}: {run.stderr}"
 
     def trial(self, seed: int, running: Forks, *, deep: bool = False) -> Trial:
         """Change a file by `seed`, read it, with `deep` by one of the rare commands, and restore it."""
@@ -153,6 +157,10 @@ def _report(campaign: Campaign, running: Forks, asked: argparse.Namespace) -> No
         ends[trial.run.code] += 1
         seconds += trial.run.seconds or campaign.subject.seconds
         slowest, peak = max(slowest, trial.run.seconds or 0.0), max(peak, trial.run.peak)
+        if (trial.run.seconds or 0.0) > _SLOW:
+            print(
+                f"  {campaign.name} {seed} {' '.join(trial.command)}: {trial.run.seconds:.1f} s", flush=True
+            )
         if trial.fault:
             faults[re.sub(r"\d+", "N", trial.fault)[:160]] += 1
             print(f"  {campaign.name} {seed} {' '.join(trial.command)}: {trial.fault}", flush=True)

@@ -115,13 +115,8 @@ def control_flow() -> onnx.ModelProto:
 
 
 def various() -> onnx.ModelProto:
-    """Quantized and sparse weights, strings, a sequence, trees, and an operator of another domain."""
+    """Quantized weights, strings, a sequence, trees, and an operator of another domain."""
     value, float_ = helper.make_tensor_value_info, TensorProto.FLOAT
-    sparse = helper.make_sparse_tensor(
-        numpy_helper.from_array(np.array([1.0, 2.0], np.float32), "sparse"),
-        numpy_helper.from_array(np.array([0, 3])),
-        [4],
-    )
     weights = {
         "s": np.array(0.1, np.float32),
         "z": np.array(3, np.uint8),
@@ -145,7 +140,7 @@ def various() -> onnx.ModelProto:
     }
     nodes = [
         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
-        helper.make_node("Constant", [], ["c"], sparse_value=sparse),
+        helper.make_node("Constant", [], ["c"], value_floats=[1.0, 2.0, 3.0, 4.0]),
         helper.make_node("Add", ["x", "d"], ["a"]),
         helper.make_node("Add", ["a", "c"], ["e"]),
         helper.make_node("Reshape", ["e", "shape"], ["r"]),

@@ -171,14 +171,14 @@ def _varint(number: int) -> bytes:
     return out + bytes([number])
 
 
-@attack(4, "too large to be read", "at most 1,000,000")
+@attack(4, "too large to be read", "at most 500,000")
 def nodes_of_two_bytes(target: Target) -> tuple[str, ...]:
     nodes = b"\x0a\x00" * 2_000_000
     (target.folder / "bad.onnx").write_bytes(b"\x08\x0a\x3a" + _varint(len(nodes)) + nodes)
     return INSPECT
 
 
-@attack(4, "too large to be read", "at most 1,000,000")
+@attack(4, "too large to be read", "at most 500,000")
 def attributes_of_two_bytes(target: Target) -> tuple[str, ...]:
     node = b"\x2a\x00" * 2_000_000
     graph = b"\x0a" + _varint(len(node)) + node
@@ -233,6 +233,28 @@ def weight_of_a_negative_size(target: Target) -> tuple[str, ...]:
     return INSPECT
 
 
+@attack(4, "weight 'w' of bad.onnx has 12 bytes, and its shape [4] takes 16")
+def weight_of_fewer_bytes_than_its_shape(target: Target) -> tuple[str, ...]:
+    weight = TensorProto(name="w", data_type=FLOAT, dims=[4], raw_data=bytes(12))
+    save(target, [helper.make_node("Add", ["x", "w"], ["y"])], weight)
+    return INSPECT
+
+
+@attack(4, "weight 'w' of bad.onnx cannot be read")
+def weight_of_fewer_numbers_than_its_shape(target: Target) -> tuple[str, ...]:
+    weight = TensorProto(name="w", data_type=FLOAT, dims=[2**20], float_data=[1.0, 2.0])
+    save(target, [helper.make_node("Add", ["x", "w"], ["y"])], weight)
+    return INSPECT
+
+
+@attack(4, "bad.onnx")
+def constant_of_fewer_bytes_than_its_shape(target: Target) -> tuple[str, ...]:
+    weight = TensorProto(name="w", data_type=FLOAT, dims=[2**40], raw_data=bytes(12))
+    constant = helper.make_node("Constant", [], ["w"], value=weight)
+    save(target, [constant, helper.make_node("Add", ["x", "w"], ["y"])])
+    return INSPECT
+
+
 def _folded(target: Target, op: str, *inputs: object) -> tuple[str, ...]:
     """A node on constants, whose result a simplifier would compute."""
     weights = [numpy_helper.from_array(np.array(each), f"c{n}") for n, each in enumerate(inputs)]
@@ -262,6 +284,13 @@ def tile_that_fills_the_memory(target: Target) -> tuple[str, ...]:
     return _folded(target, "Tile", [1.0, 2.0], [2**32])
 
 
+@attack(2, "opening bad.onnx exceeds --memory-limit 700MB")
+def constant_that_fills_the_memory_of_a_session(target: Target) -> tuple[str, ...]:
+    """ONNX Runtime folds it when it opens the file, before any run."""
+    arguments = _folded(target, "ConstantOfShape", [2**9, 2**20])
+    return ("validate", arguments[1], arguments[1], "--memory-limit", "700MB")
+
+
 # ---- names
 
 
@@ -289,6 +318,13 @@ def names_that_turn_the_line_around(target: Target) -> tuple[str, ...]:
 @attack(0)
 def names_with_lines_of_their_own(target: Target) -> tuple[str, ...]:
     return _named(target, "a\nexit 0\r\u2028b\x85c\x0bd")
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("names_")])
+def test_names_are_escapes_in_json(name: str, target: Target) -> None:
+    run = target.run(*CASES[name].prepare(target), "--json")
+    assert json.loads(run.stdout)["producer"] == onnx.load(target.folder / "bad.onnx").producer_name
+    assert all(line.isprintable() for line in run.stdout.split("\n"))
 
 
 def test_names_give_no_commands_to_github(target: Target) -> None:
