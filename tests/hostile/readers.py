@@ -33,6 +33,13 @@ def framework(path: str, kind: str = "") -> None:
         Host().open(Source.of(path), ExportParams())
 
 
+def weights(path: str) -> None:
+    """Read a state dict as its child process does."""
+    from onnxport.exporters.pytorch.weights import read_tensors
+
+    read_tensors(Path(path))
+
+
 def lock(path: str) -> None:
     """Parse a lock."""
     from onnxport.pipelines.lock.file import Lock

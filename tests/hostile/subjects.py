@@ -396,5 +396,6 @@ SUBJECTS: Mapping[str, Subject] = {
     ),
     "skops": Subject(_skops, {"linear.skops": "zip"}, (_LOAD,), 60.0, True, "skops"),
     "boosters": Subject(_boosters, {"x.json": "json", "l.txt": "lines"}, (_LOAD,), 60.0, True, "lightgbm"),
-    "torch": Subject(_torch, {"a.pt2": "zip", "a.pt": "zip"}, (_LOAD,), 60.0, True, "torch"),
+    "torch": Subject(_torch, {"a.pt2": "zip"}, (_LOAD,), 60.0, True, "torch"),
+    "torch-weights": Subject(_torch, {"a.pt": "zip"}, ((":weights", "{}"),), 60.0, True, "torch"),
 }

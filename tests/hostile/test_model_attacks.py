@@ -16,6 +16,10 @@ from ai_edge_litert import schema_py_generated as schema
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.formats import ort_file
+from onnxport.runtimes.base import MemoryFullError
+from onnxport.runtimes.isolation import IsolatedRuntime
+from onnxport.runtimes.memory_limit import MemoryLimit
+from onnxport.runtimes.options import RuntimeOptions
 from tests.hostile.attacking import Case, Target, registering
 from tests.hostile.subjects import control_flow
 
@@ -284,11 +288,20 @@ def tile_that_fills_the_memory(target: Target) -> tuple[str, ...]:
     return _folded(target, "Tile", [1.0, 2.0], [2**32])
 
 
-@attack(2, "opening bad.onnx exceeds --memory-limit 700MB")
-def constant_that_fills_the_memory_of_a_session(target: Target) -> tuple[str, ...]:
-    """ONNX Runtime folds it when it opens the file, before any run."""
-    arguments = _folded(target, "ConstantOfShape", [2**9, 2**20])
-    return ("validate", arguments[1], arguments[1], "--memory-limit", "700MB")
+def constant_whose_size_no_shape_tells(target: Target) -> tuple[str, ...]:
+    nodes = [
+        helper.make_node("NonZero", ["ones"], ["row"]),
+        helper.make_node("Transpose", ["row"], ["column"]),
+        helper.make_node("Add", ["row", "column"], ["big"]),
+        helper.make_node("ReduceSum", ["big"], ["sum"], keepdims=0),
+        helper.make_node("Cast", ["sum"], ["s"], to=FLOAT),
+        helper.make_node("Add", ["x", "s"], ["y"]),
+    ]
+    save(target, nodes, numpy_helper.from_array(np.ones(20_000, bool), "ones"))
+    return ("validate", "bad.onnx", "bad.onnx", "--memory-limit", "700MB")
+
+
+attack(2, "exceeds --memory-limit 700MB")(constant_whose_size_no_shape_tells)
 
 
 # ---- names
@@ -346,13 +359,7 @@ def _ort(target: Target, data: bytes) -> tuple[str, ...]:
     return ("inspect", "bad.ort")
 
 
-def _table(*slots: int) -> bytes:
-    """A vtable and the begin of its table: offsets of slots from the table, 0 for absent ones."""
-    vtable = struct.pack(f"<{2 + len(slots)}H", 4 + 2 * len(slots), 4 + 4 * len(slots), *slots)
-    return vtable.ljust(-(-len(vtable) // 4) * 4, b"\0")
-
-
-@attack(4, "bad.ort cannot be read")
+@attack(4, "bad.ort cannot be read", "more than its bytes hold")
 def tables_that_share_their_targets(target: Target) -> tuple[str, ...]:
     """A graph of nodes of attributes of graphs, of which each list names one target a hundred times."""
     return _ort(target, bytes(_Bomb(100, 8).data))
@@ -372,14 +379,17 @@ class _Bomb:
         self._point(model, 7, graph)
 
     def _graph(self, depth: int) -> int:
+        """A graph whose list of nodes names one node often, whose attributes are one, which holds such a graph."""
         if not depth:
             return self._table({})
         graph = self._table({2: None})
+        nodes = self._vector(graph, 2)
         node = self._table({10: None})
-        attribute = self._table({2: 5, 6: None})
-        self._point(graph, 2, self._vector(node))
-        self._point(node, 10, self._vector(attribute))
-        self._point(attribute, 6, self._graph(depth - 1))
+        self._fill(nodes, node)
+        attributes = self._vector(node, 10)
+        attribute = self._table({2: 5, 7: None})
+        self._fill(attributes, attribute)
+        self._point(attribute, 7, self._graph(depth - 1))
         return graph
 
     def _table(self, fields: dict[int, int | None]) -> int:
@@ -395,20 +405,24 @@ class _Bomb:
         self.data += b"".join(struct.pack("<I", each or 0) for each in fields.values())
         return position
 
-    def _vector(self, target: int) -> int:
+    def _vector(self, table: int, slot: int) -> int:
+        """Append a list for a field; references lead forward, so that its target comes later."""
         position = len(self.data)
-        self.data += struct.pack("<I", self.width)
-        for number in range(self.width):
-            self.data += struct.pack("<I", (target - (position + 4 + 4 * number)) % 2**32)
+        self.data += struct.pack("<I", self.width) + bytes(4 * self.width)
+        self._point(table, slot, position)
         return position
+
+    def _fill(self, vector: int, target: int) -> None:
+        for at in range(vector + 4, vector + 4 + 4 * self.width, 4):
+            struct.pack_into("<I", self.data, at, target - at)
 
     def _point(self, table: int, slot: int, target: int) -> None:
         vtable = table - struct.unpack_from("<i", self.data, table)[0]
         at = table + struct.unpack_from("<H", self.data, vtable + 4 + 2 * slot)[0]
-        struct.pack_into("<I", self.data, at, (target - at) % 2**32)
+        struct.pack_into("<I", self.data, at, target - at)
 
 
-@attack(4, "bad.ort cannot be read")
+@attack(4, "bad.ort cannot be read", "more than its bytes hold")
 def strings_that_share_their_bytes(target: Target) -> tuple[str, ...]:
     name = b"n" * 500_000
     graph = {"inputs": [name] * 100_000}
@@ -600,6 +614,19 @@ def package_that_is_a_circle_of_links(target: Target) -> tuple[str, ...]:
 def test_model_attack_is_refused_or_harmless(name: str, target: Target) -> None:
     case = CASES[name]
     target.refuses(case.code, case.prepare(target), *case.says)
+
+
+def test_opening_a_model_keeps_to_the_memory_limit(target: Target) -> None:
+    """ONNX Runtime folds constants when it opens a file, before any run."""
+    _folded(target, "ConstantOfShape", [2**9, 2**18])
+    limit = MemoryLimit(700_000_000, "700MB")
+    with (
+        IsolatedRuntime(
+            target.folder / "bad.onnx", RuntimeOptions().at_level("all"), limit=lambda: limit
+        ) as runtime,
+        pytest.raises(MemoryFullError, match=r"opening .* exceeds --memory-limit 700MB.*allow more"),
+    ):
+        assert runtime.inputs
 
 
 def test_a_valid_model_passes(target: Target) -> None:
