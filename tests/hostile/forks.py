@@ -56,12 +56,13 @@ class Forks:
         folder.mkdir(parents=True, exist_ok=True)
         environment = os.environ | {
             "PYTHONPATH": str(ROOT),
-            "ONNXPORT_CACHE": str(folder / "cache"),
+            "XDG_CACHE_HOME": str(folder / "cache"),
             "TMPDIR": str(folder),
             "OPENBLAS_NUM_THREADS": "1",
             "TF_CPP_MIN_LOG_LEVEL": "3",
         }
-        environment.pop("GITHUB_ACTIONS", None)
+        for name in ("GITHUB_ACTIONS", "ONNXPORT_CACHE"):
+            environment.pop(name, None)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "tests.hostile.forks", str(folder)],
             cwd=folder,

@@ -558,11 +558,11 @@ def _package(target: Target, change: Callable[[object, object], None]) -> tuple[
     return ("inspect", "bad.mlpackage")
 
 
-def _constant(block: object, name: str, size: int) -> object:
+def _constant(block: object, name: str, size: int, dtype: str = "FLOAT32") -> object:
     from onnxport.formats.mlpackage.files import messages
 
     operation = block.operations.add(type="const")
-    kind = messages("MIL").DataType.Value("FLOAT32")
+    kind = messages("MIL").DataType.Value(dtype)
     output = operation.outputs.add(name=name)
     val = operation.attributes["val"]
     for type_ in (output.type, val.type):
@@ -579,6 +579,23 @@ def constants_of_one_number_for_all(target: Target) -> tuple[str, ...]:
     def change(model: object, block: object) -> None:
         for number in range(1000):
             _constant(block, f"c{number}", 1 << 20).immediateValue.tensor.floats.values.append(1.0)
+
+    return _package(target, change)
+
+
+@attack(4, "bad.mlpackage is damaged", "more than its bytes hold")
+def package_weights_that_share_one_megabyte(target: Target) -> tuple[str, ...]:
+    """Packed numbers take eight times their bytes in memory, here for each of 4000 constants."""
+
+    def change(model: object, block: object) -> None:
+        weights = target.folder / "bad.mlpackage" / "Data" / "com.apple.CoreML" / "weights" / "weight.bin"
+        size = 1_000_000
+        weights.write_bytes(
+            struct.pack("<IIQQQ", 0xDEADBEEF, 0, size, 128, 0).ljust(128, b"\0") + bytes(size)
+        )
+        for number in range(4000):
+            val = _constant(block, f"c{number}", 8 * size, "UINT1")
+            val.blobFileValue.fileName = "@model_path/weights/weight.bin"
 
     return _package(target, change)
 

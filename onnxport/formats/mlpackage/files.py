@@ -68,7 +68,7 @@ def read_message(file: Path) -> bytes:
 _HEADER = struct.Struct("<IIQQQ")
 _SENTINEL = 0xDEADBEEF
 # Packed types -> bits.
-_PACKED = {"uint1": 1, "uint2": 2, "uint3": 3, "uint4": 4, "uint6": 6, "int4": 4}
+PACKED = {"uint1": 1, "uint2": 2, "uint3": 3, "uint4": 4, "uint6": 6, "int4": 4}
 
 
 def read_blob(file: Path, offset: int, dtype: str, shape: tuple[int, ...]) -> Array:
@@ -83,7 +83,7 @@ def read_blob(file: Path, offset: int, dtype: str, shape: tuple[int, ...]) -> Ar
         raise ValueError(f"{file.name} is truncated: it ends within the weights at {offset}")
     data = np.asarray(mapped[start : start + size])
     count = math.prod(shape)
-    packed = _PACKED.get(dtype)
+    packed = PACKED.get(dtype)
     numpy_type = np.dtype(np.uint8 if packed else getattr(ml_dtypes, dtype, dtype))
     if size != (-(-count * packed // 8) if packed else count * numpy_type.itemsize):
         raise ValueError(f"{file.name} has {size} bytes at {offset}, which are not {shape} of {dtype}")
@@ -92,7 +92,7 @@ def read_blob(file: Path, offset: int, dtype: str, shape: tuple[int, ...]) -> Ar
 
 def unpack(data: Array, dtype: str, count: int) -> Array:
     """Unpack `count` numbers of fewer than 8 bits each; raises ValueError where there are fewer."""
-    width = _PACKED[dtype]
+    width = PACKED[dtype]
     if data.size * 8 < count * width:
         raise ValueError(f"{data.size} bytes hold fewer than {count} of {dtype}")
     if 8 % width:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError
+from onnxport.formats.growth import Growth
 from onnxport.formats.mlpackage import program
-from onnxport.formats.mlpackage.files import find_file, messages, read_blob, read_message, unpack
+from onnxport.formats.mlpackage.files import PACKED, find_file, messages, read_blob, read_message, unpack
 from onnxport.formats.mlpackage.program import Block, Constant, Function, Operation, Package, Type
 
 # MIL's data types -> NumPy's names; arrays of fewer than 8 bits have one number a byte.
@@ -31,6 +34,8 @@ _NAMES = {
 }
 _MANIFEST = "Manifest.json"
 _LIST = "list"
+# Bytes that an operator counts as; in a file it has more, unless it was made to fill the memory.
+_OPERATION = 64
 _MOST_FILLED = 1 << 20  # elements of a constant in a message, in the memory of one; larger ones are weights
 
 
@@ -84,7 +89,11 @@ def _read_model(folder: Path, name: Any) -> tuple[Path, bytes]:
 
 def _functions(spec: Any, folder: Path, root: Path) -> dict[str, Function]:
     try:
-        functions = {name: _function(each, root) for name, each in sorted(spec.mlProgram.functions.items())}
+        size = sum(file.stat().st_size for file in root.rglob("*") if file.is_file())
+        weights = _Weights(root, Growth(size))
+        functions = {
+            name: _function(each, weights) for name, each in sorted(spec.mlProgram.functions.items())
+        }
         for function in functions.values():
             program.check_function(function)
         return functions
@@ -98,39 +107,55 @@ def _damaged(folder: Path, why: str) -> InputError:
     return InputError(f"{folder} is damaged", why=why, fix="copy, download or convert it again")
 
 
-def _function(spec: Any, folder: Path) -> Function:
+def _function(spec: Any, weights: _Weights) -> Function:
     if spec.opset not in spec.block_specializations:
         raise ValueError(f"a function names the opset {spec.opset!r} and has no block for it")
     block = spec.block_specializations[spec.opset]
     inputs = tuple((each.name, _type(each.type)) for each in spec.inputs)
-    return Function(inputs, spec.opset, _block(block, folder))
+    return Function(inputs, spec.opset, _block(block, weights))
 
 
-def _block(spec: Any, folder: Path) -> Block:
+@dataclass(frozen=True)
+class _Weights:
+    """The weight files of a package; constants may share bytes of them, and packed ones are copied."""
+
+    folder: Path
+    growth: Growth
+
+    def read(self, place: Any, type_: Type) -> Array:
+        file = find_file(self.folder, place.fileName.removeprefix("@model_path/"))
+        found = read_blob(file, place.offset, type_.dtype, _static(type_))
+        if type_.dtype in PACKED:
+            self.growth.take(found.nbytes)
+        return found
+
+
+def _block(spec: Any, weights: _Weights) -> Block:
     return Block(
         tuple(each.name for each in spec.inputs),
         tuple(_type(each.type) for each in spec.inputs),
         tuple(spec.outputs),
-        tuple(_operation(each, folder) for each in spec.operations),
+        tuple(_operation(each, weights) for each in spec.operations),
     )
 
 
-def _operation(spec: Any, folder: Path) -> Operation:
-    attributes = {name: _constant(value, folder) for name, value in spec.attributes.items()}
+def _operation(spec: Any, weights: _Weights) -> Operation:
+    weights.growth.take(_OPERATION)
+    attributes = {name: _constant(value, weights) for name, value in spec.attributes.items()}
     name = attributes.pop("name", Constant(""))
     return Operation(
         spec.type,
         str(name.value),
-        {name: _bindings(argument, folder) for name, argument in spec.inputs.items()},
+        {name: _bindings(argument, weights) for name, argument in spec.inputs.items()},
         tuple((each.name, _type(each.type)) for each in spec.outputs),
         attributes,
-        tuple(_block(each, folder) for each in spec.blocks),
+        tuple(_block(each, weights) for each in spec.blocks),
     )
 
 
-def _bindings(argument: Any, folder: Path) -> tuple[str | Constant, ...]:
+def _bindings(argument: Any, weights: _Weights) -> tuple[str | Constant, ...]:
     return tuple(
-        each.name if each.WhichOneof("binding") == "name" else _constant(each.value, folder)
+        each.name if each.WhichOneof("binding") == "name" else _constant(each.value, weights)
         for each in argument.arguments
     )
 
@@ -153,18 +178,17 @@ def _type(spec: Any) -> Type:
     raise ValueError(f"a value of type {kind}")
 
 
-def _constant(spec: Any, folder: Path) -> Constant:
+def _constant(spec: Any, weights: _Weights) -> Constant:
     if spec.WhichOneof("value") == "blobFileValue":
-        file = find_file(folder, spec.blobFileValue.fileName.removeprefix("@model_path/"))
         type_ = _type(spec.type)
-        return Constant(read_blob(file, spec.blobFileValue.offset, type_.dtype, _static(type_)), type_.dtype)
+        return Constant(weights.read(spec.blobFileValue, type_), type_.dtype)
     value = spec.immediateValue
     kind = value.WhichOneof("value")
     if kind == "tensor":
         type_ = _type(spec.type)
         return Constant(_tensor(value.tensor, type_), type_.dtype)
     if kind in ("list", "tuple"):
-        return Constant(tuple(_constant(each, folder).value for each in getattr(value, kind).values))
+        return Constant(tuple(_constant(each, weights).value for each in getattr(value, kind).values))
     raise ValueError(f"a constant of kind {kind}")
 
 
