@@ -10,7 +10,7 @@ import random
 import re
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from onnxport.core import errors
@@ -62,7 +62,8 @@ class Campaign:
 
     def warm(self, running: Forks) -> None:
         """Read a valid file in the server; fail where a valid file is refused: its changes would show nothing."""
-        running.warm(self.folder, *self._command(next(iter(self.targets)), 0))
+        shared = (":imports", *self.subject.imports) if self.subject.imports else None
+        running.warm(self.folder, *(shared or self._command(next(iter(self.targets)), 0)))
         for target in self.targets:
             run = running.run(self.folder, *self._command(target, 0), timeout=120.0)
             assert run.code == 0, f"{self.name}, {target}: {run.stderr}"
@@ -120,6 +121,8 @@ def find_fault(run: Run, subject: Subject) -> str:
     if run.code not in ALLOWED:
         lines = run.stderr.strip().splitlines()
         return f"exit {run.code}: {' '.join(lines[-2:])[:300]}"
+    if subject.in_child:  # what libraries say there is not shown
+        run = replace(run, stderr=run.stderr[max(run.stderr.rfind("\nerror: "), 0) :].lstrip("\n"))
     if "Traceback" in run.stdout + run.stderr:
         return "a traceback"
     if run.peak > MEMORY:

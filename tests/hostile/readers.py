@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from pathlib import Path
 
@@ -22,7 +23,15 @@ def samples(folder: str, *inputs: str) -> None:
         file.load()
 
 
-def framework(path: str, kind: str = "") -> None:
+def imports(*names: str) -> None:
+    """Import modules: a fork may not use what has threads already, as a framework after its first model."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in names:
+            importlib.import_module(name)
+
+
+def framework(path: str) -> None:
     """Load a framework's model as its child process does."""
     from onnxport.exporters.params import ExportParams
     from onnxport.exporters.process import Host

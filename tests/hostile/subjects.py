@@ -45,6 +45,7 @@ class Subject:
         seconds: limit of a run; reading a file of kilobytes takes far less.
         in_child: whether the command reads it in a child process, whose crash it reports.
         needs: the library without which there is nothing to test.
+        imports: modules that forks share; without them, they share what the first command leaves.
     """
 
     make: Callable[[Path], None]
@@ -53,6 +54,7 @@ class Subject:
     seconds: float = 20.0
     in_child: bool = False
     needs: str = ""
+    imports: Sequence[str] = ()
 
 
 RARE = 25
@@ -311,6 +313,10 @@ def _torch(folder: Path) -> None:
 
 _READ = (":samples", "in", _IMAGE)
 _LOAD = (":framework", "{}")
+_TENSORFLOW = tuple(f"onnxport.exporters.tensorflow.{name}" for name in ("keras_files", "saved_models"))
+_TORCH = ("onnxport.exporters.pytorch.loader",)
+_BOOSTERS = tuple(f"onnxport.exporters.classical.boosters.{name}" for name in ("xgboost", "lightgbm"))
+_SKOPS = ("onnxport.exporters.objects", "skops.io", "sklearn.pipeline", "sklearn.linear_model")
 SUBJECTS: Mapping[str, Subject] = {
     "onnx": Subject(
         _onnx,
@@ -395,7 +401,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "cache": Subject(
         _ran, {".onnxport/stages/*/*/entry.json": "entry"}, (("cache", "list"), ("plan", "pipeline.yaml"))
     ),
-    "keras": Subject(_keras, {"a.keras": "zip", "a.h5": "words"}, (_LOAD,), 60.0, True, "keras"),
+    "keras": Subject(_keras, {"a.keras": "zip", "a.h5": "words"}, (_LOAD,), 60.0, True, "keras", _TENSORFLOW),
     "saved-model": Subject(
         _saved_model,
         {"saved/saved_model.pb": "protobuf", "saved/variables/variables.index": "bytes"},
@@ -403,9 +409,12 @@ SUBJECTS: Mapping[str, Subject] = {
         60.0,
         True,
         "tensorflow",
+        _TENSORFLOW,
     ),
-    "skops": Subject(_skops, {"linear.skops": "zip"}, (_LOAD,), 60.0, True, "skops"),
-    "boosters": Subject(_boosters, {"x.json": "json", "l.txt": "lines"}, (_LOAD,), 60.0, True, "lightgbm"),
-    "torch": Subject(_torch, {"a.pt2": "zip"}, (_LOAD,), 60.0, True, "torch"),
-    "torch-weights": Subject(_torch, {"a.pt": "zip"}, ((":weights", "{}"),), 60.0, True, "torch"),
+    "skops": Subject(_skops, {"linear.skops": "zip"}, (_LOAD,), 60.0, True, "skops", _SKOPS),
+    "boosters": Subject(
+        _boosters, {"x.json": "json", "l.txt": "lines"}, (_LOAD,), 60.0, True, "lightgbm", _BOOSTERS
+    ),
+    "torch": Subject(_torch, {"a.pt2": "zip"}, (_LOAD,), 60.0, True, "torch", _TORCH),
+    "torch-weights": Subject(_torch, {"a.pt": "zip"}, ((":weights", "{}"),), 60.0, True, "torch", _TORCH),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from onnxport.exporters.params import ExportParams
 from onnxport.exporters.pytorch import programs, weights
 from onnxport.exporters.pytorch.errors import first_line
 from onnxport.exporters.pytorch.modules import TorchModel, of_module
-from onnxport.exporters.sources import Source
+from onnxport.exporters.sources import DAMAGED_ARCHIVE, Source
 
 # Operators of TorchScript that read or write files by a name in the script.
 _OPENS_FILES = re.compile(rb"\b(?:torch|ops\.aten)\.(?:from_file|save)\b")
@@ -65,7 +64,7 @@ def _refuse_files(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             codes = [name for name in archive.namelist() if "/code/" in f"/{name}" and name.endswith(".py")]
             found = next((name for name in codes if _OPENS_FILES.search(archive.read(name))), None)
-    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, zlib.error) as error:
+    except DAMAGED_ARCHIVE as error:
         raise InputError(f"{path} cannot be read as TorchScript", why=first_line(error)) from error
     if found is not None:
         raise InputError(

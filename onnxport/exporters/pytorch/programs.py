@@ -25,6 +25,7 @@ from onnxport.exporters.pytorch.errors import first_line
 from onnxport.exporters.pytorch.modules import TorchModel, of_program
 from onnxport.exporters.pytorch.outputs import register_dataclasses
 from onnxport.exporters.pytorch.states import BufferStates
+from onnxport.exporters.sources import DAMAGED_ARCHIVE
 
 # Parts of an archive that hold code: native libraries, and objects of other classes than tensors.
 _CODE = re.compile(r"/(aotinductor|executorch)/|/(custom_obj|opaque_obj)[^/]*$")
@@ -70,7 +71,7 @@ def _refuse_code(path: Path) -> None:
                 found = _expressions(json.loads(content))
                 if not all(map(_is_arithmetic, found)):
                     raise _untrusted_error(path, "it has a size that is not plain arithmetic")
-    except (zipfile.BadZipFile, ValueError, OSError) as error:
+    except DAMAGED_ARCHIVE as error:
         raise InputError(f"{path} cannot be read as an exported program", why=first_line(error)) from error
 
 

@@ -12,6 +12,7 @@ import torch
 
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.pytorch.errors import first_line
+from onnxport.exporters.sources import DAMAGED_ARCHIVE
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -79,8 +80,11 @@ def read_tensors(path: Path) -> Mapping[str, Any]:
 def is_torchscript(path: Path) -> bool:
     if not zipfile.is_zipfile(path):
         return False
-    with zipfile.ZipFile(path) as archive:
-        return any(name.partition("/")[2] == "constants.pkl" for name in archive.namelist())
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.partition("/")[2] == "constants.pkl" for name in archive.namelist())
+    except DAMAGED_ARCHIVE:
+        return False  # torch says what is wrong with it
 
 
 def _find_state_dict(found: Mapping[str, Any], path: Path, notes: list[str]) -> Tensors:

@@ -14,7 +14,7 @@ from typing import Any
 
 from onnxport.core.errors import InputError
 from onnxport.exporters.params import ExportParams
-from onnxport.exporters.sources import Source
+from onnxport.exporters.sources import DAMAGED_ARCHIVE, Source
 from onnxport.exporters.tensorflow.keras_models import from_model, read_weights_file
 from onnxport.exporters.tensorflow.library import tf
 from onnxport.exporters.tensorflow.model import TensorflowModel, first_line
@@ -91,17 +91,8 @@ def _load_keras_2(path: Path, *, trust: bool) -> Any:
         ) from error
 
 
-# What Keras raises where it does not know a class or an argument, or misses a weight.
-_REFUSALS = (
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    OSError,
-    ImportError,
-    NotImplementedError,
-    tf.errors.OpError,
-)
+# What Keras raises where it does not know a class or an argument, or misses a weight, or its file is damaged.
+_REFUSALS = (*DAMAGED_ARCHIVE, TypeError, AttributeError, ImportError, tf.errors.OpError)
 
 
 def _config(path: Path) -> Any:
@@ -111,7 +102,7 @@ def _config(path: Path) -> Any:
             return json.loads(_config_of_h5(path))
         with zipfile.ZipFile(path) as archive:
             return json.loads(archive.read("config.json"))
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile, RuntimeError) as error:
+    except DAMAGED_ARCHIVE as error:
         what = "Keras file" if path.suffix.lower() == ".keras" else "HDF5 file"
         raise InputError(f"{path} is damaged or no {what}", why=first_line(error), fix=_DAMAGED) from error
 
@@ -175,16 +166,19 @@ def class_objects(config: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def is_of_keras_2(path: Path) -> bool:
-    """Return whether an older Keras wrote the file."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            told = json.loads(archive.read("metadata.json")).get("keras_version", "")
-    else:
-        import h5py
+    """Return whether an older Keras wrote the file; False where the file does not tell."""
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                told = json.loads(archive.read("metadata.json")).get("keras_version", "")
+        else:
+            import h5py
 
-        with h5py.File(path, "r") as file:
-            told = file.attrs.get("keras_version", "")
-    text = told.decode() if isinstance(told, bytes) else str(told)
+            with h5py.File(path, "r") as file:
+                told = file.attrs.get("keras_version", "")
+    except (*DAMAGED_ARCHIVE, AttributeError):
+        return False
+    text = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
     return text.startswith(("1.", "2."))
 
 
