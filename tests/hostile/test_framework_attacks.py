@@ -192,6 +192,36 @@ def test_a_frozen_graph_that_opens_files_needs_trust(tmp_path: Path) -> None:
     assert load(file, trust=True).inputs
 
 
+def test_a_damaged_archive_of_tensors_is_refused(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from onnxport.exporters.pytorch.weights import read_tensors
+
+    file = tmp_path / "a.pt"
+    torch.save({"a": torch.ones(4)}, file)
+    valid = file.read_bytes()
+    for old, new in ((b"PK\x01\x02", b"PK\x01\x03"), (b"data.pkl", b"data.\x80\x80\x80")):
+        assert old in valid
+        file.write_bytes(valid.replace(old, new))
+        with pytest.raises(InputError, match="cannot be read as a state dict"):
+            read_tensors(file)
+
+
+def test_a_damaged_keras_file_is_refused(tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras")
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3)])
+    file, changed = tmp_path / "a.keras", tmp_path / "b.keras"
+    model.save(file)
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(changed, "w") as new:
+        new.writestr("config.json", old.read("config.json"))  # neither metadata nor weights
+    with pytest.raises(InputError, match=r"b\.keras"):
+        load(changed)
+    content = bytearray(file.read_bytes())
+    content[content.index(b"\x89HDF") + 40] ^= 255  # which the checksum of the archive tells
+    changed.write_bytes(content)
+    with pytest.raises(InputError, match=r"b\.keras"):
+        load(changed)
+
+
 def test_the_child_process_tells_what_trust_does(tmp_path: Path) -> None:
     """Host is what an export's child runs: the refusal crosses the border as the user's error."""
     file = tmp_path / "a.pkl"

@@ -155,6 +155,13 @@ def weights_above_the_folder_in_a_branch(target: Target) -> tuple[str, ...]:
     return INSPECT
 
 
+@attack(4, "the ONNX checker says", "'nowhere'")
+def name_that_nothing_makes_beside_external_weights(target: Target) -> tuple[str, ...]:
+    (target.folder / "w.bin").write_bytes(bytes(16))
+    save(target, [helper.make_node("Add", ["nowhere", "w"], ["y"])], external("w.bin"))
+    return INSPECT
+
+
 # ---- growth
 
 
@@ -427,6 +434,18 @@ def strings_that_share_their_bytes(target: Target) -> tuple[str, ...]:
     name = b"n" * 500_000
     graph = {"inputs": [name] * 100_000}
     return _ort(target, bytes(ort_file.write({"ort_version": b"1", "model": {"graph": graph}})))
+
+
+@attack(4, "bad.ort cannot be read")
+def operator_whose_name_is_no_text(target: Target) -> tuple[str, ...]:
+    import onnxruntime
+
+    save(target, [helper.make_node("Relu", ["x"], ["y"])])
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(target.folder / "bad.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(str(target.folder / "bad.onnx"), options)
+    return _ort(target, (target.folder / "bad.ort").read_bytes().replace(b"Relu", b"R\x80lu"))
 
 
 @attack(4, "bad.ort cannot be read")

@@ -117,6 +117,26 @@ def array_header_of_a_hundred_thousand_brackets(target: Target) -> tuple[str, ..
     return IMAGE
 
 
+@attack(4, "a.npy cannot be read")
+def array_header_that_is_no_python(target: Target) -> tuple[str, ...]:
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': ((((((1, 1, 8, 8), }".ljust(117) + b"\n"
+    put(target, "a.npy", b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header)
+    return IMAGE
+
+
+@attack(4, "a.npy cannot be read")
+def array_header_with_names_of_another_kind(target: Target) -> tuple[str, ...]:
+    header = b"{'descr': '<f4', 'fortran_order': False, (1, 2): (1, 1, 8, 8), }".ljust(117) + b"\n"
+    put(target, "a.npy", b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header)
+    return IMAGE
+
+
+@attack(4, "its member 'image' is not an array")
+def archive_whose_array_is_text(target: Target) -> tuple[str, ...]:
+    put(target, "a.npz", npz(image=b"no array"))
+    return IMAGE
+
+
 @attack(4, "a.safetensors cannot be read")
 def safetensors_with_an_endless_header(target: Target) -> tuple[str, ...]:
     put(target, "a.safetensors", struct.pack("<Q", 2**63) + b"{}")
