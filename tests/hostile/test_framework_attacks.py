@@ -84,6 +84,21 @@ def test_a_script_that_opens_files_needs_trust(tmp_path: Path) -> None:
     assert load(file, exporter="torchscript", input={"x": "4"}, trust=True).inputs
 
 
+@pytest.mark.parametrize(
+    "spelt", ["torch.from_file", "torch. from_file", "torch.\\\n    save", "ops.aten.save"]
+)
+def test_a_script_that_opens_files_is_found_however_it_is_spelt(spelt: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from onnxport.exporters.pytorch.loader import load as load_script
+
+    file = tmp_path / "a.pt"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a/constants.pkl", b"")
+        archive.writestr("a/code/__torch__/net.py", f"def forward(x):\n  return {spelt}('a', True, 4)\n")
+    with pytest.raises(InputError, match="opens files of this machine"):
+        load_script(Source.of(file), ExportParams(exporter="torchscript"))
+
+
 def test_an_exported_program_that_opens_files_needs_trust(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     net = torch.nn.Linear(4, 3)
@@ -91,11 +106,12 @@ def test_an_exported_program_that_opens_files_needs_trust(tmp_path: Path) -> Non
     torch.export.save(torch.export.export(net, (torch.ones(1, 4),)), file)
     assert load(file).inputs
     changed = tmp_path / "b.pt2"
-    with zipfile.ZipFile(file) as old, zipfile.ZipFile(changed, "w") as new:
-        for name in old.namelist():
-            new.writestr(name, old.read(name).replace(b"aten.linear.default", b"aten.from_file.default"))
-    with pytest.raises(InputError, match=r"opens files of this machine.*--trust"):
-        load(changed)
+    for spelt in (b"aten.from_file.default", b"aten.\\u0066rom_file.default"):
+        with zipfile.ZipFile(file) as old, zipfile.ZipFile(changed, "w") as new:
+            for name in old.namelist():
+                new.writestr(name, old.read(name).replace(b"aten.linear.default", spelt))
+        with pytest.raises(InputError, match=r"opens files of this machine.*--trust"):
+            load(changed)
 
 
 def test_a_keras_file_that_names_a_vocabulary_needs_trust(tmp_path: Path) -> None:
@@ -143,6 +159,22 @@ def test_a_saved_model_that_opens_files_needs_trust(writes: bool, tmp_path: Path
         load(tmp_path / "saved")
     assert not (tmp_path / "pwned").exists()
     assert load(tmp_path / "saved", trust=True).inputs
+    as_text(tmp_path / "saved")
+    (tmp_path / "pwned").unlink(missing_ok=True)
+    with pytest.raises(InputError, match="opens files of this machine"):
+        load(tmp_path / "saved")
+    assert not (tmp_path / "pwned").exists()
+
+
+def as_text(folder: Path) -> None:
+    """Write a SavedModel in its other form."""
+    from google.protobuf import text_format
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    file = folder / "saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    file.with_suffix(".pbtxt").write_text(text_format.MessageToString(model))
+    file.unlink()
 
 
 def test_a_saved_model_whose_signature_restores_needs_trust(tmp_path: Path) -> None:

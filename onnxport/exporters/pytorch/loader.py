@@ -16,8 +16,8 @@ from onnxport.exporters.pytorch.errors import first_line
 from onnxport.exporters.pytorch.modules import TorchModel, of_module
 from onnxport.exporters.sources import DAMAGED_ARCHIVE, Source
 
-# Operators of TorchScript that read or write files by a name in the script.
-_OPENS_FILES = re.compile(rb"\b(?:torch|ops\.aten)\.(?:from_file|save)\b")
+# Operators of TorchScript that read or write files by a name in the script, and what could name them otherwise.
+_OPENS_FILES = re.compile(rb"from_file|getattr|\b(?:torch|aten)[\s\\]*\.[\s\\]*save\b")
 _FACTORY = "onnxport export package.module:function --weights {path} --input x=1,3,224,224:float32"
 
 

@@ -59,15 +59,19 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
 
 def _check_files(path: Path, *, trust: bool) -> None:
     """Refuse a SavedModel whose graphs open files, before loading runs their initializers (InputError)."""
-    from google.protobuf.message import DecodeError
+    from google.protobuf import message, text_format
     from tensorflow.core.protobuf import saved_model_pb2
 
-    file = path / "saved_model.pb"
-    if trust or not file.is_file():  # the other form, .pbtxt, is TensorFlow's to refuse
+    if trust:
         return
+    file = path / "saved_model.pb"
     try:
-        graphs = saved_model_pb2.SavedModel.FromString(file.read_bytes()).meta_graphs
-    except (DecodeError, OSError) as error:
+        if file.is_file():  # TensorFlow reads the text only without it
+            graphs = saved_model_pb2.SavedModel.FromString(file.read_bytes()).meta_graphs
+        else:
+            text = file.with_suffix(".pbtxt").read_bytes()
+            graphs = text_format.Parse(text, saved_model_pb2.SavedModel()).meta_graphs
+    except (message.DecodeError, text_format.ParseError, ValueError, RecursionError, OSError) as error:
         raise InputError(f"TensorFlow cannot load the SavedModel {path}", why=first_line(error)) from error
     for meta in graphs:
         # What can be called: functions of the object graph; in TensorFlow 1's files, the ends of the signatures.
