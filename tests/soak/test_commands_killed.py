@@ -29,7 +29,7 @@ LINEAR = ROOT / "fixtures" / "digits" / "linear.skops"
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "convert": ("convert", "digits.onnx", "--to", "ort", "-o", "out.ort"),
     "convert-tflite": ("convert", "digits.onnx", "--to", "tflite", "-o", "out.tflite"),
-    "quantize": ("quantize", "digits.onnx", "--precision", "dynamic", "-o", "out.onnx"),
+    "quantize": ("quantize", "digits.onnx", "--int8-weights", "-o", "out.onnx"),
     "optimize": ("optimize", "digits.onnx", "--opset", "21", "-o", "out.onnx"),
     "export": ("export", "linear.skops", "-o", "out.onnx"),
     "run": ("run", "pipeline.yaml"),

@@ -16,7 +16,6 @@ from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, first_l
 from onnxport.exporters.tensorflow.signatures import DeclaredInput
 
 _DEFAULT = "serving_default"
-_REFUSALS = (OSError, ValueError, KeyError, AttributeError, RuntimeError, TypeError, tf.errors.OpError)
 
 
 class _Optimizer(tf.Module):
@@ -51,7 +50,7 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
     _check_files(path, trust=params.trust)
     try:
         loaded = tf.saved_model.load(str(path))
-    except _REFUSALS as error:
+    except Exception as error:  # of a damaged file TensorFlow raises anything
         raise InputError(f"TensorFlow cannot load the SavedModel {path}", why=first_line(error)) from error
     key = _choose_signature(path, loaded, params.signature)
     return from_signature(loaded.signatures[key], loaded, f"{TENSORFLOW}, signature {key}", source, params)
