@@ -12,7 +12,7 @@ from onnxport.core.user_modules import current_directory_first
 from onnxport.exporters.framework import Framework
 from onnxport.exporters.missing_modules import missing_module_error
 from onnxport.exporters.params import ExportParams
-from onnxport.exporters.sources import DAMAGED_ARCHIVE, Source
+from onnxport.exporters.sources import Source
 
 # The package that a class lies in to the function that makes a Framework of its objects; the nearest base class that is
 # listed decides: XGBClassifier is XGBoost's before it is scikit-learn's.
@@ -86,17 +86,19 @@ def _load_skops(source: Source, params: ExportParams) -> Any:
             return skops.io.load(source.path, trusted=others)
     except ModuleNotFoundError as error:
         raise missing_module_error(source.name, error) from error
-    except DAMAGED_ARCHIVE as error:
-        raise InputError(
-            f"{source.name} cannot be read as a skops file",
-            why=first_line(error),
-            fix="save it with skops.io.dump",
-        ) from error
+    except InputError:
+        raise
     except (TypeError, AttributeError, ImportError) as error:
         raise InputError(
             f"{source.name} cannot be read",
             why=f"{first_line(error)}: it was written with other versions",
             fix="install the versions it was written with",
+        ) from error
+    except Exception as error:  # of a damaged file skops and NumPy raise anything
+        raise InputError(
+            f"{source.name} cannot be read as a skops file",
+            why=first_line(error),
+            fix="save it with skops.io.dump",
         ) from error
 
 

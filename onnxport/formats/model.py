@@ -31,6 +31,7 @@ _APART = 256 * 2**20
 # Bytes of external weights for each byte of the data files: tied weights share some, an attack all.
 _MOST_SHARED = 8
 _LONGEST_NAME = 200
+_MOST_PACKED = 16  # elements in one number of a field of a tensor, of 2 bits in 32
 
 # A node in messages of the checker and of onnx-ir: "name: add OpType: Add".
 _NODE = re.compile(r"name: (.*?) OpType: (\w+)")
@@ -411,24 +412,30 @@ def _check_external_tensor(tensor: ir.ExternalTensor, where: str, folder: Path) 
 
 def _check_stored_weights(model: ir.Model, path: Path) -> None:
     """Raise InputError for weights in the file whose data do not fit their shapes; ONNX's checker lets them pass."""
-    again = "export the model again"
     for tensor, _ in _tensors(model):
         if not isinstance(tensor, ir.TensorProtoTensor):
             continue
-        if tensor.raw.HasField("raw_data"):
-            stored = len(tensor.raw.raw_data)
-            if stored != tensor.nbytes:
-                raise InputError(
-                    f"weight {tensor.name!r} of {path} has {stored} bytes, and its shape {tensor.shape} takes "
-                    f"{tensor.nbytes}",
-                    fix=again,
-                )
-            continue
         try:
-            tensor.numpy()
+            _check_stored(tensor)
         except (ValueError, TypeError) as error:
             what = f"weight {tensor.name!r} of {path} cannot be read"
-            raise InputError(what, why=_message(error), fix=again) from error
+            raise InputError(what, why=_message(error), fix="export the model again") from error
+
+
+def _check_stored(tensor: ir.TensorProtoTensor) -> None:
+    """Raise ValueError or TypeError for a tensor whose data are not those of its type and shape."""
+    proto = tensor.raw
+    if proto.HasField("raw_data"):
+        stored, wanted, unit = len(proto.raw_data), tensor.nbytes, "bytes"
+        fits = stored == wanted
+    else:
+        field = onnx.helper.tensor_dtype_to_field(tensor.dtype.value)
+        stored, wanted, unit = len(getattr(proto, field)), tensor.size, "numbers"
+        fits = wanted <= _MOST_PACKED * stored  # else reading it would fill the memory
+    if not fits:
+        raise ValueError(f"it has {stored} {unit}, and its shape {tensor.shape} takes {wanted}")
+    if unit == "numbers":
+        tensor.numpy()
 
 
 def _check_external_entries(path: Path) -> None:

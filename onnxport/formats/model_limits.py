@@ -18,7 +18,12 @@ MOST_PARTS = 500_000
 
 
 def check_parts(proto: onnx.ModelProto, path: Path) -> None:
-    """Raise InputError for a file with more than MOST_PARTS, or with a function that calls itself."""
+    """Raise InputError for more than MOST_PARTS, a function that calls itself, or names that are no text."""
+    if not all(
+        isinstance(text, str) for text in _texts(proto)
+    ):  # protobuf gives bytes where they are no text
+        what = f"{path} is not a valid ONNX model"
+        raise InputError(what, why="it has names that are not UTF-8", fix="export it again")
     functions = {(each.domain, each.name): each.node for each in proto.functions}
     sizes: dict[tuple[str, str], int] = {}
     for caller in _callees_first(functions, path):
@@ -31,6 +36,47 @@ def check_parts(proto: onnx.ModelProto, path: Path) -> None:
             why=f"it has {total:,} nodes, attributes and weights{inlined}; at most {MOST_PARTS:,} are read",
             fix="export it with its loops, not unrolled, or divide it: onnxport extract in a smaller model",
         )
+
+
+def _texts(proto: onnx.ModelProto) -> Iterator[object]:
+    """Yield every name of a model."""
+    for imported in proto.opset_import:
+        yield imported.domain
+    for entry in proto.metadata_props:
+        yield from (entry.key, entry.value)
+    yield from (proto.producer_name, proto.producer_version)
+    for function in proto.functions:
+        yield from (function.name, function.domain, *function.input, *function.output, *function.attribute)
+        yield from _texts_of_nodes(function.node)
+    yield from _texts_of_graph(proto.graph)
+
+
+def _texts_of_graph(graph: onnx.GraphProto) -> Iterator[object]:
+    yield graph.name
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+    for tensor in graph.initializer:
+        yield from _texts_of_tensor(tensor)
+    yield from _texts_of_nodes(graph.node)
+
+
+def _texts_of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[object]:
+    for node in nodes:
+        yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield attribute.name
+            yield attribute.ref_attr_name
+            if attribute.HasField("t"):
+                yield from _texts_of_tensor(attribute.t)
+        for graph in _bodies(node):
+            yield from _texts_of_graph(graph)
+
+
+def _texts_of_tensor(tensor: onnx.TensorProto) -> Iterator[object]:
+    yield tensor.name
+    for entry in tensor.external_data:
+        yield from (entry.key, entry.value)
 
 
 _Functions = Mapping[tuple[str, str], Iterable[onnx.NodeProto]]

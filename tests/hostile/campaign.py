@@ -114,8 +114,8 @@ class Campaign:
 
 def find_fault(run: Run, subject: Subject) -> str:
     """Return why a run ended in no allowed way; empty if it did not."""
-    if run.seconds is None:
-        return "ran past its time"
+    if run.seconds is None:  # the child's time limit ends it with a sentence
+        return "" if subject.in_child else "ran past its time"
     if run.code < 0:
         return "" if subject.in_child else f"ended by signal {-run.code}"
     if run.code not in ALLOWED:

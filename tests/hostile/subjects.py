@@ -43,7 +43,7 @@ class Subject:
         targets: a file that is changed -> its syntax (mutation.py).
         commands: read the changed file, `{}`; the first is the usual one, one run in RARE takes another.
         seconds: limit of a run; reading a file of kilobytes takes far less.
-        in_child: whether the command reads it in a child process, whose crash it reports.
+        in_child: whether the command reads it in a child process, whose crash or hang it reports.
         needs: the library without which there is nothing to test.
         imports: modules that forks share; without them, they share what the first command leaves.
     """

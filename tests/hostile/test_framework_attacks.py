@@ -254,6 +254,32 @@ def test_a_damaged_keras_file_is_refused(tmp_path: Path) -> None:
         load(changed)
 
 
+def test_a_damaged_skops_file_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("skops")
+    from tests.hostile.subjects import ROOT
+
+    changed = tmp_path / "b.skops"
+    with (
+        zipfile.ZipFile(ROOT / "fixtures" / "digits" / "linear.skops") as old,
+        zipfile.ZipFile(changed, "w") as new,
+    ):
+        for name in old.namelist():  # a header of NumPy that is no Python
+            new.writestr(name, old.read(name).replace(b"'shape': (", b"'shape':(("))
+    with pytest.raises(InputError, match=r"b\.skops cannot be read as a skops file"):
+        load(changed)
+
+
+def test_a_booster_whose_names_are_no_text_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    from tests.hostile.subjects import _boosters
+
+    _boosters(tmp_path)
+    file = tmp_path / "l.txt"
+    file.write_bytes(file.read_bytes().replace(b"Column_0", b"Column\xff0", 1))
+    with pytest.raises(InputError, match=r"l\.txt is not a LightGBM model"):
+        load(file)
+
+
 def test_the_child_process_tells_what_trust_does(tmp_path: Path) -> None:
     """Host is what an export's child runs: the refusal crosses the border as the user's error."""
     file = tmp_path / "a.pkl"

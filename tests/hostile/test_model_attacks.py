@@ -244,7 +244,7 @@ def weight_of_a_negative_size(target: Target) -> tuple[str, ...]:
     return INSPECT
 
 
-@attack(4, "weight 'w' of bad.onnx has 12 bytes, and its shape [4] takes 16")
+@attack(4, "weight 'w' of bad.onnx cannot be read: it has 12 bytes, and its shape [4] takes 16")
 def weight_of_fewer_bytes_than_its_shape(target: Target) -> tuple[str, ...]:
     weight = TensorProto(name="w", data_type=FLOAT, dims=[4], raw_data=bytes(12))
     save(target, [helper.make_node("Add", ["x", "w"], ["y"])], weight)
@@ -256,6 +256,33 @@ def weight_of_fewer_numbers_than_its_shape(target: Target) -> tuple[str, ...]:
     weight = TensorProto(name="w", data_type=FLOAT, dims=[2**20], float_data=[1.0, 2.0])
     save(target, [helper.make_node("Add", ["x", "w"], ["y"])], weight)
     return INSPECT
+
+
+@attack(4, "bad.onnx")
+def weight_of_no_type(target: Target) -> tuple[str, ...]:
+    weight = TensorProto(name="w", dims=[4], raw_data=bytes(16))
+    save(target, [helper.make_node("Add", ["x", "w"], ["y"])], weight)
+    return INSPECT
+
+
+def _without_text(target: Target, name: bytes) -> tuple[str, ...]:
+    """The saved model with bytes that are no UTF-8 for a name."""
+    file = target.folder / "bad.onnx"
+    assert name in file.read_bytes()
+    file.write_bytes(file.read_bytes().replace(name, b"\xff\x80" + name[2:]))
+    return INSPECT
+
+
+@attack(4, "names that are not UTF-8")
+def operator_that_is_no_text(target: Target) -> tuple[str, ...]:
+    save(target, [helper.make_node("Relu", ["x"], ["y"], domain="own")])
+    return _without_text(target, b"Relu")
+
+
+@attack(4, "names that are not UTF-8")
+def place_of_weights_that_is_no_text(target: Target) -> tuple[str, ...]:
+    weighed(target, "w.bin", offset="12345")
+    return _without_text(target, b"12345")
 
 
 @attack(4, "bad.onnx")

@@ -60,10 +60,9 @@ def load(source: Source, params: ExportParams) -> Booster:
             fix="give what Booster.save_model wrote",
         )
     try:
-        booster = lightgbm.Booster(model_file=path)
-    except lightgbm.basic.LightGBMError as error:
+        return of_object(lightgbm.Booster(model_file=path), source, params)
+    except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:
         raise InputError(f"{source.name} is not a LightGBM model", why=first_line(error)) from error
-    return of_object(booster, source, params)
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
