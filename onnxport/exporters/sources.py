@@ -150,6 +150,14 @@ class Source:
         return tree.hexdigest()
 
 
+def is_archive(path: Path) -> bool:
+    """Return whether a file is a .zip archive; zipfile raises errors for some that are damaged."""
+    try:
+        return zipfile.is_zipfile(path)
+    except zipfile.BadZipFile:
+        return False
+
+
 def _module_file(name: str, folder: Path | None) -> Path:
     """Return the file of a module without importing it: only its process does that."""
     if file := find_module(name, folder):

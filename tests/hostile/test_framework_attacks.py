@@ -18,7 +18,7 @@ from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.exporters.framework import Framework
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.process import Host
-from onnxport.exporters.sources import LOADERS, Source
+from onnxport.exporters.sources import LOADERS, Source, is_archive
 from tests.hostile.test_sample_attacks import Evil
 
 
@@ -236,6 +236,18 @@ def test_a_damaged_archive_of_tensors_is_refused(tmp_path: Path) -> None:
         file.write_bytes(valid.replace(old, new))
         with pytest.raises(InputError, match="cannot be read as a state dict"):
             read_tensors(file)
+
+
+def test_an_archive_on_several_disks_is_none(tmp_path: Path) -> None:
+    """Of zip64's locator before the end of an archive, zipfile reads the number of disks, and raises."""
+    file = tmp_path / "a.pt"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a", b"")
+    valid = file.read_bytes()
+    locator = b"PK\x06\x07" + bytes(12) + b"\2\0\0\0"
+    assert is_archive(file)
+    file.write_bytes(valid.replace(b"PK\x05\x06", locator + b"PK\x05\x06"))
+    assert not is_archive(file)
 
 
 def test_a_damaged_keras_file_is_refused(tmp_path: Path) -> None:

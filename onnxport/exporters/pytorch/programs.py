@@ -25,7 +25,7 @@ from onnxport.exporters.pytorch.errors import first_line
 from onnxport.exporters.pytorch.modules import TorchModel, of_program
 from onnxport.exporters.pytorch.outputs import register_dataclasses
 from onnxport.exporters.pytorch.states import BufferStates
-from onnxport.exporters.sources import DAMAGED_ARCHIVE
+from onnxport.exporters.sources import DAMAGED_ARCHIVE, is_archive
 
 # Parts of an archive that hold code: native libraries, and objects of other classes than tensors.
 _CODE = re.compile(r"/(aotinductor|executorch)/|/(custom_obj|opaque_obj)[^/]*$")
@@ -37,7 +37,7 @@ _ATTRIBUTE = re.compile(r"__|[A-Za-z_)]\s*\.|\.\s*[A-Za-z_]")
 
 def load(path: Path, *, trust: bool) -> torch.export.ExportedProgram:
     """Read a `.pt2` file. Raises InputError: none, of another version, or with code in it and no trust."""
-    if not zipfile.is_zipfile(path):
+    if not is_archive(path):
         raise InputError(
             f"{path} is not an exported program",
             why="it is not an archive",

@@ -12,7 +12,7 @@ import torch
 
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.pytorch.errors import first_line
-from onnxport.exporters.sources import DAMAGED_ARCHIVE
+from onnxport.exporters.sources import DAMAGED_ARCHIVE, is_archive
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -61,7 +61,7 @@ def read_tensors(path: Path) -> Mapping[str, Any]:
             fix=f"save one: torch.save(torch.jit.load({path.name!r}).state_dict(), 'weights.pt')",
         )
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        found = torch.load(path, map_location="cpu", weights_only=True, mmap=is_archive(path))
     except pickle.UnpicklingError as error:
         raise InputError(
             f"{path} is not a state dict",
@@ -78,7 +78,7 @@ def read_tensors(path: Path) -> Mapping[str, Any]:
 
 
 def is_torchscript(path: Path) -> bool:
-    if not zipfile.is_zipfile(path):
+    if not is_archive(path):
         return False
     try:
         with zipfile.ZipFile(path) as archive:

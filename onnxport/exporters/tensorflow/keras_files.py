@@ -14,7 +14,7 @@ from typing import Any
 
 from onnxport.core.errors import InputError
 from onnxport.exporters.params import ExportParams
-from onnxport.exporters.sources import DAMAGED_ARCHIVE, Source
+from onnxport.exporters.sources import DAMAGED_ARCHIVE, Source, is_archive
 from onnxport.exporters.tensorflow.keras_models import from_model, read_weights_file
 from onnxport.exporters.tensorflow.library import tf
 from onnxport.exporters.tensorflow.model import TensorflowModel, first_line
@@ -98,7 +98,7 @@ _REFUSALS = (*DAMAGED_ARCHIVE, TypeError, AttributeError, ImportError, tf.errors
 def _config(path: Path) -> Any:
     """Return the model's configuration as JSON."""
     try:
-        if not zipfile.is_zipfile(path):
+        if not is_archive(path):
             return json.loads(_config_of_h5(path))
         with zipfile.ZipFile(path) as archive:
             return json.loads(archive.read("config.json"))
@@ -168,7 +168,7 @@ def class_objects(config: Any) -> Iterator[Mapping[str, Any]]:
 def is_of_keras_2(path: Path) -> bool:
     """Return whether an older Keras wrote the file; False where the file does not tell."""
     try:
-        if zipfile.is_zipfile(path):
+        if is_archive(path):
             with zipfile.ZipFile(path) as archive:
                 told = json.loads(archive.read("metadata.json")).get("keras_version", "")
         else:
@@ -185,7 +185,7 @@ def is_of_keras_2(path: Path) -> bool:
 @contextlib.contextmanager
 def compatible_file(path: Path, config: Any) -> Iterator[Path]:
     """Yield the file, or a temporary copy whose configuration (`config`, changed) lacks the removed arguments."""
-    if zipfile.is_zipfile(path) or not _drop_removed(config):
+    if is_archive(path) or not _drop_removed(config):
         yield path
         return
     import h5py
