@@ -46,7 +46,9 @@ def check_file_access(path: Path, graph: Any, *, trust: bool, roots: Iterable[st
 
 
 def _prints_to_file(node: Any) -> bool:
-    urls = (node.attr["output_stream"].s, *node.attr["debug_urls"].list.s)
+    attributes = node.attr  # looking up a name that it lacks would add it to the graph
+    urls = [attributes["output_stream"].s] if "output_stream" in attributes else []
+    urls += attributes["debug_urls"].list.s if "debug_urls" in attributes else []
     return any(bytes(url).startswith(b"file:") for url in urls)
 
 
