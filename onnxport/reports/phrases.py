@@ -34,7 +34,7 @@ Tone = Literal["good", "bad", "unsure", "plain"]
 QUESTIONS: Mapping[Criterion, str] = {
     "fidelity": "Does it compute what an ONNX model with the same roundings computes?",
     "quality": "How much accuracy does the lower precision lose against the float original?",
-    "translation": "Is it the float original, node for node, with quantization in it?",
+    "translation": "Is it the float original, node for node, in lower precision?",
 }
 # Verdicts; then the states of a pipeline's cells, of a bench's rows, of rows against a baseline, and of runtimes.
 _STYLES: Mapping[str, tuple[str, Tone]] = {

@@ -82,7 +82,7 @@ def test_a_float16_model_answers_both_questions_and_a_rejected_one_finds_its_wei
     assert done.code == errors.NOT_EQUIVALENT, done.stderr
     (artifact,) = done.document["artifacts"]
     assert artifact["report"]["verdict"] == "over budget"
-    assert [each["question"] for each in artifact["report"]["judgements"]] == ["fidelity", "quality"]
+    assert [each["question"] for each in artifact["report"]["judgements"]][:2] == ["fidelity", "quality"]
     assert artifact["report"]["judgements"][0]["verdict"] == "proven"
     made = Model.load(sandbox.folder / "chain_optimized.rejected.onnx")
     assert {spec.dtype for spec in (*made.inputs, *made.outputs)} == {"float16"}

@@ -24,7 +24,7 @@ def test_a_float16_model_is_proven_and_half_as_large(sandbox: Sandbox) -> None:
     assert artifact["report"]["verdict"] == "proven"
     assert artifact["report"]["candidate"]["precision"] == "float16"
     questions = [each["question"] for each in artifact["report"]["judgements"]]
-    assert questions == ["fidelity", "quality"]
+    assert questions == ["fidelity", "quality", "translation"]
     made = sandbox.folder / "model_fp16.onnx"
     assert made.stat().st_size < 0.6 * sandbox.model.stat().st_size
     before, after = artifact["facts"]["weights"].values()

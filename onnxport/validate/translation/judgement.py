@@ -11,6 +11,7 @@ from onnxport.core.arrays import Feeds
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
+from onnxport.formats.ort_model import load_ort
 from onnxport.validate.report import Judgement, Precision, Verdict
 from onnxport.validate.translation.proof import Proof, prove
 
@@ -20,9 +21,17 @@ if TYPE_CHECKING:
 # What the note on a proof that ended by an error of its own says; tests look for it.
 BUG = "a bug of onnxport"
 AGAINST = "the reference's nodes with quantization in them"
+_AGAINST_ROUNDED = "the reference's nodes with roundings to {} in them"
 PRECISIONS = frozenset[Precision](
     ("int8", "int16x8", "int8 dynamic", "int8 weights", "int4 weights", "mixed")
 )
+# Precision -> the float type of 16 bits that constants and values are rounded to.
+_NARROW: Mapping[Precision, str] = {
+    "float16": "float16",
+    "float16 weights": "float16",
+    "bfloat16": "bfloat16",
+    "bfloat16 weights": "bfloat16",
+}
 # Runs of the reference whose values are compared with grids: sets of inputs, times the steps of each.
 _RUNS = 16
 
@@ -35,7 +44,8 @@ def judge_translation(
     Returns:
         The judgement, and a note; no judgement where this pair cannot be compared node by node.
     """
-    if precision not in PRECISIONS or reference.precision != "float32":
+    rounding = _NARROW.get(precision, "")
+    if (precision not in PRECISIONS and not rounding) or reference.precision != "float32":
         return None, ""
     why = _obstacle(reference, candidate)
     if why:
@@ -51,6 +61,7 @@ def judge_translation(
             [*islice(chain.from_iterable(map(reference.feeds_of_steps, sets)), _RUNS)],
             # No calibration saw the states that later steps are fed.
             reference.steps == 1 and all(each.source == "samples" for each in sets),
+            rounding,
         )
     except OnnxportError as error:
         return None, _note(str(error))
@@ -71,26 +82,35 @@ def _obstacle(reference: Reference, candidate: Artifact) -> str:
     return ""
 
 
-def _prove_onnx(source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool) -> Proof:
-    return prove(source, Model.load(path), sets, are_samples=are_samples)
+def _prove_onnx(source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool, rounding: str) -> Proof:
+    return prove(source, Model.load(path), sets, are_samples=are_samples, rounding=rounding)
 
 
-def _prove_tflite(source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool) -> Proof:
+def _prove_ort(source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool, rounding: str) -> Proof:
+    return prove(source, load_ort(path), sets, are_samples=are_samples, rounding=rounding)
+
+
+def _prove_tflite(
+    source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool, rounding: str
+) -> Proof:
     # Imported here: it needs LiteRT.
     from onnxport.validate.translation.tflite.artefact import prove_tflite
 
-    return prove_tflite(source, path, sets, are_samples=are_samples)
+    return prove_tflite(source, path, sets, are_samples=are_samples, rounding=rounding)
 
 
-def _prove_mlpackage(source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool) -> Proof:
+def _prove_mlpackage(
+    source: Model, path: Path, sets: Sequence[Feeds], are_samples: bool, rounding: str
+) -> Proof:
     # Imported here: it needs coremltools.
     from onnxport.validate.translation.mlpackage.artefact import prove_mlpackage
 
-    return prove_mlpackage(source, path, sets, are_samples=are_samples)
+    return prove_mlpackage(source, path, sets, are_samples=are_samples, rounding=rounding)
 
 
-_PROVERS: Mapping[str, Callable[[Model, Path, Sequence[Feeds], bool], Proof]] = {
+_PROVERS: Mapping[str, Callable[[Model, Path, Sequence[Feeds], bool, str], Proof]] = {
     "onnx": _prove_onnx,
+    "ort": _prove_ort,
     "tflite": _prove_tflite,
     "coreml": _prove_mlpackage,
 }
@@ -105,4 +125,5 @@ def _judgement(proof: Proof) -> Judgement:
     reason = proof.summary if proof.is_complete else str(proof)
     if verdict == "unproven":
         reason = f"not proven node for node: {proof}"
-    return Judgement(question="translation", verdict=verdict, reason=reason, against=AGAINST)
+    against = _AGAINST_ROUNDED.format(proof.rounding) if proof.rounding else AGAINST
+    return Judgement(question="translation", verdict=verdict, reason=reason, against=against)

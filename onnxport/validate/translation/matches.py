@@ -22,7 +22,10 @@ from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.operators import Operand, static_shape
 from onnxport.validate.translation.rounding_bounds import (
     FLOAT_NOISE,
+    HALF_STEPS,
+    LARGEST,
     MOST_CUT,
+    MOST_ROUNDINGS,
     NOTHING,
     ONE,
     Rounded,
@@ -38,6 +41,8 @@ _MULTIPLIES = frozenset({"Mul", "MatMul"})
 _VIEWS = frozenset({"Reshape", "Transpose"})
 _HALF = 0.51
 _LEAST = 1e-12
+# Times the half steps: a factor that is rounded, and a shift that is folded with it and rounded again.
+_ONE_AFTER_THE_OTHER = 2.0
 # The largest float16 stands for all beyond, as masks of -3.4e38.
 _HUGE = 65504.0
 
@@ -85,6 +90,7 @@ class Mismatch:
         pair: these values.
         reason: what differs.
         is_structure: whether nodes before them were not compared; else this one setting differs.
+        is_near: whether roundings one after the other might explain it.
     """
 
     core: Core
@@ -92,6 +98,7 @@ class Mismatch:
     pair: tuple[ir.Value, ir.Value]
     reason: str
     is_structure: bool
+    is_near: bool = False
 
     def __str__(self) -> str:
         return f"{self.core.label}: {self.reason}"
@@ -191,9 +198,11 @@ class _Matcher:
         match = Match(pair.value, pair.original, head, source, multiple=pair.multiple)
         match, absorbs = self._product(match, operands, factors)
         self._found.matches.append(match)
-        for reason in _following(head, source, pair.is_absorbed):
+        for reason, is_near in _following(head, source, pair.is_absorbed, self._source.rounding):
             where = pair.value, pair.original
-            self._found.mismatches.append(Mismatch(head.core, source.core, where, reason, is_structure=False))
+            self._found.mismatches.append(
+                Mismatch(head.core, source.core, where, reason, is_structure=False, is_near=is_near)
+            )
         for each in operands:
             self._found.readers.setdefault(each, []).append((pair.value, pair.original))
         found = [_Pair(*each, absorbs, factor) for each, factor in zip(operands, factors, strict=True)]
@@ -396,13 +405,19 @@ def _equal(ours: object, theirs: object) -> bool:
 # ---- what follows the cores
 
 
-def _following(head: Head, source: Head, is_absorbed: bool) -> Iterator[str]:
-    """Yield what differs between the element-wise functions behind two equal cores."""
+def _following(head: Head, source: Head, is_absorbed: bool, rounding: str) -> Iterator[tuple[str, bool]]:
+    """Yield what differs between the element-wise functions behind two equal cores, and whether it is near.
+
+    Args:
+        rounding: see Graph.
+    """
     pairs = ("scale", head.scale, source.scale, 0.0), ("shift", head.shift, source.shift, _steps(head))
     for name, ours, theirs, step in pairs:
-        if not is_absorbed and not (_follows(ours, theirs, step) or _follows_rounded(ours, theirs, step)):
-            yield f"it has a {name} of {_numbers(ours.values)}, the source {_numbers(theirs.values)}"
-    yield from _bounds(head, source)
+        is_alike = _follows(ours, theirs, step, _ONE_AFTER_THE_OTHER if rounding else 1.0)
+        if not is_absorbed and not (is_alike or _follows_rounded(ours, theirs, step)):
+            text = f"it has a {name} of {_numbers(ours.values)}, the source {_numbers(theirs.values)}"
+            yield text, bool(rounding) and _follows(ours, theirs, step, MOST_ROUNDINGS)
+    yield from ((text, False) for text in _bounds(head, source, rounding))
 
 
 def follows_alike(head: Head, source: Head) -> bool:
@@ -410,12 +425,16 @@ def follows_alike(head: Head, source: Head) -> bool:
     return _follows(head.scale, source.scale, 0.0) and _follows(head.shift, source.shift, 0.0)
 
 
-def _follows(ours: Rounded, theirs: Rounded, step: float) -> bool:
-    """Return whether two factors or shifts agree; a shift may be off by half a `step`: zero points are integers."""
+def _follows(ours: Rounded, theirs: Rounded, step: float, times: float = 1.0) -> bool:
+    """Return whether two factors or shifts agree; a shift may be off by half a `step`: zero points are integers.
+
+    Args:
+        times: factor of the half steps.
+    """
     try:
         difference = np.abs(ours.values - theirs.values)
         noise = FLOAT_NOISE * np.abs(theirs.values).max(initial=0.0) + _HALF * step
-        is_near = difference <= ours.half * 1.001 + noise + _LEAST
+        is_near = difference <= (ours.half + theirs.half) * 1.001 * times + noise + _LEAST
         is_beyond_float16 = is_cut(ours, theirs) & (np.abs(ours.values) >= _HUGE)
         return bool((is_near | is_beyond_float16).all())
     except ValueError:  # shapes that do not broadcast
@@ -435,12 +454,15 @@ def _steps(head: Head) -> float:
     return max((float(np.max(each.step)) for each in head.grids), default=0.0)
 
 
-def _bounds(head: Head, source: Head) -> Iterator[str]:
+def _bounds(head: Head, source: Head, rounding: str) -> Iterator[str]:
     """Yield a bound that one side has and the other has not: a grid that ends at a bound does what a Clip does."""
+    noise = FLOAT_NOISE + (MOST_ROUNDINGS * HALF_STEPS[rounding] if rounding else 0.0)
     for name, sign in (("lower", 1.0), ("upper", -1.0)):
         ours, theirs = ((each.low if sign > 0 else -each.high) for each in (head, source))
+        if rounding:  # no number lies beyond these
+            ours, theirs = (np.where(each <= -LARGEST[rounding], -np.inf, each) for each in (ours, theirs))
         ends = [each.low if sign > 0 else -each.high for each in head.grids]
-        slack = _HALF * _steps(head) + FLOAT_NOISE * float(np.max(np.abs(_finite(theirs)), initial=0.0))
+        slack = _HALF * _steps(head) + noise * float(np.max(np.abs(_finite(theirs)), initial=0.0))
         if not np.all(ours <= theirs + slack):
             yield f"it is cut off at its {name} end, at {_numbers(sign * ours)}; the source is not"
         kept = ours

@@ -32,14 +32,15 @@ from onnxport.validate.translation.least_error import compare_errors
 from onnxport.validate.translation.matches import Match
 from onnxport.validate.translation.rounding_bounds import (
     FLOAT_NOISE,
-    HALF_STEPS,
     MOST_CUT,
+    MOST_ROUNDINGS,
+    SMALLEST_NORMAL,
     Rounded,
     beyond_half_step,
     cut_share,
     hidden_grid,
     is_cut,
-    noise,
+    largest_error,
 )
 
 # Steps that another rounding may move the elements of a channel on average, and a single one.
@@ -57,6 +58,8 @@ _GONE = 0.5
 # Weights of fewer numbers are not stored as integers (converters/coreml/quantized.py), and too few of them show their
 # step: a symmetric grid of 8 bits is held against them.
 _SMALL, _LEVELS = 64, 127
+# Half steps are added up as if roundings were small: products of them are left out.
+_SECOND_ORDER = 1.05
 _MOVES = frozenset({"Reshape", "Transpose"})
 # Times half a step: what no rounding adds up to along a channel.
 _STRETCHED = 5.0
@@ -279,7 +282,7 @@ class Product:
         """
         ours, theirs = self._biases
         moved = np.abs(ours.values - theirs.values)
-        half = np.broadcast_to(ours.half * 1.001 + noise(theirs), moved.shape)
+        half = np.broadcast_to(largest_error(ours, theirs), moved.shape)
         if (moved <= half).all():
             return None
         worst = int(np.argmax(moved))
@@ -299,7 +302,7 @@ class Product:
         """
         ours, theirs = self._biases
         moved = ours.values - theirs.values
-        half = ours.half * 1.001 + noise(theirs)
+        half = largest_error(ours, theirs)
         if (np.abs(moved) <= half).all():
             return None
         if moments is None or len(moments.mean) % self._inputs:
@@ -318,48 +321,60 @@ class Product:
         if not beyond.any():
             return None
         worst = int(np.argmax(np.where(beyond, np.abs(moved - expected) / slack, 0)))
-        explained = f"{expected[worst]:.3g} +- {slack[worst]:.2g}"
+        correction = f"{expected[worst]:.3g} +- {slack[worst]:.2g}"
         text = (
             f"{np.count_nonzero(beyond)} of {len(moved)} biases are not the source's: channel {worst} is off by "
-            f"{moved[worst]:.3g}, where correcting its weight's rounding explains {explained}"
+            f"{moved[worst]:.3g}, where correcting its weight's rounding explains {correction}"
         )
         is_gone = not ours.values.any()  # and the source has one
         return self._finding(text, "fault" if moments.is_declared or is_gone else "doubt")
+
+    def check_rounding(self, rounding: str) -> Iterator[Finding]:
+        """Yield what rounding to a float type of 16 bits does not explain of weight and bias.
+
+        Constants may be rounded before they are folded into each other, and after.
+        """
+        for name, axis, parts in (
+            ("weights", self._channel_axis, self._weights),
+            ("biases", None, self._biases),
+        ):
+            ours, theirs = parts
+            difference = np.abs(ours.values - theirs.values)
+            most = np.broadcast_to(largest_error(ours, theirs, axis), difference.shape)
+            beyond = ~(difference <= _SECOND_ORDER * most) & ~is_cut(ours, theirs)
+            if not beyond.any():
+                continue
+            times = np.divide(difference, most, out=np.full(difference.shape, np.inf), where=most > 0)
+            worst = float(times[beyond].max())
+            is_far = beyond & (times > MOST_ROUNDINGS) & (difference > SMALLEST_NORMAL[rounding])
+            text = (
+                f"{np.count_nonzero(beyond):,} of {beyond.size:,} {name} are more than half a step from the source's: "
+                f"up to {worst:.3g} times what rounding to {rounding} explains"
+            )
+            yield self._finding(text, "fault" if is_far.any() or not np.isfinite(worst) else "doubt")
 
     def _finding(self, text: str, kind: Kind) -> Finding:
         return Finding(self.core.label, text, kind)
 
 
-def products(matches: list[Match], *, rounding: str = "") -> Iterator[Product]:
+def products(matches: list[Match], *, has_integers: bool = True) -> Iterator[Product]:
     """Yield every matched product, once for each value that it is read as.
 
     Args:
-        rounding: the float type of 16 bits that its constants may be rounded to.
+        has_integers: whether weights that are stored as floats may have been integers.
     """
     seen = set()
     read = {(each.value, each.original): each for each in matches}
     for match in matches:
         if match.product is None or match.of_source is None or match.operand is None:
             continue
-        cores = _rounded(match.product, rounding), match.of_source
+        cores = match.product, match.of_source
         # One product may be read with different constants behind it, which are folded into its bias.
         if (match.value, match.original, match.multiple) not in seen:
             seen.add((match.value, match.original, match.multiple))
             step = _step(read, match.operand)
-            yield _on_hidden_grid(Product(match, *cores, match.operand[1], step))
-
-
-def _rounded(core: Core, rounding: str) -> Core:
-    """Return a product whose constants may be rounded twice: converters fold what follows into rounded ones.
-
-    A bias is a sum then, which may be smaller than its terms: it may be off by as much as the largest one.
-    """
-    if not rounding or core.weight is None or core.bias is None:
-        return core
-    largest = np.abs(core.bias.values).max(initial=0.0)
-    weight = replace(core.weight, half=2 * core.weight.half)
-    bias = replace(core.bias, half=np.maximum(2 * core.bias.half, 2 * HALF_STEPS[rounding] * largest))
-    return replace(core, weight=weight, bias=bias)
+            product = Product(match, *cores, match.operand[1], step)
+            yield _on_hidden_grid(product) if has_integers else product
 
 
 _Pair = tuple[ir.Value, ir.Value]

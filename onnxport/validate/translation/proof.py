@@ -11,8 +11,9 @@ Four things are checked; docs/internals/validation.md has the argument why toget
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Protocol
 
 from onnxport.core.arrays import Array, Feeds
@@ -24,6 +25,7 @@ from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck, OrtPieces
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
+from onnxport.validate.translation.layouts.views import in_order
 from onnxport.validate.translation.matches import Match, Matching, match_graphs
 from onnxport.validate.translation.parameters import Product, check_products, products
 from onnxport.validate.translation.ranges import Coverage, Observation, check_grids
@@ -140,10 +142,14 @@ class Artefact(Protocol):
 
 
 class OnnxArtefact:
-    """An `.onnx` file."""
+    """An ONNX model.
 
-    def __init__(self, model: Model) -> None:
-        self._model, self.graph = model, Graph(model)
+    Args:
+        sizes: see Graph.
+    """
+
+    def __init__(self, model: Model, sizes: Mapping[str, Sequence[int]] | None = None) -> None:
+        self._model, self._sizes, self.graph = model, sizes, Graph(model, sizes)
         self.note = QuantizationNote.from_json(model.ir.metadata_props.get(NOTE_KEY))
 
     def has(self, name: str) -> bool:
@@ -156,12 +162,24 @@ class OnnxArtefact:
 
     def check_arithmetic(self, sets: Sequence[tuple[Feeds, dict[str, Array]]]) -> Arithmetic:
         """See Artefact."""
-        codes = sets[0][1]
+        expanded = self.graph.model if self._sizes is None else Graph(self._model).model
+        moved = [
+            (feeds, {name: self._as_computed(name, each) for name, each in codes.items()})
+            for feeds, codes in sets
+        ]
+        codes = moved[0][1]
         with (
             OrtPieces(self._model, codes, is_exact=False) as ours,
-            OrtPieces(self.graph.model, codes, is_exact=True) as exact,
+            OrtPieces(expanded, codes, is_exact=True) as exact,
         ):
-            return ArithmeticCheck(ours, exact, ours.labels).run(sets)
+            return ArithmeticCheck(ours, exact, ours.labels).run(moved)
+
+    def _as_computed(self, name: str, values: Array) -> Array:
+        """Return what the graph's normal form has under a name with the axes that the file has."""
+        if name not in self.graph.layouts:
+            return values
+        sizes, axes = self.graph.layouts[name]
+        return values if prod(sizes) != values.size else in_order(values.reshape(sizes), axes)
 
 
 def prove(
@@ -170,17 +188,26 @@ def prove(
     sets: Sequence[Feeds],
     *,
     are_samples: bool = True,
-    allowed: Collection[str] = (),
+    rounding: str = "",
 ) -> Proof:
     """Compare an ONNX artefact with the float model that it was made of.
 
     Args:
         sets: inputs to check grids and arithmetic on.
         are_samples: whether these are a user's; generated ones do not tell which means a calibration saw.
-        allowed: float types of 16 bits that values may be rounded to.
+        rounding: the float type of 16 bits that values and constants may be rounded to; empty for none.
     """
-    artefact = OnnxArtefact(candidate)
-    return compare(Graph(source), artefact, sets, are_samples=are_samples, allowed=allowed)
+    artefact, original = OnnxArtefact(candidate), Graph(source, rounding=rounding)
+    matching = match_graphs(artefact.graph, original)
+    if sets and any(each.is_structure for each in matching.mismatches):
+        # At known sizes more forms of one thing are the same.
+        sizes = {name: array.shape for name, array in sets[0].items()}
+        other = OnnxArtefact(candidate, sizes), Graph(source, sizes, rounding)
+        fixed = match_graphs(other[0].graph, other[1])
+        if len(fixed.mismatches) < len(matching.mismatches):
+            (artefact, original), matching = other, fixed
+            sets = _alike(sets, sets[0])
+    return compare(original, artefact, sets, matching, are_samples=are_samples)
 
 
 def compare_at_sizes(
@@ -190,54 +217,79 @@ def compare_at_sizes(
     first: Feeds,
     *,
     are_samples: bool,
-    allowed: Collection[str],
+    rounding: str,
 ) -> Proof:
     """Compare an artefact that is read at the sizes of one set, `first`; sets of other sizes are left out."""
     sizes = {name: array.shape for name, array in first.items()}
-    alike = [each for each in sets if {name: array.shape for name, array in each.items()} == sizes]
-    artefact = open_artefact(first)
-    return compare(Graph(source, sizes), artefact, alike, are_samples=are_samples, allowed=allowed)
+    artefact, original = open_artefact(first), Graph(source, sizes, rounding)
+    matching = match_graphs(artefact.graph, original)
+    return compare(original, artefact, _alike(sets, first), matching, are_samples=are_samples)
+
+
+def _alike(sets: Sequence[Feeds], first: Feeds) -> list[Feeds]:
+    """Return the sets of the same sizes."""
+    sizes = {name: array.shape for name, array in first.items()}
+    return [each for each in sets if {name: array.shape for name, array in each.items()} == sizes]
 
 
 def compare(
     original: Graph,
     artefact: Artefact,
     sets: Sequence[Feeds],
+    matching: Matching,
     *,
     are_samples: bool,
-    allowed: Collection[str] = (),
 ) -> Proof:
     """Compare an artefact with its source's normal form; see `prove`."""
     quantized, note = artefact.graph, artefact.note
-    matching = match_graphs(quantized, original)
-    rounding = "".join(sorted(allowed)[-1:])
-    found = list(products(matching.matches, rounding=rounding))
+    found = list(products(matching.matches, has_integers=not original.rounding))
+    if original.rounding and not any(each.head.grids for each in matching.matches):
+        return _compare_floats(original, artefact, sets, matching, found)
     declared = {} if note is None else note.means
     uncertain = [each for each in found if each.name not in declared and not each.is_bias_rounded]
     moved = [each for each in found if note is None and not each.is_weight_rounded]
     places = {name: match for name, match in _float_places(matching, quantized).items() if artefact.has(name)}
     observation = Observation(matching.matches, uncertain, moved, places)
-    is_asked = not (allowed and observation.is_idle)
-    arithmetic = _observe(observation, original, artefact, sets) if is_asked else Arithmetic()
+    arithmetic = _observe(observation, original, artefact, sets)
     if any(each.is_structure for each in matching.mismatches):
         # Errors travel where nothing says what a piece should be given.
         arithmetic.findings = tuple(replace(each, kind="doubt") for each in arithmetic.findings)
     findings = [
         *_structure(matching),
         *artefact.check_views(matching, original, sets[0] if sets else {}),
-        *_narrow(matching, allowed),
+        *_narrow(matching, original.rounding),
         *_parameters(matching, found, note, observation, is_sure=are_samples),
         *check_grids(observation.coverages, note, is_sure=are_samples),
         *arithmetic.findings,
     ]
-    if allowed:
-        # Folding moves rounded weights by more than rounding: what is wrong beyond it shows in fidelity.
-        findings = [replace(each, kind="doubt") for each in findings]
-    findings.sort(key=lambda each: each.kind != "fault")
     cut = sum({each.core.value: each.cut_weights() for each in found}.values())
-    weights, least = (len({each.core.value for each in part}) for part in (found, moved))
-    counts = len(matching.matches), weights, least, cut
-    return Proof(*counts, observation.coverages, arithmetic, rounding, findings)
+    counts = len(matching.matches), _count(found), _count(moved), cut
+    return Proof(*counts, observation.coverages, arithmetic, findings=_faults_first(findings))
+
+
+def _compare_floats(
+    original: Graph, artefact: Artefact, sets: Sequence[Feeds], matching: Matching, found: list[Product]
+) -> Proof:
+    """Compare an artefact without integers: its arithmetic is fidelity's."""
+    findings = [
+        *_structure(matching),
+        *artefact.check_views(matching, original, sets[0] if sets else {}),
+        *_narrow(matching, original.rounding),
+    ]
+    for product in found:
+        is_unsure = (product.match.value, product.match.original) in matching.unsure
+        for finding in product.check_rounding(original.rounding):
+            findings.append(replace(finding, kind="doubt") if is_unsure else finding)
+    counts = len(matching.matches), _count(found)
+    return Proof(*counts, rounding=original.rounding, findings=_faults_first(findings))
+
+
+def _faults_first(findings: Sequence[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda each: each.kind != "fault")
+
+
+def _count(found: Sequence[Product]) -> int:
+    return len({each.core.value for each in found})
 
 
 def _float_places(matching: Matching, quantized: Graph) -> dict[str, Match]:
@@ -284,16 +336,16 @@ def _structure(matching: Matching) -> list[Finding]:
         Finding(
             each.core.label,
             each.reason,
-            "doubt" if each.is_structure or each.pair in matching.unsure else "fault",
+            "doubt" if each.is_structure or each.is_near or each.pair in matching.unsure else "fault",
         )
         for each in matching.mismatches
     ]
 
 
-def _narrow(matching: Matching, allowed: Collection[str]) -> Iterator[Finding]:
+def _narrow(matching: Matching, allowed: str) -> Iterator[Finding]:
     """Yield values that pass a float type of 16 bits which the source has not there."""
     for match in matching.matches:
-        if extra := set(match.head.casts) - set(match.source.casts) - set(allowed):
+        if extra := set(match.head.casts) - set(match.source.casts) - {allowed}:
             yield Finding(match.head.core.label, f"it is rounded to {', '.join(sorted(extra))}", "doubt")
 
 

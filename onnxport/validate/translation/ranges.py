@@ -109,11 +109,6 @@ class Observation:
         self._groups: list[list[str]] = []
 
     @property
-    def is_idle(self) -> bool:
-        """Whether there is nothing to observe."""
-        return not (self.coverages or self.needed or self._moved)
-
-    @property
     def rows(self) -> dict[ir.Value, Array]:
         """Rows of the operands of `moved`, by the product's source."""
         return {value: np.concatenate(rows) for value, rows in self._rows.items()}

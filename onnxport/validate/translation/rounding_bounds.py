@@ -10,7 +10,7 @@ A constant of a quantized file stands for every number within half a step of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes
@@ -20,11 +20,13 @@ from onnxport.core.arrays import Array
 
 # Of a number: half of the last bit of floats that are rounded to them.
 HALF_STEPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
-# The same of the smallest numbers, whose steps are all alike, and the largest number.
-_LEAST_HALF = {"float16": 2.0**-25, "bfloat16": 0.0}
-_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38}
+# The same of the smallest numbers, whose steps are all alike or which become 0, and the largest number.
+_LEAST_HALF = {"float16": 2.0**-25, "bfloat16": 2.0**-126}
+LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38}
 # A single constant below this number, as an epsilon, becomes it.
-_SMALLEST_NORMAL = {"float16": 2.0**-14, "bfloat16": 0.0}
+# Times what rounding each constant once explains: what no order of folding and rounding adds up to.
+MOST_ROUNDINGS = 8.0
+SMALLEST_NORMAL = {"float16": 2.0**-14, "bfloat16": 2.0**-126}
 _ZERO: Array = np.zeros(())
 _INSIDE: Array = np.zeros((), np.int8)
 
@@ -57,13 +59,24 @@ class Rounded:
         return cls(
             wide,
             np.maximum(sizes * HALF_STEPS[name], _LEAST_HALF[name]),
-            _ends(wide, sizes >= _LARGEST[name]),
+            _ends(wide, sizes >= LARGEST[name]),
         )
 
     def narrowed(self, name: str) -> Rounded:
         """Return the numbers after a cast to a float type of 16 bits, with its half steps on top."""
         more = Rounded.exact(self.values.astype(getattr(ml_dtypes, name, name)))
         return Rounded(self.values, self.half + more.half, _either(self.ends, more.ends))
+
+    def spread(self, name: str) -> Rounded:
+        """Return the numbers with the half step that rounding them to a float type of 16 bits may add.
+
+        Numbers beyond the type's range have the half step of a larger exponent: `ends` says what becomes of them.
+        """
+        sizes = np.abs(self.values)
+        more = np.maximum(sizes * HALF_STEPS[name], _LEAST_HALF[name])
+        if self.is_scalar:  # an epsilon that became 0 would divide by it
+            more = np.where((sizes > 0) & (sizes < SMALLEST_NORMAL[name]), SMALLEST_NORMAL[name], more)
+        return replace(self, half=self.half + np.where(np.isfinite(more), more, 0.0))
 
     @classmethod
     def number(cls, value: float) -> Rounded:
@@ -205,9 +218,14 @@ def noise(theirs: Rounded, axis: int | None = None) -> Array:
 
 
 def beyond_half_step(ours: Rounded, theirs: Rounded, axis: int | None = None) -> Array:
-    """Return where a rounded constant lies further than half a step from the exact one; `axis` is that of channels."""
+    """Return where a constant lies further than the half steps of both from the other; `axis` is that of channels."""
     # Not greater than, but not within: NaN is beyond everything.
-    return ~np.asarray(np.abs(ours.values - theirs.values) <= ours.half * _EXACTLY + noise(theirs, axis))
+    return ~np.asarray(np.abs(ours.values - theirs.values) <= largest_error(ours, theirs, axis))
+
+
+def largest_error(ours: Rounded, theirs: Rounded, axis: int | None = None) -> Array:
+    """Return how far rounding and float32 arithmetic may lead; `axis` is that of channels."""
+    return np.asarray((ours.half + theirs.half) * _EXACTLY + noise(theirs, axis))
 
 
 # Of the sum of squares of numbers: what methods that choose ranges cut off at most.

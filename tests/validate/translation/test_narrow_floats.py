@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import helper, numpy_helper
 
@@ -31,7 +32,7 @@ def made(precision: str, folder: Path) -> Path:
 
 
 def proof(path: Path, precision: str) -> Proof:
-    return prove(Model.load(SOURCE), Model.load(path), images(), allowed={PRECISIONS[precision]})
+    return prove(Model.load(SOURCE), Model.load(path), images(), rounding=PRECISIONS[precision])
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -51,6 +52,77 @@ def test_a_weight_off_by_two_of_its_last_bits_is_found(precision: str, tmp_path:
     weight.raw_data = values.tobytes()
     onnx.save(model, path)
     assert "weights are more than half a step from the source's" in str(proof(path, precision))
+
+
+@pytest.mark.parametrize(
+    ("format_", "precision"),
+    [("onnx", "fp16"), ("onnx", "bf16"), ("tflite", "fp16"), ("coreml", "fp16"), ("ort", "fp16")],
+)
+def test_validate_asks_the_proof(format_: str, precision: str, tmp_path: Path) -> None:
+    suffix = {"coreml": "mlpackage"}.get(format_, format_)
+    output = tmp_path / f"made.{suffix}"
+    if format_ == "onnx":
+        onnxport.quantize_model(SOURCE, precision, output, validate=False)
+    else:
+        onnxport.convert_model(SOURCE, format_, output, validate=False, precision=precision)
+    report = onnxport.validate_model(SOURCE, output)
+    assert {each.question: each.verdict for each in report.judgements}["translation"] == "proven"
+    assert report.verdict == "proven"
+
+
+def test_a_fault_that_fidelity_passes_is_named(tmp_path: Path) -> None:
+    """A bias that is 5 % off moves the digits' scores by less than rounding to bfloat16 does elsewhere."""
+    path = made("bf16", tmp_path)
+    model = onnx.load(path)
+    bias = min(
+        (each for each in model.graph.initializer if len(each.dims) == 1), key=lambda each: each.dims[0]
+    )
+    values = numpy_helper.to_array(bias).copy()
+    place = int(np.argmax(np.abs(values.astype(np.float32))))
+    values[place] = (values[place].astype(np.float32) * 1.5).astype(values.dtype)
+    bias.raw_data = values.tobytes()
+    onnx.save(model, path)
+    found = proof(path, "bf16").faults
+    assert len(found) == 1
+    assert "biases are more than half a step from the source's" in found[0].text
+
+
+def _scaled(weight: np.ndarray, scale: np.ndarray, shift: np.ndarray, *, folded: bool) -> Model:
+    """A convolution whose channels are scaled and shifted, in one operator or three."""
+    names = ["x", "w"] if not folded else ["x", "w", "t"]
+    nodes = [helper.make_node("Conv", names, ["c" if not folded else "y"], "conv")]
+    constants = {"w": weight}
+    if folded:
+        constants["t"] = shift.reshape(-1)
+    else:
+        constants |= {"s": scale, "t": shift}
+        nodes += [
+            helper.make_node("Mul", ["c", "s"], ["d"], "scale"),
+            helper.make_node("Add", ["d", "t"], ["y"], "shift"),
+        ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 3, 5, 5))],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, 8, 5, 5))],
+        [numpy_helper.from_array(np.ascontiguousarray(each), name) for name, each in constants.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return Model(ir.from_proto(proto))
+
+
+@pytest.mark.parametrize(("factor", "kinds"), [(1.0, set()), (1.05, {"fault"})])
+def test_constants_that_are_rounded_and_then_folded_are_no_fault(factor: float, kinds: set[str]) -> None:
+    draw = np.random.default_rng(0)
+    weight = draw.standard_normal((8, 3, 1, 1)).astype(np.float32)
+    scale = draw.uniform(0.5, 2, (8, 1, 1)).astype(np.float32)
+    shift = draw.standard_normal((8, 1, 1)).astype(np.float32)
+    half = [each.astype(np.float16).astype(np.float32) for each in (weight, scale, shift)]
+    folded = (half[0] * half[1][..., None]).astype(np.float16).astype(np.float32)
+    folded[3] *= np.float32(factor)
+    source = _scaled(weight, scale, shift, folded=False)
+    found = prove(source, _scaled(folded, scale, half[2], folded=True), [], rounding="float16")
+    assert {each.kind for each in found.findings} == kinds
 
 
 def _off(path: Path, output: Path) -> Path:
@@ -94,7 +166,7 @@ def test_an_epsilon_and_a_mask_that_float16_cannot_hold_are_no_fault(tmp_path: P
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), source)
     onnxport.quantize_model(source, "fp16", half, validate=False)
     feeds = {"x": np.random.default_rng(1).standard_normal((2, 4)).astype(np.float32)}
-    found = prove(Model.load(source), Model.load(half), [feeds], allowed={"float16"})
+    found = prove(Model.load(source), Model.load(half), [feeds], rounding="float16")
     assert list(found.findings) == []
 
 
@@ -105,7 +177,7 @@ def test_a_package_of_float16_is_proven(tmp_path: Path) -> None:
     output = tmp_path / "half.mlpackage"
     shape = {"image": (1, 1, 8, 8)}
     onnxport.convert_model(SOURCE, "coreml", output, validate=False, precision="fp16", shape=shape)
-    found = prove_mlpackage(Model.load(SOURCE), output, images(), allowed={"float16"})
+    found = prove_mlpackage(Model.load(SOURCE), output, images(), rounding="float16")
     assert list(found.findings) == []
     assert found.weights == 3
     found = prove_mlpackage(Model.load(SOURCE), output, images())
@@ -117,6 +189,6 @@ def test_a_tflite_file_with_float16_weights_is_proven(tmp_path: Path) -> None:
     onnxport.convert_model(
         SOURCE, "tflite", output, validate=False, precision="fp16", shape={"image": (1, 1, 8, 8)}
     )
-    found = prove_tflite(Model.load(SOURCE), output, images(), allowed={"float16"})
+    found = prove_tflite(Model.load(SOURCE), output, images(), rounding="float16")
     assert list(found.findings) == []
     assert found.weights == 3

@@ -65,6 +65,19 @@ def test_a_right_file_is_proven(precision: str, made: Made) -> None:
     assert (found.arithmetic.compared > 0) == (precision in CALIBRATED)
 
 
+def test_floats_that_kernels_round_at_run_time_are_rounded_alike(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LiteRT rounds each row that it multiplies with stored integers: exact arithmetic has to do the same."""
+    from onnxport.validate.translation.tflite import artefact
+
+    right = proof(made["int8-dynamic"]).arithmetic.furthest
+    monkeypatch.setattr(artefact, "with_run_time_rounding", lambda model: model)
+    found = proof(made["int8-dynamic"])
+    assert found.arithmetic.furthest > 10 * right
+    assert {each.kind for each in found.findings} <= {"doubt"}
+
+
 @pytest.mark.parametrize("precision", ["int8", "int16x8", "int8-weights"])
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_found(name: str, precision: str, made: Made, tmp_path: Path) -> None:

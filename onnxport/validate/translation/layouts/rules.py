@@ -34,7 +34,10 @@ def _plain(layouts: Layouts, node: ir.Node) -> None:
 def _alias(layouts: Layouts, node: ir.Node) -> None:
     value = node.inputs[0]
     assert value is not None
-    layouts.define(node.outputs[0], layouts.view(value))
+    if (merged := layouts.merged.get(value)) is not None:
+        layouts.merged[node.outputs[0]] = merged
+    else:
+        layouts.define(node.outputs[0], layouts.view(value))
 
 
 def _transpose(layouts: Layouts, node: ir.Node) -> None:
@@ -125,27 +128,34 @@ def _of_first(layouts: Layouts, node: ir.Node) -> None:
 
 
 def _along_axis(layouts: Layouts, node: ir.Node) -> None:
-    """Softmax and its like."""
+    """Softmax and its like: along the last axis, behind the others of the base in order."""
     value = node.inputs[0]
     assert value is not None
     view = layouts.view(value)
     given = node.attributes.get_int("axis", -1 if layouts.opset >= _ONE_AXIS else 1) % len(view.axes)
-    axis = view.axes[given]
+    axis, shape = view.axes[given], static_sizes(view.base)
     # Before, all axes from this one on are one.
-    is_last = given == len(view.axes) - 1 and axis == len(view.base.shape or ()) - 1
-    if axis is None or (layouts.opset < _ONE_AXIS and not is_last):
+    is_one = layouts.opset >= _ONE_AXIS or given == len(view.axes) - 1
+    if axis is None or shape is None or not is_one:
         _plain(layouts, node)
         return
     before = static_sizes(layouts.before(view.base)) or ()
-    shape = static_sizes(view.base) or ()
     if axis == len(shape) - 1 and before[-1:] == shape[-1:]:
         # What is reshaped keeps its last axis: the function comes first.
         node.attributes["axis"] = ir.AttrInt64("axis", len(before) - 1)
         layouts.replace_base(node, 0)
         return
-    node.attributes["axis"] = ir.AttrInt64("axis", axis)
-    node.replace_input_with(0, view.base)
-    layouts.lay(node.outputs[0], view.axes, len(shape))
+    order = [*(each for each in range(len(shape)) if each != axis), axis]
+    sizes, base = [shape[each] for each in order], view.base
+    if order != sorted(order):
+        base = layouts.add("Transpose", [base], sizes, base, perm=order)
+    node.attributes["axis"] = ir.AttrInt64("axis", len(shape) - 1)
+    node.replace_input_with(0, base)
+    result = node.outputs[0]
+    result.shape = ir.Shape(sizes)
+    layouts.define(
+        result, View(result, tuple(None if each is None else order.index(each) for each in view.axes))
+    )
 
 
 def _concat(layouts: Layouts, node: ir.Node) -> None:
@@ -344,6 +354,34 @@ def _pad(layouts: Layouts, node: ir.Node) -> None:
     layouts.lay(result, view.axes, width)
 
 
+def _resize(layouts: Layouts, node: ir.Node) -> None:
+    """Scales or sizes move with the axes."""
+    value, result = node.inputs[0], node.outputs[0]
+    assert value is not None
+    view, shape, wanted = layouts.view(value), _static_view(layouts, value), static_sizes(result)
+    base = static_sizes(view.base)
+    places = [1] if len(node.inputs) == 2 else [2, 3]
+    given = {each: layouts.constant(node.inputs[each]) for each in places if each < len(node.inputs)}
+    stored = {place: each.values for place, each in given.items() if each is not None and each.values.size}
+    is_moved = any(
+        axis is None and before != after
+        for axis, before, after in zip(view.axes, shape or (), wanted or (), strict=True)
+    )
+    if base is None or shape is None or not stored or is_moved or "axes" in node.attributes:
+        _plain(layouts, node)
+        return
+    for place, numbers in stored.items():
+        is_size = place == places[-1] and len(places) > 1
+        moved = list(base) if is_size else [1.0] * len(base)
+        for axis, each in zip(view.axes, numbers.tolist(), strict=True):
+            if axis is not None:
+                moved[axis] = each
+        dtype = np.int64 if is_size else np.float32
+        node.replace_input_with(place, layouts.store(np.array(moved, dtype)))
+    node.replace_input_with(0, view.base)
+    layouts.lay(result, view.axes, len(base))
+
+
 def _matrix_product(layouts: Layouts, node: ir.Node) -> None:
     """With a constant matrix all axes but the last are one; else axes of size 1 in front are dropped."""
     first, second = node.inputs
@@ -404,14 +442,17 @@ def _with_rows_moved(layouts: Layouts, node: ir.Node) -> bool:
 
 
 def _window(layouts: Layouts, node: ir.Node) -> None:
-    """Convolutions and poolings take zeros around them as their own padding."""
+    """Convolutions take zeros around them as their own padding, a MaxPool what is below every number."""
     _plain(layouts, node)
     data = node.inputs[0]
     assert data is not None
     padded = _before_grids(layouts, data)
     pads = None if padded is None else layouts.integers(padded.inputs[1])
     value = None if padded is None else padded.inputs[0]
-    if padded is None or pads is None or value is None or not _pads_zeros(layouts, padded):
+    if padded is None or pads is None or value is None:
+        return
+    is_neutral = _pads_lowest(layouts, padded) if node.op_type == "MaxPool" else _pads_zeros(layouts, padded)
+    if not is_neutral:
         return
     if node.attributes.get_string("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         return
@@ -457,6 +498,20 @@ def _pads_zeros(layouts: Layouts, node: ir.Node) -> bool:
     return value is None or layouts.number(value) == 0
 
 
+# Of float16: no right file has a smaller number.
+_LOWEST = -65504.0
+
+
+def _pads_lowest(layouts: Layouts, node: ir.Node) -> bool:
+    """Return whether no number that is padded is smaller than the padding."""
+    if node.attributes.get_string("mode", "constant") != "constant" or node.inputs[0] is None:
+        return False
+    value = layouts.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
+    maker = node.inputs[0].producer()
+    is_positive = maker is not None and maker.op_type in ("Relu", "Sigmoid")
+    return value is not None and (value <= _LOWEST or (value == 0 and is_positive))
+
+
 _UNARY = (
     "Relu Sigmoid Tanh HardSwish LeakyRelu HardSigmoid Elu Selu Gelu Erf Sqrt Exp Log Neg Abs Floor Ceil Round Sign "
     "Sin Cos Reciprocal Not Softplus Softsign Mish IsNaN"
@@ -479,6 +534,7 @@ RULES: Mapping[str, Rule] = {
     "Split": _split,
     "Gather": _gather,
     "Pad": _pad,
+    **dict.fromkeys(("Resize", "Upsample"), _resize),
     "MatMul": _matrix_product,
-    "Conv": _window,
+    **dict.fromkeys(("Conv", "MaxPool"), _window),
 }

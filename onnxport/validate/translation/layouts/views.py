@@ -272,5 +272,13 @@ def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int]
     return groups
 
 
+def in_order(base: Array, axes: Axes) -> Array:
+    """Return a value of which `base` has the elements: its axis i is axis `axes[i]` of the base, or of size 1."""
+    named = [each for each in axes if each is not None]
+    order = [*named, *(each for each in range(base.ndim) if each not in named)]
+    shape = [1 if each is None else base.shape[each] for each in axes]
+    return np.ascontiguousarray(base.transpose(order)).reshape(shape)
+
+
 def stand_in(like: ir.Value, shape: Sequence[int]) -> ir.Value:
     return ir.Value(name=None, type=like.type, shape=ir.Shape(list(shape)))

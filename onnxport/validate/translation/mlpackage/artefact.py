@@ -8,7 +8,7 @@ both differ, the operators are not understood here, which is a doubt and no faul
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from onnxport.runtimes.mlprogram.ports import (
     state_names,
     to_program,
 )
-from onnxport.validate.translation.arithmetic import ANSWER, Arithmetic, ArithmeticCheck, OrtPieces
+from onnxport.validate.translation.arithmetic import ANSWER, PLAIN, Arithmetic, ArithmeticCheck, OrtPieces
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.matches import Matching
@@ -84,7 +84,7 @@ class MilArtefact:
         side = _Evaluated(self._function, self._ends, self._lifted.grids)
         given = [(feeds, side.values(feeds)) for feeds, _ in sets]
         with OrtPieces(self._lifted.model, given[0][1], is_exact=True) as exact:
-            found = ArithmeticCheck(side, exact, self._lifted.labels, is_rounded=False).run(given)
+            found = ArithmeticCheck(side, exact, self._lifted.labels, floats=PLAIN).run(given)
         found.findings = tuple(replace(each, kind="doubt") for each in found.findings)
         return found
 
@@ -126,17 +126,17 @@ def prove_mlpackage(
     sets: Sequence[Feeds],
     *,
     are_samples: bool = True,
-    allowed: Collection[str] = (),
+    rounding: str = "",
 ) -> Proof:
     """Compare an `.mlpackage` with the float ONNX model that it was made of, at the sizes of the first set.
 
     Args:
         sets: inputs to check grids and arithmetic on; those of other sizes are left out.
-        are_samples, allowed: see `prove`.
+        are_samples, rounding: see `prove`.
 
     Raises:
         InputError: the package is damaged.
         RunError: the evaluator cannot run it.
     """
     opened = partial(MilArtefact, path)
-    return compare_at_sizes(source, opened, sets, sets[0], are_samples=are_samples, allowed=allowed)
+    return compare_at_sizes(source, opened, sets, sets[0], are_samples=are_samples, rounding=rounding)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -15,14 +15,15 @@ from onnxport.formats.manifest import Port
 from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote
 from onnxport.formats.tflite.ports import manifest_text, read_signature
-from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck, OrtPieces
+from onnxport.validate.translation.arithmetic import ALIKE, PLAIN, Arithmetic, ArithmeticCheck, OrtPieces
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
-from onnxport.validate.translation.layouts.views import Axes
+from onnxport.validate.translation.layouts.views import in_order
 from onnxport.validate.translation.matches import Matching
 from onnxport.validate.translation.proof import Proof, compare_at_sizes
 from onnxport.validate.translation.tflite import operators
 from onnxport.validate.translation.tflite.contents import read_stored
+from onnxport.validate.translation.tflite.hybrid import with_run_time_rounding
 from onnxport.validate.translation.tflite.lift import Lifting
 from onnxport.validate.translation.tflite.pieces import TflitePieces, tensor_shapes
 
@@ -92,10 +93,10 @@ class TfliteArtefact:
         cuts = {name: self._tensors[name].index for name in names}
         with (
             TflitePieces(self._stored, self._ends, cuts) as ours,
-            OrtPieces(self._lifted.model, names, is_exact=True) as exact,
+            OrtPieces(with_run_time_rounding(self._lifted.model), names, is_exact=True) as exact,
         ):
             return ArithmeticCheck(
-                ours, exact, self._labels(), is_rounded=self._is_hybrid, coarse=_COARSE
+                ours, exact, self._labels(), floats=ALIKE if self._is_hybrid else PLAIN, coarse=_COARSE
             ).run(moved)
 
     @property
@@ -126,14 +127,8 @@ class TfliteArtefact:
             sizes, axes = self.graph.layouts.get(name, (array.shape, tuple(range(array.ndim))))
             shape = self._shapes[self._tensors[name].index]
             if prod(sizes) == array.size == prod(shape):
-                found[name] = _viewed(array.reshape(sizes), axes).reshape(shape)
+                found[name] = in_order(array.reshape(sizes), axes).reshape(shape)
         return found
-
-
-def _viewed(base: Array, axes: Axes) -> Array:
-    named = [each for each in axes if each is not None]
-    order = [*named, *(each for each in range(base.ndim) if each not in named)]
-    return np.ascontiguousarray(base.transpose(order))
 
 
 def prove_tflite(
@@ -142,13 +137,13 @@ def prove_tflite(
     sets: Sequence[Feeds],
     *,
     are_samples: bool = True,
-    allowed: Collection[str] = (),
+    rounding: str = "",
 ) -> Proof:
     """Compare a `.tflite` file with the float ONNX model that it was made of, at the sizes of one set.
 
     Args:
         sets: inputs to check grids and arithmetic on; the first of the sizes that the file declares, and those alike.
-        are_samples, allowed: see `prove`.
+        are_samples, rounding: see `prove`.
 
     Raises:
         InputError: the file is damaged, or LiteRT cannot load it.
@@ -157,7 +152,7 @@ def prove_tflite(
     declared = {port.name: _source_shape(port) for port, _ in read_signature(path).inputs}
     first = next((each for each in sets if _fits(each, declared)), sets[0])
     opened = partial(TfliteArtefact, path)
-    return compare_at_sizes(source, opened, sets, first, are_samples=are_samples, allowed=allowed)
+    return compare_at_sizes(source, opened, sets, first, are_samples=are_samples, rounding=rounding)
 
 
 def _source_shape(port: Port) -> tuple[int | None, ...]:

@@ -19,6 +19,7 @@ from onnxport.formats.model import Model
 from onnxport.formats.tflite.ports import Signature
 from onnxport.validate.translation.graph_writer import GraphWriter, NotLifted, data_type
 from onnxport.validate.translation.tflite.contents import Operator, StoredGraph, StoredTensor
+from onnxport.validate.translation.tflite.hybrid import mark
 
 DOMAIN = "tflite"
 Shape = tuple[int, ...]
@@ -211,6 +212,19 @@ class OperatorView:
 
     def input(self, place: int) -> ir.Value:
         return self.lifting.floats(self.operator.inputs[place])
+
+    def factor(self, place: int, weight: int, axes: Sequence[int]) -> ir.Value:
+        """Return an operand of a product, which the kernel rounds at run time if its weight is stored as integers.
+
+        Args:
+            weight: the weight's place.
+            axes: over which floats share a scale.
+        """
+        data, stored = (self.lifting.tensor(self.operator.inputs[each]) for each in (place, weight))
+        value = self.input(place)
+        if data.dtype != "float32" or stored.grid is None or stored.data is None:
+            return value
+        return mark(self.add("Identity", [value]), axes)
 
     def shape(self, place: int) -> Shape:
         return self.lifting.shape(self.operator.inputs[place])

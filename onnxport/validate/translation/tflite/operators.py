@@ -50,6 +50,13 @@ def _channels_first(op: OperatorView, place: int = 0) -> ir.Value:
     return op.add("Transpose", [op.input(place)], perm=_TO_CHANNELS_FIRST)
 
 
+def _pictures(op: OperatorView, place: int = 0) -> ir.Value:
+    """Return what a convolution reads, channels first."""
+    is_pixelwise = op.operator.op == "CONV_2D" and op.shape(1)[1:3] == (1, 1) and _strides(op) == [1, 1]
+    axes = (3,) if is_pixelwise else (1, 2, 3)
+    return op.add("Transpose", [op.factor(place, 1, axes)], perm=_TO_CHANNELS_FIRST)
+
+
 def _emit_channels_last(op: OperatorView, value: ir.Value) -> None:
     op.emit(op.add("Transpose", [value], perm=_TO_CHANNELS_LAST))
 
@@ -69,7 +76,7 @@ def _depthwise_conv(op: OperatorView) -> None:
 
 def _convolve(op: OperatorView, weight: ir.Value, kernel: Sequence[int], group: int) -> None:
     strides, dilations = _strides(op), [op.options["dilationHFactor"], op.options["dilationWFactor"]]
-    operands = [_channels_first(op), weight, *_bias(op, 2)]
+    operands = [_pictures(op), weight, *_bias(op, 2)]
     pads = _pads(op, kernel, strides, dilations)
     found = op.add("Conv", operands, strides=strides, dilations=dilations, pads=pads, group=group)
     _emit_channels_last(op, found)
@@ -88,7 +95,7 @@ def _transpose_conv(op: OperatorView) -> None:
     if min(output) < 0 or any(each >= stride for each, stride in zip(output, strides, strict=True) if each):
         raise NotLifted("a transposed convolution that cuts off its result")
     weight = op.add("Transpose", [op.input(1)], perm=[3, 0, 1, 2])
-    operands = [_channels_first(op, 2), weight, *_bias(op, 3)]
+    operands = [_pictures(op, 2), weight, *_bias(op, 3)]
     pads = before + after
     found = op.add("ConvTranspose", operands, strides=strides, pads=pads, output_padding=output)
     _emit_channels_last(op, found)
@@ -139,7 +146,7 @@ def _fully_connected(op: OperatorView) -> None:
     if op.options.get("weightsFormat"):
         raise NotLifted("shuffled weights")
     outputs, depth = op.shape(1)
-    data = op.input(0)
+    data = op.factor(0, 1, (-1,))
     if op.shape(0)[-1:] != (depth,) or (not op.options["keepNumDims"] and len(op.shape(0)) != 2):
         data = _reshaped(op, data, [int(np.prod(op.shape(0))) // depth, depth])
     found = op.add("MatMul", [data, op.add("Transpose", [op.input(1)], perm=[1, 0])])
