@@ -234,6 +234,8 @@ def _coordinates(
     given = [new / old for new, old in zip(after, before, strict=True)]
     if isinstance(scales, Rounded):
         given = [float(each) for each in scales.values]
+    if min(given) <= 0:
+        return None
     found: list[Operand] = [operands[0]]
     for old, new, scale in zip(before, after, given, strict=True):
         mode_of_places = str(attributes["coordinate_transformation_mode"])

@@ -135,7 +135,8 @@ def _along_axis(layouts: Layouts, node: ir.Node) -> None:
     given = node.attributes.get_int("axis", -1 if layouts.opset >= _ONE_AXIS else 1) % len(view.axes)
     axis, shape = view.axes[given], static_sizes(view.base)
     # Before, all axes from this one on are one.
-    is_one = layouts.opset >= _ONE_AXIS or given == len(view.axes) - 1
+    own = _static_view(layouts, value) or ()
+    is_one = layouts.opset >= _ONE_AXIS or all(each == 1 for each in own[given + 1 :])
     if axis is None or shape is None or not is_one:
         _plain(layouts, node)
         return
