@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from onnxport.converters.app_metadata import Functions, Images, Labels, Normalizations
 from onnxport.core.named_values import Entries, Texts
-from onnxport.core.option_types import Params, option
+from onnxport.core.option_types import Params, option, split_words
 from onnxport.runtimes.feeding_options import Shape
 from onnxport.runtimes.options import OrtLevel
 
@@ -27,9 +27,13 @@ CoremlWeights = Literal[
     "int8", "int4", "palette8", "palette6", "palette4", "palette3", "palette2", "palette1", "sparse50", "sparse75",
     "sparse90",
 ]  # fmt: skip
+Accelerator = Literal["gpu"]
 ComputeUnits = Literal["all", "cpuOnly", "cpuAndGPU", "cpuAndNeuralEngine"]
 CoremlTarget = Literal["iOS15", "iOS16", "iOS17", "iOS18", "iOS26"]
 OrtPrecision = Literal["fp16", "int8", "int16x8"]
+
+
+Accelerators = Annotated[tuple[Accelerator, ...], BeforeValidator(split_words)]
 
 
 class TfliteParams(Params):
@@ -72,6 +76,12 @@ class TfliteParams(Params):
         "several outputs have its length.",
         default={},
         metavar="[OUTPUT=]FILE",
+    )
+    fit: Accelerators = option(
+        "Use only what this accelerator takes whole: gpu is LiteRT's GPU runtime. Sizes must be fixed. What has no "
+        "such form is refused by name.",
+        default=(),
+        metavar="gpu",
     )
     normalization: Normalizations = option(
         "How apps normalize an input, (x - mean) / std, for the TFLite metadata: INPUT=MEAN/STD, each one number or "

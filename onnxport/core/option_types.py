@@ -37,6 +37,15 @@ def internal(description: str, **settings: Any) -> Any:
     return Field(description=description, json_schema_extra={"option": False}, **settings)
 
 
+def split_words(given: object) -> object:
+    """Split `a,b`, or several of these, into words."""
+    texts = (given,) if isinstance(given, str) else given
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+        return given
+    words = [word.strip() for text in texts for word in text.split(",")]
+    return tuple(dict.fromkeys(word for word in words if word))
+
+
 # One text, or several.
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)

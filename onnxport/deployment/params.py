@@ -6,26 +6,17 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from onnxport.core.option_types import Params, option
+from onnxport.core.option_types import Params, option, split_words
 from onnxport.runtimes.feeding_options import Shape
 
 ALL = "all"
 TIMEOUT = 120.0  # seconds; for a model of 30 MB the slowest runtime needed a tenth of that
 
 
-def _words(given: object) -> object:
-    """Split `a,b`, or several of these, into words."""
-    texts = (given,) if isinstance(given, str) else given
-    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
-        return given
-    words = [word.strip() for text in texts for word in text.split(",")]
-    return tuple(dict.fromkeys(word for word in words if word))
-
-
 class DeploymentParams(Params):
     """The runtimes that are checked, and the conditions."""
 
-    runs_on: Annotated[tuple[str, ...], BeforeValidator(_words)] = option(
+    runs_on: Annotated[tuple[str, ...], BeforeValidator(split_words)] = option(
         "Show which of these runtimes run the model, which nodes fall back, and why. Give names separated by commas, "
         "or all.",
         default=(),

@@ -280,7 +280,9 @@ def _own_route_option(params: TfliteParams) -> str:
     """Return the first given option that onnx2tf ignores; empty for none."""
     if params.io != "float":
         return "io"
-    return next((name for name in ("precision", "labels", "normalization") if getattr(params, name)), "")
+    return next(
+        (name for name in ("precision", "fit", "labels", "normalization") if getattr(params, name)), ""
+    )
 
 
 def _may_help(refusal: CannotConvertError) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from onnxport.validate.budgets import Budgets
 from onnxport.validate.comparison import compare
 from onnxport.validate.evaluation import evaluate
 from onnxport.validate.float_reference import FloatReference
-from onnxport.validate.params import ValidateParams
+from onnxport.validate.params import NO_DEMANDS, ValidateParams
 from onnxport.validate.precision import kept_float32, precision_of, read_onnx
 from onnxport.validate.progress import Tell
 from onnxport.validate.reference import AnsweredSet, Reference
@@ -256,6 +256,11 @@ class Judge(Closing):
                 note = _save_tensors(self._params.report_tensors, reference, model, report)
                 report = report.model_copy(update={"notes": (*notes, note)})
             return report
+
+    def on(self, runtime: Mapping[str, str]) -> Judge:
+        """Return a judge of the same reference without demands on quality, for candidates on another runtime."""
+        params = self._params.model_copy(update={"candidate_runtime": dict(runtime), **NO_DEMANDS})
+        return Judge(self._artifact, params, criterion=self._criterion, tell=self._tell, run=self._run)
 
     def differs(self, candidate: Model) -> str | None:
         """Return why a model in memory does not compute what the reference computes; None if it does.

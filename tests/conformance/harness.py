@@ -91,13 +91,21 @@ class Harness(ABC):
         except Exception as error:
             return Outcome("bug", _place(f"{type(error).__name__}: {error}"))
         for (feeds, expected), answer in zip(sets, answers, strict=True):
-            fault = _fault(expected, answer)
+            fault = self.fault(expected, answer)
             if fault:
                 is_noise = case.name in NOISE and not _fault(expected, answer, NOISE[case.name])
-                as_runtime = is_noise or not _fault(_reference(model, feeds), answer)
+                as_runtime = is_noise or self.is_disputed(model, feeds, answer)
                 verdict: Verdict = "disputed" if as_runtime else "wrong"
                 return Outcome(verdict, fault)
         return Outcome("right", operators=self.operators)
+
+    def fault(self, expected: dict[str, Array], answer: dict[str, Array]) -> str:
+        """The first output that differs, and how; empty if none does."""
+        return _fault(expected, answer)
+
+    def is_disputed(self, model: Model, feeds: dict[str, Array], answer: dict[str, Array]) -> bool:
+        """Whether an answer that is not the stored one is ONNX Runtime's."""
+        return not _fault(_reference(model, feeds), answer)
 
     @abstractmethod
     def convert_and_run(self, model: Model, feeds: Sequence[dict[str, Array]]) -> list[dict[str, Array]]:

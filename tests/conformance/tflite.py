@@ -75,6 +75,7 @@ class Conformance(Harness):
     """The TFLite route."""
 
     prover = "tests.conformance.tflite:Prover"
+    params = TfliteParams()
 
     def convert_and_run(
         self, model: Model, feeds: Sequence[dict[str, Array]], layout: Layout = "keep"
@@ -96,7 +97,7 @@ class Conformance(Harness):
         self.operators = frozenset(map(qualified_op, prepared.graph.all_nodes()))
         handed_over = Path(self._folder.name, "model.onnx")
         prepared.save(handed_over)
-        params = TfliteParams(layout=layout)
+        params = self.params.model_copy(update={"layout": layout})
         compiled: Compiled = self._call("compile", handed_over, output, params, MANIFEST)
         return dict(compiled.operators)
 

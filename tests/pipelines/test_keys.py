@@ -57,6 +57,7 @@ FIELDS: dict[type[BaseModel], dict[str, Any]] = {
         "precision": "fp16",
         "io": "int8",
         "labels": {"": Path("labels.txt")},
+        "fit": ("gpu",),
         "normalization": {"x": ((1.0,), (2.0,))},
     },
     CoremlParams: {

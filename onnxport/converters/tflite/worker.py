@@ -16,6 +16,7 @@ from litert_converter.mlir import ir, passmanager
 
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.result import Compiled, custom_names
+from onnxport.converters.tflite.fit.module import fit_module
 from onnxport.converters.tflite.load_check import check_runs, count_operators
 from onnxport.converters.tflite.lower import Lowered, lower_model
 from onnxport.converters.tflite.metadata.labels import LabelFile
@@ -94,12 +95,13 @@ def _compile(
     lowered = lower_model(source, params)
     with lowered.builder.context, ir.Location.unknown():
         _run_passes(lowered)
-        separate_results(lowered.builder, lowered.module)
         ports = lowered.inputs, lowered.outputs
+        fitted = fit_module(lowered.builder, lowered.module, *ports) if params.fit else ()
+        separate_results(lowered.builder, lowered.module)
         complete = replace(manifest, inputs=ports[0], outputs=ports[1], taps=_name_tensors(lowered))
         if lowered.custom:  # LiteRT cannot run it
             complete = replace(complete, validation="skipped")
-        notes = lowered.notes + store_weights(lowered.module, params.precision, stored)
+        notes = lowered.notes + fitted + store_weights(lowered.module, params.precision, stored)
         if lowered.builder.quantized.present:
             notes += describe_products(_operations(lowered.module))
         entries = {KEY: ir.StringAttr.get(complete.to_json())}

@@ -6,7 +6,7 @@ and quality against the source. Where only the last step lowers the precision, o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -102,6 +102,10 @@ class Judges:
                 reason = f"the quantized model that it was made from: {other.reason}"
                 translation = other.model_copy(update={"reason": reason})
         return _combine(fidelity, quality, translation, notes)
+
+    def on(self, runtime: Mapping[str, str]) -> Judge:
+        """See Judge.on: against the source."""
+        return self._source.on(runtime)
 
     def feeds(self) -> Feeds:
         """See Judge.feeds."""

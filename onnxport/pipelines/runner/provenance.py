@@ -19,6 +19,8 @@ _NO_MATTER: Mapping[type[BaseModel], frozenset[str]] = {
     TfliteParams: frozenset(("onnx2tf",)),
     ExportParams: frozenset(("paddle2onnx",)),
 }
+# Options that a note has only where they are given: artefacts without them keep their bytes.
+_ONLY_GIVEN: Mapping[type[BaseModel], frozenset[str]] = {TfliteParams: frozenset(("fit",))}
 
 
 def irrelevant_options(params: type[BaseModel]) -> frozenset[str]:
@@ -34,7 +36,8 @@ def options_of(steps: Iterable[tuple[str, BaseModel]]) -> dict[str, object]:
     names, all_params = zip(*steps, strict=True)
     found: dict[str, object] = {}
     for name, params in zip(number_names(names), all_params, strict=True):
-        dumped = params.model_dump(mode="json", exclude={*irrelevant_options(type(params))})
+        silent = {key for key in _ONLY_GIVEN.get(type(params), ()) if not getattr(params, key)}
+        dumped = params.model_dump(mode="json", exclude={*irrelevant_options(type(params)), *silent})
         found[name] = {key: value for key, value in dumped.items() if not _is_path(getattr(params, key))}
     return found
 

@@ -17,6 +17,7 @@ from onnxport.formats.manifest import MAIN, Manifest
 from onnxport.pipelines.environment import RUNS_ON, require, versions
 from onnxport.pipelines.registry import open_worker
 from onnxport.pipelines.runner import functions
+from onnxport.pipelines.runner.accelerators import ask_accelerators
 from onnxport.pipelines.runner.clock import TIMED, Clock
 from onnxport.pipelines.runner.cut_advice import advise_cut, options_for_part
 from onnxport.pipelines.runner.error_paths import name_the_source
@@ -87,6 +88,8 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock, sharing: Sharin
                 second = checked.run_last_step(start)
             if second.notes != product.notes:
                 product, report = second, verdict(judge, source, second, clock)
+        if judge is not None and report.passed and not product.unrunnable:
+            report = ask_accelerators(judge, job.steps[-1].params, product.artifact, report, clock)
         others = {name: functions.judge(name, models, product, job.validation, clock) for name in further}
     libraries = {name for step in job.steps for name in step.stage.libraries}
     libraries |= {"onnxruntime", *RUNS_ON[job.target.gives]} if job.validation is not None else set()

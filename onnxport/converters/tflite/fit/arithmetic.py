@@ -1,0 +1,218 @@
+"""Arithmetic, comparisons, choices and reductions on at most four axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from litert_converter.mlir import ir
+
+from onnxport.converters.tflite.fit.axes import MOST, around, four, merge_axes, merged, reshaped
+from onnxport.converters.tflite.fit.movement import expanded, require, reversed_along
+from onnxport.converters.tflite.fit.operation import Sizes, TflOp, elements, maker, sizes
+from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
+
+_LOWEST = -3e38  # below every score; -inf would give NaN in products with 0
+
+
+def ranked(shape: Sizes, rank: int) -> Sizes:
+    return (*(1,) * (rank - len(shape)), *shape)
+
+
+def merge_broadcast(op: TflOp) -> Tensor:
+    """The same operation with axes merged in which each operand has all elements or one.
+
+    Behind a first axis of size 1 if at most three are left; else all but one operand are repeated in full.
+    """
+    tfl, out = op.tfl, op.out
+    shapes = [ranked(sizes(each), len(out)) for each in op.operands]
+    patterns = [tuple(shape[axis] == out[axis] for shape in shapes) for axis in range(len(out))]
+    groups = merge_axes(out, patterns)
+    if len(groups) < MOST or (len(groups) == MOST and len(out) > MOST):
+        flat = four(merged(out, groups))
+        operands = []
+        for each, shape in zip(op.operands, shapes, strict=True):
+            if prod(shape) == 1:
+                operands.append(reshaped(tfl, each, () if elements(each) is not None else (1,) * MOST))
+            else:
+                operands.append(reshaped(tfl, each, four(merged(shape, groups))))
+        return reshaped(tfl, op.again(operands, flat), out)
+    return repeat_operands(op)
+
+
+def repeat_operands(op: TflOp) -> Tensor:
+    """The same operation on operands in the result's full shape, merged to four axes where there are more."""
+    tfl, out = op.tfl, op.out
+    flat = out if len(out) <= MOST else four((prod(out[:-1]), out[-1]))
+    operands = []
+    for each in op.operands:
+        constant = elements(each)
+        if constant is not None and constant.size == 1:
+            operands.append(tfl.constant(constant.reshape(())))
+        elif constant is not None:
+            operands.append(tfl.constant(np.broadcast_to(constant, out).reshape(flat)))
+        else:
+            operands.append(reshaped(tfl, expanded(tfl, each, out), flat))
+    return reshaped(tfl, op.again(operands, flat), out)
+
+
+def flatten_unary(op: TflOp) -> Tensor:
+    """The same operation with the leading axes merged."""
+    flat = four((prod(op.shape[:-1]), op.shape[-1])) if op.shape else (1,) * MOST
+    operands = [reshaped(op.tfl, op.x, flat), *op.operands[1:]]
+    return reshaped(op.tfl, op.again(operands, flat), op.out)
+
+
+def variance_of(op: TflOp) -> tuple[Tensor, Tensor, ir.Operation] | None:
+    """Return x, mean(x) and the MEAN of squares of mean(x^2) - mean(x)^2; None for any other difference."""
+    squares, product = (maker(each) for each in op.operands)
+    if squares is None or product is None or squares.name != "tfl.mean" or not _is_square(product):
+        return None
+    made_by, mean = maker(squares.operands[0]), maker(product.operands[0])
+    if made_by is None or mean is None or not _is_square(made_by) or mean.name != "tfl.mean":
+        return None
+    same = mean.operands[0] == made_by.operands[0] and sizes(mean.results[0]) == sizes(squares.results[0])
+    return (mean.operands[0], mean.results[0], squares) if same else None
+
+
+def _is_square(operation: ir.Operation) -> bool:
+    if operation.name == "tfl.square":
+        return True
+    return operation.name == "tfl.mul" and bool(operation.operands[0] == operation.operands[1])
+
+
+def variance(op: TflOp) -> Tensor:
+    """mean((x - mean(x))^2): the difference of both means loses digits, and the GPU sums in one row."""
+    tfl, found = op.tfl, variance_of(op)
+    assert found is not None
+    x, mean, squares = found
+    axes, shape = elements(squares.operands[1]), sizes(x)
+    assert axes is not None
+    places = {int(axis) % len(shape) for axis in np.atleast_1d(axes)}
+    kept = tuple(1 if axis in places else size for axis, size in enumerate(shape))
+    distance = tfl.op("sub", [x, reshaped(tfl, mean, kept)], shape)
+    square = tfl.op("mul", [distance, distance], shape)
+    return reshaped(tfl, tfl.op("mean", [square, squares.operands[1]], kept, keep_dims=True), op.out)
+
+
+# ---- along one axis
+
+
+def reduce(op: TflOp) -> Tensor:
+    """Reduce merged axes; one group after another where more than four are left."""
+    tfl = op.tfl
+    axes = {axis % len(op.shape) for axis in np.atleast_1d(require(op, 1)).tolist()}
+    groups = merge_axes(op.shape, [axis in axes for axis in range(len(op.shape))])
+    flat = list(merged(op.shape, groups))
+    reduced = [number for number, g in enumerate(groups) if any(a in axes and op.shape[a] > 1 for a in g)]
+    tensor = op.x
+    for step in [reduced] if len(flat) <= MOST else [[number] for number in reduced]:
+        operand = tuple(flat)
+        for number in step:
+            flat[number] = 1
+        if len(operand) > MOST:
+            (number,) = step
+            operand = around(operand, number)
+            kept, places = (*operand[:2], 1, operand[3]), [2]
+        else:
+            kept, places = tuple(flat), step
+        tensor = tfl.op(op.name, [reshaped(tfl, tensor, operand), tfl.int32(places)], kept, keep_dims=True)
+    return reshaped(tfl, tensor, op.out)
+
+
+def mean_as_sum(op: TflOp) -> Tensor:
+    """SUM, over the number of its elements."""
+    tfl, share = op.tfl, prod(op.out) / prod(op.shape)
+    total = tfl.op("sum", op.operands, op.out, keep_dims=bool(op.attribute("keep_dims")))
+    return tfl.op("mul", [total, tfl.constant(share, np.float32)], op.out)
+
+
+def arg_max(op: TflOp) -> Tensor:
+    """Along the third of four axes."""
+    return _arg_max(op, op.x)
+
+
+def arg_min(op: TflOp) -> Tensor:
+    """ARG_MAX of the negative."""
+    return _arg_max(op, op.tfl.op("neg", [op.x], op.shape))
+
+
+def _arg_max(op: TflOp, tensor: Tensor) -> Tensor:
+    tfl, axis = op.tfl, int(require(op, 1)) % len(op.shape)
+    flat = around(op.shape, axis)
+    result = tfl.op(
+        "arg_max",
+        [reshaped(tfl, tensor, flat), tfl.int32(2)],
+        (*flat[:2], flat[3]),
+        op.dtype,
+        output_type=tfl.type_attribute(op.dtype),
+    )
+    return reshaped(tfl, result, op.out)
+
+
+def topk(op: TflOp) -> list[Tensor]:
+    """TOPK_V2 of rows with lowest numbers behind them, up to a multiple of four."""
+    tfl, size = op.tfl, op.shape[-1]
+    missing = -size % 4
+    rows = prod(op.shape[:-1])
+    flat = (1, 1, rows, size)
+    lowest = _LOWEST if op.dtype.kind == "f" else -(2**24)
+    tail = tfl.constant(np.full((1, 1, rows, missing), lowest, op.dtype))
+    source = tfl.concatenate([reshaped(tfl, op.x, flat), tail], 3)
+    count = op.out[-1]
+    shape = (1, 1, rows, count)
+    results = [(shape, op.dtype), (shape, np.dtype(np.int32))]
+    found = tfl.ops("topk_v2", [source, op.operands[1]], results)
+    return [reshaped(tfl, each, op.out) for each in found]
+
+
+def cumsum(op: TflOp) -> Tensor:
+    """CUMSUM along the third of four axes; in reverse between two REVERSE_V2, exclusive less the operand."""
+    tfl, axis = op.tfl, int(require(op, 1)) % len(op.shape)
+    flat = around(op.shape, axis)
+    source = reshaped(tfl, op.x, flat)
+    tensor = reversed_along(tfl, source, 2) if op.attribute("reverse") else source
+    tensor = tfl.op("cumsum", [tensor, tfl.int32(2)], flat, exclusive=False, reverse=False)
+    if op.attribute("reverse"):
+        tensor = reversed_along(tfl, tensor, 2)
+    if op.attribute("exclusive"):
+        tensor = tfl.op("sub", [tensor, source], flat)
+    return reshaped(tfl, tensor, op.out)
+
+
+# ---- choices
+
+
+def select(op: TflOp) -> Tensor:
+    """SELECT_V2 with the condition in few axes, and constants alone or in full."""
+    tfl, out = op.tfl, op.out
+    flat = out if len(out) == MOST else four((prod(out[:-1]), out[-1])) if out else (1,) * MOST
+    operands = []
+    for place, each in enumerate(op.operands):
+        constant = elements(each)
+        if prod(sizes(each)) == 1 and (constant is None and place == 0):
+            operands.append(reshaped(tfl, each, (1,) * MOST))
+        elif constant is not None and constant.size == 1 and place:
+            operands.append(tfl.constant(constant.reshape(())))
+        elif constant is not None:
+            operands.append(tfl.constant(np.broadcast_to(constant, out).reshape(flat)))
+        else:
+            operands.append(reshaped(tfl, expanded(tfl, each, out), flat))
+    return reshaped(tfl, tfl.op("select_v2", operands, flat), out)
+
+
+def select_by_product(tfl: TensorBuilder, condition: Tensor, operands: Sequence[Tensor]) -> Tensor:
+    """Return one of two tensors of the same shape by a condition of one element."""
+    shape = sizes(operands[0])
+    dtype = tfl.dtype_of(operands[0])
+    flags = reshaped(tfl, condition, (1,) * MOST)
+    flat = four((prod(shape[:-1]), shape[-1])) if shape else (1,) * MOST
+    if dtype.kind == "b":
+        first, second = (reshaped(tfl, each, flat) for each in operands)
+        other = tfl.op("logical_not", [flags], (1,) * MOST)
+        left = tfl.op("logical_and", [first, flags], flat)
+        right = tfl.op("logical_and", [second, other], flat)
+        return reshaped(tfl, tfl.op("logical_or", [left, right], flat), shape)
+    chosen = tfl.op("select_v2", [flags, *(reshaped(tfl, each, flat) for each in operands)], flat)
+    return reshaped(tfl, chosen, shape)

@@ -1,0 +1,168 @@
+"""Matrix products and convolutions in the forms that the GPU computes right."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from litert_converter.mlir import ir
+
+from onnxport.converters.tflite.fit.activations import copy
+from onnxport.converters.tflite.fit.arithmetic import ranked
+from onnxport.converters.tflite.fit.axes import reshaped, transposed
+from onnxport.converters.tflite.fit.movement import expanded
+from onnxport.converters.tflite.fit.operation import Sizes, TflOp, elements, maker, sizes
+from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
+
+
+def batch_matmul(op: TflOp) -> Tensor:
+    """One batch axis, the same for both operands, and no constant in front.
+
+    A right side without a batch multiplies all rows of the left at once; else the smaller side is repeated.
+    """
+    tfl = op.tfl
+    left, right = op.operands
+    flags = bool(op.attribute("adj_x", False)), bool(op.attribute("adj_y", False))
+    if elements(left) is not None and elements(right) is None:
+        return _turned(op, flags)
+    if left == right:  # a copy would be fused away, and the same tensor twice ends the process
+        rank = len(op.shape)
+        right = transposed(tfl, right, (*range(rank - 2), rank - 1, rank - 2))
+        flags = flags[0], not flags[1]
+    batches = op.out[:-2]
+    shapes = [ranked(sizes(each), len(op.out)) for each in (left, right)]
+    wide = [shape[:-2] == batches for shape in shapes]
+    if prod(shapes[1][:-2]) == 1 and prod(batches) > 1:
+        return _rows_at_once(op, left, right, shapes, flags)
+    operands = []
+    for each, shape, is_wide in zip((left, right), shapes, wide, strict=True):
+        whole = (*batches, *shape[-2:])
+        constant = elements(each)
+        if is_wide:
+            tensor = each
+        elif constant is not None:
+            tensor = tfl.constant(np.broadcast_to(constant, whole))
+        else:
+            tensor = expanded(tfl, each, whole)
+        operands.append(reshaped(tfl, tensor, (prod(batches), *shape[-2:])))
+    result = _product(op, operands, flags, (prod(batches), *op.out[-2:]))
+    return reshaped(tfl, result, op.out)
+
+
+def _product(op: TflOp, operands: list[Tensor], flags: tuple[bool, bool], shape: Sizes) -> Tensor:
+    attributes = {"adj_x": flags[0], "adj_y": flags[1], "asymmetric_quantize_inputs": False}
+    return op.tfl.op("batch_matmul", operands, shape, **attributes)
+
+
+def _rows_at_once(
+    op: TflOp, left: Tensor, right: Tensor, shapes: list[Sizes], flags: tuple[bool, bool]
+) -> Tensor:
+    tfl = op.tfl
+    if flags[0]:
+        rank = len(shapes[0])
+        left = transposed(tfl, reshaped(tfl, left, shapes[0]), (*range(rank - 2), rank - 1, rank - 2))
+    # A batch that only the result has comes from neither: the left side's is the result's.
+    left = expanded(tfl, left, (*op.out[:-1], sizes(left)[-1]))
+    rows = prod(op.out[:-1])
+    flat = reshaped(tfl, left, (1, rows, sizes(left)[-1]))
+    matrix = reshaped(tfl, right, shapes[1][-2:] if elements(right) is not None else (1, *shapes[1][-2:]))
+    return reshaped(tfl, _product(op, [flat, matrix], (False, flags[1]), (1, rows, op.out[-1])), op.out)
+
+
+def _turned(op: TflOp, flags: tuple[bool, bool]) -> Tensor:
+    """(B^T A^T)^T, with the constant A behind."""
+    tfl, (left, right) = op.tfl, op.operands
+    rank = len(op.out)
+    swapped = (*op.out[:-2], op.out[-1], op.out[-2])
+    constant = elements(left)
+    assert constant is not None
+    if not flags[0]:
+        constant = np.swapaxes(constant, -1, -2)
+    if not flags[1]:  # adj_x beside a constant is computed wrongly
+        right = transposed(tfl, right, (*range(rank - 2), rank - 1, rank - 2))
+    result = _product(op, [right, tfl.constant(constant)], (False, False), swapped)
+    return transposed(tfl, result, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def flatten_rows(op: TflOp) -> Tensor:
+    """FULLY_CONNECTED of a matrix."""
+    depth = sizes(op.operands[1])[-1]
+    rows = prod(op.shape) // depth
+    flat = reshaped(op.tfl, op.x, (rows, depth))
+    result = op.again(
+        [flat, *op.operands[1:]], (rows, op.out[-1]), without=["keep_num_dims"], keep_num_dims=False
+    )
+    return reshaped(op.tfl, result, op.out)
+
+
+def groups_of(op: TflOp) -> tuple[int, int, int]:
+    """Return how many groups a CONV_2D has, and the channels of each in and out."""
+    outputs, *_, depth = sizes(op.operands[1])
+    count = op.shape[-1] // depth
+    return count, depth, outputs // count
+
+
+def split_groups(op: TflOp) -> Tensor:
+    """A CONV_2D for each group, and CONCATENATION."""
+    tfl = op.tfl
+    count, depth, outputs = groups_of(op)
+    weights, bias = elements(op.operands[1]), elements(op.operands[2])
+    assert weights is not None
+    parts = []
+    for number in range(count):
+        source = tfl.slice(op.x, [0, 0, 0, number * depth], [*op.shape[:-1], depth])
+        span = slice(number * outputs, (number + 1) * outputs)
+        own = op.operands[2] if bias is None else tfl.constant(bias[span])
+        parts.append(op.again([source, tfl.constant(weights[span]), own], (*op.out[:-1], outputs)))
+    return tfl.concatenate(parts, 3)
+
+
+def separate(tfl: TensorBuilder, op: TflOp) -> Tensor:
+    """The same operation on a copy of its operand, which the GPU does not fuse with the padding before."""
+    return op.again([copy(tfl, op.x), *op.operands[1:]], op.out)
+
+
+# The GPU's maxima start here.
+_FLOOR = -10_000.0
+_SCALE = 2.0**-24
+
+
+def is_scaled(tensor: Tensor) -> bool:
+    """Tell if `pool_far_below_zero` made this operand."""
+    made_by = maker(tensor)
+    if made_by is not None and made_by.name == "tfl.padv2":
+        made_by = maker(made_by.operands[0])
+    return made_by is not None and made_by.name == "tfl.mul" and _holds(made_by.operands[1], _SCALE)
+
+
+def is_compared(reader: ir.Operation) -> bool:
+    """Tell if `pool_far_below_zero` made this reader of a result."""
+    return reader.operation.name == "tfl.greater" and _holds(reader.operation.operands[1], _FLOOR)
+
+
+def _holds(tensor: Tensor, number: float) -> bool:
+    found = elements(tensor)
+    return found is not None and found.size == 1 and found.item() == number
+
+
+def pool_far_below_zero(op: TflOp) -> Tensor:
+    """MAX_POOL_2D twice: where it gives its lowest number, the maximum of the scaled operand counts.
+
+    In float16 a scaled operand alone would lose its small numbers.
+    """
+    tfl = op.tfl
+    floor = tfl.constant(_FLOOR, np.float32)
+    plain = op.again([op.x], op.out)
+    scale, padding = tfl.constant(_SCALE, np.float32), maker(op.x)
+    if (
+        padding is not None and padding.name == "tfl.padv2"
+    ):  # each pool has its own, which the GPU fuses with it
+        source = TflOp(padding, tfl)
+        scaled = tfl.op("mul", [source.x, scale], source.shape)
+        scaled = tfl.op("padv2", [scaled, *source.operands[1:]], op.shape)
+    else:
+        scaled = tfl.op("mul", [op.x, scale], op.shape)
+    below = op.again([scaled], op.out)
+    below = tfl.op("mul", [below, tfl.constant(1 / _SCALE, np.float32)], op.out)
+    is_above = tfl.op("greater", [plain, floor], op.out, bool)
+    return tfl.op("select_v2", [is_above, plain, below], op.out)

@@ -1,0 +1,99 @@
+"""ONNX's own float32 node tests through `--fit gpu`, and LiteRT's GPU runtime (see harness.py).
+
+    python -m tests.conformance.gpu [--write] [PART OF A NAME]...
+
+All inputs but the first are bound, as weights, axes and sizes are in real models: a GPU takes fixed sizes only.
+`--write` renews the list that the page is made of.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from onnxport.converters.params import TfliteParams
+from onnxport.formats.model import Model
+from tests.conformance.harness import Array, Outcome, cases, load_case
+from tests.conformance.tflite import Conformance, Prover
+
+LIST = Path(__file__).with_name("tflite_gpu.txt")
+# Of the largest answer. SwiftShader's sine and cosine are good to 79 dB.
+ATOL = 2e-4
+RTOL = 1e-3
+
+
+class GpuProver(Prover):
+    """The child's side: our compiler's worker, and the GPU runtime for what it made."""
+
+    def run(self, artefact: Path, feeds: Sequence[dict[str, Array]]) -> list[dict[str, Array]]:
+        """The artefact's answers to each of `feeds`, in the source's layout and dtypes."""
+        from onnxport.runtimes.litert_gpu import TfliteGpuRuntime
+
+        with TfliteGpuRuntime(artefact) as runtime:
+            return [runtime.run(feed) for feed in feeds]
+
+
+class GpuConformance(Conformance):
+    """The TFLite route for a GPU."""
+
+    prover = "tests.conformance.gpu:GpuProver"
+    params = TfliteParams(fit=("gpu",))
+
+    def fault(self, expected: dict[str, Array], answer: dict[str, Array]) -> str:
+        faults = ((name, _difference(value, answer[name])) for name, value in expected.items())
+        return next((f"{name}: {fault}" for name, fault in faults if fault), "")
+
+    def is_disputed(self, model: Model, feeds: dict[str, Array], answer: dict[str, Array]) -> bool:
+        return False
+
+
+def _difference(expected: Array, actual: Array) -> str:
+    if expected.dtype != actual.dtype or expected.shape != actual.shape:
+        return f"{actual.dtype} {actual.shape}, expected {expected.dtype} {expected.shape}"
+    a, b = expected.astype(np.float64), actual.astype(np.float64)
+    scale = np.abs(a[np.isfinite(a)]).max(initial=0)
+    is_float = expected.dtype.kind == "f"
+    is_right = np.allclose(b, a, RTOL, ATOL * scale, equal_nan=True) if is_float else np.array_equal(a, b)
+    with np.errstate(all="ignore"):
+        return "" if is_right else f"off by {np.nanmax(np.abs(a - b))}, scale {scale}"
+
+
+def float_cases() -> Iterator[tuple[str, Path]]:
+    """The node tests whose first input is float32."""
+    for name, folder in cases().items():
+        if name.startswith("node/"):
+            model = load_case(folder / "model.onnx")
+            if model.inputs and model.inputs[0].dtype == "float32":
+                yield name, folder
+
+
+def measure(parts: Sequence[str]) -> dict[str, Outcome]:
+    found = {}
+    with GpuConformance() as conformance:
+        for name, folder in float_cases():
+            if not parts or any(part in name for part in parts):
+                found[name] = outcome = conformance.run(folder, bound=True)
+                if outcome.verdict != "right":
+                    print(name, outcome.verdict, outcome.detail[:300].replace("\n", " "), flush=True)
+    print(dict(Counter(outcome.verdict for outcome in found.values())))
+    return found
+
+
+@cache
+def verdicts() -> Mapping[str, str]:
+    """What the list says of each case."""
+    rows = (line.split("\t") for line in LIST.read_text(encoding="utf-8").splitlines())
+    return {name: verdict for verdict, name, *_ in rows}
+
+
+if __name__ == "__main__":
+    arguments = [each for each in sys.argv[1:] if each != "--write"]
+    outcomes = measure(arguments)
+    if "--write" in sys.argv:
+        lines = [f"{each.verdict}\t{name}\t{each.reason}\n" for name, each in outcomes.items()]
+        LIST.write_text("".join(lines), encoding="utf-8")

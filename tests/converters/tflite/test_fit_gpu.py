@@ -1,0 +1,183 @@
+"""`--fit gpu`: what LiteRT's GPU runtime refuses or computes wrongly becomes what it computes right.
+
+Each artefact is proven on the CPU, and on the GPU runtime where there is a device.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+import onnxport
+from onnxport.core.errors import CannotConvertError
+from onnxport.reports.run_report import ArtifactRecord
+from onnxport.runtimes import vulkan
+
+lacking = vulkan.lacking()
+
+# Name -> the graph in ONNX's notation, and the operators of the plain artefact that the fitted one must not have.
+CASES = {
+    "hard sigmoid": ("g (float[1,4,8,8] x) => (float[1,4,8,8] y) { y = HardSigmoid (x) }", "RELU_0_TO_1"),
+    "mirrored rows": (
+        'g (float[1,64] x) => (float[1,80] y) <int64[4] p = {0, 8, 0, 8}> { y = Pad <mode = "reflect"> (x, p) }',
+        "MIRROR_PAD",
+    ),
+    "a table of embeddings": (
+        "g (int64[1,6] x) => (float[1,6,4] y) <float[5,4] t = {1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2}> "
+        "{ i = Mod <fmod = 0> (x, n) y = Gather (t, i) }",
+        "",
+    ),
+    "the index of the largest": (
+        "g (float[1,7,3] x) => (int64[1,7] y) { y = ArgMax <axis = 2, keepdims = 0> (x) }",
+        "",
+    ),
+    "the index of the smallest": (
+        "g (float[2,9] x) => (int64[2] y) { y = ArgMin <axis = 1, keepdims = 0> (x) }",
+        "ARG_MIN",
+    ),
+    "heads of attention": (
+        "g (float[2,6,24] x) => (float[3,2,2,6] y) <int64[5] s = {2,6,3,2,4}, int64[1] a = {4}> "
+        "{ r = Reshape (x, s) t = Transpose <perm = [2,0,3,1,4]> (r) y = ReduceSum <keepdims = 0> (t, a) }",
+        "",
+    ),
+    "a slope for each channel and a batch": (
+        "g (float[2,3,4,4] x) => (float[2,3,4,4] y) <float[3,1,1] a = {0.5, 2.0, -1.0}> { y = PRelu (x, a) }",
+        "",
+    ),
+    "one steep slope": (
+        "g (float[1,3,4,4] x) => (float[1,3,4,4] y) { y = LeakyRelu <alpha = 2.5> (x) }",
+        "LEAKY_RELU",
+    ),
+    "padding before a mean": (
+        "g (float[1,4,8,8] x) => (float[1,4,8,8] y) "
+        "{ y = AveragePool <kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = 1> (x) }",
+        "",
+    ),
+    "a batch that one side has": (
+        "g (float[2,3,4,8] x, float[1,3,8,6] z) => (float[2,3,4,6] y) { y = MatMul (x, z) }",
+        "",
+    ),
+    "a matrix for all batches": (
+        "g (float[3,4,8] x, float[8,6] z) => (float[3,4,6] y) { y = MatMul (x, z) }",
+        "",
+    ),
+    "a matrix by itself": ("g (float[1,4,4] x) => (float[1,4,4] y) { y = MatMul (x, x) }", ""),
+    "a constant in front": (
+        "g (float[1,3,4] x) => (float[1,2,4] y) <float[2,3] w = {1,2,3,4,5,6}> { y = MatMul (w, x) }",
+        "",
+    ),
+    "a column of constants": (
+        "g (float[4,5] x) => (float[4,5] y) <float[4,1] c = {1,2,3,4}> { y = Add (x, c) }",
+        "",
+    ),
+    "an input given back": ("g (float[1,3] x) => (float[1,3] y) { y = Identity (x) }", ""),
+    "blocks of a batch": (
+        "g (float[2,3,4,6] x) => (float[2,12,2,3] y) { y = SpaceToDepth <blocksize = 2> (x) }",
+        "",
+    ),
+    "a log of shares": ("g (float[2,5] x) => (float[2,5] y) { y = LogSoftmax (x) }", "LOG_SOFTMAX"),
+    "neighbouring channels": (
+        "g (float[1,6,3,3] x) => (float[1,6,3,3] y) { y = LRN <size = 3, alpha = 0.5> (x) }",
+        "LOCAL_RESPONSE_NORMALIZATION",
+    ),
+    "a running sum backwards": (
+        "g (float[3,5] x) => (float[3,5] y) <int64 a = {1}> "
+        "{ y = CumSum <exclusive = 1, reverse = 1> (x, a) }",
+        "",
+    ),
+    "the three largest of five": (
+        "g (float[2,5] x) => (float[2,3] y, int64[2,3] i) <int64[1] k = {3}> { y, i = TopK (x, k) }",
+        "",
+    ),
+    "groups of two channels": (
+        "g (float[1,4,5,5] x) => (float[1,6,5,5] y) "
+        "{ w = Constant <value_floats = [" + ", ".join(["0.1", "-0.2", "0.3"] * 4) + "]> () "
+        "s = Constant <value_ints = [6, 2, 1, 1]> () v = Reshape (w, s) y = Conv <group = 2> (x, v) }",
+        "",
+    ),
+    "elements backwards": (
+        "g (float[2,6] x) => (float[2,3] y) "
+        "<int64[1] b = {5}, int64[1] e = {-9}, int64[1] a = {1}, int64[1] s = {-2}> { y = Slice (x, b, e, a, s) }",
+        "",
+    ),
+    "tuples of indices": (
+        "g (float[3,4,2] x) => (float[2,2] y) <int64[2,2] i = {0, 1, 2, 3}> { y = GatherND (x, i) }",
+        "GATHER_ND",
+    ),
+    "rows written into zeros": (
+        "g (float[2,3] x) => (float[4,3] y) <float[4,3] z = {0,0,0,0,0,0,0,0,0,0,0,0}, int64[2,1] i = {3, 1}> "
+        "{ y = ScatterND (z, i, x) }",
+        "SCATTER_ND",
+    ),
+    "six axes": (
+        "g (float[2,3,4,5] x) => (float[2,3,4,5] y) <int64[6] s = {2,1,3,2,2,5}, int64[4] r = {2,3,4,5}> "
+        "{ a = Reshape (x, s) b = Sigmoid (a) c = ReduceMean <axes = [4], keepdims = 1> (b) d = Sub (b, c) "
+        "y = Reshape (d, r) }",
+        "",
+    ),
+    "a choice between branches": (
+        "g (float[1,4] x) => (float[1,4] y) { s = ReduceSum <keepdims = 0> (x) z = Constant <value_float = 0.0> () "
+        "c = Greater (s, z) y = If (c) <then_branch = t () => (float[1,4] u) { u = Neg (x) }, "
+        "else_branch = e () => (float[1,4] v) { v = Exp (x) }> }",
+        "IF",
+    ),
+    "a constant for each channel, chosen": (
+        "g (float[1,2,3] x) => (float[1,2,3] y) <float[3] c = {1,2,3}, float z = {0}> "
+        "{ b = Greater (x, z) y = Where (b, x, c) }",
+        "",
+    ),
+    "repeated rows": (
+        "g (float[1,3,1,4] x) => (float[2,3,5,4] y) <int64[4] s = {2,3,5,4}> { y = Expand (x, s) }",
+        "BROADCAST_TO",
+    ),
+}
+
+
+def _made(text: str, folder: Path, **options: Any) -> ArtifactRecord:
+    """Convert the model that `text` says, and return the record of its `.tflite`."""
+    source = folder / "m.onnx"
+    if "x, n)" in text:
+        text = text.replace("> {", ", int64 n = {5}> {", 1)
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{text}'), source)
+    return onnxport.convert_model(source, "tflite", folder / "m.tflite", **options).run.artifacts[0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_right_there(name: str, tmp_path: Path) -> None:
+    text, lacks = CASES[name]
+    record = _made(text, tmp_path, fit="gpu")
+    assert record.report.verdict == "proven", record.report.reason
+    if lacks:
+        assert lacks not in record.facts["operators"]
+    if not lacking or os.environ.get("CI"):
+        assert any("GPU runtime on" in note and "proven" in note for note in record.report.notes)
+
+
+def test_what_has_no_form_there_is_refused_by_its_node(tmp_path: Path) -> None:
+    text = "g (float[1,8] x) => (int64[2,N] y) { y = NonZero (x) }"
+    with pytest.raises(CannotConvertError) as caught:
+        _made(text, tmp_path, fit="gpu")
+    assert [each.node for each in caught.value.refusals] == ["y"]
+
+
+def test_open_sizes_are_refused_with_the_option_that_fixes_them(tmp_path: Path) -> None:
+    with pytest.raises(CannotConvertError, match="--shape x="):
+        _made("g (float[N,4] x) => (float[N,4] y) { y = Relu (x) }", tmp_path, fit="gpu")
+
+
+def test_without_a_device_a_note_says_that_it_was_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vulkan, "lacking", lambda: "a Vulkan device")
+    record = _made("g (float[1,4] x) => (float[1,4] y) { y = Relu (x) }", tmp_path, fit="gpu")
+    assert any("was not asked" in note and "Vulkan" in note for note in record.report.notes)
+
+
+def test_nothing_changes_without_it(tmp_path: Path) -> None:
+    record = _made(CASES["hard sigmoid"][0], tmp_path)
+    assert "RELU_0_TO_1" in record.facts["operators"]
+    assert b'"fit"' not in (tmp_path / "m.tflite").read_bytes()
