@@ -12,6 +12,7 @@ from typing import Literal, TypedDict
 
 from onnxport.converters.app_metadata import ImageInput
 from onnxport.converters.params import (
+    Accelerator,
     AnyPrecision,
     ComputeUnits,
     CoremlTarget,
@@ -110,6 +111,7 @@ class ConvertOptions(ValidateOptions, _CalibrationOptions, total=False):
     precision: AnyPrecision | Sequence[AnyPrecision] | None
     io: Io
     labels: _Files | StrPath
+    fit: Accelerator | Sequence[Accelerator]
     normalization: _Means
     minimum_target: CoremlTarget
     weights: CoremlWeights | None

@@ -1,17 +1,16 @@
 """ONNX's own float32 node tests through `--fit gpu`, and LiteRT's GPU runtime (see harness.py).
 
-    python -m tests.conformance.gpu [--write] [PART OF A NAME]...
+    python -m tests.conformance.gpu [PART OF A NAME]...
 
 All inputs but the first are bound, as weights, axes and sizes are in real models: a GPU takes fixed sizes only.
-`--write` renews the list that the page is made of.
+It prints what is not right, and how many are what.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,6 @@ from onnxport.formats.model import Model
 from tests.conformance.harness import Array, Outcome, cases, load_case
 from tests.conformance.tflite import Conformance, Prover
 
-LIST = Path(__file__).with_name("tflite_gpu.txt")
 # Of the largest answer. SwiftShader's sine and cosine are good to 79 dB.
 ATOL = 2e-4
 RTOL = 1e-3
@@ -84,16 +82,5 @@ def measure(parts: Sequence[str]) -> dict[str, Outcome]:
     return found
 
 
-@cache
-def verdicts() -> Mapping[str, str]:
-    """What the list says of each case."""
-    rows = (line.split("\t") for line in LIST.read_text(encoding="utf-8").splitlines())
-    return {name: verdict for verdict, name, *_ in rows}
-
-
 if __name__ == "__main__":
-    arguments = [each for each in sys.argv[1:] if each != "--write"]
-    outcomes = measure(arguments)
-    if "--write" in sys.argv:
-        lines = [f"{each.verdict}\t{name}\t{each.reason}\n" for name, each in outcomes.items()]
-        LIST.write_text("".join(lines), encoding="utf-8")
+    measure(sys.argv[1:])

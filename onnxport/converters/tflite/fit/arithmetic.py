@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
-from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.fit.axes import MOST, around, four, merge_axes, merged, reshaped
 from onnxport.converters.tflite.fit.movement import expanded, require, reversed_along
-from onnxport.converters.tflite.fit.operation import Sizes, TflOp, elements, maker, sizes
+from onnxport.converters.tflite.fit.operation import Sizes, TflOp, elements, sizes
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 
 _LOWEST = -3e38  # below every score; -inf would give NaN in products with 0
@@ -62,38 +61,6 @@ def flatten_unary(op: TflOp) -> Tensor:
     flat = four((prod(op.shape[:-1]), op.shape[-1])) if op.shape else (1,) * MOST
     operands = [reshaped(op.tfl, op.x, flat), *op.operands[1:]]
     return reshaped(op.tfl, op.again(operands, flat), op.out)
-
-
-def variance_of(op: TflOp) -> tuple[Tensor, Tensor, ir.Operation] | None:
-    """Return x, mean(x) and the MEAN of squares of mean(x^2) - mean(x)^2; None for any other difference."""
-    squares, product = (maker(each) for each in op.operands)
-    if squares is None or product is None or squares.name != "tfl.mean" or not _is_square(product):
-        return None
-    made_by, mean = maker(squares.operands[0]), maker(product.operands[0])
-    if made_by is None or mean is None or not _is_square(made_by) or mean.name != "tfl.mean":
-        return None
-    same = mean.operands[0] == made_by.operands[0] and sizes(mean.results[0]) == sizes(squares.results[0])
-    return (mean.operands[0], mean.results[0], squares) if same else None
-
-
-def _is_square(operation: ir.Operation) -> bool:
-    if operation.name == "tfl.square":
-        return True
-    return operation.name == "tfl.mul" and bool(operation.operands[0] == operation.operands[1])
-
-
-def variance(op: TflOp) -> Tensor:
-    """mean((x - mean(x))^2): the difference of both means loses digits, and the GPU sums in one row."""
-    tfl, found = op.tfl, variance_of(op)
-    assert found is not None
-    x, mean, squares = found
-    axes, shape = elements(squares.operands[1]), sizes(x)
-    assert axes is not None
-    places = {int(axis) % len(shape) for axis in np.atleast_1d(axes)}
-    kept = tuple(1 if axis in places else size for axis, size in enumerate(shape))
-    distance = tfl.op("sub", [x, reshaped(tfl, mean, kept)], shape)
-    square = tfl.op("mul", [distance, distance], shape)
-    return reshaped(tfl, tfl.op("mean", [square, squares.operands[1]], kept, keep_dims=True), op.out)
 
 
 # ---- along one axis

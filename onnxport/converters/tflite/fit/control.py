@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.fit.arithmetic import select_by_product
-from onnxport.converters.tflite.fit.operation import elements, is_open, sizes
+from onnxport.converters.tflite.fit.operation import elements, is_open
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 
 _ENDS = frozenset(("tfl.yield", "func.return"))
@@ -71,7 +71,3 @@ def _rename(operation: ir.Operation, known: dict[Tensor, Tensor]) -> None:
         for block in region.blocks:
             for inner in block.operations:
                 _rename(inner.operation, known)
-
-
-def same_sizes(branches: list[list[Tensor]]) -> bool:
-    return all(len({sizes(each) for each in results}) == 1 for results in zip(*branches, strict=True))

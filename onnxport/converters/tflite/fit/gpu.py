@@ -234,7 +234,6 @@ def _not(condition: Condition) -> Condition:
 
 
 _NO_ACTIVATION = _has("fused_activation_function", "NONE", None)
-_is_rank_four_alone = _all(lambda op: len(op.shape) == _MOST, lambda op: op.shape[0] == 1)
 
 # ---- the rules
 
@@ -313,7 +312,6 @@ _TABLE: tuple[tuple[str, Condition, Rewrite], ...] = (
     ),
     ("leaky_relu", lambda op: op.attribute("alpha") > 1, activations.leaky_relu),
     ("space_to_depth depth_to_space", lambda op: op.shape[0] > 1, movement.space_to_depth),
-    ("sub", lambda op: arithmetic.variance_of(op) is not None, arithmetic.variance),
     (_BINARY, _batches_a_constant, arithmetic.merge_broadcast),
     ("select_v2", _select_is_partial, arithmetic.select),
     ("mean", _all(_is_given, _is_constant(1)), arithmetic.mean_as_sum),

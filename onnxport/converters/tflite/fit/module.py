@@ -32,6 +32,7 @@ _TITLE = "LiteRT's GPU runtime"
 # Rewritings of rewritings; more means that two rules undo each other.
 _ROUNDS = 32
 _NO_TENSORS = frozenset(("tfl.no_value", "func.return"))
+_NARROWED = "int32 in the file, since the GPU has no int64: {}"
 _BOTH_BRANCHES = "both branches of {} are computed, since the GPU has no IF"
 
 
@@ -57,6 +58,7 @@ def fit_module(
                     each.operation.erase()
         _drop_unused(main)
         _refuse(_unknown(main))
+        narrowed = _wide_ports(main, inputs, outputs)
         _narrow(tfl, main)
         _apply_rules(tfl, main)
         _separate_ends(tfl, main)
@@ -65,7 +67,8 @@ def fit_module(
     _renew_type(function, main)
     module.operation.verify()
     count = f"{branchings} IF" if branchings == 1 else f"{branchings} IFs"
-    return (_BOTH_BRANCHES.format(count),) if branchings else ()
+    notes = (_BOTH_BRANCHES.format(count),) if branchings else ()
+    return (*notes, _NARROWED.format(", ".join(map(repr, narrowed)))) if narrowed else notes
 
 
 def _operations(main: ir.Block) -> Iterator[ir.Operation]:
@@ -183,6 +186,13 @@ _DTYPES = {
 }  # fmt: skip
 
 # ---- element types
+
+
+def _wide_ports(main: ir.Block, inputs: Sequence[Port], outputs: Sequence[Port]) -> list[str]:
+    """List the names of int64 inputs and outputs."""
+    results = list(main.operations)[-1].operation.operands
+    ends = zip((*inputs, *outputs), (*main.arguments, *results), strict=True)
+    return [port.name for port, tensor in ends if _is_wide(tensor)]
 
 
 def _narrow(tfl: TensorBuilder, main: ir.Block) -> None:
