@@ -35,7 +35,7 @@ class LoopNode(Generic[V]):
 
     @cached_property
     def stops(self) -> bool:
-        """Tell if the condition may ever be false."""
+        """Return whether the condition may ever be false."""
         known = None if self.condition is None else self.condition.constant
         if self.condition is not None and (known is None or not known.all()):
             return True
@@ -43,7 +43,7 @@ class LoopNode(Generic[V]):
         return value is not self.body.inputs[1] and not self.is_true(value)
 
     def is_true(self, value: onnx.Value) -> bool:
-        """Tell if a condition in the body is a constant that holds."""
+        """Return whether a condition in the body is a constant that holds."""
         return value.const_value is not None and bool(value.const_value.numpy().all())
 
     @property

@@ -116,7 +116,7 @@ class NodeView(Generic[_V]):
         return len(self.node.outputs)
 
     def wants_output(self, index: int) -> bool:
-        """Tell if output `index` exists and anything uses it."""
+        """Return whether output `index` exists and anything uses it."""
         if index >= len(self.node.outputs):
             return False
         value = self.node.outputs[index]

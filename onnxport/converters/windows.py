@@ -54,7 +54,7 @@ class Window:
         )
 
     def is_tensorflows_same(self) -> bool:
-        """Tell if it pads as TensorFlow: output ceil(input / stride), the odd element at the end."""
+        """Return whether it pads as TensorFlow: output ceil(input / stride), the odd element at the end."""
         return self.same or all(
             (self.before[axis], self.after[axis]) == same_padding(size, self.extent[axis], self.strides[axis])
             for axis, size in enumerate(self.input)

@@ -54,7 +54,7 @@ class MilBuilder:
         self._count = 0
 
     def at_least(self, target: str) -> bool:
-        """Tell if the target is `target` ("iOS17") or newer."""
+        """Return whether the target is `target` ("iOS17") or newer."""
         return self.ios >= int(target.removeprefix("iOS"))
 
     def __getattr__(self, op: str) -> Callable[..., Value]:
@@ -206,7 +206,7 @@ class MilBuilder:
 
 
 def _covers(shapes: Sequence[tuple[Any, ...]], other: tuple[Any, ...]) -> bool:
-    """Tell if `shapes`, broadcast together, surely have all the axes and sizes that `other` would bring."""
+    """Return whether `shapes`, broadcast together, surely have all the axes and sizes that `other` would bring."""
     rank = max(map(len, shapes))
     aligned = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
     brought = (1,) * (rank - len(other)) + tuple(other)

@@ -24,7 +24,7 @@ _LINEAR_AT_ANY_SIZE = {
 
 
 def is_last(axes: Collection[int], rank: int) -> bool:
-    """Tell if `axes` has none but the last two."""
+    """Return whether `axes` has none but the last two."""
     return set(axes) <= {rank - 2, rank - 1}
 
 

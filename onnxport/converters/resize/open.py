@@ -44,7 +44,7 @@ class OpenAxis(Generic[S, F]):
 
 
 def keeps_size(node: NodeView[Any], axis: int) -> bool:
-    """Tell if shape inference knows that the axis keeps its size, as a number or a symbol."""
+    """Return whether shape inference knows that the axis keeps its size, as a number or a symbol."""
     source, result = node.node.inputs[0], node.node.outputs[0]
     assert source is not None
     before, after = dims_of(source)[axis], dims_of(result)[axis]
@@ -52,14 +52,14 @@ def keeps_size(node: NodeView[Any], axis: int) -> bool:
 
 
 def is_repetition(sampling: Sampling, axes: Collection[OpenAxis[Any, Any]]) -> bool:
-    """Tell if nearest copies element floor(i / f) for whole factors f."""
+    """Return whether nearest copies element floor(i / f) for whole factors f."""
     from_corner = sampling.coordinates == "asymmetric" and sampling.rounding == "floor"
     centered = sampling.coordinates in _CENTERED and sampling.rounding.startswith("round")
     return all(each.is_whole for each in axes) and (from_corner or centered)
 
 
 def is_by_ratio(sampling: Sampling, axes: Collection[OpenAxis[Any, Any]]) -> bool:
-    """Tell if the ratio of the sizes decides where samples lie, whatever the scale."""
+    """Return whether the ratio of the sizes decides where samples lie, whatever the scale."""
     whole = all(each.is_whole for each in axes)
     return whole or all(each.scale is None for each in axes) or sampling.coordinates == "align_corners"
 

@@ -100,7 +100,7 @@ def outside_mask(sampling: Sampling, axes: Mapping[int, Axis], rank: int) -> Arr
 
 
 def is_alike(sampling: Sampling, axis: Axis, positions: Array) -> bool:
-    """Tell if sampling at `positions` does as the node, to float32 noise in a position."""
+    """Return whether sampling at `positions` does as the node, to float32 noise in a position."""
     # Past the ends both repeat the last element.
     ours, theirs = (np.clip(x, 0, axis.before - 1) for x in (positions, source_positions(sampling, axis)))
     noise = max(1e-5, 4 * float(np.finfo(np.float32).eps) * axis.before)
@@ -153,7 +153,7 @@ def refuse_rounding(node: NodeView[Any], sampling: Sampling) -> NoReturn:
 
 
 def is_open(node: NodeView[Any], sampling: Sampling) -> bool:
-    """Tell if a region, scales, or sizes that keep the aspect ratio are computed at run time."""
+    """Return whether a region, scales, or sizes that keep the aspect ratio are computed at run time."""
     matters = {
         1: sampling.coordinates == "tf_crop_and_resize",
         2: True,

@@ -41,7 +41,7 @@ def broadcast_merged(
 
 
 def _is_plain(shapes: Sequence[Shape], result: Shape) -> bool:
-    """Tell if it is known of every operand which of the result's axes it has."""
+    """Return whether it is known of every operand which of the result's axes it has."""
     for axis, size in enumerate(result):
         own = [shape[axis] for shape in shapes]
         if None in own and (size is not None or own.count(None) > 1 or any(s not in (1, None) for s in own)):

@@ -49,7 +49,7 @@ def after_transpose(physical: Permutation, transpose: Permutation) -> Permutatio
 
 
 def moves_no_data(shape: Sequence[int | None], transpose: Sequence[int]) -> bool:
-    """Tell if a transpose of a tensor of `shape` moves axes of size 1 only: a reshape does the same."""
+    """Return whether a transpose of a tensor of `shape` moves axes of size 1 only: a reshape does the same."""
     moved = [axis for axis in transpose if shape[axis] != 1]
     return moved == sorted(moved)
 

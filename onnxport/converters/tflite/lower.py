@@ -283,7 +283,7 @@ def _computes_float64(node: onnx.Node) -> bool:
 
 
 def _feeds_images(value: onnx.Value) -> bool:
-    """Tell if an input of four axes reaches an op on channels-last images before any op that fixes its axes."""
+    """Return whether an input of four axes reaches an op on channels-last images before any op that fixes its axes."""
     seen: set[onnx.Value] = set()
     waiting = [value] if len(known_shape(value)) == 4 else []
     while waiting:

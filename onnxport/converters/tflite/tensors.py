@@ -144,7 +144,7 @@ class TensorBuilder:
         return [self._restore(tensor, wider, dtypes[0]) if o else tensor for o, tensor in outcome]
 
     def _has_twins(self, operands: Sequence[Tensor]) -> bool:
-        """Tell if operands have float32 twins; float64 operands all of them, constants aside."""
+        """Return whether operands have float32 twins; float64 operands all of them, constants aside."""
         known = [operand in self.twins for operand in operands]
         return any(known) and all(
             twin or operand in self.doubles or self.dtype_of(operand) == np.float16

@@ -21,12 +21,12 @@ _NARROW = frozenset(("int8", "uint8", "int16", "uint16"))
 
 
 def is_narrow(dtype: np.dtype[np.generic]) -> bool:
-    """Tell if int32 holds more than the type, so that results have to be wrapped."""
+    """Return whether int32 holds more than the type, so that results have to be wrapped."""
     return dtype.name in _NARROW
 
 
 def is_natural(value: Value) -> bool:
-    """Tell if an integer is surely not negative."""
+    """Return whether an integer is surely not negative."""
     if value.constant is not None:
         return value.is_integer and bool((value.constant >= 0).all())
     return value.is_natural

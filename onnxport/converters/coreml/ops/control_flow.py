@@ -55,7 +55,7 @@ def if_(node: MilNode, mil: MilBuilder) -> None:
 
 
 def _may_differ(node: MilNode, then: onnx.Value, otherwise: onnx.Value) -> bool:
-    """Tell if the branches may differ in the sizes of a result."""
+    """Return whether the branches may differ in the sizes of a result."""
     if then.shape is None or otherwise.shape is None:
         return True
     if len(then.shape) != len(otherwise.shape):

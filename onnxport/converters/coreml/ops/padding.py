@@ -73,7 +73,7 @@ def _amounts_per_axis(node: MilNode, mil: MilBuilder) -> tuple[list[Integers], l
 
 
 def _is_native(x: Value, amounts: Sequence[int], mode: str, fill: Value) -> bool:
-    """Tell if MIL's pad does it: floats, no cropping, one fill.
+    """Return whether MIL's pad does it: floats, no cropping, one fill.
 
     Reflection and edges only along the last two axes, as Core ML documents.
 

@@ -94,7 +94,7 @@ class _Recurrent(RecurrentLowering[Value, Cell, Term, Value]):
     # ---- MIL's own layers
 
     def _is_native(self) -> bool:
-        """Tell if MIL's lstm or rnn is documented to compute the same."""
+        """Return whether MIL's lstm or rnn is documented to compute the same."""
         weights = [self.node.optional(index) for index in (1, 2, 3)]
         return (
             self.node.op != "GRU"

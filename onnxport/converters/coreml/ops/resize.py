@@ -85,7 +85,7 @@ def _resize_natively(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[i
 
 
 def _is_repetition(sampling: Sampling, axis: Axis) -> bool:
-    """Tell if every element is copied equally often."""
+    """Return whether every element is copied equally often."""
     if axis.after % axis.before:
         return False
     repeated = np.repeat(np.arange(axis.before), axis.after // axis.before)
@@ -93,7 +93,7 @@ def _is_repetition(sampling: Sampling, axis: Axis) -> bool:
 
 
 def _is_alike(sampling: Sampling, mode: str, axis: Axis) -> bool:
-    """Tell if MIL samples the axis as the node does, to float32 noise in a position."""
+    """Return whether MIL samples the axis as the node does, to float32 noise in a position."""
     if axis.before == axis.after and axis.scale == 1:
         return axis.after > 1 or mode == "UNALIGN_CORNERS"
     if axis.after == 1 and mode != "UNALIGN_CORNERS":

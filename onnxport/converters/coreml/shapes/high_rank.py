@@ -19,7 +19,7 @@ Size = int | None | Integers  # None: the one that follows from the others
 
 
 def is_tall(x: Value, *others: int) -> bool:
-    """Tell if a value, or one of the ranks `others`, is beyond MIL."""
+    """Return whether a value, or one of the ranks `others`, is beyond MIL."""
     return x.row is not None or max((x.rank, *others)) > LARGEST_RANK
 
 
@@ -178,7 +178,7 @@ def flatten_operands(mil: MilBuilder, op: str, operands: Sequence[Value | None])
 
 
 def _is_as_long(mil: MilBuilder, x: Value, other: Value) -> bool:
-    """Tell if values of one shape, as far as it is known, surely have equally many elements."""
+    """Return whether values of one shape, as far as it is known, surely have equally many elements."""
     lengths = [mil.var(flatten(mil, each)).shape for each in (x, other)]
     return bool(lengths[0] == lengths[1])
 

@@ -56,7 +56,7 @@ def _always(op: TflOp) -> bool:
 
 
 def _is_deep(op: TflOp) -> bool:
-    """Tell if a tensor has more axes than the GPU's."""
+    """Return whether a tensor has more axes than the GPU's."""
     return any(len(sizes(each)) > _MOST for each in (*op.operands, *op.operation.results) if is_tensor(each))
 
 
@@ -69,7 +69,7 @@ def _is_constant(place: int) -> Condition:
 
 
 def _joins(op: TflOp) -> bool:
-    """Tell if it reshapes the result of another RESHAPE, or a constant, or nothing."""
+    """Return whether it reshapes the result of another RESHAPE, or a constant, or nothing."""
     made_by = maker(op.x)
     return op.shape == op.out or (
         made_by is not None and (made_by.name == "tfl.reshape" or is_constant(op.x))
@@ -77,24 +77,24 @@ def _joins(op: TflOp) -> bool:
 
 
 def _batches_a_constant(op: TflOp) -> bool:
-    """Tell if a constant has elements along the batch: the GPU reads those of the first image only."""
+    """Return whether a constant has elements along the batch: the GPU reads those of the first image only."""
     constants = (each for each in op.operands if is_constant(each) and prod(sizes(each)) > 1)
     return any(arithmetic.ranked(sizes(each), len(op.out))[0] > 1 for each in constants)
 
 
 def _is_scalar(op: TflOp) -> bool:
-    """Tell if a computed operand has no axis."""
+    """Return whether a computed operand has no axis."""
     return any(not sizes(each) and not is_constant(each) for each in op.operands)
 
 
 def _is_given(op: TflOp) -> bool:
-    """Tell if a result is an output and is read inside, too: a fused normalization does not write it."""
+    """Return whether a result is an output and is read inside, too: a fused normalization does not write it."""
     readers = [use.owner.operation.name for use in op.operation.results[0].uses]
     return "func.return" in readers and len(readers) > 1
 
 
 def _pads_batch(op: TflOp) -> bool:
-    """Tell if padding is written for other axes than height, width and channels."""
+    """Return whether padding is written for other axes than height, width and channels."""
     amounts = op.constant(1)
     if amounts is None:
         return False
@@ -106,7 +106,7 @@ def _mirrors_more(op: TflOp) -> bool:
 
 
 def _slices_otherwise(op: TflOp) -> bool:
-    """Tell if STRIDED_SLICE drops or adds axes, goes backwards, or has more than four axes."""
+    """Return whether STRIDED_SLICE drops or adds axes, goes backwards, or has more than four axes."""
     if not op.is_constant(1, 2, 3):
         return False
     steps = op.constant(3)
@@ -119,7 +119,7 @@ def _index_is_not_a_row(op: TflOp) -> bool:
 
 
 def _is_narrow(op: TflOp) -> bool:
-    """Tell if ARG_MAX runs along fewer than four channels, or has fewer than four axes."""
+    """Return whether ARG_MAX runs along fewer than four channels, or has fewer than four axes."""
     axis = op.constant(1)
     if axis is None:
         return False
@@ -137,7 +137,7 @@ def _slope_does_not_fit(op: TflOp) -> bool:
 
 
 def _repeats_a_batch(op: TflOp) -> bool:
-    """Tell if BATCH_MATMUL broadcasts, has too many axes, one tensor twice, or its constant in front."""
+    """Return whether BATCH_MATMUL broadcasts, has too many axes, one tensor twice, or its constant in front."""
     left, right = op.operands
     shapes = [arithmetic.ranked(sizes(each), len(op.out)) for each in op.operands]
     plain_matrix = is_constant(right) and len(sizes(right)) == 2
@@ -146,13 +146,13 @@ def _repeats_a_batch(op: TflOp) -> bool:
 
 
 def _is_grouped(op: TflOp) -> bool:
-    """Tell if a convolution has groups whose channels are no multiple of four."""
+    """Return whether a convolution has groups whose channels are no multiple of four."""
     count, depth, outputs = products.groups_of(op)
     return count > 1 and is_constant(op.operands[1]) and bool(depth % 4 or outputs % 4)
 
 
 def _follows_padding(*fills: str) -> Condition:
-    """Tell if the operand is padded, maybe reshaped since: the GPU fuses that, and forgets what it pads with."""
+    """Return whether the operand is padded, maybe reshaped since: the GPU fuses that, and forgets what it pads with."""
 
     def holds(op: TflOp) -> bool:
         made_by = maker(op.x)
@@ -184,7 +184,7 @@ _KEEPS_BOUNDS = frozenset(
 
 
 def _is_bounded(tensor: Tensor) -> bool:
-    """Tell if activations before it keep a tensor from numbers far below 0."""
+    """Return whether activations before it keep a tensor from numbers far below 0."""
     waiting, seen = [tensor], set[Tensor]()
     while waiting:
         current = waiting.pop()
@@ -205,13 +205,13 @@ def _is_bounded(tensor: Tensor) -> bool:
 
 
 def _pools_far_below(op: TflOp) -> bool:
-    """Tell if MAX_POOL_2D may meet numbers below those that the GPU begins with, and no rewriting has seen to it."""
+    """Return whether MAX_POOL_2D may meet numbers below the GPU's first, and no rewriting has seen to it."""
     readers = [use.owner for use in op.operation.results[0].uses]
     return not (products.is_scaled(op.x) or any(map(products.is_compared, readers)) or _is_bounded(op.x))
 
 
 def _select_is_partial(op: TflOp) -> bool:
-    """Tell if a choice is neither one number nor as large as the result, or the condition has other axes."""
+    """Return whether a choice is neither one number nor as large as the result, or the condition has other axes."""
     for place, each in enumerate(op.operands):
         shape = sizes(each)
         if prod(shape) == 1 and (is_constant(each) or (place == 0 and len(shape) == _MOST)):

@@ -84,7 +84,7 @@ def _add(tfl: TensorBuilder, left: Tensor, right: Tensor) -> Tensor:
 
 
 def scatters_constantly(op: TflOp) -> bool:
-    """Tell if SCATTER_ND writes to constant places, none of them twice."""
+    """Return whether SCATTER_ND writes to constant places, none of them twice."""
     indices = op.constant(0)
     if indices is None or op.constant(2) is None:
         return False

@@ -284,7 +284,7 @@ def _separate_ends(tfl: TensorBuilder, main: ir.Block) -> None:
 
 
 def _is_read_inside(tensor: Tensor) -> bool:
-    """Tell if an output is also an operand; a fused attention does not write it."""
+    """Return whether an output is also an operand; a fused attention does not write it."""
     return any(use.owner.operation.name != "func.return" for use in tensor.uses)
 
 

@@ -90,7 +90,7 @@ def sizes(tensor: Tensor) -> Sizes:
 
 
 def is_tensor(tensor: Tensor) -> bool:
-    """Tell if it is no absent operand."""
+    """Return whether it is no absent operand."""
     return isinstance(tensor.type, ir.RankedTensorType)
 
 

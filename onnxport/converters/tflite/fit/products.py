@@ -128,7 +128,7 @@ _SCALE = 2.0**-24
 
 
 def is_scaled(tensor: Tensor) -> bool:
-    """Tell if `pool_far_below_zero` made this operand."""
+    """Return whether `pool_far_below_zero` made this operand."""
     made_by = maker(tensor)
     if made_by is not None and made_by.name == "tfl.padv2":
         made_by = maker(made_by.operands[0])
@@ -136,7 +136,7 @@ def is_scaled(tensor: Tensor) -> bool:
 
 
 def is_compared(reader: ir.Operation) -> bool:
-    """Tell if `pool_far_below_zero` made this reader of a result."""
+    """Return whether `pool_far_below_zero` made this reader of a result."""
     return reader.operation.name == "tfl.greater" and _holds(reader.operation.operands[1], _FLOOR)
 
 

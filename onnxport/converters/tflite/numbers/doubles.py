@@ -21,7 +21,7 @@ _SIGN, _LARGEST = -(1 << 63), 2047 * _UNIT
 
 
 def is_exact(tfl: TflBuilder, *values: Value) -> bool:
-    """Tell if operands are float64 and none was computed in float32."""
+    """Return whether operands are float64 and none was computed in float32."""
     return all(
         value.dtype == np.float64
         and (value.constant is not None or tfl.tensor(value, tfl.common_order(value)) not in tfl.twins)

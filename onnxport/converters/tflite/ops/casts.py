@@ -65,7 +65,7 @@ def cast(node: TflNode, tfl: TflBuilder) -> None:
 
 
 def _rounds_twice(node: TflNode) -> bool:
-    """Tell if a Cast widens float16 numbers that another Cast made of wider ones."""
+    """Return whether a Cast widens float16 numbers that another Cast made of wider ones."""
     source = node.node.inputs[0]
     before = None if source is None else source.producer()
     if before is None or before.op_type != "Cast" or node.x.dtype != np.float16:

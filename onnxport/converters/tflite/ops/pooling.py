@@ -100,7 +100,7 @@ def _read_pool(node: TflNode) -> Pool:
 
 
 def _is_native(window: Window) -> bool:
-    """Tell if TFLite's pooling ops can slide it: two axes, no dilation."""
+    """Return whether TFLite's pooling ops can slide it: two axes, no dilation."""
     return len(window.kernel) == 2 and all(d == 1 for d in window.dilations)
 
 

@@ -153,7 +153,7 @@ class _Spread:
 
     @property
     def is_forward(self) -> bool:
-        """Tell if only starts and ends are computed, and no step is negative."""
+        """Return whether only starts and ends are computed, and no step is negative."""
         return self.table is None and self.strides is not None and min(self.strides) > 0
 
     def stride(self, axis: int) -> int:

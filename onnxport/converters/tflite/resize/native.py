@@ -39,7 +39,7 @@ def native_positions(native: Native, before: int, after: int) -> Array:
 
 
 def samples_as(sampling: Sampling, native: Native, axis: Axis) -> bool:
-    """Tell if TFLite's op samples the axis as the node does, to float32 noise in a position."""
+    """Return whether TFLite's op samples the axis as the node does, to float32 noise in a position."""
     if sampling.mode == "nearest":
         ours = native_indices(native, axis.before, axis.after)
         return bool(np.array_equal(ours, nearest_indices(sampling, axis)))
