@@ -32,6 +32,7 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.child_process import RUN_TIMEOUT, Child, ChildHung
 from onnxport.core.errors import MachineError, MissingDependencyError, OnnxportError
 from onnxport.core.resources import Closing
+from onnxport.core.scratch import ScratchFolder
 from onnxport.formats.artifact import TensorSpec
 
 # Makes the feeds of a model with these inputs.
@@ -131,7 +132,7 @@ class Session(Closing):
         self.pace = Pace()
         self._timeout, self._on_progress = timeout, on_progress
         self._children: dict[int, Child] = {}
-        self._folder = tempfile.TemporaryDirectory(prefix="onnxport-")
+        self._folder = ScratchFolder()
 
     @property
     def running(self) -> tuple[Trial, ...]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from onnxport.core.errors import UsageError
+from onnxport.core.scratch import ScratchFolder
 from onnxport.deployment.estimation import Estimate
 from onnxport.deployment.model_variants import ModelVariants
 from onnxport.deployment.params import ALL, DeploymentParams
@@ -37,7 +37,7 @@ def analyze_deployment(path: str | os.PathLike[str], params: DeploymentParams) -
         if not runtime.can_probe and not runtime.has_table:  # `all` selects none of these
             raise runtime.missing()
     with (
-        tempfile.TemporaryDirectory(prefix="onnxport-") as scratch,
+        ScratchFolder() as scratch,
         ThreadPoolExecutor(max_workers=_AT_ONCE) as pool,
         ModelVariants() as variants,  # closed before the pool waits: Ctrl-C ends all probes
     ):

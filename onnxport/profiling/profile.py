@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from onnxport.bench.inputs import Inputs
 from onnxport.core.child_process import Child
 from onnxport.core.errors import MissingDependencyError, UsageError
+from onnxport.core.scratch import ScratchFolder
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.graph import Node
 from onnxport.formats.graph.onnx import read_onnx
@@ -91,7 +91,7 @@ def profile_model(artifact: Artifact, params: ProfileParams, command: str) -> Pr
     target, runtime = _TARGETS[artifact.format]
     purpose = f"{runtime} profiling {artifact.path}"
     with (
-        tempfile.TemporaryDirectory(prefix="onnxport-") as folder,
+        ScratchFolder() as folder,
         Child(target, purpose=purpose, timeout=params.timeout, patience=_PATIENCE) as child,
     ):
         child.ask("open", artifact.path, options, Path(folder))

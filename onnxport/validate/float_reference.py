@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.resources import Closing
+from onnxport.core.scratch import ScratchFolder
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
 from onnxport.validate.params import ValidateParams
@@ -40,7 +40,7 @@ class FloatReference(Closing):
         self._params, self._tell = params, tell
         self._made: Reference | None = None
         self._model: Model | None = None
-        self._folder: TemporaryDirectory[str] | None = None
+        self._folder: ScratchFolder | None = None
 
     def replaces(self, source: Reference, candidate: Artifact, precision: Precision) -> bool:
         """Return whether a candidate of `precision` computes the source in float arithmetic.
@@ -63,7 +63,7 @@ class FloatReference(Closing):
         """Return the source in float arithmetic, with answers and noise; `replaces` comes first."""
         if self._made is None:
             assert self._model is not None, "the source has float arithmetic"
-            self._folder = TemporaryDirectory(prefix="onnxport-")
+            self._folder = ScratchFolder()
             saved = self._model.save(Path(self._folder.name, "reference.onnx"))
             artifact = Artifact.open(saved.path)
             runtime = isolated(artifact, self._params, "reference")

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from onnxport.core.arrays import Feeds
 from onnxport.core.errors import InputError
+from onnxport.core.scratch import ScratchFolder
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import ReferenceRuntime, RunError, Runtime
@@ -83,7 +83,7 @@ class NoiseMeter:
         self._probes = _Probes()
         self._model: Run | None = None
         self._closing: list[Runtime] = []
-        self._folders: list[TemporaryDirectory[str]] = []
+        self._folders: list[ScratchFolder] = []
 
     def open(self, model: Run, runtime: ReferenceRuntime) -> None:
         """Prepare the probes of a reference that runs."""
@@ -220,7 +220,7 @@ class NoiseMeter:
 
     def _open_beside(self, model: Model, runtime: ReferenceRuntime) -> Runtime | None:
         """Open a model in memory in the reference's process, where the limits on its runs hold."""
-        folder = TemporaryDirectory(prefix="onnxport-")
+        folder = ScratchFolder()
         self._folders.append(folder)
         saved = model.save(Path(folder.name, "model.onnx"))
         return runtime.beside(RuntimeOptions(), saved.path)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.core.errors import CannotConvertError, MachineError, UsageError, printable
+from onnxport.core.scratch import ScratchFolder
 from onnxport.formats.artifact import SUFFIXES, Artifact, path_of
 from onnxport.formats.manifest import Manifest
 from onnxport.pipelines.config.json_schema import schema
@@ -137,7 +137,7 @@ def refusals(model: Artifact, targets: Collection[str], progress: Progress | Non
         return {}
     clock = Clock(progress)
     refused = {}
-    with tempfile.TemporaryDirectory(prefix="onnxport-init-") as folder, ExitStack() as stack:
+    with ScratchFolder() as folder, ExitStack() as stack:
         workers = {name: stack.enter_context(open_worker(TARGETS[name])) for name in targets}
         with clock.phase("load"), reading(model):
             graph, whole = load(model)

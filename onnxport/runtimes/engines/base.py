@@ -19,6 +19,7 @@ import onnx
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError, OnnxportError
 from onnxport.core.resources import Closing
+from onnxport.core.scratch import ScratchFolder
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import RunError, check_feeds, check_taps, format_shapes
@@ -131,7 +132,7 @@ class EngineRuntime(Closing):
         return self._sessions[key]
 
     def _open(self, sizes: Sizes, taps: tuple[str, ...]) -> Session:
-        with tempfile.TemporaryDirectory(prefix="onnxport-") as folder:
+        with ScratchFolder() as folder:
             work = Work(
                 file=self._write_tapped(taps, Path(folder)) if taps else self._path,
                 companions=() if taps else self._model.external_files,

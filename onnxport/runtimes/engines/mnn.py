@@ -6,7 +6,6 @@ pip at import and report their use to a server.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import UsageError
+from onnxport.core.scratch import ScratchFolder
 from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work, captured_output
 
 with captured_output():  # it prints the CPU's features
@@ -53,7 +53,7 @@ class MnnRuntime(EngineRuntime):
         winograd = work.own.get("winograd", "on")
         if winograd not in _WINOGRAD:
             raise UsageError(f"winograd: {winograd!r} is not allowed", fix=f"give {', '.join(_WINOGRAD)}")
-        with tempfile.TemporaryDirectory(prefix="onnxport-") as folder:
+        with ScratchFolder() as folder:
             converted = Path(folder, "model.mnn")
             _convert(work.file, converted)
             settings = {"backend": "CPU", "numThread": work.threads, "precision": "high"}

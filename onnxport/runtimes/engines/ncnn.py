@@ -13,13 +13,13 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
+from onnxport.core.scratch import ScratchFolder
 from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work, captured_output
 
 
@@ -57,7 +57,7 @@ class NcnnRuntime(EngineRuntime):
     types = frozenset(_DTYPES)
 
     def _load(self, work: Work) -> Session:
-        with tempfile.TemporaryDirectory(prefix="onnxport-") as name:
+        with ScratchFolder() as name:
             folder = Path(name)
             _convert(work, folder)
             return _Session(work, folder)

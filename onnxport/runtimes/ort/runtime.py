@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import onnxruntime as ort
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError, MissingDependencyError, OnnxportError, UsageError
 from onnxport.core.resources import Closing
+from onnxport.core.scratch import ScratchFolder
 from onnxport.formats.external_data import stored_bytes
 from onnxport.formats.zipmap import without_zipmaps
 from onnxport.runtimes.base import MemoryFullError, RunError, check_feeds, check_taps, format_shapes
@@ -64,7 +64,7 @@ class OrtRuntime(Closing):
         self._source, self._options, self._folder = source, options, folder
         self._label = str(source) if isinstance(source, Path) else "the model in memory"
         self._is_ort = isinstance(source, Path) and source.suffix.lower() == ".ort"
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: ScratchFolder | None = None
         self._model: Model | None = None
         self._taps: frozenset[str] | None = None
         self._sessions: dict[frozenset[str], Any] = {}
@@ -83,7 +83,7 @@ class OrtRuntime(Closing):
         data, folder = _graph_bytes(model)
         if data is not None:
             return cls(data, options, folder=folder)
-        temporary = tempfile.TemporaryDirectory(prefix="onnxport-")
+        temporary = ScratchFolder()
         runtime = cls(model.save(Path(temporary.name, "model.onnx")).path, options)
         runtime._temporary = temporary
         return runtime
@@ -105,7 +105,7 @@ class OrtRuntime(Closing):
             return
         data, folder = _graph_bytes(exact)
         if data is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="onnxport-")
+            self._temporary = ScratchFolder()
             self._source = exact.save(Path(self._temporary.name, "model.onnx")).path
             return
         self._model, self._source, self._folder = exact, data, folder

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import OnnxportError
+from onnxport.core.scratch import ScratchFolder
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import KEY, Manifest
 from onnxport.formats.model import Model
@@ -83,7 +83,7 @@ def _tflite_values(
     match = _OPERATOR.search(error.why)
     if match is None:
         return {}
-    with tempfile.TemporaryDirectory(prefix="onnxport-") as folder:
+    with ScratchFolder() as folder:
         copy = Path(folder, candidate.path.name)
         taps = _cut_before(int(match.group(1)), candidate.path, copy)
         given = [name for name in sides.shared if name in taps]

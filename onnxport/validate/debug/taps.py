@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ import onnx
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError
 from onnxport.core.resources import Closing
+from onnxport.core.scratch import ScratchFolder
 from onnxport.formats import ort_file
 from onnxport.formats.artifact import Artifact, TensorSpec
 from onnxport.formats.model import Model
@@ -226,7 +226,7 @@ class _SealedRuntime(Closing):
             return self._plain.run(feeds)
         session = self._session()
         session["model"]["graph"]["outputs"] += [name.encode() for name in taps]
-        with tempfile.TemporaryDirectory(prefix="onnxport-") as folder:
+        with ScratchFolder() as folder:
             copy = Path(folder, self._artifact.path.name)
             copy.write_bytes(ort_file.write(session))
             with isolated(Artifact(copy, "ort"), self._params, "candidate") as opened:
