@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onnxport.core.errors import MissingDependencyError, UsageError
 from onnxport.deployment.estimation.table import has_table
@@ -36,6 +36,8 @@ class Runtime:
     remedies: tuple[str, ...] = ()
     # The probe gets the file with its declared inner shapes, even if they contradict the user's sizes.
     uses_declared_shapes: bool = False
+    # What a machine with the distributions may still lack, and how to get it; such a runtime is asked only by name.
+    also_needs: str = ""
 
     @property
     def can_probe(self) -> bool:
@@ -53,6 +55,9 @@ class Runtime:
                 f"--runs-on {self.name}: the installed ONNX Runtime has no {self.provider}",
                 fix="install a build of onnxruntime that has it in an environment of its own",
             )
+        if self.also_needs and self.can_probe:
+            needed, _, fix = self.also_needs.partition(": ")
+            return MissingDependencyError(f"--runs-on {self.name} needs {needed}", fix=fix)
         return MissingDependencyError(
             f"--runs-on {self.name} needs {' or '.join(self.needs)}, which is not installed",
             fix=f"run: {sys.executable} -m pip install 'onnxport[{self.extra}]'" if self.extra else "",
@@ -98,6 +103,10 @@ RUNTIMES: Mapping[str, Runtime] = {
         _provider("openvino-ep", "OpenVINO provider", "OpenVINO"),
         _converted("tflite-cpu", "LiteRT, XNNPACK delegate", "ai-edge-litert", "tflite"),
         _converted("tflite-gpu", "LiteRT, GPU delegate", "ai-edge-litert", "tflite"),
+        replace(
+            _converted("litert-gpu", "LiteRT, GPU runtime", "ai-edge-litert", "tflite"),
+            also_needs="a Vulkan device: install a driver, or one in software (docs/guide/gpu.md)",
+        ),
         _converted("coreml", "Core ML", "coremltools", "coreml"),
         _engine("openvino", "OpenVINO", "openvino"),
         _engine("tract", "tract", "tract", remedies=("declared",)),
@@ -123,7 +132,7 @@ def select_runtimes(words: Sequence[str], format_: Format) -> tuple[Runtime, ...
             found |= {
                 name: each
                 for name, each in RUNTIMES.items()
-                if format_ in each.formats and (each.has_table or each.can_probe)
+                if format_ in each.formats and (each.has_table or each.can_probe) and not each.also_needs
             }
         else:
             found[word] = _find_runtime(word, format_)

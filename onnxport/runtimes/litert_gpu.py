@@ -41,6 +41,18 @@ _OPEN_INSIDE = "with a graph that has dynamic-sized tensors"
 _DEFAULT = RuntimeOptions()
 
 
+class GpuRefusal(InputError):
+    """The runtime does not take a file whole.
+
+    Attributes:
+        reasons: its own lines "OPERATOR: reason", each once; empty where no operator is at fault.
+    """
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "", reasons: tuple[str, ...] = ()) -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.reasons = reasons
+
+
 class TfliteGpuRuntime(Closing):
     """A `.tflite` file on LiteRT's GPU runtime in float32; its sizes are those of the file.
 
@@ -77,6 +89,11 @@ class TfliteGpuRuntime(Closing):
     @property
     def name(self) -> str:
         return f"LiteRT {version('ai-edge-litert')}, GPU runtime on {self._device}"
+
+    @property
+    def device(self) -> str:
+        """The Vulkan device, as its driver names it."""
+        return self._device
 
     @property
     def permutations(self) -> Mapping[str, tuple[int, ...]]:
@@ -141,14 +158,17 @@ class TfliteGpuRuntime(Closing):
                 "LiteRT's GPU runtime found no Vulkan device",
                 fix="install a Vulkan driver, or name the folder of one with vulkan=DIR (docs/guide/gpu.md)",
             )
-        reasons = [line.strip() for found in _REASONS.findall(said) for line in found.splitlines()]
+        lines = [line.strip() for found in _REASONS.findall(said) for line in found.splitlines()]
+        reasons = tuple(dict.fromkeys(lines))
         if reasons:
-            why = "; ".join(dict.fromkeys(reasons))
+            why = "; ".join(reasons)
         elif _OPEN_INSIDE in said:
             why = "it has sizes inside that are known only at run time"
         else:
             why = _last_line(str(error))
-        return InputError(f"{self._path} does not run whole on LiteRT's GPU runtime", why=why)
+        return GpuRefusal(
+            f"{self._path} does not run whole on LiteRT's GPU runtime", why=why, reasons=reasons
+        )
 
     def _buffers(
         self,
