@@ -272,7 +272,7 @@ def _compare_floats(
 ) -> Proof:
     """Compare an artefact without integers: its arithmetic is fidelity's."""
     findings = [
-        *_structure(matching),
+        *_structure(matching, may_move=True),
         *artefact.check_views(matching, original, sets[0] if sets else {}),
         *_narrow(matching, original.rounding),
     ]
@@ -330,14 +330,18 @@ def _observe(
         return Arithmetic(findings=(Finding("the file", why, "doubt"),))
 
 
-def _structure(matching: Matching) -> list[Finding]:
-    """Return what differs in structure: an operator elsewhere is a doubt, another setting of the same one a fault."""
+def _structure(matching: Matching, *, may_move: bool = False) -> list[Finding]:
+    """Return what differs in structure: an operator elsewhere is a doubt, another setting of the same one a fault.
+
+    Args:
+        may_move: whether a right file may compute x w + b w for (x + b) w, which differ in two settings: these are a
+            doubt, then. Integers are held to the source's own order, since their grids hang on it.
+    """
+    settings = [each for each in matching.mismatches if not (each.is_structure or each.is_near)]
+    may_be_moved = may_move and len(settings) > 1
+    sure = [each for each in settings if not may_be_moved and each.pair not in matching.unsure]
     return [
-        Finding(
-            each.core.label,
-            each.reason,
-            "doubt" if each.is_structure or each.is_near or each.pair in matching.unsure else "fault",
-        )
+        Finding(each.core.label, each.reason, "fault" if each in sure else "doubt")
         for each in matching.mismatches
     ]
 
