@@ -165,7 +165,9 @@ def way_out(message: str, known: Mapping[str, Sequence[int]]) -> list[str]:
         name, equals, dims = quoted.strip("'\"").rpartition("=")
         if equals and "..." not in dims:
             advised.setdefault(name, dims.rstrip(",.;:)'\"").split(","))
-    known = {name: sizes for name, sizes in known.items() if len(sizes) == len(advised.get(name, ()))}
+    known = {
+        name: each for name, each in known.items() if name in advised and len(each) == len(advised[name])
+    }
     words = {
         dim: size for name, sizes in known.items() for dim, size in zip(advised[name], sizes, strict=True)
     }

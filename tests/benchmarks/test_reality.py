@@ -161,7 +161,7 @@ def test_inputs_come_from_the_seed_and_fill_open_sizes() -> None:
     ],
 )
 def test_the_way_out_of_a_message_is_followed(message: str, expected: list[str]) -> None:
-    assert way_out(message, {"ids": (2, 7)}) == expected
+    assert way_out(message, {"ids": (2, 7), "rate": ()}) == expected
 
 
 @pytest.mark.parametrize(
