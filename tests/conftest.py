@@ -53,10 +53,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not (fast or part):
         return
     slow = slow_tests()
-    gone = slow.keys() - {item.nodeid.partition("[")[0] for item in items}
-    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption("lf", False)
-    if gone and is_whole:
-        raise pytest.UsageError(f"tests/slow.txt names tests that do not exist: {', '.join(sorted(gone))}")
     skipped = left_out(items, slow)
     if fast:
         chosen = {item.nodeid for item in items} - skipped
