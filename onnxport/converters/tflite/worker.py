@@ -18,6 +18,7 @@ from onnxport.converters.params import TfliteParams
 from onnxport.converters.result import Compiled, custom_names
 from onnxport.converters.tflite.fit.module import fit_module
 from onnxport.converters.tflite.load_check import check_runs, count_operators
+from onnxport.converters.tflite.locations import names_in
 from onnxport.converters.tflite.lower import Lowered, lower_model
 from onnxport.converters.tflite.metadata.labels import LabelFile
 from onnxport.converters.tflite.metadata.quantization import rename_note
@@ -162,7 +163,7 @@ def _name_tensors(lowered: Lowered) -> dict[str, Tap]:
     """
     named: dict[str, list[ir.Operation]] = {}
     for operation in _operations(lowered.module):
-        names = list(_names(operation.location))
+        names = list(names_in(operation.location))
         operation.location = ir.Location.unknown()
         if names and operation.name not in _CONSTANTS:
             # A fused op gives what is computed last, whatever the order of the names.
@@ -198,15 +199,6 @@ def _grid(held: str, wanted: str) -> tuple[float, int] | None:
 def _operations(module: ir.Module) -> Iterator[ir.Operation]:
     for function in module.body.operations:
         yield from (each.operation for each in function.operation.regions[0].blocks[0].operations)
-
-
-def _names(location: ir.Location) -> Iterator[str]:
-    """Yield all names in a location, nested ones too."""
-    if hasattr(location, "locations"):
-        for part in location.locations:
-            yield from _names(part)
-    elif hasattr(location, "name_str"):
-        yield location.name_str
 
 
 def _export(module: ir.Module, output: Path, weight_bytes: int) -> None:

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnxport.formats.model import Model
 from onnxport.inspection.comparison.attributes import compare_attributes
 from onnxport.inspection.comparison.constants import compare_constants, compare_grids
-from onnxport.inspection.comparison.pairing import Pairs, pair_nodes
+from onnxport.inspection.comparison.node_pairs import Pairs, pair_nodes
 from onnxport.inspection.comparison.report import Change, Comparison, Detail, NodeName
 from onnxport.inspection.comparison.view import Origin, View
 from onnxport.optimizers.opset import LiftError, convert_opset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.tflite.fit.axes import reshaped
+from onnxport.converters.tflite.fit.axes import as_rows, reshape
 from onnxport.converters.tflite.fit.operation import TflOp, sizes
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 
@@ -17,7 +17,7 @@ def clamp_to_one(op: TflOp) -> Tensor:
 
 def leaky_relu(op: TflOp) -> Tensor:
     """max(x, 0) - alpha max(-x, 0)."""
-    return _sloped(op, op.tfl.constant(op.attribute("alpha"), np.float32))
+    return _apply_slope(op, op.tfl.constant(op.attribute("alpha"), np.float32))
 
 
 def prelu(op: TflOp) -> Tensor:
@@ -26,11 +26,11 @@ def prelu(op: TflOp) -> Tensor:
     if alpha is not None and alpha.size == 1 and alpha.item() <= 1:
         return op.tfl.op("leaky_relu", [op.x], op.out, alpha=alpha.item())
     if alpha is not None and alpha.size == 1:
-        return _sloped(op, op.tfl.constant(alpha.item(), np.float32))
-    return _sloped(op, op.operands[1])
+        return _apply_slope(op, op.tfl.constant(alpha.item(), np.float32))
+    return _apply_slope(op, op.operands[1])
 
 
-def _sloped(op: TflOp, alpha: Tensor) -> Tensor:
+def _apply_slope(op: TflOp, alpha: Tensor) -> Tensor:
     tfl = op.tfl
     negative = tfl.op("relu", [tfl.op("neg", [op.x], op.out)], op.out)
     positive = tfl.op("relu", [op.x], op.out)
@@ -52,9 +52,9 @@ def softmax(op: TflOp) -> Tensor:
     tfl, x = op.tfl, op.x
     if (beta := op.attribute("beta")) != 1:
         x = tfl.op("mul", [x, tfl.constant(beta, np.float32)], op.out)
-    shape = (1, 1, int(np.prod(op.out[:-1])), op.out[-1])
-    result = tfl.op("softmax", [reshaped(tfl, x, shape)], shape, beta=1.0)
-    return reshaped(tfl, result, op.out)
+    shape = as_rows(op.out)
+    result = tfl.op("softmax", [reshape(tfl, x, shape)], shape, beta=1.0)
+    return reshape(tfl, result, op.out)
 
 
 def local_response_normalization(op: TflOp) -> Tensor:

@@ -7,16 +7,20 @@ from math import prod
 
 import numpy as np
 
-from onnxport.converters.tflite.fit.axes import MOST, around, four, merge_axes, merged, reshaped
-from onnxport.converters.tflite.fit.movement import expanded, require, reversed_along
-from onnxport.converters.tflite.fit.operation import Sizes, TflOp, elements, sizes
+from onnxport.converters.tflite.fit.axes import (
+    MOST,
+    around,
+    as_rows,
+    group_sizes,
+    merge_axes,
+    reshape,
+    with_rank,
+)
+from onnxport.converters.tflite.fit.movement import expand, require, reverse_along
+from onnxport.converters.tflite.fit.operation import TflOp, elements, sizes
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 
 _LOWEST = -3e38  # below every score; -inf would give NaN in products with 0
-
-
-def ranked(shape: Sizes, rank: int) -> Sizes:
-    return (*(1,) * (rank - len(shape)), *shape)
 
 
 def merge_broadcast(op: TflOp) -> Tensor:
@@ -25,25 +29,25 @@ def merge_broadcast(op: TflOp) -> Tensor:
     Behind a first axis of size 1 if at most three are left; else all but one operand are repeated in full.
     """
     tfl, out = op.tfl, op.out
-    shapes = [ranked(sizes(each), len(out)) for each in op.operands]
+    shapes = [with_rank(sizes(each), len(out)) for each in op.operands]
     patterns = [tuple(shape[axis] == out[axis] for shape in shapes) for axis in range(len(out))]
     groups = merge_axes(out, patterns)
     if len(groups) < MOST or (len(groups) == MOST and len(out) > MOST):
-        flat = four(merged(out, groups))
+        flat = with_rank(group_sizes(out, groups))
         operands = []
         for each, shape in zip(op.operands, shapes, strict=True):
             if prod(shape) == 1:
-                operands.append(reshaped(tfl, each, () if elements(each) is not None else (1,) * MOST))
+                operands.append(reshape(tfl, each, () if elements(each) is not None else (1,) * MOST))
             else:
-                operands.append(reshaped(tfl, each, four(merged(shape, groups))))
-        return reshaped(tfl, op.again(operands, flat), out)
+                operands.append(reshape(tfl, each, with_rank(group_sizes(shape, groups))))
+        return reshape(tfl, op.again(operands, flat), out)
     return repeat_operands(op)
 
 
 def repeat_operands(op: TflOp) -> Tensor:
     """The same operation on operands in the result's full shape, merged to four axes where there are more."""
     tfl, out = op.tfl, op.out
-    flat = out if len(out) <= MOST else four((prod(out[:-1]), out[-1]))
+    flat = out if len(out) <= MOST else as_rows(out)
     operands = []
     for each in op.operands:
         constant = elements(each)
@@ -52,15 +56,15 @@ def repeat_operands(op: TflOp) -> Tensor:
         elif constant is not None:
             operands.append(tfl.constant(np.broadcast_to(constant, out).reshape(flat)))
         else:
-            operands.append(reshaped(tfl, expanded(tfl, each, out), flat))
-    return reshaped(tfl, op.again(operands, flat), out)
+            operands.append(reshape(tfl, expand(tfl, each, out), flat))
+    return reshape(tfl, op.again(operands, flat), out)
 
 
 def flatten_unary(op: TflOp) -> Tensor:
     """The same operation with the leading axes merged."""
-    flat = four((prod(op.shape[:-1]), op.shape[-1])) if op.shape else (1,) * MOST
-    operands = [reshaped(op.tfl, op.x, flat), *op.operands[1:]]
-    return reshaped(op.tfl, op.again(operands, flat), op.out)
+    flat = as_rows(op.shape)
+    operands = [reshape(op.tfl, op.x, flat), *op.operands[1:]]
+    return reshape(op.tfl, op.again(operands, flat), op.out)
 
 
 # ---- along one axis
@@ -71,7 +75,7 @@ def reduce(op: TflOp) -> Tensor:
     tfl = op.tfl
     axes = {axis % len(op.shape) for axis in np.atleast_1d(require(op, 1)).tolist()}
     groups = merge_axes(op.shape, [axis in axes for axis in range(len(op.shape))])
-    flat = list(merged(op.shape, groups))
+    flat = list(group_sizes(op.shape, groups))
     reduced = [number for number, g in enumerate(groups) if any(a in axes and op.shape[a] > 1 for a in g)]
     tensor = op.x
     for step in [reduced] if len(flat) <= MOST else [[number] for number in reduced]:
@@ -84,8 +88,8 @@ def reduce(op: TflOp) -> Tensor:
             kept, places = (*operand[:2], 1, operand[3]), [2]
         else:
             kept, places = tuple(flat), step
-        tensor = tfl.op(op.name, [reshaped(tfl, tensor, operand), tfl.int32(places)], kept, keep_dims=True)
-    return reshaped(tfl, tensor, op.out)
+        tensor = tfl.op(op.name, [reshape(tfl, tensor, operand), tfl.int32(places)], kept, keep_dims=True)
+    return reshape(tfl, tensor, op.out)
 
 
 def mean_as_sum(op: TflOp) -> Tensor:
@@ -110,12 +114,12 @@ def _arg_max(op: TflOp, tensor: Tensor) -> Tensor:
     flat = around(op.shape, axis)
     result = tfl.op(
         "arg_max",
-        [reshaped(tfl, tensor, flat), tfl.int32(2)],
+        [reshape(tfl, tensor, flat), tfl.int32(2)],
         (*flat[:2], flat[3]),
         op.dtype,
         output_type=tfl.type_attribute(op.dtype),
     )
-    return reshaped(tfl, result, op.out)
+    return reshape(tfl, result, op.out)
 
 
 def topk(op: TflOp) -> list[Tensor]:
@@ -126,26 +130,26 @@ def topk(op: TflOp) -> list[Tensor]:
     flat = (1, 1, rows, size)
     lowest = _LOWEST if op.dtype.kind == "f" else -(2**24)
     tail = tfl.constant(np.full((1, 1, rows, missing), lowest, op.dtype))
-    source = tfl.concatenate([reshaped(tfl, op.x, flat), tail], 3)
+    source = tfl.concatenate([reshape(tfl, op.x, flat), tail], 3)
     count = op.out[-1]
     shape = (1, 1, rows, count)
     results = [(shape, op.dtype), (shape, np.dtype(np.int32))]
     found = tfl.ops("topk_v2", [source, op.operands[1]], results)
-    return [reshaped(tfl, each, op.out) for each in found]
+    return [reshape(tfl, each, op.out) for each in found]
 
 
 def cumsum(op: TflOp) -> Tensor:
     """CUMSUM along the third of four axes; in reverse between two REVERSE_V2, exclusive less the operand."""
     tfl, axis = op.tfl, int(require(op, 1)) % len(op.shape)
     flat = around(op.shape, axis)
-    source = reshaped(tfl, op.x, flat)
-    tensor = reversed_along(tfl, source, 2) if op.attribute("reverse") else source
+    source = reshape(tfl, op.x, flat)
+    tensor = reverse_along(tfl, source, 2) if op.attribute("reverse") else source
     tensor = tfl.op("cumsum", [tensor, tfl.int32(2)], flat, exclusive=False, reverse=False)
     if op.attribute("reverse"):
-        tensor = reversed_along(tfl, tensor, 2)
+        tensor = reverse_along(tfl, tensor, 2)
     if op.attribute("exclusive"):
         tensor = tfl.op("sub", [tensor, source], flat)
-    return reshaped(tfl, tensor, op.out)
+    return reshape(tfl, tensor, op.out)
 
 
 # ---- choices
@@ -154,32 +158,32 @@ def cumsum(op: TflOp) -> Tensor:
 def select(op: TflOp) -> Tensor:
     """SELECT_V2 with the condition in few axes, and constants alone or in full."""
     tfl, out = op.tfl, op.out
-    flat = out if len(out) == MOST else four((prod(out[:-1]), out[-1])) if out else (1,) * MOST
+    flat = out if len(out) == MOST else as_rows(out)
     operands = []
     for place, each in enumerate(op.operands):
         constant = elements(each)
         if prod(sizes(each)) == 1 and (constant is None and place == 0):
-            operands.append(reshaped(tfl, each, (1,) * MOST))
+            operands.append(reshape(tfl, each, (1,) * MOST))
         elif constant is not None and constant.size == 1 and place:
             operands.append(tfl.constant(constant.reshape(())))
         elif constant is not None:
             operands.append(tfl.constant(np.broadcast_to(constant, out).reshape(flat)))
         else:
-            operands.append(reshaped(tfl, expanded(tfl, each, out), flat))
-    return reshaped(tfl, tfl.op("select_v2", operands, flat), out)
+            operands.append(reshape(tfl, expand(tfl, each, out), flat))
+    return reshape(tfl, tfl.op("select_v2", operands, flat), out)
 
 
 def select_by_product(tfl: TensorBuilder, condition: Tensor, operands: Sequence[Tensor]) -> Tensor:
     """Return one of two tensors of the same shape by a condition of one element."""
     shape = sizes(operands[0])
     dtype = tfl.dtype_of(operands[0])
-    flags = reshaped(tfl, condition, (1,) * MOST)
-    flat = four((prod(shape[:-1]), shape[-1])) if shape else (1,) * MOST
+    flags = reshape(tfl, condition, (1,) * MOST)
+    flat = as_rows(shape)
     if dtype.kind == "b":
-        first, second = (reshaped(tfl, each, flat) for each in operands)
+        first, second = (reshape(tfl, each, flat) for each in operands)
         other = tfl.op("logical_not", [flags], (1,) * MOST)
         left = tfl.op("logical_and", [first, flags], flat)
         right = tfl.op("logical_and", [second, other], flat)
-        return reshaped(tfl, tfl.op("logical_or", [left, right], flat), shape)
-    chosen = tfl.op("select_v2", [flags, *(reshaped(tfl, each, flat) for each in operands)], flat)
-    return reshaped(tfl, chosen, shape)
+        return reshape(tfl, tfl.op("logical_or", [left, right], flat), shape)
+    chosen = tfl.op("select_v2", [flags, *(reshape(tfl, each, flat) for each in operands)], flat)
+    return reshape(tfl, chosen, shape)

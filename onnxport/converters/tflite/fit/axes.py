@@ -29,13 +29,18 @@ def merge_axes(shape: Sizes, keys: Sequence[Hashable]) -> Groups:
     return [tuple(group) for group in groups]
 
 
-def merged(shape: Sizes, groups: Groups) -> Sizes:
+def group_sizes(shape: Sizes, groups: Groups) -> Sizes:
     return tuple(prod(shape[axis] for axis in group) for group in groups)
 
 
-def four(shape: Sequence[int]) -> Sizes:
-    """Return the shape with four axes, those in front of size 1."""
-    return (*(1,) * (MOST - len(shape)), *shape)
+def with_rank(shape: Sequence[int], rank: int = MOST) -> Sizes:
+    """Return the shape with so many axes, those in front of size 1."""
+    return (*(1,) * (rank - len(shape)), *shape)
+
+
+def as_rows(shape: Sequence[int]) -> Sizes:
+    """Return the shape as [1, 1, what is before the last axis, the last axis]; ones for a scalar."""
+    return with_rank((prod(shape[:-1]), shape[-1])) if shape else (1,) * MOST
 
 
 def around(shape: Sizes, axis: int) -> Sizes:
@@ -44,7 +49,7 @@ def around(shape: Sizes, axis: int) -> Sizes:
     return (1, prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
 
 
-def reshaped(tfl: TensorBuilder, tensor: Tensor, shape: Sequence[int]) -> Tensor:
+def reshape(tfl: TensorBuilder, tensor: Tensor, shape: Sequence[int]) -> Tensor:
     """Reshape a tensor, a constant at once."""
     if sizes(tensor) == tuple(shape):
         return tensor
@@ -54,7 +59,7 @@ def reshaped(tfl: TensorBuilder, tensor: Tensor, shape: Sequence[int]) -> Tensor
     return tfl.reshape(tensor, shape)
 
 
-def transposed(tfl: TensorBuilder, tensor: Tensor, perm: Sequence[int]) -> Tensor:
+def permute(tfl: TensorBuilder, tensor: Tensor, perm: Sequence[int]) -> Tensor:
     """Transpose by operations of at most four axes.
 
     Axes that stay neighbours move together. What is left over of more than four is brought into order from the
@@ -76,11 +81,11 @@ def transposed(tfl: TensorBuilder, tensor: Tensor, perm: Sequence[int]) -> Tenso
     weights = [prod(shape[axis] for axis in block) for block in blocks]
     if len(blocks) <= MOST:
         if wanted == sorted(wanted):
-            return reshaped(tfl, tensor, result)
-        tensor = reshaped(tfl, tensor, [weights[number] for number in wanted])
+            return reshape(tfl, tensor, result)
+        tensor = reshape(tfl, tensor, [weights[number] for number in wanted])
         places = [wanted.index(number) for number in range(len(blocks))]
         tensor = tfl.op("transpose", [tensor, tfl.int32(places)], weights)
-        return reshaped(tfl, tensor, result)
+        return reshape(tfl, tensor, result)
     current = wanted
     for place in range(len(blocks)):
         at = current.index(place)
@@ -91,7 +96,7 @@ def transposed(tfl: TensorBuilder, tensor: Tensor, perm: Sequence[int]) -> Tenso
         )
         parts = current[:place], current[place:at], current[at : at + count], current[at + count :]
         first, skipped, moved, rest = (prod(weights[number] for number in part) for part in parts)
-        tensor = reshaped(tfl, tensor, (first, skipped, moved, rest))
+        tensor = reshape(tfl, tensor, (first, skipped, moved, rest))
         tensor = tfl.op("transpose", [tensor, tfl.int32([0, 2, 1, 3])], (first, moved, skipped, rest))
         current = [*parts[0], *parts[2], *parts[1], *parts[3]]
-    return reshaped(tfl, tensor, result)
+    return reshape(tfl, tensor, result)

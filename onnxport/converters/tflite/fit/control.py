@@ -23,7 +23,7 @@ def inline_branches(tfl: TensorBuilder, module: ir.Module, main: ir.Block) -> in
     while (found := next(_branchings(main), None)) is not None:
         count += 1
         with ir.InsertionPoint(found), found.location:
-            branches = [_cloned(functions, region.blocks[0], {}) for region in list(found.regions)]
+            branches = [_clone(functions, region.blocks[0], {}) for region in list(found.regions)]
             chosen = elements(found.operands[0])
             if chosen is not None:
                 results = branches[0 if chosen.item() else 1]
@@ -44,7 +44,7 @@ def _branchings(block: ir.Block) -> Iterator[ir.Operation]:
             yield operation
 
 
-def _cloned(functions: dict[str, ir.Block], block: ir.Block, known: dict[Tensor, Tensor]) -> list[Tensor]:
+def _clone(functions: dict[str, ir.Block], block: ir.Block, known: dict[Tensor, Tensor]) -> list[Tensor]:
     """Copy a block's operations to the insertion point, calls as what they call; return what its end gives."""
     for each in block.operations:
         operation = each.operation
@@ -53,7 +53,7 @@ def _cloned(functions: dict[str, ir.Block], block: ir.Block, known: dict[Tensor,
             return operands
         if operation.name in ("func.call", "tfl.call"):
             body = functions[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
-            results = _cloned(functions, body, dict(zip(body.arguments, operands, strict=True)))
+            results = _clone(functions, body, dict(zip(body.arguments, operands, strict=True)))
             known.update(zip(operation.results, results, strict=True))
             continue
         copy = operation.clone()

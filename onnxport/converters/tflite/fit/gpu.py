@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from onnxport.converters.tflite.fit import activations, arithmetic, indexing, movement, products
+from onnxport.converters.tflite.fit import activations, arithmetic, gathers, movement, products
+from onnxport.converters.tflite.fit.axes import MOST, with_rank
 from onnxport.converters.tflite.fit.operation import TflOp, elements, is_constant, is_tensor, maker, sizes
 from onnxport.converters.tflite.tensors import Tensor
 
@@ -22,7 +23,7 @@ Rewrite = Callable[[TflOp], Tensor | Sequence[Tensor]]
 
 @dataclass(frozen=True)
 class Rule:
-    """What stands for an operation where a condition holds."""
+    """A rewriting of an operation, and the condition under which it applies."""
 
     holds: Condition
     rewrite: Rewrite
@@ -44,7 +45,6 @@ TAKEN = frozenset(
 # Element types of tensors, beside quantized ones. int64 becomes int32.
 DTYPES = frozenset("float32 float16 int32 int8 uint8 bool".split())
 
-_MOST = 4
 _LOWEST = -3e38  # padding below this is lower than every number that a pool meets
 
 
@@ -57,7 +57,7 @@ def _always(op: TflOp) -> bool:
 
 def _is_deep(op: TflOp) -> bool:
     """Return whether a tensor has more axes than the GPU's."""
-    return any(len(sizes(each)) > _MOST for each in (*op.operands, *op.operation.results) if is_tensor(each))
+    return any(len(sizes(each)) > MOST for each in (*op.operands, *op.operation.results) if is_tensor(each))
 
 
 def _has(name: str, *values: object) -> Condition:
@@ -79,7 +79,7 @@ def _joins(op: TflOp) -> bool:
 def _batches_a_constant(op: TflOp) -> bool:
     """Return whether a constant has elements along the batch: the GPU reads those of the first image only."""
     constants = (each for each in op.operands if is_constant(each) and prod(sizes(each)) > 1)
-    return any(arithmetic.ranked(sizes(each), len(op.out))[0] > 1 for each in constants)
+    return any(with_rank(sizes(each), len(op.out))[0] > 1 for each in constants)
 
 
 def _is_scalar(op: TflOp) -> bool:
@@ -98,7 +98,7 @@ def _pads_batch(op: TflOp) -> bool:
     amounts = op.constant(1)
     if amounts is None:
         return False
-    return len(op.shape) != _MOST or bool(amounts[0].any())
+    return len(op.shape) != MOST or bool(amounts[0].any())
 
 
 def _mirrors_more(op: TflOp) -> bool:
@@ -115,7 +115,7 @@ def _slices_otherwise(op: TflOp) -> bool:
 
 
 def _index_is_not_a_row(op: TflOp) -> bool:
-    return len(sizes(op.operands[1])) != 1 or _is_deep(op) or op.attribute("batch_dims", 0) != 0
+    return len(sizes(op.operands[1])) != 1 or _is_deep(op)
 
 
 def _is_narrow(op: TflOp) -> bool:
@@ -124,7 +124,7 @@ def _is_narrow(op: TflOp) -> bool:
     if axis is None:
         return False
     place, rank = int(axis) % len(op.shape), len(op.shape)
-    return rank != _MOST or place == 0 or (place == _MOST - 1 and op.shape[-1] < _MOST)
+    return rank != MOST or place == 0 or (place == MOST - 1 and op.shape[-1] < MOST)
 
 
 def _slope_does_not_fit(op: TflOp) -> bool:
@@ -132,14 +132,14 @@ def _slope_does_not_fit(op: TflOp) -> bool:
     if alpha is None or alpha.size == 1 or _is_deep(op):
         return True
     return prod(alpha.shape) != op.shape[-1] and not (
-        len(op.shape) == _MOST and alpha.shape[-3:] == op.shape[1:]
+        len(op.shape) == MOST and alpha.shape[-3:] == op.shape[1:]
     )
 
 
 def _repeats_a_batch(op: TflOp) -> bool:
     """Return whether BATCH_MATMUL broadcasts, has too many axes, one tensor twice, or its constant in front."""
     left, right = op.operands
-    shapes = [arithmetic.ranked(sizes(each), len(op.out)) for each in op.operands]
+    shapes = [with_rank(sizes(each), len(op.out)) for each in op.operands]
     plain_matrix = is_constant(right) and len(sizes(right)) == 2
     broadcasts = shapes[0][:-2] != shapes[1][:-2] and not plain_matrix
     return broadcasts or _is_deep(op) or left == right or (is_constant(left) and not is_constant(right))
@@ -214,7 +214,7 @@ def _select_is_partial(op: TflOp) -> bool:
     """Return whether a choice is neither one number nor as large as the result, or the condition has other axes."""
     for place, each in enumerate(op.operands):
         shape = sizes(each)
-        if prod(shape) == 1 and (is_constant(each) or (place == 0 and len(shape) == _MOST)):
+        if prod(shape) == 1 and (is_constant(each) or (place == 0 and len(shape) == MOST)):
             continue
         if shape != op.out:
             return True
@@ -256,9 +256,9 @@ _TABLE: tuple[tuple[str, Condition, Rewrite], ...] = (
     ("l2_normalization", _always, activations.l2_normalization),
     ("broadcast_to", _always, movement.broadcast_to),
     ("arg_min", _is_constant(1), arithmetic.arg_min),
-    ("gather_nd", _always, indexing.gather_nd),
-    ("scatter_nd", indexing.scatters_constantly, indexing.scatter_nd),
-    ("gather", _index_is_not_a_row, indexing.gather),
+    ("gather_nd", _always, gathers.gather_nd),
+    ("scatter_nd", gathers.scatters_constantly, gathers.scatter_nd),
+    ("gather", _index_is_not_a_row, gathers.gather),
     ("mirror_pad", _mirrors_more, movement.mirror_pad),
     ("strided_slice", _slices_otherwise, movement.strided_slice),
     ("transpose_conv", _not(_NO_ACTIVATION), activations.split_activation),
@@ -291,7 +291,7 @@ _TABLE: tuple[tuple[str, Condition, Rewrite], ...] = (
         lambda op: (
             op.is_constant(1)
             and (
-                len(op.shape) != _MOST
+                len(op.shape) != MOST
                 or op.shape[0] > 1
                 or bool(op.attribute("exclusive") or op.attribute("reverse"))
             )
@@ -301,7 +301,7 @@ _TABLE: tuple[tuple[str, Condition, Rewrite], ...] = (
     (
         "reverse_v2",
         lambda op: (
-            op.is_constant(1) and (len(op.shape) != _MOST or op.shape[0] > 1 or sizes(op.operands[1]) != (1,))
+            op.is_constant(1) and (len(op.shape) != MOST or op.shape[0] > 1 or sizes(op.operands[1]) != (1,))
         ),
         movement.reverse,
     ),
@@ -332,7 +332,7 @@ _TABLE: tuple[tuple[str, Condition, Rewrite], ...] = (
         _all(
             _any(_is_deep, lambda op: op.attribute("axis") % len(op.out) != len(op.out) - 1), _is_constant(1)
         ),
-        indexing.one_hot,
+        gathers.one_hot,
     ),
     ("reshape", _joins, movement.join_reshapes),
     ("cast", lambda op: op.tfl.dtype_of(op.x) == op.dtype, movement.as_reshape),

@@ -5,13 +5,14 @@ It comes after the compiler, which would fold and fuse the rewritings back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.fit import gpu
 from onnxport.converters.tflite.fit.activations import copy
+from onnxport.converters.tflite.fit.axes import MOST
 from onnxport.converters.tflite.fit.control import inline_branches
 from onnxport.converters.tflite.fit.operation import (
     CONSTANTS,
@@ -23,6 +24,7 @@ from onnxport.converters.tflite.fit.operation import (
     maker,
     sizes,
 )
+from onnxport.converters.tflite.locations import names_in
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.manifest import Port
@@ -57,13 +59,13 @@ def fit_module(
                 if each != function:
                     each.operation.erase()
         _drop_unused(main)
-        _refuse(_unknown(main))
+        _refuse(_unknown(main, gpu.TAKEN | gpu.RULES.keys()))
         narrowed = _wide_ports(main, inputs, outputs)
         _narrow(tfl, main)
         _apply_rules(tfl, main)
         _separate_ends(tfl, main)
     _drop_unused(main)
-    _refuse([*_unknown(main), *_unfit(main, inputs, outputs)])
+    _refuse([*_unknown(main, gpu.TAKEN), *_unfit(main, inputs, outputs)])
     _renew_type(function, main)
     module.operation.verify()
     count = f"{branchings} IF" if branchings == 1 else f"{branchings} IFs"
@@ -94,16 +96,8 @@ def _refuse(refusals: Sequence[Refusal]) -> None:
 
 def _label(operation: ir.Operation) -> str:
     """Return the name of the ONNX value or node that an operation computes; the last of joined names."""
-    names = list(_names(operation.location))
+    names = list(names_in(operation.location))
     return names[-1].removesuffix(INNER) if names else ""
-
-
-def _names(location: ir.Location) -> Iterator[str]:
-    if hasattr(location, "locations"):
-        for part in location.locations:
-            yield from _names(part)
-    elif hasattr(location, "name_str"):
-        yield location.name_str
 
 
 def _refusal(operation: ir.Operation, why: str) -> Refusal:
@@ -131,9 +125,8 @@ def _sized(port: Port) -> str:
     return f"--shape {port.name}={','.join(str(1 if dim is None else dim) for dim in port.shape)}"
 
 
-def _unknown(main: ir.Block) -> list[Refusal]:
-    """List operations that the GPU does not take, and no rule begins with."""
-    known = gpu.TAKEN | gpu.RULES.keys()
+def _unknown(main: ir.Block, known: Collection[str]) -> list[Refusal]:
+    """List the operations that are none of `known`."""
     return [
         _refusal(operation, gpu.REASONS.get(name, "is an operator that the GPU runtime lacks"))
         for operation in _operations(main)
@@ -142,7 +135,7 @@ def _unknown(main: ir.Block) -> list[Refusal]:
 
 
 def _unfit(main: ir.Block, inputs: Sequence[Port], outputs: Sequence[Port]) -> list[Refusal]:
-    """List what is left of operators that the GPU lacks, of ranks and of element types."""
+    """List what has ranks, sizes or element types that the GPU does not take: the ports alone where they have."""
     found = []
     for port, argument in zip(inputs, main.arguments, strict=True):
         if why := _fault(argument):
@@ -153,12 +146,8 @@ def _unfit(main: ir.Block, inputs: Sequence[Port], outputs: Sequence[Port]) -> l
     if found:  # what computes them has their faults
         return found
     for operation in _operations(main):
-        name = operation.name.removeprefix("tfl.")
-        if name not in gpu.TAKEN:
-            found.append(
-                _refusal(operation, gpu.REASONS.get(name, "is an operator that the GPU runtime lacks"))
-            )
-            continue
+        if operation.name.removeprefix("tfl.") not in gpu.TAKEN:
+            continue  # a fault of its own, see _unknown
         faults = [_fault(each) for each in (*operation.operands, *operation.results) if is_tensor(each)]
         if why := next(filter(None, faults), ""):
             found.append(_refusal(operation, why))
@@ -167,7 +156,7 @@ def _unfit(main: ir.Block, inputs: Sequence[Port], outputs: Sequence[Port]) -> l
 
 def _fault(tensor: Tensor) -> str:
     """Return what of a tensor the GPU does not take; empty for nothing."""
-    if len(sizes(tensor)) > 4 and not is_constant(tensor):
+    if len(sizes(tensor)) > MOST and not is_constant(tensor):
         return f"has {len(sizes(tensor))} axes, and the GPU takes four"
     if 0 in sizes(tensor):
         return "has a size of 0, and the GPU takes no empty tensors"

@@ -7,44 +7,52 @@ from math import prod
 
 import numpy as np
 
-from onnxport.converters.tflite.fit.axes import MOST, around, four, merge_axes, merged, reshaped, transposed
+from onnxport.converters.tflite.fit.axes import (
+    MOST,
+    around,
+    group_sizes,
+    merge_axes,
+    permute,
+    reshape,
+    with_rank,
+)
 from onnxport.converters.tflite.fit.operation import Sizes, TflOp, elements, maker, sizes
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 from onnxport.core.arrays import Array
 
 
 def as_reshape(op: TflOp) -> Tensor:
-    return reshaped(op.tfl, op.x, op.out)
+    return reshape(op.tfl, op.x, op.out)
 
 
 def join_reshapes(op: TflOp) -> Tensor:
     """One RESHAPE for two, or for a constant none."""
     made_by = maker(op.x)
     is_reshaped = made_by is not None and made_by.name == "tfl.reshape"
-    return reshaped(op.tfl, made_by.operands[0] if made_by is not None and is_reshaped else op.x, op.out)
+    return reshape(op.tfl, made_by.operands[0] if made_by is not None and is_reshaped else op.x, op.out)
 
 
 def transpose(op: TflOp) -> Tensor:
-    return transposed(op.tfl, op.x, require(op, 1).tolist())
+    return permute(op.tfl, op.x, require(op, 1).tolist())
 
 
 def tile(op: TflOp) -> Tensor:
     """Tile axis by axis where the counts' axes do not merge to four."""
-    return tiled(op.tfl, op.x, require(op, 1).tolist())
+    return repeat(op.tfl, op.x, require(op, 1).tolist())
 
 
 def broadcast_to(op: TflOp) -> Tensor:
-    return expanded(op.tfl, op.x, op.out)
+    return expand(op.tfl, op.x, op.out)
 
 
-def expanded(tfl: TensorBuilder, tensor: Tensor, shape: Sizes) -> Tensor:
+def expand(tfl: TensorBuilder, tensor: Tensor, shape: Sizes) -> Tensor:
     """Repeat the axes of size 1 to `shape`."""
-    ranked = (1,) * (len(shape) - len(sizes(tensor))) + sizes(tensor)
+    ranked = with_rank(sizes(tensor), len(shape))
     counts = [size // own if own else 1 for size, own in zip(shape, ranked, strict=True)]
-    return tiled(tfl, reshaped(tfl, tensor, ranked), counts)
+    return repeat(tfl, reshape(tfl, tensor, ranked), counts)
 
 
-def tiled(tfl: TensorBuilder, tensor: Tensor, counts: Sequence[int]) -> Tensor:
+def repeat(tfl: TensorBuilder, tensor: Tensor, counts: Sequence[int]) -> Tensor:
     shape = sizes(tensor)
     result = tuple(size * count for size, count in zip(shape, counts, strict=True))
     if result == shape:
@@ -61,10 +69,10 @@ def tiled(tfl: TensorBuilder, tensor: Tensor, counts: Sequence[int]) -> Tensor:
         flat = (1, before, 1, size * behind)
         tensor = tfl.op(
             "tile",
-            [reshaped(tfl, tensor, flat), tfl.int32([1, 1, count, 1])],
+            [reshape(tfl, tensor, flat), tfl.int32([1, 1, count, 1])],
             (1, before, count, size * behind),
         )
-        tensor = reshaped(tfl, tensor, (*here[:axis], size * count, *here[axis + 1 :]))
+        tensor = reshape(tfl, tensor, (*here[:axis], size * count, *here[axis + 1 :]))
     return tensor
 
 
@@ -75,12 +83,12 @@ def slice_(op: TflOp) -> Tensor:
     begin, size = require(op, 1), require(op, 2)
     size = np.where(size < 0, np.array(op.shape) - begin, size)
     ranges = [range(int(b), int(b + s)) for b, s in zip(begin, size, strict=True)]
-    return reshaped(op.tfl, picked(op.tfl, op.x, ranges), op.out)
+    return reshape(op.tfl, take(op.tfl, op.x, ranges), op.out)
 
 
 def strided_slice(op: TflOp) -> Tensor:
     """SLICE or STRIDED_SLICE with positive steps, REVERSE_V2 for negative ones, RESHAPE for dropped and new axes."""
-    return reshaped(op.tfl, picked(op.tfl, op.x, slice_ranges(op)), op.out)
+    return reshape(op.tfl, take(op.tfl, op.x, slice_ranges(op)), op.out)
 
 
 def slice_ranges(op: TflOp) -> list[range]:
@@ -108,7 +116,7 @@ def slice_ranges(op: TflOp) -> list[range]:
     return ranges + [range(size) for size in op.shape[len(ranges) :]]
 
 
-def picked(tfl: TensorBuilder, tensor: Tensor, ranges: Sequence[range]) -> Tensor:
+def take(tfl: TensorBuilder, tensor: Tensor, ranges: Sequence[range]) -> Tensor:
     """Return the elements of a tensor at `ranges`."""
     shape = sizes(tensor)
     result = tuple(map(len, ranges))
@@ -121,22 +129,22 @@ def picked(tfl: TensorBuilder, tensor: Tensor, ranges: Sequence[range]) -> Tenso
             if not whole[axis]:
                 here = sizes(tensor)
                 flat = around(here, axis)
-                taken = _picked(
-                    tfl, reshaped(tfl, tensor, flat), [*map(range, flat[:2]), each, range(flat[3])]
+                taken = _take_of_four(
+                    tfl, reshape(tfl, tensor, flat), [*map(range, flat[:2]), each, range(flat[3])]
                 )
-                tensor = reshaped(tfl, taken, (*here[:axis], len(each), *here[axis + 1 :]))
+                tensor = reshape(tfl, taken, (*here[:axis], len(each), *here[axis + 1 :]))
         return tensor
-    flat = merged(shape, groups)
+    flat = group_sizes(shape, groups)
     taken_ranges = []
     for group, size in zip(groups, flat, strict=True):
         part = next((ranges[axis] for axis in group if not whole[axis]), range(size))
         taken_ranges.append(part)
     offset = MOST - len(flat)
-    taken = _picked(tfl, reshaped(tfl, tensor, four(flat)), [range(1)] * offset + taken_ranges)
-    return reshaped(tfl, taken, result)
+    taken = _take_of_four(tfl, reshape(tfl, tensor, with_rank(flat)), [range(1)] * offset + taken_ranges)
+    return reshape(tfl, taken, result)
 
 
-def _picked(tfl: TensorBuilder, tensor: Tensor, ranges: Sequence[range]) -> Tensor:
+def _take_of_four(tfl: TensorBuilder, tensor: Tensor, ranges: Sequence[range]) -> Tensor:
     """Return the elements of a tensor of four axes."""
     forward = [each if each.step > 0 else each[::-1] for each in ranges]
     result = tuple(map(len, forward))
@@ -147,7 +155,7 @@ def _picked(tfl: TensorBuilder, tensor: Tensor, ranges: Sequence[range]) -> Tens
         tensor = tfl.strided_slice(tensor, bounds, result)
     for axis, each in enumerate(ranges):
         if each.step < 0 and len(each) > 1:
-            tensor = reversed_along(tfl, tensor, axis)
+            tensor = reverse_along(tfl, tensor, axis)
     return tensor
 
 
@@ -155,15 +163,15 @@ def reverse(op: TflOp) -> Tensor:
     """Reverse axis by axis, each as the third of four."""
     tensor = op.x
     for axis in require(op, 1).tolist():
-        tensor = reversed_along(op.tfl, tensor, axis)
+        tensor = reverse_along(op.tfl, tensor, axis)
     return tensor
 
 
-def reversed_along(tfl: TensorBuilder, tensor: Tensor, axis: int) -> Tensor:
+def reverse_along(tfl: TensorBuilder, tensor: Tensor, axis: int) -> Tensor:
     shape = sizes(tensor)
     flat = around(shape, axis)
-    result = tfl.op("reverse_v2", [reshaped(tfl, tensor, flat), tfl.int32([2])], flat)
-    return reshaped(tfl, result, shape)
+    result = tfl.op("reverse_v2", [reshape(tfl, tensor, flat), tfl.int32([2])], flat)
+    return reshape(tfl, result, shape)
 
 
 # ---- joining and parting
@@ -176,16 +184,16 @@ def concatenate(op: TflOp) -> Tensor:
 
 
 def joined(tfl: TensorBuilder, parts: Sequence[Tensor], axis: int, result: Sizes) -> Tensor:
-    flat = [reshaped(tfl, part, around(sizes(part), axis)) for part in parts]
-    return reshaped(tfl, tfl.concatenate(flat, 2), result)
+    flat = [reshape(tfl, part, around(sizes(part), axis)) for part in parts]
+    return reshape(tfl, tfl.concatenate(flat, 2), result)
 
 
 def pack(op: TflOp) -> Tensor:
     """Concatenate the operands, each with one more axis."""
     axis = op.attribute("axis") % len(op.out)
     flat = (1, prod(op.out[:axis]), 1, prod(op.out[axis + 1 :]))
-    parts = [reshaped(op.tfl, each, flat) for each in op.operands]
-    return reshaped(op.tfl, op.tfl.concatenate(parts, 2), op.out)
+    parts = [reshape(op.tfl, each, flat) for each in op.operands]
+    return reshape(op.tfl, op.tfl.concatenate(parts, 2), op.out)
 
 
 def unpack(op: TflOp) -> list[Tensor]:
@@ -206,10 +214,10 @@ def split_v(op: TflOp) -> list[Tensor]:
 
 def _parts(op: TflOp, tensor: Tensor, axis: int, counts: Sequence[int]) -> list[Tensor]:
     flat = around(sizes(tensor), axis)
-    source, start, parts = reshaped(op.tfl, tensor, flat), 0, []
+    source, start, parts = reshape(op.tfl, tensor, flat), 0, []
     for count, result in zip(counts, op.operation.results, strict=True):
         part = op.tfl.slice(source, [0, 0, start, 0], [*flat[:2], count, flat[3]])
-        parts.append(reshaped(op.tfl, part, sizes(result)))
+        parts.append(reshape(op.tfl, part, sizes(result)))
         start += count
     return parts
 
@@ -229,25 +237,27 @@ def pad(op: TflOp) -> Tensor:
     )
     if alone and len(groups) < MOST:
         sums = np.stack([amounts[list(g)].sum(axis=0) for g in groups])
-        return _padded(tfl, op.x, merged(op.shape, groups), sums, fill, op.out)
+        return _pad_groups(tfl, op.x, group_sizes(op.shape, groups), sums, fill, op.out)
     tensor = op.x
     for axis, (before, behind) in enumerate(amounts.tolist()):
         if before or behind:
             here = sizes(tensor)
             flat = around(here, axis)[1:]
             result = (*here[:axis], here[axis] + before + behind, *here[axis + 1 :])
-            tensor = _padded(tfl, tensor, flat, np.array([[0, 0], [before, behind], [0, 0]]), fill, result)
+            tensor = _pad_groups(
+                tfl, tensor, flat, np.array([[0, 0], [before, behind], [0, 0]]), fill, result
+            )
     return tensor
 
 
-def _padded(
+def _pad_groups(
     tfl: TensorBuilder, tensor: Tensor, flat: Sizes, amounts: Array, fill: Tensor | None, result: Sizes
 ) -> Tensor:
     before, behind = (np.concatenate([[0] * (MOST - len(flat)), amounts[:, side]]) for side in (0, 1))
     padded = tfl.pad(
-        reshaped(tfl, tensor, four(flat)), [int(n) for n in before], [int(n) for n in behind], fill
+        reshape(tfl, tensor, with_rank(flat)), [int(n) for n in before], [int(n) for n in behind], fill
     )
-    return reshaped(tfl, padded, result)
+    return reshape(tfl, padded, result)
 
 
 def mirror_pad(op: TflOp) -> Tensor:
@@ -259,7 +269,7 @@ def mirror_pad(op: TflOp) -> Tensor:
             continue
         here = sizes(tensor)
         flat, count = around(here, axis), here[axis]
-        source, parts = reshaped(tfl, tensor, flat), []
+        source, parts = reshape(tfl, tensor, flat), []
         whole = [*map(range, flat[:2]), range(count), range(flat[3])]
         for taken in (
             range(first + before - 1, first - 1, -1),
@@ -269,9 +279,9 @@ def mirror_pad(op: TflOp) -> Tensor:
             if len(taken) == count and taken.step > 0:
                 parts.append(source)
             elif taken:
-                parts.append(_picked(tfl, source, [*whole[:2], taken, whole[3]]))
+                parts.append(_take_of_four(tfl, source, [*whole[:2], taken, whole[3]]))
         shape = (*here[:axis], count + before + behind, *here[axis + 1 :])
-        tensor = reshaped(tfl, tfl.concatenate(parts, 2), shape)
+        tensor = reshape(tfl, tfl.concatenate(parts, 2), shape)
     return tensor
 
 
@@ -283,9 +293,9 @@ def space_to_depth(op: TflOp) -> Tensor:
     batch, height, *rest = op.shape
     out_batch, out_height, *out_rest = op.out
     result = op.again(
-        [reshaped(op.tfl, op.x, (1, batch * height, *rest))], (1, out_batch * out_height, *out_rest)
+        [reshape(op.tfl, op.x, (1, batch * height, *rest))], (1, out_batch * out_height, *out_rest)
     )
-    return reshaped(op.tfl, result, op.out)
+    return reshape(op.tfl, result, op.out)
 
 
 def require(op: TflOp, index: int) -> Array:

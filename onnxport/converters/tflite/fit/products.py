@@ -8,9 +8,8 @@ import numpy as np
 from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.fit.activations import copy
-from onnxport.converters.tflite.fit.arithmetic import ranked
-from onnxport.converters.tflite.fit.axes import reshaped, transposed
-from onnxport.converters.tflite.fit.movement import expanded
+from onnxport.converters.tflite.fit.axes import permute, reshape, with_rank
+from onnxport.converters.tflite.fit.movement import expand
 from onnxport.converters.tflite.fit.operation import Sizes, TflOp, elements, maker, sizes
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 
@@ -24,13 +23,12 @@ def batch_matmul(op: TflOp) -> Tensor:
     left, right = op.operands
     flags = bool(op.attribute("adj_x", False)), bool(op.attribute("adj_y", False))
     if elements(left) is not None and elements(right) is None:
-        return _turned(op, flags)
+        return _swap_sides(op, flags)
     if left == right:  # a copy would be fused away, and the same tensor twice ends the process
-        rank = len(op.shape)
-        right = transposed(tfl, right, (*range(rank - 2), rank - 1, rank - 2))
+        right = _transpose_matrices(tfl, right)
         flags = flags[0], not flags[1]
     batches = op.out[:-2]
-    shapes = [ranked(sizes(each), len(op.out)) for each in (left, right)]
+    shapes = [with_rank(sizes(each), len(op.out)) for each in (left, right)]
     wide = [shape[:-2] == batches for shape in shapes]
     if prod(shapes[1][:-2]) == 1 and prod(batches) > 1:
         return _rows_at_once(op, left, right, shapes, flags)
@@ -43,10 +41,10 @@ def batch_matmul(op: TflOp) -> Tensor:
         elif constant is not None:
             tensor = tfl.constant(np.broadcast_to(constant, whole))
         else:
-            tensor = expanded(tfl, each, whole)
-        operands.append(reshaped(tfl, tensor, (prod(batches), *shape[-2:])))
+            tensor = expand(tfl, each, whole)
+        operands.append(reshape(tfl, tensor, (prod(batches), *shape[-2:])))
     result = _product(op, operands, flags, (prod(batches), *op.out[-2:]))
-    return reshaped(tfl, result, op.out)
+    return reshape(tfl, result, op.out)
 
 
 def _product(op: TflOp, operands: list[Tensor], flags: tuple[bool, bool], shape: Sizes) -> Tensor:
@@ -59,40 +57,44 @@ def _rows_at_once(
 ) -> Tensor:
     tfl = op.tfl
     if flags[0]:
-        rank = len(shapes[0])
-        left = transposed(tfl, reshaped(tfl, left, shapes[0]), (*range(rank - 2), rank - 1, rank - 2))
+        left = _transpose_matrices(tfl, reshape(tfl, left, shapes[0]))
     # A batch that only the result has comes from neither: the left side's is the result's.
-    left = expanded(tfl, left, (*op.out[:-1], sizes(left)[-1]))
+    left = expand(tfl, left, (*op.out[:-1], sizes(left)[-1]))
     rows = prod(op.out[:-1])
-    flat = reshaped(tfl, left, (1, rows, sizes(left)[-1]))
-    matrix = reshaped(tfl, right, shapes[1][-2:] if elements(right) is not None else (1, *shapes[1][-2:]))
-    return reshaped(tfl, _product(op, [flat, matrix], (False, flags[1]), (1, rows, op.out[-1])), op.out)
+    flat = reshape(tfl, left, (1, rows, sizes(left)[-1]))
+    matrix = reshape(tfl, right, shapes[1][-2:] if elements(right) is not None else (1, *shapes[1][-2:]))
+    return reshape(tfl, _product(op, [flat, matrix], (False, flags[1]), (1, rows, op.out[-1])), op.out)
 
 
-def _turned(op: TflOp, flags: tuple[bool, bool]) -> Tensor:
+def _swap_sides(op: TflOp, flags: tuple[bool, bool]) -> Tensor:
     """(B^T A^T)^T, with the constant A behind."""
     tfl, (left, right) = op.tfl, op.operands
-    rank = len(op.out)
     swapped = (*op.out[:-2], op.out[-1], op.out[-2])
     constant = elements(left)
     assert constant is not None
     if not flags[0]:
         constant = np.swapaxes(constant, -1, -2)
     if not flags[1]:  # adj_x beside a constant is computed wrongly
-        right = transposed(tfl, right, (*range(rank - 2), rank - 1, rank - 2))
+        right = _transpose_matrices(tfl, right)
     result = _product(op, [right, tfl.constant(constant)], (False, False), swapped)
-    return transposed(tfl, result, (*range(rank - 2), rank - 1, rank - 2))
+    return _transpose_matrices(tfl, result)
+
+
+def _transpose_matrices(tfl: TensorBuilder, tensor: Tensor) -> Tensor:
+    """Swap the last two axes."""
+    rank = len(sizes(tensor))
+    return permute(tfl, tensor, (*range(rank - 2), rank - 1, rank - 2))
 
 
 def flatten_rows(op: TflOp) -> Tensor:
     """FULLY_CONNECTED of a matrix."""
     depth = sizes(op.operands[1])[-1]
     rows = prod(op.shape) // depth
-    flat = reshaped(op.tfl, op.x, (rows, depth))
+    flat = reshape(op.tfl, op.x, (rows, depth))
     result = op.again(
         [flat, *op.operands[1:]], (rows, op.out[-1]), without=["keep_num_dims"], keep_num_dims=False
     )
-    return reshaped(op.tfl, result, op.out)
+    return reshape(op.tfl, result, op.out)
 
 
 def groups_of(op: TflOp) -> tuple[int, int, int]:
@@ -154,9 +156,8 @@ def pool_far_below_zero(op: TflOp) -> Tensor:
     floor = tfl.constant(_FLOOR, np.float32)
     plain = op.again([op.x], op.out)
     scale, padding = tfl.constant(_SCALE, np.float32), maker(op.x)
-    if (
-        padding is not None and padding.name == "tfl.padv2"
-    ):  # each pool has its own, which the GPU fuses with it
+    if padding is not None and padding.name == "tfl.padv2":
+        # Each pool has its own, which the GPU fuses with it.
         source = TflOp(padding, tfl)
         scaled = tfl.op("mul", [source.x, scale], source.shape)
         scaled = tfl.op("padv2", [scaled, *source.operands[1:]], op.shape)

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from onnxport.converters.tflite.fit.axes import around, reshaped, transposed
+from onnxport.converters.tflite.fit.axes import around, permute, reshape
 from onnxport.converters.tflite.fit.movement import require
 from onnxport.converters.tflite.fit.operation import Sizes, TflOp, elements, sizes
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
@@ -14,21 +14,19 @@ from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 
 def gather(op: TflOp) -> Tensor:
     """GATHER by flat indices; along an axis of many it is the second of three."""
-    tfl, indices, batch = op.tfl, op.operands[1], op.attribute("batch_dims", 0)
+    tfl, indices = op.tfl, op.operands[1]
     axis = op.attribute("axis") % len(op.shape)
-    if batch:
-        return _gather_in_batches(op, axis, batch)
     flat = around(op.shape, axis)[1:]
     if len(op.shape) > 4:
-        result = _gathered(tfl, reshaped(tfl, op.x, flat), indices, 1)
+        result = _gather_flat(tfl, reshape(tfl, op.x, flat), indices, 1)
     else:
-        result = _gathered(tfl, op.x, indices, axis)
-    return reshaped(tfl, result, op.out)
+        result = _gather_flat(tfl, op.x, indices, axis)
+    return reshape(tfl, result, op.out)
 
 
-def _gathered(tfl: TensorBuilder, data: Tensor, indices: Tensor, axis: int) -> Tensor:
+def _gather_flat(tfl: TensorBuilder, data: Tensor, indices: Tensor, axis: int) -> Tensor:
     shape, count = sizes(data), prod(sizes(indices))
-    flat = reshaped(tfl, indices, (count,))
+    flat = reshape(tfl, indices, (count,))
     if count == 1 and (place := elements(flat)) is not None:
         begin, size = [0] * len(shape), list(shape)
         begin[axis], size[axis] = int(place.item()) % shape[axis], 1
@@ -37,39 +35,26 @@ def _gathered(tfl: TensorBuilder, data: Tensor, indices: Tensor, axis: int) -> T
     return tfl.op("gather", [data, flat], result, axis=axis, batch_dims=0)
 
 
-def _gather_in_batches(op: TflOp, axis: int, batch: int) -> Tensor:
-    """Gather of all batches at once: the rows of batch b start at b times the size of the axis."""
-    tfl, indices = op.tfl, op.operands[1]
-    batches, size = prod(op.shape[:batch]), op.shape[axis]
-    if axis != batch:  # the axes between come behind the gathered one
-        raise NotImplementedError
-    count = prod(sizes(indices)[batch:])
-    starts = tfl.int32(np.repeat(np.arange(batches) * size, count))
-    flat = _add(tfl, reshaped(tfl, indices, (batches * count,)), starts)
-    data = reshaped(tfl, op.x, (batches * size, prod(op.shape[axis + 1 :])))
-    return reshaped(tfl, _gathered(tfl, data, flat, 0), op.out)
-
-
 def gather_nd(op: TflOp) -> Tensor:
     """GATHER of rows by the index that a tuple gives in row-major order."""
     tfl, indices = op.tfl, op.operands[1]
     depth = sizes(indices)[-1]
     rows = _row_numbers(tfl, indices, op.shape[:depth])
-    data = reshaped(tfl, op.x, (prod(op.shape[:depth]), prod(op.shape[depth:])))
-    return reshaped(tfl, _gathered(tfl, data, rows, 0), op.out)
+    data = reshape(tfl, op.x, (prod(op.shape[:depth]), prod(op.shape[depth:])))
+    return reshape(tfl, _gather_flat(tfl, data, rows, 0), op.out)
 
 
 def _row_numbers(tfl: TensorBuilder, indices: Tensor, shape: Sizes) -> Tensor:
     """Return the row-major number of each tuple of indices, [count]."""
     depth, count = len(shape), prod(sizes(indices)[:-1])
     strides = [prod(shape[axis + 1 :]) for axis in range(depth)]
-    tuples = reshaped(tfl, indices, (count, depth))
+    tuples = reshape(tfl, indices, (count, depth))
     known = elements(tuples)
     if known is not None:
         return tfl.int32((known.astype(np.int64) * strides).sum(axis=1))
     total: Tensor | None = None
     for axis, stride in enumerate(strides):
-        column = reshaped(tfl, tfl.slice(tuples, [0, axis], [count, 1]), (count,))
+        column = reshape(tfl, tfl.slice(tuples, [0, axis], [count, 1]), (count,))
         part = column if stride == 1 else tfl.op("mul", [column, tfl.int32(stride)], (count,))
         total = part if total is None else _add(tfl, total, part)
     assert total is not None
@@ -100,17 +85,17 @@ def scatter_nd(op: TflOp) -> Tensor:
     places = np.full(prod(op.out[:depth]), count)  # the row of zeros
     strides = [prod(op.out[axis + 1 : depth]) for axis in range(depth)]
     places[(indices.reshape(-1, depth).astype(np.int64) * strides).sum(axis=1)] = np.arange(count)
-    rows = reshaped(tfl, updates, (count, width))
+    rows = reshape(tfl, updates, (count, width))
     zeros = tfl.constant(np.zeros((1, width), op.dtype))
     source = tfl.concatenate([rows, zeros], 0)
-    return reshaped(tfl, _gathered(tfl, source, tfl.int32(places), 0), op.out)
+    return reshape(tfl, _gather_flat(tfl, source, tfl.int32(places), 0), op.out)
 
 
 def one_hot(op: TflOp) -> Tensor:
     """ONE_HOT along the last axis of two, and TRANSPOSE."""
     tfl, depth, count = op.tfl, int(require(op, 1)), prod(op.shape)
-    flat = [reshaped(tfl, op.x, (count,)), *op.operands[1:]]
+    flat = [reshape(tfl, op.x, (count,)), *op.operands[1:]]
     found = tfl.op("one_hot", flat, (count, depth), op.dtype, axis=-1)
     axis, rank = op.attribute("axis") % len(op.out), len(op.out)
-    last = reshaped(tfl, found, (*op.shape, depth))
-    return transposed(tfl, last, (*range(axis), rank - 1, *range(axis, rank - 1)))
+    last = reshape(tfl, found, (*op.shape, depth))
+    return permute(tfl, last, (*range(axis), rank - 1, *range(axis, rank - 1)))
