@@ -7,11 +7,15 @@ ort.fbs), sort the maps by their keys, and write one fixed layout. A field outsi
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from onnxport.core.errors import InputError
 from onnxport.formats.growth import Growth
 
 # Scalars are struct codes. `T` is a table, `[T]` a vector of it, `!T` a struct, `?` a union whose type precedes it,
@@ -94,6 +98,34 @@ def read(data: bytes | memoryview) -> Table:
         return reader.table(_unsigned(reader.data, 0), "InferenceSession")
     except (struct.error, IndexError, KeyError, TypeError, RecursionError) as error:
         raise ValueError("the file is truncated or damaged") from error
+
+
+@contextmanager
+def open_model(path: Path) -> Iterator[Table]:
+    """Give the ORT model's table of a file, whose weights stay on disk; what damage does in the block is InputError."""
+    try:
+        with path.open("rb") as file:
+            is_empty = not path.stat().st_size  # which cannot be mapped
+            content = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        yield read(memoryview(content))["model"]
+    except (ValueError, KeyError, IndexError, TypeError, struct.error) as error:
+        why = str(error) if isinstance(error, ValueError) else "the file is damaged"
+        raise InputError(f"{path} cannot be read", why=why) from error
+
+
+def numbers(table: Table, field: str, code: str) -> tuple[Any, ...]:
+    """Return packed numbers of a struct code; empty for a field that is left out."""
+    return tuple(number for (number,) in struct.iter_unpack(f"<{code}", table.get(field, b"")))
+
+
+def texts(table: Table, field: str) -> tuple[str, ...]:
+    """Return a list of strings; empty for a field that is left out."""
+    return tuple(bytes(each).decode(errors="replace") for each in table.get(field, []))
+
+
+def text(table: Table, field: str) -> str:
+    """Return a string; empty for a field that is left out."""
+    return bytes(table.get(field, b"")).decode(errors="replace")
 
 
 def write(session: Table) -> bytearray:

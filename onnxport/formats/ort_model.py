@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,8 @@ import google.protobuf.message
 import onnx
 import onnx_ir as ir
 
-from onnxport.core.errors import InputError
-from onnxport.formats import ort_file
 from onnxport.formats.model import Model
-from onnxport.formats.ort_file import Table
+from onnxport.formats.ort_file import Table, numbers, open_model, text, texts
 
 _A_SIZE, _A_NAME = 1, 2  # DimensionValueType
 _A_TENSOR = 1  # TypeInfoValue
@@ -26,33 +23,30 @@ def load_ort(path: Path) -> Model:
     Raises:
         InputError: it is none, damaged, of a newer schema, or has weights in another file.
     """
-    try:
-        table = ort_file.read(path.read_bytes())["model"]
+    with open_model(path) as table:
         proto = onnx.ModelProto(
             ir_version=table.get("ir_version", 0),
             opset_import=[
-                onnx.OperatorSetIdProto(domain=_text(each, "domain"), version=each["version"])
+                onnx.OperatorSetIdProto(domain=text(each, "domain"), version=each["version"])
                 for each in table.get("opset_import", [])
             ],
             graph=_graph(table["graph"]),
             metadata_props=[
-                onnx.StringStringEntryProto(key=_text(each, "key"), value=_text(each, "value"))
+                onnx.StringStringEntryProto(key=text(each, "key"), value=text(each, "value"))
                 for each in table.get("metadata_props", [])
             ],
         )
-        model = Model(ir.from_proto(proto), path)
-        model.graph.sort()
-    except (ValueError, KeyError, IndexError, TypeError, struct.error) as error:
-        why = str(error) if isinstance(error, ValueError) else "the file is damaged"
-        raise InputError(f"{path} cannot be read", why=why) from error
-    except (ir.serde.SerdeError, google.protobuf.message.Error) as error:
-        raise InputError(f"{path} cannot be read", why="its graph is damaged") from error
+        try:
+            model = Model(ir.from_proto(proto), path)
+            model.graph.sort()
+        except (ir.serde.SerdeError, google.protobuf.message.Error) as error:
+            raise ValueError("its graph is damaged") from error
     return model
 
 
 def _graph(table: Table) -> onnx.GraphProto:
-    declared = {_text(each, "name"): each for each in table.get("node_args", [])}
-    inputs, outputs = (_texts(table, each) for each in ("inputs", "outputs"))
+    declared = {text(each, "name"): each for each in table.get("node_args", [])}
+    inputs, outputs = (texts(table, each) for each in ("inputs", "outputs"))
     ends = {*inputs, *outputs}
     return onnx.GraphProto(
         name="ort",
@@ -66,11 +60,11 @@ def _graph(table: Table) -> onnx.GraphProto:
 
 def _node(table: Table) -> onnx.NodeProto:
     return onnx.NodeProto(
-        op_type=_text(table, "op_type"),
-        name=_text(table, "name"),
-        domain=_text(table, "domain"),
-        input=_texts(table, "inputs"),
-        output=_texts(table, "outputs"),
+        op_type=text(table, "op_type"),
+        name=text(table, "name"),
+        domain=text(table, "domain"),
+        input=texts(table, "inputs"),
+        output=texts(table, "outputs"),
         attribute=[_attribute(each) for each in table.get("attributes", [])],
     )
 
@@ -79,8 +73,8 @@ def _tensor(table: Table) -> onnx.TensorProto:
     if table.get("external_data_offset", -1) >= 0 and "raw_data" not in table and "string_data" not in table:
         raise ValueError("it has weights in another file")
     return onnx.TensorProto(
-        name=_text(table, "name"),
-        dims=_numbers(table, "dims", "q"),
+        name=text(table, "name"),
+        dims=numbers(table, "dims", "q"),
         data_type=table.get("data_type", 0),
         **(
             {"string_data": [bytes(each) for each in table["string_data"]]}
@@ -97,8 +91,8 @@ _FIELDS: Mapping[int, tuple[str, Callable[[Table], Any]]] = {
     3: ("s", lambda table: bytes(table.get("s", b""))),
     4: ("t", lambda table: _tensor(table["t"])),
     5: ("g", lambda table: _graph(table["g"])),
-    6: ("floats", lambda table: _numbers(table, "floats", "f")),
-    7: ("ints", lambda table: _numbers(table, "ints", "q")),
+    6: ("floats", lambda table: numbers(table, "floats", "f")),
+    7: ("ints", lambda table: numbers(table, "ints", "q")),
     8: ("strings", lambda table: [bytes(each) for each in table.get("strings", [])]),
     9: ("tensors", lambda table: [_tensor(each) for each in table.get("tensors", [])]),
     10: ("graphs", lambda table: [_graph(each) for each in table.get("graphs", [])]),
@@ -110,7 +104,7 @@ def _attribute(table: Table) -> onnx.AttributeProto:
     if kind not in _FIELDS:
         raise ValueError(f"an attribute of type {kind} is not known here")
     field, read = _FIELDS[kind]
-    return onnx.AttributeProto(name=_text(table, "name"), type=kind, **{field: read(table)})
+    return onnx.AttributeProto(name=text(table, "name"), type=kind, **{field: read(table)})
 
 
 def _value(name: str, declared: Table) -> onnx.ValueInfoProto:
@@ -128,17 +122,5 @@ def _value(name: str, declared: Table) -> onnx.ValueInfoProto:
             if kind == _A_SIZE:
                 size.dim_value = value.get("dim_value", 0)
             elif kind == _A_NAME:
-                size.dim_param = _text(value, "dim_param")
+                size.dim_param = text(value, "dim_param")
     return found
-
-
-def _numbers(table: Table, field: str, code: str) -> list[Any]:
-    return [number for (number,) in struct.iter_unpack(f"<{code}", table.get(field, b""))]
-
-
-def _texts(table: Table, field: str) -> list[str]:
-    return [bytes(each).decode(errors="replace") for each in table.get(field, [])]
-
-
-def _text(table: Table, field: str) -> str:
-    return bytes(table.get(field, b"")).decode(errors="replace")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +9,10 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxport.core.errors import InputError
-from onnxport.formats import ort_file
 from onnxport.formats.artifact import Dim
 from onnxport.formats.graph import UNKNOWN, Node, OperatorGraph, Tensor
 from onnxport.formats.model import dtype_name
-from onnxport.formats.ort_file import Table
+from onnxport.formats.ort_file import Table, numbers, open_model, text, texts
 
 _GRAPH, _GRAPHS = int(ir.AttributeType.GRAPH), int(ir.AttributeType.GRAPHS)
 
@@ -34,35 +30,28 @@ class OrtModel:
 
 def read_ort(path: Path) -> OrtModel:
     """Read an `.ort` file; weights stay on disk. InputError if it is none, damaged, or of a newer schema."""
-    try:
-        with path.open("rb") as file:
-            is_empty = not path.stat().st_size  # which cannot be mapped
-            content = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        model = ort_file.read(memoryview(content))["model"]
-        opsets = {_text(each, "domain"): each["version"] for each in model.get("opset_import", [])}
+    with open_model(path) as model:
+        opsets = {text(each, "domain"): each["version"] for each in model.get("opset_import", [])}
         return OrtModel(
             graph=_graph(model["graph"], {}, opsets.get("", 0)),
-            producer=f"{_text(model, 'producer_name')} {_text(model, 'producer_version')}".strip(),
+            producer=f"{text(model, 'producer_name')} {text(model, 'producer_version')}".strip(),
             ir_version=model.get("ir_version"),
             opsets={domain or "ai.onnx": version for domain, version in opsets.items()},
-            metadata={_text(each, "key"): _text(each, "value") for each in model.get("metadata_props", [])},
+            metadata={text(each, "key"): text(each, "value") for each in model.get("metadata_props", [])},
         )
-    except (ValueError, KeyError, IndexError, TypeError, struct.error) as error:
-        why = str(error) if isinstance(error, ValueError) else "the file is damaged"
-        raise InputError(f"{path} cannot be read", why=why) from error
 
 
 def _graph(table: Table, outer: Mapping[str, Tensor], opset: int) -> OperatorGraph:
     """Return a graph; `outer` has the tensors of the graphs around it."""
-    declared = {_text(each, "name"): each for each in table.get("node_args", [])}
+    declared = {text(each, "name"): each for each in table.get("node_args", [])}
     constants = {
-        _text(each, "name"): Tensor(
-            _text(each, "name"), _dtype(each.get("data_type", 0)), _numbers(each, "dims", "q"), True
+        text(each, "name"): Tensor(
+            text(each, "name"), _dtype(each.get("data_type", 0)), numbers(each, "dims", "q"), True
         )
         for each in table.get("initializers", [])
     }
-    nodes, inputs = table.get("nodes", []), _texts(table, "inputs")
-    made = {*inputs, *constants, *(name for node in nodes for name in _texts(node, "outputs"))}
+    nodes, inputs = table.get("nodes", []), texts(table, "inputs")
+    made = {*inputs, *constants, *(name for node in nodes for name in texts(node, "outputs"))}
     known = {**{name: each for name, each in outer.items() if name not in made}, **constants}
 
     def tensor(name: str) -> Tensor:
@@ -75,7 +64,7 @@ def _graph(table: Table, outer: Mapping[str, Tensor], opset: int) -> OperatorGra
     return OperatorGraph(
         nodes=[_node(node, tensor, known, opset) for node in nodes],
         inputs=tuple(tensor(name) for name in inputs if name not in constants),
-        outputs=tuple(map(tensor, _texts(table, "outputs"))),
+        outputs=tuple(map(tensor, texts(table, "outputs"))),
         constants=tuple(constants.values()),
         opset=opset,
     )
@@ -83,16 +72,16 @@ def _graph(table: Table, outer: Mapping[str, Tensor], opset: int) -> OperatorGra
 
 def _node(table: Table, tensor: Callable[[str], Tensor], known: Mapping[str, Tensor], opset: int) -> Node:
     attributes = table.get("attributes", [])
-    domain = _text(table, "domain")
+    domain = text(table, "domain")
     return Node(
-        op=_text(table, "op_type"),
-        name=_text(table, "name"),
+        op=text(table, "op_type"),
+        name=text(table, "name"),
         domain="" if domain == "ai.onnx" else domain,
         version=table.get("since_version", 1),
-        inputs=tuple(tensor(name) if name else None for name in _texts(table, "inputs")),
-        outputs=tuple(tensor(name) if name else None for name in _texts(table, "outputs")),
+        inputs=tuple(tensor(name) if name else None for name in texts(table, "inputs")),
+        outputs=tuple(tensor(name) if name else None for name in texts(table, "outputs")),
         attributes={
-            _text(each, "name"): value for each in attributes if (value := _attribute(each)) is not None
+            text(each, "name"): value for each in attributes if (value := _attribute(each)) is not None
         },
         bodies={name: _graph(body, known, opset) for each in attributes for name, body in _bodies(each)},
     )
@@ -111,7 +100,7 @@ def _tensor(name: str, declared: Table) -> Tensor:
 def _dim(value: Table) -> Dim:
     """Return a dimension by its DimensionValueType: 0 nothing known, 1 a size, 2 the name of a symbol."""
     kind = value.get("dim_type", 0)
-    return value.get("dim_value", 0) if kind == 1 else _text(value, "dim_param") if kind == 2 else None
+    return value.get("dim_value", 0) if kind == 1 else text(value, "dim_param") if kind == 2 else None
 
 
 def _dtype(number: int) -> str:
@@ -125,10 +114,10 @@ def _dtype(number: int) -> str:
 _ATTRIBUTES: Mapping[int, Callable[[Table], Any]] = {
     int(ir.AttributeType.FLOAT): lambda table: table.get("f", 0.0),
     int(ir.AttributeType.INT): lambda table: table.get("i", 0),
-    int(ir.AttributeType.STRING): lambda table: _text(table, "s"),
-    int(ir.AttributeType.FLOATS): lambda table: _numbers(table, "floats", "f"),
-    int(ir.AttributeType.INTS): lambda table: _numbers(table, "ints", "q"),
-    int(ir.AttributeType.STRINGS): lambda table: _texts(table, "strings"),
+    int(ir.AttributeType.STRING): lambda table: text(table, "s"),
+    int(ir.AttributeType.FLOATS): lambda table: numbers(table, "floats", "f"),
+    int(ir.AttributeType.INTS): lambda table: numbers(table, "ints", "q"),
+    int(ir.AttributeType.STRINGS): lambda table: texts(table, "strings"),
 }
 
 
@@ -138,20 +127,8 @@ def _attribute(table: Table) -> Any:
 
 
 def _bodies(table: Table) -> Iterator[tuple[str, Table]]:
-    name, kind = _text(table, "name"), table.get("type", 0)
+    name, kind = text(table, "name"), table.get("type", 0)
     if kind == _GRAPH:
         yield name, table["g"]
     elif kind == _GRAPHS:
         yield from ((f"{name} {place}", body) for place, body in enumerate(table.get("graphs", [])))
-
-
-def _numbers(table: Table, field: str, code: str) -> tuple[Any, ...]:
-    return tuple(number for (number,) in struct.iter_unpack(f"<{code}", table.get(field, b"")))
-
-
-def _texts(table: Table, field: str) -> tuple[str, ...]:
-    return tuple(bytes(each).decode(errors="replace") for each in table.get(field, []))
-
-
-def _text(table: Table, field: str) -> str:
-    return bytes(table.get(field, b"")).decode(errors="replace")
