@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -117,9 +118,8 @@ def name_options() -> Iterator[None]:
     try:
         yield
     except RefusedValue as refusal:
-        raise UsageError(
-            f"{_option_name(refusal.name)}: {refusal.value} is not allowed", fix=refusal.fix
-        ) from None
+        option = _option_name(re.sub(r"\[\d+\]$", "", refusal.name))  # one of several words
+        raise UsageError(f"{option}: {refusal.value} is not allowed", fix=refusal.fix) from None
 
 
 def params_from(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:

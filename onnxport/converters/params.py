@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from onnxport.converters.app_metadata import Functions, Images, Labels, Normalizations
+from onnxport.core.errors import UsageError
 from onnxport.core.named_values import Entries, Texts
 from onnxport.core.option_types import Params, option, split_words
 from onnxport.runtimes.feeding_options import Shape
@@ -31,8 +32,13 @@ Accelerator = Literal["gpu"]
 ComputeUnits = Literal["all", "cpuOnly", "cpuAndGPU", "cpuAndNeuralEngine"]
 CoremlTarget = Literal["iOS15", "iOS16", "iOS17", "iOS18", "iOS26"]
 OrtPrecision = Literal["fp16", "int8", "int16x8"]
-
-
+# What LiteRT's GPU runtime (2.3.0) refuses of every model.
+_NOT_ON_GPU: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("int8-weights", "int4-weights"), "it dequantizes no weights with a scale per channel or block"
+    ),
+    "int16x8": "its integers have 8 bits",
+}
 Accelerators = Annotated[tuple[Accelerator, ...], BeforeValidator(split_words)]
 
 
@@ -89,6 +95,16 @@ class TfliteParams(Params):
         default={},
         metavar="INPUT=MEAN/STD",
     )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if "gpu" in self.fit and (why := _NOT_ON_GPU.get(self.precision or "")):
+            raise UsageError(
+                f"--fit gpu has no {self.precision}",
+                why=why,
+                fix="give --precision fp32, fp16, int8-dynamic or int8",
+            )
+        return self
 
 
 class CoremlParams(Params):

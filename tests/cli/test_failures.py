@@ -147,6 +147,11 @@ def misspelt_command(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convrt", "model.onnx", *ORT)
 
 
+@case(2, "--fit: npu is not allowed; give 'gpu'")
+def accelerator_that_does_not_exist(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("convert", "model.onnx", *TFLITE, "--fit", "npu")
+
+
 @case(2, "No such command 'transmogrify'")
 def unknown_command(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("transmogrify", "model.onnx")

@@ -52,7 +52,7 @@ def _compare_ends(views: tuple[View, View], pairs: Pairs) -> Iterator[Detail]:
         if one.is_constant != two.is_constant or not (
             one.is_constant or _is_partner(one.value, two.value, pairs)
         ):
-            before, after = _words(one), _words(two)
+            before, after = _say_origins(one, two)
             yield Detail(kind="model", what=f"what gives output {value.name}", before=before, after=after)
 
 
@@ -109,7 +109,10 @@ def _compare_signatures(first: Model, second: Model) -> Iterator[Detail]:
         for domain in domains
     ]
     for side in ("inputs", "outputs"):
-        specs = [{spec.name: str(spec) for spec in getattr(model, side)} for model in (first, second)]
+        specs = [
+            {spec.name: str(spec).removeprefix(f"{spec.name}: ") for spec in getattr(model, side)}
+            for model in (first, second)
+        ]
         rows += [
             (f"{side[:-1]} {name}", specs[0].get(name, ""), specs[1].get(name, ""))
             for name in {**specs[0], **specs[1]}
@@ -140,12 +143,10 @@ def _compare_inputs(index: int, one: Origin | None, other: Origin | None, pairs:
             return compare_constants(f"weight {one.value.name}", one, other)
         if not one.is_constant and not other.is_constant and _is_partner(one.value, other.value, pairs):
             return compare_grids(f"value {one.value.name}", one.dequantized_by, other.dequantized_by)
-    words = [_words(each) for each in (one, other)]
-    return (
-        None
-        if words[0] == words[1] == ""
-        else Detail(kind="input", what=f"input {index}", before=words[0], after=words[1])
-    )
+    if one is None and other is None:
+        return None
+    before, after = _say_origins(one, other)
+    return Detail(kind="input", what=f"input {index}", before=before, after=after)
 
 
 def _is_partner(one: ir.Value, other: ir.Value, pairs: Pairs) -> bool:
@@ -153,6 +154,18 @@ def _is_partner(one: ir.Value, other: ir.Value, pairs: Pairs) -> bool:
     if node is not None and partner is not None and node in pairs:
         return pairs[node] is partner and node.outputs.index(one) == partner.outputs.index(other)
     return one.name == other.name  # what gives it is another change
+
+
+def _say_origins(one: Origin | None, other: Origin | None) -> tuple[str, str]:
+    """Return two origins in words: by their nodes where the values have one name."""
+    words = _words(one), _words(other)
+    if words[0] != words[1] or one is None or other is None:
+        return words
+    first, second = (
+        f"{node.op_type} {node.name!r}" if (node := each.value.producer()) else words[0]
+        for each in (one, other)
+    )
+    return first, second
 
 
 def _words(origin: Origin | None) -> str:

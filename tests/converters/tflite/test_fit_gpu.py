@@ -13,10 +13,11 @@ import onnx
 import pytest
 
 import onnxport
-from onnxport.core.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError, UsageError
 from onnxport.reports.run_report import ArtifactRecord
 from onnxport.runtimes import vulkan
 
+DIGITS = Path(__file__).parents[3] / "fixtures" / "digits" / "digits.onnx"
 lacking = vulkan.lacking()
 
 # Name -> the graph in ONNX's notation, and the operators of the plain artefact that the fitted one must not have.
@@ -165,6 +166,30 @@ def test_what_has_no_form_there_is_refused_by_its_node(tmp_path: Path) -> None:
 def test_open_sizes_are_refused_with_the_option_that_fixes_them(tmp_path: Path) -> None:
     with pytest.raises(CannotConvertError, match="--shape x="):
         _made("g (float[N,4] x) => (float[N,4] y) { y = Relu (x) }", tmp_path, fit="gpu")
+
+
+def test_integers_of_8_bits_run_there(tmp_path: Path) -> None:
+    shape = {"image": (1, 1, 8, 8)}
+    made = onnxport.convert_model(
+        DIGITS,
+        "tflite",
+        tmp_path / "m.tflite",
+        fit="gpu",
+        precision="int8",
+        calib=DIGITS.with_name("test.npz"),
+        shape=shape,
+    )
+    assert made.report.verdict == "proven"
+    if not lacking or os.environ.get("CI"):
+        assert any("GPU runtime on" in note and "measured" in note for note in made.report.notes)
+
+
+@pytest.mark.parametrize("precision", ["int8-weights", "int4-weights", "int16x8"])
+def test_a_precision_that_it_lacks_is_refused_before_anything_runs(precision: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--fit gpu has no") as caught:
+        onnxport.convert_model(DIGITS, "tflite", tmp_path / "m.tflite", fit="gpu", precision=precision)
+    assert "--precision fp32, fp16, int8-dynamic or int8" in caught.value.fix
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_a_device_a_note_says_that_it_was_not_asked(

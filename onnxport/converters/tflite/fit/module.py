@@ -33,7 +33,7 @@ from onnxport.formats.tflite.tensor_names import INNER
 _TITLE = "LiteRT's GPU runtime"
 # Rewritings of rewritings; more means that two rules undo each other.
 _ROUNDS = 32
-_NO_TENSORS = frozenset(("tfl.no_value", "func.return"))
+_NO_KERNELS = CONSTANTS | {"tfl.no_value", "tfl.pseudo_qconst", "func.return"}
 _NARROWED = "int32 in the file, since the GPU has no int64: {}"
 _BOTH_BRANCHES = "both branches of {} are computed, since the GPU has no IF"
 
@@ -75,7 +75,7 @@ def fit_module(
 
 def _operations(main: ir.Block) -> Iterator[ir.Operation]:
     for each in list(main.operations):
-        if each.operation.name not in CONSTANTS | _NO_TENSORS:
+        if each.operation.name not in _NO_KERNELS:
             yield each.operation
 
 
