@@ -334,11 +334,11 @@ def _structure(matching: Matching, *, may_move: bool = False) -> list[Finding]:
     """Return what differs in structure: an operator elsewhere is a doubt, another setting of the same one a fault.
 
     Args:
-        may_move: whether a right file may compute x w + b w for (x + b) w, which differ in two settings: these are a
+        may_move: whether a right file may compute x w + b w for (x + b) w, which differ at two values: these are a
             doubt, then. Integers are held to the source's own order, since their grids hang on it.
     """
     settings = [each for each in matching.mismatches if not (each.is_structure or each.is_near)]
-    may_be_moved = may_move and len(settings) > 1
+    may_be_moved = may_move and len({each.pair for each in settings}) > 1
     sure = [each for each in settings if not may_be_moved and each.pair not in matching.unsure]
     return [
         Finding(each.core.label, each.reason, "fault" if each in sure else "doubt")

@@ -71,7 +71,7 @@ def test_validate_asks_the_proof(format_: str, precision: str, tmp_path: Path) -
 
 
 def test_a_fault_that_fidelity_passes_is_named(tmp_path: Path) -> None:
-    """A bias that is 5 % off moves the digits' scores by less than rounding to bfloat16 does elsewhere."""
+    """A bias that is half as large again moves the digits' scores by less than rounding to bfloat16 does elsewhere."""
     path = made("bf16", tmp_path)
     model = onnx.load(path)
     bias = min(
@@ -84,6 +84,12 @@ def test_a_fault_that_fidelity_passes_is_named(tmp_path: Path) -> None:
     onnx.save(model, path)
     found = proof(path, "bf16").faults
     assert len(found) == 1
+    judged = onnxport.validate_model(SOURCE, path).judgements
+    assert {each.question: each.verdict for each in judged} == {
+        "fidelity": "proven",
+        "quality": "measured",
+        "translation": "not equivalent",
+    }
     assert "biases are more than half a step from the source's" in found[0].text
 
 
@@ -123,6 +129,25 @@ def test_constants_that_are_rounded_and_then_folded_are_no_fault(factor: float, 
     source = _scaled(weight, scale, shift, folded=False)
     found = prove(source, _scaled(folded, scale, half[2], folded=True), [], rounding="float16")
     assert {each.kind for each in found.findings} == kinds
+
+
+_SHIFTED = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,4] x) => (float[2,4] y)
+    <float[4] w = {1, 2, 3, 4}, float[4] b = {3, 1, 4, 1}, float[4] v = {3, 2, 12, 4}> {"""
+
+
+@pytest.mark.parametrize(
+    ("body", "kinds"),
+    [
+        ("s = Softmax(x) p = Mul(s, w) t = Relu(p) y = Add(t, v)", set()),
+        ("s = Softmax(x) p = Mul(s, w) t = Relu(p) y = Add(t, b)", {"fault"}),
+    ],
+)
+def test_one_constant_that_is_another_is_a_fault(body: str, kinds: set[str]) -> None:
+    right, other = (
+        Model(ir.from_proto(onnx.parser.parse_model(f"{_SHIFTED} {each} }}")))
+        for each in ("s = Softmax(x) p = Mul(s, w) t = Relu(p) y = Add(t, v)", body)
+    )
+    assert {each.kind for each in prove(right, other, [], rounding="float16").findings} == kinds
 
 
 def _off(path: Path, output: Path) -> Path:
