@@ -10,18 +10,18 @@ from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 
 
 def clamp_to_one(op: TflOp) -> Tensor:
-    """min(max(x, 0), 1)."""
+    """Compute min(max(x, 0), 1)."""
     positive = op.tfl.op("relu", [op.x], op.out)
     return op.tfl.op("minimum", [positive, op.tfl.constant(1, np.float32)], op.out)
 
 
 def leaky_relu(op: TflOp) -> Tensor:
-    """max(x, 0) - alpha max(-x, 0)."""
+    """Compute max(x, 0) - alpha max(-x, 0)."""
     return _apply_slope(op, op.tfl.constant(op.attribute("alpha"), np.float32))
 
 
 def prelu(op: TflOp) -> Tensor:
-    """max(x, 0) - alpha max(-x, 0); one constant alpha up to 1 as LEAKY_RELU."""
+    """Compute max(x, 0) - alpha max(-x, 0); one constant alpha up to 1 as LEAKY_RELU."""
     alpha = op.constant(1)
     if alpha is not None and alpha.size == 1 and alpha.item() <= 1:
         return op.tfl.op("leaky_relu", [op.x], op.out, alpha=alpha.item())
@@ -38,7 +38,7 @@ def _apply_slope(op: TflOp, alpha: Tensor) -> Tensor:
 
 
 def log_softmax(op: TflOp) -> Tensor:
-    """x - max - log(sum(exp(x - max))) over the last axis."""
+    """Compute x - max - log(sum(exp(x - max))) over the last axis."""
     tfl, axis = op.tfl, op.tfl.int32([len(op.out) - 1])
     kept = (*op.out[:-1], 1)
     peak = tfl.op("reduce_max", [op.x, axis], kept, keep_dims=True)
@@ -48,7 +48,7 @@ def log_softmax(op: TflOp) -> Tensor:
 
 
 def softmax(op: TflOp) -> Tensor:
-    """On the last of four axes, with beta as a factor before it."""
+    """Compute SOFTMAX on the last of four axes, with beta as a factor before it."""
     tfl, x = op.tfl, op.x
     if (beta := op.attribute("beta")) != 1:
         x = tfl.op("mul", [x, tfl.constant(beta, np.float32)], op.out)
@@ -58,7 +58,7 @@ def softmax(op: TflOp) -> Tensor:
 
 
 def local_response_normalization(op: TflOp) -> Tensor:
-    """x (bias + alpha sum of squares over 2 radius + 1 channels)^-beta."""
+    """Compute x (bias + alpha sum of squares over 2 radius + 1 channels)^-beta."""
     tfl, radius = op.tfl, op.attribute("radius")
     channels = op.out[-1]
     squares = tfl.op("square", [op.x], op.out)
@@ -76,7 +76,7 @@ def local_response_normalization(op: TflOp) -> Tensor:
 
 
 def l2_normalization(op: TflOp) -> Tensor:
-    """x / sqrt(max(sum(x^2), 1e-6)) over the last axis, as the kernel (l2normalization.h)."""
+    """Compute x / sqrt(max(sum(x^2), 1e-6)) over the last axis, as the kernel (l2normalization.h)."""
     tfl, kept = op.tfl, (*op.out[:-1], 1)
     squares = tfl.op("square", [op.x], op.out)
     total = tfl.op("sum", [squares, tfl.int32([len(op.out) - 1])], kept, keep_dims=True)
@@ -89,7 +89,7 @@ _FUSED = {"RELU": "relu", "RELU6": "relu6", "RELU_N1_TO_1": "relu_n1_to_1", "TAN
 
 
 def split_activation(op: TflOp) -> Tensor:
-    """The operation without its fused activation, and the activation behind it."""
+    """Emit the operation without its fused activation, and the activation behind it."""
     name = "fused_activation_function"
     result = op.again(op.operands, op.out, without=[name], **{name: "NONE"})
     return op.tfl.op(_FUSED[op.attribute(name)], [result], op.out)

@@ -24,7 +24,7 @@ _LOWEST = -3e38  # below every score; -inf would give NaN in products with 0
 
 
 def merge_broadcast(op: TflOp) -> Tensor:
-    """The same operation with axes merged in which each operand has all elements or one.
+    """Emit the same operation with axes merged in which each operand has all elements or one.
 
     Behind a first axis of size 1 if at most three are left; else all but one operand are repeated in full.
     """
@@ -45,7 +45,7 @@ def merge_broadcast(op: TflOp) -> Tensor:
 
 
 def repeat_operands(op: TflOp) -> Tensor:
-    """The same operation on operands in the result's full shape, merged to four axes where there are more."""
+    """Emit the same operation on operands in the result's full shape, merged to four axes where there are more."""
     tfl, out = op.tfl, op.out
     flat = out if len(out) <= MOST else as_rows(out)
     operands = []
@@ -61,7 +61,7 @@ def repeat_operands(op: TflOp) -> Tensor:
 
 
 def flatten_unary(op: TflOp) -> Tensor:
-    """The same operation with the leading axes merged."""
+    """Emit the same operation with the leading axes merged."""
     flat = as_rows(op.shape)
     operands = [reshape(op.tfl, op.x, flat), *op.operands[1:]]
     return reshape(op.tfl, op.again(operands, flat), op.out)
@@ -93,19 +93,19 @@ def reduce(op: TflOp) -> Tensor:
 
 
 def mean_as_sum(op: TflOp) -> Tensor:
-    """SUM, over the number of its elements."""
+    """Divide a SUM by the number of its elements."""
     tfl, share = op.tfl, prod(op.out) / prod(op.shape)
     total = tfl.op("sum", op.operands, op.out, keep_dims=bool(op.attribute("keep_dims")))
     return tfl.op("mul", [total, tfl.constant(share, np.float32)], op.out)
 
 
 def arg_max(op: TflOp) -> Tensor:
-    """Along the third of four axes."""
+    """Compute ARG_MAX along the third of four axes."""
     return _arg_max(op, op.x)
 
 
 def arg_min(op: TflOp) -> Tensor:
-    """ARG_MAX of the negative."""
+    """Compute ARG_MAX of the negative."""
     return _arg_max(op, op.tfl.op("neg", [op.x], op.shape))
 
 
@@ -123,7 +123,7 @@ def _arg_max(op: TflOp, tensor: Tensor) -> Tensor:
 
 
 def topk(op: TflOp) -> list[Tensor]:
-    """TOPK_V2 of rows with lowest numbers behind them, up to a multiple of four."""
+    """Compute TOPK_V2 of rows with lowest numbers behind them, up to a multiple of four."""
     tfl, size = op.tfl, op.shape[-1]
     missing = -size % 4
     rows = prod(op.shape[:-1])
@@ -139,7 +139,7 @@ def topk(op: TflOp) -> list[Tensor]:
 
 
 def cumsum(op: TflOp) -> Tensor:
-    """CUMSUM along the third of four axes; in reverse between two REVERSE_V2, exclusive less the operand."""
+    """Compute CUMSUM along the third of four axes; in reverse between two REVERSE_V2, exclusive less the operand."""
     tfl, axis = op.tfl, int(require(op, 1)) % len(op.shape)
     flat = around(op.shape, axis)
     source = reshape(tfl, op.x, flat)
@@ -156,7 +156,7 @@ def cumsum(op: TflOp) -> Tensor:
 
 
 def select(op: TflOp) -> Tensor:
-    """SELECT_V2 with the condition in few axes, and constants alone or in full."""
+    """Emit SELECT_V2 with the condition in few axes, and constants alone or in full."""
     tfl, out = op.tfl, op.out
     flat = out if len(out) == MOST else as_rows(out)
     operands = []

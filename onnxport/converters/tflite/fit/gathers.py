@@ -13,7 +13,7 @@ from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 
 
 def gather(op: TflOp) -> Tensor:
-    """GATHER by flat indices; along an axis of many it is the second of three."""
+    """Gather by flat indices; along an axis of many it is the second of three."""
     tfl, indices = op.tfl, op.operands[1]
     axis = op.attribute("axis") % len(op.shape)
     flat = around(op.shape, axis)[1:]
@@ -36,7 +36,7 @@ def _gather_flat(tfl: TensorBuilder, data: Tensor, indices: Tensor, axis: int) -
 
 
 def gather_nd(op: TflOp) -> Tensor:
-    """GATHER of rows by the index that a tuple gives in row-major order."""
+    """Gather rows by the index that a tuple gives in row-major order."""
     tfl, indices = op.tfl, op.operands[1]
     depth = sizes(indices)[-1]
     rows = _row_numbers(tfl, indices, op.shape[:depth])
@@ -92,7 +92,7 @@ def scatter_nd(op: TflOp) -> Tensor:
 
 
 def one_hot(op: TflOp) -> Tensor:
-    """ONE_HOT along the last axis of two, and TRANSPOSE."""
+    """Emit ONE_HOT along the last axis of two, and TRANSPOSE."""
     tfl, depth, count = op.tfl, int(require(op, 1)), prod(op.shape)
     flat = [reshape(tfl, op.x, (count,)), *op.operands[1:]]
     found = tfl.op("one_hot", flat, (count, depth), op.dtype, axis=-1)

@@ -26,7 +26,7 @@ def as_reshape(op: TflOp) -> Tensor:
 
 
 def join_reshapes(op: TflOp) -> Tensor:
-    """One RESHAPE for two, or for a constant none."""
+    """Replace two RESHAPE by one, that of a constant by none."""
     made_by = maker(op.x)
     is_reshaped = made_by is not None and made_by.name == "tfl.reshape"
     return reshape(op.tfl, made_by.operands[0] if made_by is not None and is_reshaped else op.x, op.out)
@@ -87,7 +87,7 @@ def slice_(op: TflOp) -> Tensor:
 
 
 def strided_slice(op: TflOp) -> Tensor:
-    """SLICE or STRIDED_SLICE with positive steps, REVERSE_V2 for negative ones, RESHAPE for dropped and new axes."""
+    """Emit (STRIDED_)SLICE for positive steps, REVERSE_V2 for negative ones, RESHAPE for dropped and new axes."""
     return reshape(op.tfl, take(op.tfl, op.x, slice_ranges(op)), op.out)
 
 
@@ -289,7 +289,7 @@ def mirror_pad(op: TflOp) -> Tensor:
 
 
 def space_to_depth(op: TflOp) -> Tensor:
-    """The batch as part of the height, of which no block crosses an image's end."""
+    """Compute on the batch as part of the height, of which no block crosses an image's end."""
     batch, height, *rest = op.shape
     out_batch, out_height, *out_rest = op.out
     result = op.again(

@@ -15,7 +15,7 @@ from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 
 
 def batch_matmul(op: TflOp) -> Tensor:
-    """One batch axis, the same for both operands, and no constant in front.
+    """Emit a product with one batch axis, the same for both operands, and no constant in front.
 
     A right side without a batch multiplies all rows of the left at once; else the smaller side is repeated.
     """
@@ -67,7 +67,7 @@ def _rows_at_once(
 
 
 def _swap_sides(op: TflOp, flags: tuple[bool, bool]) -> Tensor:
-    """(B^T A^T)^T, with the constant A behind."""
+    """Compute (B^T A^T)^T, with the constant A behind."""
     tfl, (left, right) = op.tfl, op.operands
     swapped = (*op.out[:-2], op.out[-1], op.out[-2])
     constant = elements(left)
@@ -87,7 +87,7 @@ def _transpose_matrices(tfl: TensorBuilder, tensor: Tensor) -> Tensor:
 
 
 def flatten_rows(op: TflOp) -> Tensor:
-    """FULLY_CONNECTED of a matrix."""
+    """Emit FULLY_CONNECTED of a matrix."""
     depth = sizes(op.operands[1])[-1]
     rows = prod(op.shape) // depth
     flat = reshape(op.tfl, op.x, (rows, depth))
@@ -105,7 +105,7 @@ def groups_of(op: TflOp) -> tuple[int, int, int]:
 
 
 def split_groups(op: TflOp) -> Tensor:
-    """A CONV_2D for each group, and CONCATENATION."""
+    """Emit a CONV_2D for each group, and CONCATENATION."""
     tfl = op.tfl
     count, depth, outputs = groups_of(op)
     weights, bias = elements(op.operands[1]), elements(op.operands[2])
@@ -120,7 +120,7 @@ def split_groups(op: TflOp) -> Tensor:
 
 
 def separate(tfl: TensorBuilder, op: TflOp) -> Tensor:
-    """The same operation on a copy of its operand, which the GPU does not fuse with the padding before."""
+    """Emit the same operation on a copy of its operand, which the GPU does not fuse with the padding before."""
     return op.again([copy(tfl, op.x), *op.operands[1:]], op.out)
 
 
@@ -148,7 +148,7 @@ def _holds(tensor: Tensor, number: float) -> bool:
 
 
 def pool_far_below_zero(op: TflOp) -> Tensor:
-    """MAX_POOL_2D twice: where it gives its lowest number, the maximum of the scaled operand counts.
+    """Compute MAX_POOL_2D twice: where it gives its lowest number, the maximum of the scaled operand counts.
 
     In float16 a scaled operand alone would lose its small numbers.
     """
