@@ -7,11 +7,12 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-all soak conformance lint venv wheel clean
+.PHONY: help demo docs test test-all soak conformance lint venv wheel clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    convert real trained models and print what came of it"
+	@echo "make docs    build the documentation as a site into build/site"
 	@echo "make test    lint, types, layers and the fast tests"
 	@echo "make test-all   all tests; PART=2/4 runs the second of four parts of what make test leaves out"
 	@echo "make lint    the same without the tests"
@@ -23,6 +24,10 @@ help:
 
 demo: $(VENV)/installed
 	$(BIN)/python examples/demo.py
+
+# The theme's warning is of a later major version, which we do not use.
+docs: $(VENV)/installed-test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # As many files at a time as there are cores. What fails is run again by itself: a test of time or memory may have
 # suffered from its neighbour, one of behaviour fails twice.

@@ -184,11 +184,12 @@ def quantize_model(
 ) -> ConversionResult:
     """Quantize an ONNX file and measure the loss against the original.
 
+    `validate`, `keep_rejected`, `latency`, `operators`, `progress` and the errors are those of `convert_model`.
+
     Args:
         model: an `.onnx` file.
         precision: "int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights" or "int4-weights".
         output: the result's path; <stem>_<precision>.onnx beside the model unless given.
-        validate, keep_rejected, latency, operators, progress: see convert_model, also for the errors.
         **options: the fields of QuantizeParams (quantize.params) and of ValidateParams: calib, method, budget, ...
     """
     job = quantization(
@@ -215,11 +216,12 @@ def export_model(
 ) -> ConversionResult:
     """Export a framework's model to ONNX and prove the result against the framework's own answers.
 
+    `validate`, `keep_rejected`, `progress` and the errors are those of `convert_model`.
+
     Args:
         source: a file or folder of PyTorch, TensorFlow, scikit-learn, a boosting library or PaddlePaddle, or
             "package.module:function", which builds a model.
         output: the ONNX file; beside the source file, or <name>.onnx in the current folder, unless given.
-        validate, keep_rejected, progress: see convert_model, also for the errors.
         **options: the fields of ExportParams (exporters.params) and of ValidateParams: weights, input, dynamic, ...
     """
     job = exportation(source, output, options, validate=validate, keep_rejected=keep_rejected)
@@ -238,10 +240,11 @@ def optimize_model(
 ) -> ConversionResult:
     """Convert an ONNX file to another opset, simplify it, and prove that it computes the same.
 
+    `validate`, `keep_rejected`, `operators`, `progress` and the errors are those of `convert_model`.
+
     Args:
         model: an `.onnx` file.
         output: the result's path; <stem>_optimized.onnx beside the model unless given.
-        validate, keep_rejected, operators, progress: see convert_model, also for the errors.
         **options: the fields of OptimizeParams (optimizers.params) and of ValidateParams: opset, simplify, fp16, ...
     """
     job = optimization(
@@ -263,12 +266,13 @@ def extract_model(
 ) -> ConversionResult:
     """Cut a part out of an ONNX file, and prove it against the values that the whole model has there.
 
+    `validate`, `keep_rejected`, `progress` and the errors are those of `convert_model`.
+
     Args:
         model: an `.onnx` file.
         output: the part's path; <stem>_part.onnx beside the model unless given.
         inputs: names of the values at which the part begins; those inputs of the model that it needs, unless given.
         outputs: names of the values at which it ends; the model's outputs unless given.
-        validate, keep_rejected, progress: see convert_model, also for the errors.
         **options: samples_from, a folder with inputs of the whole model, and the fields of ValidateParams but `inputs`.
     """
     cut = {name: given for name, given in (("inputs", inputs), ("outputs", outputs)) if given}
