@@ -12,7 +12,19 @@ import pytest
 from onnxport.reports.run import html as view
 from onnxport.reports.run_report import RunReport
 from tests.reports import chromium
-from tests.reports.handmade import NASTY, RUNS, crowded, failing, inconclusive, lossy, nasty, waived
+from tests.reports.handmade import (
+    NASTY,
+    RUNS,
+    crowded,
+    failing,
+    inconclusive,
+    judgement,
+    lossy,
+    nasty,
+    output,
+    run_of,
+    waived,
+)
 from tests.reports.pages import Page
 
 PHONE = 360
@@ -163,3 +175,13 @@ def test_quality_shows_nothing_of_a_tolerance_and_sqnr_once() -> None:
         assert text not in page.text
     assert page.text.count("14 dB, at least 20: missed") == 1
     assert "(sqnr)" not in page.text
+
+
+def test_an_output_whose_loss_was_measured_is_no_failure_of_a_proven_artefact() -> None:
+    quality = judgement(
+        output(verdict="measured"), verdict="measured", question="quality", reason="SQNR 27 dB"
+    )
+    translation = judgement(question="translation", reason="each node is the source's")
+    text = seen(run_of(quality, translation, reason="each node is the source's")).text
+    assert "not proven" not in text
+    assert "no outputs" not in text
