@@ -210,5 +210,9 @@ class BenchOptions(_FeedingOptions, total=False):
     reference: StrPath | None
     against: StrPath | None
     max_slowdown: float | None
+    max_latency: str | None
+    max_load: str | None
+    max_memory: str | None
+    max_size: str | None
     force: bool
     patience: float | None

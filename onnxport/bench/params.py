@@ -9,7 +9,9 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import BeforeValidator, Field, model_validator
 
 from onnxport.core.child_process import RUN_TIMEOUT
+from onnxport.core.durations import Duration
 from onnxport.core.errors import UsageError
+from onnxport.core.memory import Size
 from onnxport.core.option_types import Params, Seconds, Seed, option
 from onnxport.runtimes.feeding_options import Inputs, Preprocess, Shape, check_preprocess
 from onnxport.runtimes.options import THREADS, OrtLevel
@@ -130,6 +132,18 @@ class BenchParams(FeedingParams):
         ge=1,
         le=1000,
         allow_inf_nan=False,
+    )
+    max_latency: Duration | None = option("Maximum p50 of every row, as 20ms.", default=None, metavar="TIME")
+    max_load: Duration | None = option(
+        "Maximum load time of every row, as 100ms.", default=None, metavar="TIME"
+    )
+    max_memory: Size | None = option(
+        "Maximum memory that runtime and model add to the bare process, as 50MB.",
+        default=None,
+        metavar="SIZE",
+    )
+    max_size: Size | None = option(
+        "Maximum bytes on disk of every row, as 5MB.", default=None, metavar="SIZE"
     )
     force: bool = option("Compare with a baseline of another machine. Only with --against.", default=False)
     patience: float | None = option(

@@ -142,6 +142,7 @@ class Row(_Record):
         first_ms: the first run, which may still prepare kernels.
         throughput: samples a second at this batch.
         joules: of one run; None without a counter.
+        over: the limits that it exceeds, with both figures.
         why: reason why a row has no figures, and the fix.
         exit_code: of a run with this row alone.
     """
@@ -163,6 +164,7 @@ class Row(_Record):
     joules: float | None = None
     accuracy: Accuracy | None = None
     against: Standard | None = None
+    over: tuple[str, ...] = ()
     why: str = ""
     exit_code: int = PROVEN
 
@@ -211,11 +213,12 @@ class BenchReport(_Record):
 
     @property
     def exit_code(self) -> int:
-        """The worst exit code of the rows; a row slower than its limit counts as over budget.
+        """The worst exit code of the rows; a row slower than its baseline allows, or beyond a limit, is over budget.
 
         Where no row could be measured, because all need another machine, it is that of a missing dependency.
         """
         slower = any(row.against is not None and row.against.standing == "slower" for row in self.rows)
-        found = worst([NOT_EQUIVALENT if slower else PROVEN, *(row.exit_code for row in self.rows)])
+        over = any(row.over for row in self.rows)
+        found = worst([NOT_EQUIVALENT if slower or over else PROVEN, *(row.exit_code for row in self.rows)])
         nothing = not any(row.status == "measured" for row in self.rows)
         return MISSING_DEPENDENCY if nothing and found == PROVEN else found

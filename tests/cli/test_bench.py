@@ -142,3 +142,25 @@ def test_a_reference_that_answers_something_else_is_said(sandbox: Sandbox) -> No
     (row,) = outcome.document["rows"]
     assert row["accuracy"] is None
     assert any("no accuracy for model.onnx" in note for note in outcome.document["notes"])
+
+
+def test_a_row_beyond_a_limit_is_named_with_both_figures(sandbox: Sandbox) -> None:
+    outcome = sandbox.run(
+        "bench", "model.onnx", *QUICK, "--max-size", "1kB", "--max-latency", "0.001us", "--json"
+    )
+    assert outcome.code == 1
+    (row,) = outcome.document["rows"]
+    size, latency = row["size"], row["latency"]["median"]
+    assert row["over"] == [
+        f"p50 {latency:.4g} ms; --max-latency allows 0.001us",
+        f"size {size / 1e6:.4g} MB; --max-size allows 1kB",
+    ]
+    assert f"error: model.onnx: {row['over'][0]}" in outcome.stderr
+    kept = ("--max-size", "1GB", "--max-latency", "60s", "--max-load", "60s", "--max-memory", "100GB")
+    assert sandbox.run("bench", "model.onnx", *QUICK, *kept).code == 0
+
+
+def test_a_limit_without_a_unit_is_wrong_usage(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("bench", "model.onnx", "--max-latency", "20")
+    assert outcome.code == 2
+    assert "give a time such as 20ms" in outcome.stderr

@@ -124,3 +124,25 @@ def test_the_median_decides_and_the_interval_is_said() -> None:
     assert "another run may decide otherwise" in over.said
     (clear,) = check_limits(Limits(latency_ratio=0.5), passing().artifacts[0], Worth(latency=latency))
     assert "another run" not in clear.said
+
+
+def test_an_absolute_latency_holds_on_this_machine(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, cells = ran(
+        capsys, "  slow: {to: ort, max_latency: 0.001us}\n  kept: {to: ort, max_latency: 1000s}\n"
+    )
+    assert code == 1
+    assert {name: cell["verdict"] for name, cell in cells.items()} == {
+        "slow": "over budget",
+        "kept": "proven",
+    }
+    (limit,) = cells["slow"]["limits"]
+    assert limit["limit"] == pytest.approx(1e-6)
+    assert "pipeline.yaml:4, targets.slow.max_latency: " in cells["slow"]["reason"]
+
+
+def test_a_latency_without_a_unit_is_refused(project: Path) -> None:
+    Path("pipeline.yaml").write_text(
+        "version: 1\nmodel: digits.onnx\ntargets:\n  a: {to: ort, max_latency: 20}\n"
+    )
+    with pytest.raises(UsageError, match=r"pipeline\.yaml:4, targets\.a\.max_latency.* 20ms"):
+        read(Path("pipeline.yaml"))

@@ -21,14 +21,21 @@ class Limits:
     Attributes:
         size: bytes on disk.
         size_ratio: of the source's bytes.
+        latency: milliseconds of a run on this machine.
         latency_ratio: of the source's time in ONNX Runtime on the same machine.
         places: of the limits in the file, by key.
     """
 
     size: int | None = None
     size_ratio: float | None = None
+    latency: float | None = None
     latency_ratio: float | None = None
     places: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a limit needs a measured time."""
+        return self.latency is not None or self.latency_ratio is not None
 
 
 @dataclass(frozen=True)

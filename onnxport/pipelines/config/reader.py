@@ -28,7 +28,8 @@ from onnxport.pipelines.runner.speedup import TIMED, UNTIMED
 from onnxport.reports import FORMATS as REPORTS
 from onnxport.reports.pipeline import files_of
 
-_LIMITS = ("max_size", "max_size_ratio", "max_latency_ratio")
+_TIMES = ("max_latency", "max_latency_ratio")
+_LIMITS = ("max_size", "max_size_ratio", *_TIMES)
 # The target without a stage of its own: it delivers the product of a shared stage.
 _ONNX = "onnx"
 
@@ -212,11 +213,18 @@ class _Reader:
 
     def _limits(self, name: str, target: TargetSpec, suffix: str) -> Limits:
         place: Place = ("targets", name)
-        if target.max_latency_ratio is not None and FORMATS[suffix] not in TIMED:
-            what, fix = "this limit cannot be checked", "set it for another target"
-            self.faults.add(what, *place, "max_latency_ratio", why=UNTIMED, fix=fix)
+        for key in _TIMES:
+            if getattr(target, key) is not None and FORMATS[suffix] not in TIMED:
+                what, fix = "this limit cannot be checked", "set it for another target"
+                self.faults.add(what, *place, key, why=UNTIMED, fix=fix)
         places = {key: self.faults.where(*place, key) for key in _LIMITS}
-        return Limits(target.max_size, target.max_size_ratio, target.max_latency_ratio, places)
+        return Limits(
+            size=target.max_size,
+            size_ratio=target.max_size_ratio,
+            latency=target.max_latency,
+            latency_ratio=target.max_latency_ratio,
+            places=places,
+        )
 
     def _reports(self) -> Iterator[Path]:
         seen: set[str] = set()

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from onnxport.core.durations import milliseconds_of
 from onnxport.core.memory import bytes_of
 from onnxport.pipelines.config.scalars import source_text
 
@@ -36,6 +37,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Proof = Annotated[Any, BeforeValidator(_proof)]
 # In bytes; units are decimal, as a file manager shows them.
 Size = Annotated[Any, BeforeValidator(str), AfterValidator(bytes_of)]
+MaxLatency = Annotated[Any, BeforeValidator(str), AfterValidator(milliseconds_of)]  # in milliseconds
 
 FROM = "The stage whose result it takes; the model itself unless given."
 PROOF = "Options of its proof beside those of the whole pipeline, or false to deliver it unproven."
@@ -97,6 +99,9 @@ class TargetSpec(_WithOptions):
     max_size: Size | None = Field(default=None, description="Maximum bytes on disk, as 4MB.")
     max_size_ratio: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Maximum bytes, as a share of the source's."
+    )
+    max_latency: MaxLatency | None = Field(
+        default=None, description="Maximum time of a run on the machine that runs the pipeline, as 20ms."
     )
     max_latency_ratio: float | None = Field(
         default=None,

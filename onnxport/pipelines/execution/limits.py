@@ -40,13 +40,21 @@ def _records(limits: Limits, made: ArtifactRecord, timed: Worth | None) -> Itera
         if made.ratio is not None:
             said = f"{made.ratio:.4g} of the source's size; the limit is {limits.size_ratio:g}"
         yield _record(limits, "max_size_ratio", limits.size_ratio, made.ratio, said)
-    if limits.latency_ratio is not None:
-        latency = timed.latency if timed is not None else None
-        why = timed.why_not if timed is not None and timed.why_not else "it was not timed"
-        said, ratio = f"it could not be timed: {printable(why)}", None
+    latency = timed.latency if timed is not None else None
+    why = timed.why_not if timed is not None and timed.why_not else "it was not timed"
+    untimed = f"it could not be timed: {printable(why)}"
+    found: float | None
+    if limits.latency is not None:
+        said, found = untimed, None
         if latency is not None:
-            said, ratio = _latency_text(latency, limits.latency_ratio), 1 / latency.speedup
-        yield _record(limits, "max_latency_ratio", limits.latency_ratio, ratio, said)
+            said = f"{latency.after_ms:g} ms in {latency.runtime}; the limit is {limits.latency:g} ms"
+            found = latency.after_ms
+        yield _record(limits, "max_latency", limits.latency, found, said)
+    if limits.latency_ratio is not None:
+        said, found = untimed, None
+        if latency is not None:
+            said, found = _latency_text(latency, limits.latency_ratio), 1 / latency.speedup
+        yield _record(limits, "max_latency_ratio", limits.latency_ratio, found, said)
 
 
 def _record(limits: Limits, name: str, limit: float, value: float | None, said: str) -> LimitRecord:

@@ -171,7 +171,7 @@ class Scheduler:
         chain = [self.records[node.name] for node in cell.node.chain]
         entry = self.entries.get(cell.node.name)
         worth = None
-        if entry is not None and cell.limits.latency_ratio is not None:  # nothing else runs at this time
+        if entry is not None and cell.limits.is_timed:  # nothing else runs at this time
             worth = partial(self.timings.of, self._origin(cell.node)[0], entry.artifact, cell.node.validation)
         found = deliver_cell(cell, chain, entry, worth, self.explain, self._lock)
         if entry is not None and found.path is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxport.bench.comparison import Conditions
 from onnxport.bench.gate import keep_faster, make_gate
+from onnxport.bench.limits import check_limits
 from onnxport.bench.measurement import Measured, measure
 from onnxport.bench.params import BenchParams
 from onnxport.bench.report import BenchReport, Machine
@@ -60,6 +61,7 @@ def bench(
         if repeated := {row.artifact for row in gate.rows_to_repeat(rows)}:
             again = measure_all((*(each for each in artifacts if str(each.path) in repeated), *gate.beside))
             rows = keep_faster(rows, gate.judge(again.rows, Conditions(again.pace_ms, again.others)))
+        rows = check_limits(rows, params)
     return BenchReport(
         command=shlex.join(("onnxport", "bench", *arguments)),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

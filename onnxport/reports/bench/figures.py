@@ -142,11 +142,13 @@ class Bench:
 
     @property
     def kind(self) -> str:
-        """The page's verdict: of a slower row, else of a failed one, else of rows against the baseline."""
+        """The page's verdict: of a slower row, one beyond a limit, a failed one, or of rows against the baseline."""
         standings = {row.against.standing for row in self.rows if row.against is not None}
         failed = [row.status for row in self.unmeasured if row.exit_code != PROVEN]
         if "slower" in standings:
             return "slower"
+        if any(row.over for row in self.rows):
+            return "over budget"
         if failed:
             return failed[0]
         return next((each for each in ("unclear", "kept", "new") if each in standings), "measured")
@@ -168,6 +170,8 @@ class Bench:
         if slower:
             are = "is" if len(slower) == 1 else "are"
             return f"{phrases.name_list(slower)} {are} slower than the baseline allows"
+        if over := [f"{self.label(row)}: {text(said)}" for row in self.rows for said in row.over]:
+            return "; ".join(over)
         if not self.measured:
             return "nothing could be measured"
         fastest = next((best for best in self.bests if best.title == "fastest"), None)
@@ -225,6 +229,11 @@ def standing(row: Row) -> str:
     if found is None:
         return ""
     return f"{found.standing}: {text(found.said) or ratio(row)}".removesuffix(": ")
+
+
+def slowness(row: Row) -> str:
+    """Return how a row is slower than its baseline allows; empty where it is not."""
+    return standing(row) if row.against is not None and row.against.standing == "slower" else ""
 
 
 def ratio(row: Row) -> str:
@@ -301,4 +310,4 @@ def machine(report: BenchReport) -> Iterator[tuple[str, str]]:
 def fails(row: Row) -> bool:
     """Return whether the row alone would end the command with another exit code than 0."""
     is_slower = row.against is not None and row.against.standing == "slower"
-    return is_slower or row.exit_code != PROVEN
+    return is_slower or bool(row.over) or row.exit_code != PROVEN

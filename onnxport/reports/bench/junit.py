@@ -1,7 +1,7 @@
 """The JUnit XML of a bench: a suite of one case per row.
 
-A row that is slower than its limit fails, one that could not be measured is an error, and one that needs what this
-machine lacks is skipped unless the command fails for it.
+A row that is slower than its baseline allows, or beyond a limit, fails; one that could not be measured is an error,
+and one that needs what this machine lacks is skipped unless the command fails for it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ def _case(bench: Bench, row: Row) -> xml.Element:
     if row.exit_code != PROVEN:
         error = xml.SubElement(case, "error", type=row.status, message=message)
         error.text = f"exit {row.exit_code}"
-    elif figures.fails(row) and row.against is not None:
-        standing = f"{bench.label(row)}: {figures.standing(row)}"
-        failed = xml.SubElement(case, "failure", type=row.against.standing, message=standing)
-        failed.text = phrases.text(row.against.said) or standing
+    elif figures.fails(row):
+        slow = figures.slowness(row)
+        said = f"{bench.label(row)}: {'; '.join(map(phrases.text, filter(None, (slow, *row.over))))}"
+        failed = xml.SubElement(case, "failure", type="slower" if slow else "over budget", message=said)
+        failed.text = said
     elif row.status != "measured":
         xml.SubElement(case, "skipped", type=row.status, message=message)
     texts = {name: figure(row) for name, figure in figures.COLUMNS.items()}

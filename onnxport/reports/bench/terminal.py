@@ -36,7 +36,8 @@ def failures(report: BenchReport) -> Iterator[str]:
         yield f"{label}: {row.why}"
     for row in report.rows:
         if row.exit_code == PROVEN and figures.fails(row):
-            yield f"{bench.label(row)}: {figures.standing(row)}"
+            for said in filter(None, (figures.slowness(row), *row.over)):
+                yield f"{bench.label(row)}: {said}"
 
 
 def _table(bench: Bench) -> Iterator[str]:
