@@ -13,7 +13,7 @@ import onnxport
 from onnxport.core.errors import NotProvenError
 from onnxport.optimizers.rewrites.ml import trees
 
-TREES, FEATURES = 300, 4
+TREES, FEATURES = 600, 4
 
 
 @pytest.fixture
@@ -68,3 +68,9 @@ def test_thresholds_rounded_to_the_nearest_are_found(model: Path, monkeypatch: p
     monkeypatch.setattr(trees, "_round_thresholds", lambda forest: np.asarray(forest.thresholds, np.float32))
     with pytest.raises(NotProvenError, match="not equivalent"):
         onnxport.convert_model(model, "tflite")
+
+
+def test_half_precision_leaves_trees_as_they_are(model: Path) -> None:
+    made = onnxport.convert_model(model, "tflite", precision="fp16")
+    assert made.report.verdict == "proven"
+    assert any("of decision trees" in note for note in made.run.artifacts[0].notes)

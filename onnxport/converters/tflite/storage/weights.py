@@ -10,7 +10,8 @@ Weights are float32 constants of at least LEAST elements that products or lookup
 4. As in the model: weights that it stores in float16 or in integers of 8 or 4 bits are stored in that form again if
    that is exact. Preparation turned them into float32, and may have transposed and scaled them.
 
-The arithmetic stays float32 except for 3. All other constants stay unchanged.
+The arithmetic stays float32 except for 3. All other constants stay unchanged, and so do tables whose rows comparisons
+of floats choose: a decision tree with rounded thresholds takes other branches, and its leaves are no weights.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ _WEIGHTS: Mapping[str, tuple[int, int | None]] = {
     "tfl.transpose_conv": (1, 0),
 }
 _FLOATS = (ir.F32Type, ir.F16Type)
+_COMPARISONS = frozenset(
+    f"tfl.{op}" for op in "equal greater greater_equal less less_equal not_equal".split()
+)
 _CASTS = frozenset(("tfl.cast", "tfl.dequantize"))
 # Ops that take float activations and int8 weights, measured in ai-edge-litert 2.3.0 with and without XNNPACK.
 _HYBRID = frozenset("tfl.conv_2d tfl.depthwise_conv_2d tfl.fully_connected tfl.transpose_conv".split())
@@ -72,11 +76,14 @@ def store_weights(
         Notes on constants that stayed float32 although the user asked for fewer bits, and on slow weights.
     """
     stayed, slow = _Unchanged(), 0
+    decided = _decided_lookups(module)
     for constant in _float_constants(module):
+        if any(use.owner in decided for use in constant.results[0].uses):
+            stayed.decided += _size(constant) >= LEAST
+            continue
         weight = _find_weight(constant)
         if weight is None:
-            size = prod(ir.RankedTensorType(constant.results[0].type).shape)
-            stayed.others += [size] if size >= LEAST else []
+            stayed.others += [_size(constant)] if _size(constant) >= LEAST else []
         elif weight.array.size < LEAST:
             stayed.small += 1
         elif precision is None or precision in _ENCODINGS:
@@ -128,6 +135,7 @@ class _Unchanged:
     """The constants that stay float32, by cause."""
 
     small: int = 0
+    decided: int = 0
     others: list[int] = field(default_factory=list)  # sizes
     beyond: list[str] = field(default_factory=list)  # names
 
@@ -135,6 +143,8 @@ class _Unchanged:
         parts = []
         if self.small:
             parts.append(f"{_count(self.small, 'weight')} of fewer than {LEAST} elements")
+        if self.decided:
+            parts.append(f"{_count(self.decided, 'table')} of decision trees")
         if self.others:
             size = f"{4 * sum(self.others) / 1e6:.1f} MB"
             parts.append(f"{_count(len(self.others), 'constant')} ({size}) that not only products read")
@@ -159,6 +169,26 @@ def _float_constants(module: ir.Module) -> list[ir.Operation]:
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
+    return found
+
+
+def _size(constant: ir.Operation) -> int:
+    return prod(ir.RankedTensorType(constant.results[0].type).shape)
+
+
+def _decided_lookups(module: ir.Module) -> set[ir.Operation]:
+    """Return the lookups whose indices depend on comparisons of floats."""
+    decided, found = set[ir.Value](), set[ir.Operation]()
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        if operation.name == "tfl.gather" and operation.operands[1] in decided:
+            found.add(operation)
+        is_comparison = operation.name in _COMPARISONS and is_float(operation.operands[0])
+        if is_comparison or any(operand in decided for operand in operation.operands):
+            decided.update(operation.results)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     return found
 
 
