@@ -20,6 +20,7 @@ from onnxport.validate.rollout import Run
 from onnxport.validate.signature import unfit_sizes
 
 if TYPE_CHECKING:
+    from onnxport.validate.lifted_reference import LiftedReference
     from onnxport.validate.quality import Quality
     from onnxport.validate.rounded_reference import RoundedReference
 
@@ -33,6 +34,7 @@ def evaluate(
     kept: Collection[str] = (),
     criterion: Criterion | None = None,
     tell: Tell | None = None,
+    lifted: LiftedReference | None = None,
 ) -> tuple[tuple[Judgement, ...], tuple[str, ...]]:
     """Judge a candidate's answers; it runs once per set, and no criterion keeps its answers.
 
@@ -41,17 +43,22 @@ def evaluate(
         budgets: apply to the last judgement, and so do the user's metrics.
         kept: the reference's values that the candidate computes in float32 in spite of its precision.
         criterion: the only one to apply; None for those that the two precisions call for.
+        lifted: of a candidate that is proven to be the reference node for node, which needs no evidence of that: what
+            its own numbers give. It is closed.
 
     Returns:
         The judgements, fidelity first, and notes on the choice of criteria.
     """
-    if criterion is None:
+    rounded: RoundedReference | LiftedReference | None
+    if lifted is not None:
+        criteria, rounded = Criteria(fidelity=True, rounded=True, quality=True), lifted
+    elif criterion is None:
         criteria, rounded = _choose(reference, precision, kept)
     else:
         criteria, rounded = Criteria(criterion == "fidelity", quality=criterion == "quality"), None
     with rounded or nullcontext():
         fidelity = Fidelity(reference, rounded or reference, params) if criteria.fidelity else None
-        quality = _quality(reference, params) if criteria.quality else None
+        quality = _quality(reference, params, lifted is not None) if criteria.quality else None
         averages = Averages(budgets.user)
         progress = Counter(tell, "running the candidate, input set")
 
@@ -90,11 +97,11 @@ def evaluate(
         return (*others, apply_budgets(last, budgets)), notes
 
 
-def _quality(reference: Reference, params: ValidateParams) -> Quality:
+def _quality(reference: Reference, params: ValidateParams, is_proven: bool) -> Quality:
     # Imported here, as the rounded reference: equal precisions, the usual case, need neither.
     from onnxport.validate.quality import Quality
 
-    return Quality(reference, params)
+    return Quality(reference, params, is_proven=is_proven)
 
 
 def _add_further(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from onnxport.core.arrays import Feeds
 from onnxport.validate.accumulator import Tally
-from onnxport.validate.comparison import Comparison, compare
+from onnxport.validate.comparison import Alternative, Comparison, compare
 from onnxport.validate.noise_runs import Answers
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.reference import AnsweredSet, Reference
@@ -44,6 +44,12 @@ class ExpectedAnswers(Protocol):
         Args:
             feeds, answers: the set's inputs, and the reference's own answers.
         """
+        ...
+
+    def alternatives(
+        self, answered: AnsweredSet, names: Collection[str], tolerance: Tolerance
+    ) -> dict[str, tuple[Alternative, ...]]:
+        """Return what else right runtimes may answer for these outputs, by decisions within rounding."""
         ...
 
 
@@ -108,11 +114,8 @@ class Fidelity:
         tolerance: Tolerance,
     ) -> dict[str, Comparison]:
         """Compare outputs that differ once more, with what other right decisions give."""
-        # Noise of the lower precisions shows their decisions (rounded_reference.py).
-        if self._expected is not self._reference:
-            return compared
         names = [name for name, found in compared.items() if found.mismatches or found.inconclusive]
-        found = self._reference.alternatives(answered, names, tolerance)
+        found = self._expected.alternatives(answered, names, tolerance)
         return compared | {
             name: compare(name, expected[name], given[name], noise[name], tolerance, found[name])
             for name in names

@@ -47,6 +47,8 @@ _NO_DIFFERENCE = "no difference"
 _LOSSLESS = f"quality: {_NO_DIFFERENCE}"
 _FLOOR_ONLY = f"; no budget was given, only the floor of {LEAST_SQNR:g} dB"
 
+_LOSSY = "{!r} loses much on generated inputs ({}); see what it loses on yours with --inputs DIR"
+
 _NO_NOISE = Noise(np.zeros(1), None)
 
 
@@ -55,13 +57,16 @@ class Quality:
 
     Args:
         params: whether to waive the floor, and to accept outputs of the reference that never vary, unproven.
+        is_proven: whether the candidate is the reference node for node. Then outputs need not vary, and what generated
+            inputs lose is a figure, no limit: they resemble none that the model is for.
 
     Attributes:
         notes: for the report; complete after `judgement`.
     """
 
-    def __init__(self, reference: Reference, params: ValidateParams) -> None:
-        self._reference, self._params = reference, params
+    def __init__(self, reference: Reference, params: ValidateParams, *, is_proven: bool = False) -> None:
+        self._reference, self._params, self._is_proven = reference, params, is_proven
+        self._has_samples = False
         self.notes: list[str] = []
         self._losses = [
             _Loss(
@@ -73,13 +78,14 @@ class Quality:
 
     def add(self, answered: AnsweredSet, answers: Answers, given: Answers) -> None:
         """Count one set: the reference's answers, and the candidate's."""
+        self._has_samples |= answered.source == "samples"
         for loss in self._losses:
             name = loss.tally.name
             loss.add(answered.label, answers[name], given[name], is_sample=answered.source == "samples")
 
     def judgement(self) -> Judgement:
         """Return the judgement on all sets."""
-        doubts = self._reference.doubts
+        doubts = {} if self._is_proven else self._reference.doubts
         outputs = tuple(self._report(loss, doubts.get(loss.tally.name, "")) for loss in self._losses)
         verdict, reason = worst_verdict(outputs)
         reason = f"quality: {reason}"
@@ -105,6 +111,9 @@ class Quality:
         if report.verdict != "proven":
             return report
         fault = loss.below_floor(report)
+        if fault.startswith("SQNR") and self._is_proven and not self._has_samples:
+            self.notes.append(_LOSSY.format(report.name, fault))
+            fault = ""
         verdict: Verdict = (
             "measured" if not fault else "unproven" if self._params.accept_quality else "over budget"
         )

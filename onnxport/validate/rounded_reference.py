@@ -21,6 +21,7 @@ from onnxport.core.errors import InputError
 from onnxport.core.resources import Closing
 from onnxport.formats.model import Model
 from onnxport.runtimes.ort.runtime import OrtRuntime
+from onnxport.validate.comparison import Alternative
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph_analysis import constant_outputs
 from onnxport.validate.noise_runs import Answers, Run, perturb_inputs
@@ -104,6 +105,12 @@ class RoundedReference(Closing):
         if not (answered.adversarial or answered.nan):
             self._proof.add(expected, noise, self.tolerance)
         return expected, noise
+
+    def alternatives(
+        self, answered: AnsweredSet, names: Collection[str], tolerance: Tolerance
+    ) -> dict[str, tuple[Alternative, ...]]:
+        """Return none: noise shows decisions here."""
+        return {}
 
     def close(self) -> None:
         self._nearest.close()

@@ -25,7 +25,7 @@ from onnxport.validate.translation.tflite import operators
 from onnxport.validate.translation.tflite.contents import read_stored
 from onnxport.validate.translation.tflite.hybrid import with_run_time_rounding
 from onnxport.validate.translation.tflite.lift import Lifting
-from onnxport.validate.translation.tflite.pieces import TflitePieces, tensor_shapes
+from onnxport.validate.translation.tflite.pieces import TflitePieces, at_sizes
 
 # Of the range: LiteRT's kernels of HARD_SWISH, SOFTMAX and the like compute in fixed point of few bits.
 _COARSE = 1 / 16
@@ -43,8 +43,8 @@ class TfliteArtefact:
     """
 
     def __init__(self, path: Path, feeds: Feeds) -> None:
-        self._ends, self._stored = read_signature(path), read_stored(path)
-        shapes = tensor_shapes(self._stored, self._ends, feeds)
+        self._ends = read_signature(path)
+        self._stored, shapes = at_sizes(read_stored(path), self._ends, feeds)
         self._lifted = Lifting(self._stored, self._ends, shapes).run(operators.OPERATORS)
         self.graph = Graph(self._lifted.model, {name: array.shape for name, array in feeds.items()})
         self._tensors = {each.key: each for each in self._stored.tensors}

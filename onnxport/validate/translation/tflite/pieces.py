@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import flatbuffers
@@ -20,10 +21,15 @@ from onnxport.validate.translation.tflite.contents import StoredGraph
 
 _IDENTIFIER = b"TFL3"
 _THREADS = 2
+_SIZES = ("int32", "int64")
 
 
-def tensor_shapes(stored: StoredGraph, ends: Signature, feeds: Feeds) -> dict[int, tuple[int, ...]]:
-    """Return the sizes of every tensor on a set of inputs.
+def at_sizes(
+    stored: StoredGraph, ends: Signature, feeds: Feeds
+) -> tuple[StoredGraph, dict[int, tuple[int, ...]]]:
+    """Return the file at the sizes of a set of inputs, and the sizes of every tensor.
+
+    Integers that the file computes of sizes alone are constants there.
 
     Args:
         feeds: with the source's axes.
@@ -40,7 +46,26 @@ def tensor_shapes(stored: StoredGraph, ends: Signature, feeds: Feeds) -> dict[in
     _feed(interpreter, {index: _stored(port, feeds[port.name]) for port, index in ends.inputs})
     _invoke(interpreter)
     details = interpreter.get_tensor_details()
-    return {detail["index"]: tuple(int(each) for each in detail["shape"]) for detail in details}
+    shapes = {detail["index"]: tuple(int(each) for each in detail["shape"]) for detail in details}
+    return _fold(stored, interpreter), shapes
+
+
+def _fold(stored: StoredGraph, interpreter: Any) -> StoredGraph:
+    """Return the graph with the results of SHAPE, and what follows from these and constants, as constants."""
+    known = {tensor.index for tensor in stored.tensors if tensor.data is not None}
+    tensors, operators = list(stored.tensors), []
+    for operator in stored.operators:
+        inputs = [each for each in operator.inputs if each >= 0]
+        is_plain = all(
+            tensors[each].dtype in _SIZES and tensors[each].grid is None for each in operator.outputs
+        )
+        if not is_plain or not (operator.op == "SHAPE" or (inputs and known.issuperset(inputs))):
+            operators.append(operator)
+            continue
+        for index in operator.outputs:
+            tensors[index] = replace(tensors[index], data=np.array(interpreter.get_tensor(index)))
+            known.add(index)
+    return replace(stored, tensors=tuple(tensors), operators=tuple(operators))
 
 
 def _opened(content: bytes, options: Mapping[str, Any]) -> Any:

@@ -1,0 +1,100 @@
+"""A file whose weights are rounded right is proven, whatever hangs on these roundings; another one is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import onnxport
+from onnxport.formats.artifact import Artifact
+from onnxport.runtimes.litert import TfliteRuntime
+from onnxport.validate.fidelity import Fidelity
+from onnxport.validate.judge import ReferenceRun
+from onnxport.validate.lifted_reference import LiftedReference
+from onnxport.validate.params import ValidateParams
+from onnxport.validate.report import Report
+from onnxport.validate.sessions import Oriented
+from tests.validate.models import parsed
+from tests.validate.translation.tflite_faults import constant, operators, put
+
+_BODY = "c = Conv <pads = [1, 1, 1, 1]> (x, w) n = BatchNormalization (c, scale, bias, mean, variance)"
+# Every pixel is 0 or 1: one beside the limit goes with the rounding of the weights.
+THRESHOLD = f"{_BODY} k = Greater (n, limit) y = Where (k, one, zero)"
+# Nothing that is fed gets beyond the limit.
+SILENT = f"{_BODY} m = Sub (n, vast) y = Relu (m)"
+
+
+def save(body: str, path: Path) -> Path:
+    draw = np.random.default_rng(0)
+    model = parsed(f"g (float[1, 16, 32, 32] x) => (float[1, 24, 32, 32] y) {{ {body} }}")
+    constants: dict[str, Any] = {
+        "w": draw.standard_normal((24, 16, 3, 3)) / 12,
+        "scale": draw.uniform(0.5, 2, 24),
+        "bias": draw.standard_normal(24),
+        "mean": draw.standard_normal(24) / 10,
+        "variance": draw.uniform(0.5, 2, 24),
+        "limit": 0.3,
+        "one": 1,
+        "zero": 0,
+        "vast": 1e6,
+    }
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(each, np.float32), name)
+        for name, each in constants.items()
+        if name in body
+    )
+    onnx.save(model, path)
+    return path
+
+
+def judged(body: str, folder: Path) -> Report:
+    made = onnxport.convert_model(
+        save(body, folder / "m.onnx"), "tflite", folder / "m.tflite", precision="fp16", latency=False
+    )
+    return made.report
+
+
+@pytest.mark.parametrize("body", [THRESHOLD, SILENT], ids=["threshold", "silent"])
+def test_what_hangs_on_roundings_is_proven_node_for_node(body: str, tmp_path: Path) -> None:
+    report = judged(body, tmp_path)
+    assert report.verdict == "proven", report.reason
+    assert report.judgements[0].against == LiftedReference.against
+    assert any(each.question == "translation" for each in report.judgements)
+
+
+@pytest.mark.parametrize("body", [THRESHOLD, SILENT], ids=["threshold", "silent"])
+def test_a_weight_that_no_rounding_explains_is_not(body: str, tmp_path: Path) -> None:
+    judged(body, tmp_path)
+    wrong = put(_double_a_weight, tmp_path / "m.tflite", tmp_path / "wrong.tflite")
+    report = onnxport.validate_model(tmp_path / "m.onnx", wrong)
+    assert report.verdict == "not equivalent"
+
+
+def test_kernels_are_held_to_the_numbers_of_the_file(tmp_path: Path) -> None:
+    judged(THRESHOLD, tmp_path)
+    wrong = put(_double_a_weight, tmp_path / "m.tflite", tmp_path / "wrong.tflite")
+    params = ValidateParams()
+    with ReferenceRun(Artifact.open(tmp_path / "m.onnx"), params) as run:
+        found = {}
+        for path in (tmp_path / "m.tflite", wrong):
+            with TfliteRuntime(path) as runtime, LiftedReference(run.reference, tmp_path / "m.tflite") as own:
+                fidelity = Fidelity(run.reference, own, params)
+                for each in run.reference.sets:
+                    feeds, answers = run.reference.answers(each)
+                    fidelity.add(each, feeds, answers, Oriented(runtime).run(feeds))
+                found[path.stem] = fidelity.judgement().verdict
+    assert found == {"m": "proven", "wrong": "not equivalent"}
+
+
+def _double_a_weight(model: Any, _: object) -> None:
+    (convolution,) = operators(model, "CONV_2D")
+    widened = next(
+        each for each in operators(model, "DEQUANTIZE") if each.outputs[0] == convolution.inputs[1]
+    )
+    weights = constant(model, widened.inputs[0], np.float16)
+    weights[np.argmax(np.abs(weights))] *= 2
