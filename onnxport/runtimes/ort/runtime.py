@@ -202,6 +202,7 @@ class OrtRuntime(Closing):
                 provider=self._provider,
                 spinning=False,  # spinning threads would starve the other runtime's process
                 prepacking=stored_bytes(source, folder) <= _LARGE,
+                shared_memory=True,
                 external_data=folder,
                 config={"session.load_model_format": "ORT"} if self._is_ort else None,
             )
