@@ -3,7 +3,7 @@
     python examples/web/prepare.py site [MODEL]
     python -m http.server --bind 127.0.0.1 --directory site 8000
 
-MODEL is an `.onnx` file with float32 inputs and outputs. onnxruntime-web comes from npm (33 MB, pinned by its hash)
+MODEL is an `.onnx` file with inputs of float32, int32, int64 or bool. onnxruntime-web comes from npm (33 MB, pinned by its hash)
 and stays in the cache of the fixtures.
 """
 
@@ -72,7 +72,10 @@ def prepare(folder: Path, model: Path) -> None:
 
 
 def _listed(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
-    return {name: {"dims": array.shape, "data": array.ravel().tolist()} for name, array in arrays.items()}
+    return {
+        name: {"type": array.dtype.name, "dims": array.shape, "data": array.ravel().tolist()}
+        for name, array in arrays.items()
+    }
 
 
 def main() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -178,3 +180,16 @@ def test_an_option_of_two_targets_takes_what_either_does_and_each_refuses_the_re
     assert text.index("Options:") < text.index("--precision") < text.index("Only --to coreml:")
     assert text.index("Only --to coreml:") < text.index("--minimum-target") < text.index("Only --to ort:")
     assert text.index("Only with --calib:") < text.index("--bias-correction")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_get_their_completion(shell: str) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("onnxport")],
+        env=os.environ | {"_ONNXPORT_COMPLETE": f"{shell}_source"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "_ONNXPORT_COMPLETE" in done.stdout
