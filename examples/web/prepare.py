@@ -3,8 +3,8 @@
     python examples/web/prepare.py site [MODEL]
     python -m http.server --bind 127.0.0.1 --directory site 8000
 
-MODEL is an `.onnx` file with inputs of float32, int32, int64 or bool. onnxruntime-web comes from npm (33 MB, pinned by its hash)
-and stays in the cache of the fixtures.
+MODEL is an `.onnx` file with inputs of float32, int32, int64 or bool. onnxruntime-web comes from npm (33 MB, pinned by
+its hash) and stays in the cache of the fixtures.
 """
 
 from __future__ import annotations
