@@ -83,10 +83,13 @@ def evaluate(
         if failure:
             return (chosen[0].failed(failure),), notes
         try:
-            sets = reference.sets_for(precision)
-            for number, answered in enumerate(sets):
+            number = 0
+            while number < len(
+                sets := reference.sets_for(precision)
+            ):  # a candidate that fails calls for more
                 progress.count(number, len(sets))
-                add(answered)
+                add(sets[number])
+                number += 1
             if is_inconclusive():
                 _add_further(reference, add, is_inconclusive)
         except RunError as error:

@@ -150,6 +150,10 @@ class Proof:
     def __init__(self, outputs: Iterable[str], constant: frozenset[str]) -> None:
         self._evidence = {name: Evidence() for name in outputs if name not in constant}
 
+    def anew(self) -> Proof:
+        """Return a proof of the same outputs without evidence."""
+        return Proof(self._evidence, frozenset())
+
     def add(
         self,
         answers: Mapping[str, Array],

@@ -54,6 +54,9 @@ class _Probes:
 class NoiseMeter:
     """Measures the noise of a reference's answers.
 
+    Of float answers one probe comes first, moved inputs. It shows how large the noise is, and the least that all probes
+    would show. What passes with less noise passes with more, so only a candidate that fails needs all of them.
+
     Args:
         inputs, outputs: of the reference.
         graph: the reference's own graph; None where it cannot be read, or belongs to a candidate.
@@ -77,6 +80,8 @@ class NoiseMeter:
         # The roundings of lower precisions add up and those of integers flip: each set needs its own noise.
         is_float = all(spec.dtype.startswith("float") for spec in outputs)
         self._is_smooth = is_float and tolerance.rule.mean_factor is None
+        movable = any(spec.dtype in ("float32", "float64") for spec in inputs)
+        self._is_first = self._is_smooth and precision == "float32" and movable
         self._tolerance = tolerance
         self._usual = UsualNoise()
         self._probed: set[tuple[tuple[str, tuple[int, ...]], ...]] = set()
@@ -88,6 +93,10 @@ class NoiseMeter:
     def open(self, model: Run, runtime: ReferenceRuntime) -> None:
         """Prepare the probes of a reference that runs."""
         self._model = model
+        if self._is_first and (first := self._first_probes(model, runtime)) is not None:
+            self._probes = first
+            return
+        self._is_first = False
         beside = other_batch(model.run, self._inputs)
         batches = () if beside is None else (beside,)
         self._probes = _Probes(
@@ -97,26 +106,48 @@ class NoiseMeter:
             tuple(self._transforms(runtime)),
         )
 
+    def _first_probes(self, model: Run, runtime: ReferenceRuntime) -> _Probes | None:
+        """Return the probe that comes first, with that of transforms; None where inputs cannot be moved."""
+        movable = [spec for spec in self._inputs if spec.dtype in ("float32", "float64")]
+        if all(spec.name in self._exact for spec in movable):
+            return None
+        move = perturb_inputs(model.run, 1, self._precision, self._exact)
+        return _Probes(moves=(move,), transforms=tuple(self._transforms(runtime)))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether noise is measured with all probes."""
+        return not self._is_first
+
+    def measure_fully(self) -> None:
+        """Measure with all probes from the next `open` on, and forget what one probe showed."""
+        self._is_first = False
+        self._usual, self._probed = UsualNoise(), set()
+
     def estimate(self, sample: Sample, answers: Answers) -> dict[str, Noise] | None:
         """Return the least noise that `measure` would find, without a probe; None where that is unknown.
 
         It is known for a companion of sizes at which ordinary sets were probed. What passes with the least noise passes
         with more, so only a candidate that fails needs the probes.
         """
-        if not sample.adversarial or not self._is_known(sample):
+        if not sample.adversarial or not self.is_known(sample):
             return None
         return {
             name: self._usual.at_least(name, answer, measure_noise(answer, ()))
             for name, answer in answers.items()
         }
 
-    def measure(self, sample: Sample, answers: Answers) -> dict[str, Noise]:
+    def measure(self, sample: Sample, answers: Answers, *, is_thorough: bool = False) -> dict[str, Noise]:
         """Return the noise of every answer to a set.
 
         Where a set of the same sizes was probed before, its share of the scale counts, too.
+
+        Args:
+            is_thorough: whether to run all probes although a set of the same sizes was probed before.
         """
-        is_known = self._is_known(sample)
-        probes = [probe(sample.feeds, answers) for probe in self._choose(sample, is_known)]
+        is_known = self.is_known(sample)
+        chosen = self._choose(sample, is_known and not is_thorough)
+        probes = [probe(sample.feeds, answers) for probe in chosen]
         noise = {
             name: measure_noise(answer, [probe[name] for probe in probes]) for name, answer in answers.items()
         }
@@ -130,7 +161,8 @@ class NoiseMeter:
             for name, measured in noise.items()
         }
 
-    def _is_known(self, sample: Sample) -> bool:
+    def is_known(self, sample: Sample) -> bool:
+        """Return whether a set of the same sizes was probed before, so that few probes are enough."""
         return self._is_smooth and _sizes(sample) in self._probed
 
     def probed(

@@ -77,6 +77,8 @@ class AnsweredSet:
         adversarial, first_row: see Sample.
         nan: whether an input holds NaN that is no missing value, so that the answers prove nothing.
         is_estimated: whether `noise` is the least that probes would find (Reference.refine).
+        is_partial: whether `noise` is that of few probes, because the sizes were known.
+        is_evidence: whether it counts as evidence: other inputs than before, and no companion.
         is_wide: whether generated numbers that are compared with thresholds are no float32 numbers.
     """
 
@@ -90,6 +92,8 @@ class AnsweredSet:
     nan: bool = False
     first_row: int = 0
     is_estimated: bool = False
+    is_partial: bool = False
+    is_evidence: bool = False
     is_wide: bool = False
 
     def input_set(self, steps: int) -> InputSet:
@@ -326,20 +330,65 @@ class Reference:
             self._close_if_kept()
 
     def refine(self, answered: AnsweredSet) -> bool:
-        """Measure the noise of a set where it was estimated; return whether it was."""
-        if not answered.is_estimated:
-            return False
+        """Measure the noise of a set with all probes where that was not done; return whether it was now."""
+        changed = self.measure_fully()
+        if not (answered.is_estimated or answered.is_partial):
+            return changed
         self._reopen()
         self._noise.open(self._model, self._runtime)
         try:
-            _, answers = self.answers(answered)
-            answered.noise, answered.is_estimated = self._measure_noise(answered.load(), answers), False
-        except (RunError, MemoryFullError):  # no probe runs on it, so it proves nothing
-            unknown = Noise(np.array([np.inf]), None, reshaped=True)
-            answered.noise, answered.is_estimated = dict.fromkeys(answered.noise, unknown), False
+            self._refine(answered, is_thorough=True)
         finally:
             self._close_if_kept()
         return True
+
+    def measure_fully(self) -> bool:
+        """Measure the noise of all sets with all probes, and feed further sets if they prove too little then.
+
+        Returns:
+            Whether that was not done before.
+        """
+        if self._noise.is_complete:
+            return False
+        self._reopen()
+        self._noise.measure_fully()
+        self._noise.open(self._model, self._runtime)
+        self._proof = self._proof.anew()
+        try:
+            for answered in self.sets:
+                _, answers = self.answers(answered)
+                if answered.adversarial:
+                    answered.is_estimated = True
+                    continue
+                self._refine(answered)
+                if answered.is_evidence:
+                    batch = self._rows(answered.load())
+                    self._proof.add(answers, answered.noise, self.tolerance, batch, answered.shapes)
+                    self._noise.count(answers, answered.noise)
+            self._feed_more()
+        finally:
+            self._close_if_kept()
+        return True
+
+    def _feed_more(self) -> None:
+        """Feed further sets, or neighbours of the user's, while those so far prove too little."""
+        if self._generated is None:
+            self._feed_neighbours()
+            return
+        while self.doubts and self._generated.feed_further():
+            pass
+        if self.doubts:
+            self._generated.search(lambda: bool(self.doubts), self._movement)
+
+    def _refine(self, answered: AnsweredSet, *, is_thorough: bool = False) -> None:
+        try:
+            (_, answers), sample = self.answers(answered), answered.load()
+            answered.is_partial = self._noise.is_known(sample) and not is_thorough
+            answered.noise = self._measure_noise(sample, answers, is_thorough=is_thorough)
+            answered.is_estimated = False
+        except (RunError, MemoryFullError):  # no probe runs on it, so it proves nothing
+            unknown = Noise(np.array([np.inf]), None, reshaped=True)
+            answered.noise, answered.is_estimated = dict.fromkeys(answered.noise, unknown), False
 
     def alternatives(
         self, answered: AnsweredSet, names: Collection[str], tolerance: Tolerance
@@ -373,9 +422,11 @@ class Reference:
 
         return NearTies(graph, lambda model, **options: self._noise.probed(self._runtime, model, **options))
 
-    def _measure_noise(self, sample: Sample, answers: Answers) -> dict[str, Noise]:
+    def _measure_noise(
+        self, sample: Sample, answers: Answers, *, is_thorough: bool = False
+    ) -> dict[str, Noise]:
         """Return the noise of every answer, without elements that a decision within rounding turned."""
-        noise = self._noise.measure(sample, answers)
+        noise = self._noise.measure(sample, answers, is_thorough=is_thorough)
         loud = [name for name, each in noise.items() if _is_loud(answers[name], each)]
         if loud and self._near_ties is not None:
             with suppress(RunError, MemoryFullError):
@@ -484,17 +535,20 @@ class Reference:
         self._check_ranks(sample, answers)
         if sample.adversarial and not all(map(_is_finite, answers.values())):
             return  # where the reference itself overflows or divides by 0, right artefacts differ
+        is_partial = not sample.adversarial and self._noise.is_known(sample)
         estimate = self._noise.estimate(sample, answers)
         noise = estimate or self._measure_noise(sample, answers)
         shapes = {name: array.shape for name, array in sample.feeds.items()}
-        if not sample.adversarial and not nan and not self._is_repeated(sample.feeds):
+        is_evidence = not sample.adversarial and not nan and not self._is_repeated(sample.feeds)
+        if is_evidence:
             self._proof.add(answers, noise, self.tolerance, self._rows(sample), shapes)
             self._noise.count(answers, noise)
         self._bytes += sum(array.nbytes for array in (*sample.feeds.values(), *answers.values()))
         kept = (sample.feeds, answers) if self._bytes <= _KEPT else None
         about = sample.label, sample.source, shapes
         answered = AnsweredSet(load, *about, noise, kept, sample.adversarial, nan, sample.first_row)
-        answered.is_estimated = estimate is not None
+        answered.is_partial = is_partial
+        answered.is_estimated, answered.is_evidence = estimate is not None, is_evidence
         answered.is_wide = sample.source == "generated" and self._holds_wide(sample.feeds)
         self.sets.append(answered)
 
