@@ -32,6 +32,7 @@ from onnxport.validate.report import RIGHT, Judgement
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.tolerance import CONCLUSIVE_NOISE, Noise, Tolerance, group_scales, measure_noise
 from onnxport.validate.translation.tflite import operators
+from onnxport.validate.translation.tflite.artefact import prove_tflite
 from onnxport.validate.translation.tflite.contents import read_stored
 from onnxport.validate.translation.tflite.lift import Lifting
 from onnxport.validate.translation.tflite.pieces import at_sizes
@@ -51,13 +52,32 @@ def ask_own_numbers(
     """Evaluate a file that is its source node for node against what its own numbers give.
 
     Returns:
-        Judgements and notes; None where it fails here, too, or cannot be written as an ONNX model.
+        Judgements and notes; None where it fails here, too, is not proven at other sizes that were fed, or cannot be
+        written as an ONNX model.
     """
+    if not _is_proven_at_all_sizes(reference, path):
+        return None
     try:
         judgements, notes = evaluate(lifted=LiftedReference(reference, path))
     except (InputError, RunError):
         return None
     return (judgements, notes) if judgements[0].verdict in RIGHT else None
+
+
+def _is_proven_at_all_sizes(reference: Reference, path: Path) -> bool:
+    """Return whether the file is its source at each size that was fed; at one of them it is known to be."""
+    fed = {tuple(sorted(each.shapes.items())): each for each in reference.sets}
+    if len(fed) == 1:
+        return True
+    assert reference.graph is not None, "translations are of ONNX graphs"
+    sets = (reference.answers(each)[0] for each in fed.values())
+    try:
+        return all(
+            prove_tflite(reference.graph, path, [feeds], are_samples=False, rounding="float16").is_complete
+            for feeds in sets
+        )
+    except (InputError, RunError):
+        return False
 
 
 class LiftedReference(Closing):

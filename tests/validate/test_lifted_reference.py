@@ -11,14 +11,19 @@ import pytest
 from onnx import numpy_helper
 
 import onnxport
+from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
 from onnxport.runtimes.litert import TfliteRuntime
+from onnxport.validate import lifted_reference
 from onnxport.validate.fidelity import Fidelity
 from onnxport.validate.judge import ReferenceRun
 from onnxport.validate.lifted_reference import LiftedReference
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Report
 from onnxport.validate.sessions import Oriented
+from onnxport.validate.translation.proof import Proof
+from onnxport.validate.translation.tflite.artefact import prove_tflite
 from tests.validate.models import parsed
 from tests.validate.translation.tflite_faults import constant, operators, put
 
@@ -29,9 +34,9 @@ THRESHOLD = f"{_BODY} k = Greater (n, limit) y = Where (k, one, zero)"
 SILENT = f"{_BODY} m = Sub (n, vast) y = Relu (m)"
 
 
-def save(body: str, path: Path) -> Path:
+def save(body: str, path: Path, size: str) -> Path:
     draw = np.random.default_rng(0)
-    model = parsed(f"g (float[1, 16, 32, 32] x) => (float[1, 24, 32, 32] y) {{ {body} }}")
+    model = parsed(f"g (float[1, 16, 32, {size}] x) => (float[1, 24, 32, {size}] y) {{ {body} }}")
     constants: dict[str, Any] = {
         "w": draw.standard_normal((24, 16, 3, 3)) / 12,
         "scale": draw.uniform(0.5, 2, 24),
@@ -52,9 +57,9 @@ def save(body: str, path: Path) -> Path:
     return path
 
 
-def judged(body: str, folder: Path) -> Report:
+def judged(body: str, folder: Path, size: str = "32") -> Report:
     made = onnxport.convert_model(
-        save(body, folder / "m.onnx"), "tflite", folder / "m.tflite", precision="fp16", latency=False
+        save(body, folder / "m.onnx", size), "tflite", folder / "m.tflite", precision="fp16", latency=False
     )
     return made.report
 
@@ -65,6 +70,22 @@ def test_what_hangs_on_roundings_is_proven_node_for_node(body: str, tmp_path: Pa
     assert report.verdict == "proven", report.reason
     assert report.judgements[0].against == LiftedReference.against
     assert any(each.question == "translation" for each in report.judgements)
+
+
+def test_each_size_that_was_fed_is_compared_node_for_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[tuple[int, ...]] = []
+
+    def noted(source: Model, path: Path, sets: list[Feeds], **options: Any) -> Proof:
+        sizes.append(sets[0]["x"].shape)
+        return prove_tflite(source, path, sets, **options)
+
+    monkeypatch.setattr(lifted_reference, "prove_tflite", noted)
+    report = judged(THRESHOLD, tmp_path, "W")
+    assert report.verdict == "proven", report.reason
+    assert set(sizes) == {each.shapes["x"] for each in report.fed}
+    assert len(sizes) > 1
 
 
 @pytest.mark.parametrize("body", [THRESHOLD, SILENT], ids=["threshold", "silent"])

@@ -82,7 +82,6 @@ def sealed(key: str, level: str, folder: Path) -> Artifact:
     return Artifact.open(path)
 
 
-
 def test_later_sets_of_one_size_get_every_probe_before_they_are_alarms() -> None:
     """One of U2-Net-p's maps is near 0 on noise, where kernels differ by 14 times what moved inputs show."""
     path = models.path("u2netp/u2netp.onnx")
