@@ -83,15 +83,19 @@ def evaluate(
         if failure:
             return (chosen[0].failed(failure),), notes
         try:
-            number = 0
-            while number < len(
-                sets := reference.sets_for(precision)
-            ):  # a candidate that fails calls for more
-                progress.count(number, len(sets))
-                add(sets[number])
-                number += 1
+            fed = 0
+
+            def add_all() -> None:
+                """Count the sets that were not; a candidate that fails calls for more of them."""
+                nonlocal fed
+                while fed < len(sets := reference.sets_for(precision)):
+                    progress.count(fed, len(sets))
+                    add(sets[fed])
+                    fed += 1
+
+            add_all()
             if is_inconclusive():
-                _add_further(reference, add, is_inconclusive)
+                _add_further(reference, add_all, is_inconclusive)
         except RunError as error:
             return (chosen[0].failed(str(error)),), notes
         *others, last = (each.judgement() for each in chosen)
@@ -108,12 +112,12 @@ def _quality(reference: Reference, params: ValidateParams, is_proven: bool) -> Q
 
 
 def _add_further(
-    reference: Reference, add: Callable[[AnsweredSet], None], is_inconclusive: Callable[[], bool]
+    reference: Reference, add_all: Callable[[], None], is_inconclusive: Callable[[], bool]
 ) -> None:
     """Add further sets: the noise of a lower precision calls for them as the reference's own noise does."""
     with closing(reference.further_sets()) as further:
-        for answered in further:
-            add(answered)
+        for _ in further:
+            add_all()
             if not is_inconclusive():
                 return
 

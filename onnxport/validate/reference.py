@@ -326,6 +326,9 @@ class Reference:
         try:
             while self._generated.feed_further():
                 yield self.sets[-1]
+                if not self._is_open:  # measuring the noise of a set that failed may have closed it
+                    self._reopen()
+                    self._noise.open(self._model, self._runtime)
         finally:
             self._close_if_kept()
 

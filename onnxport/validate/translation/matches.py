@@ -295,7 +295,7 @@ class _Matcher:
             return f"the source has {source.label} here"
         for name in sorted({*core.attributes, *source.attributes}):
             ours, theirs = core.attributes.get(name), source.attributes.get(name)
-            if not _equal(ours, theirs):
+            if not _equal(ours, theirs) and not (name == "perm" and _move_alike(core, source)):
                 return f"its {name} is {ours}, that of the source's {source.label} {theirs}"
         shape, wanted = static_shape(core.value), static_shape(source.value)
         if core.op == "Reshape" and None not in (shape, wanted):
@@ -354,6 +354,22 @@ class _Matcher:
 def _times(head: Head, factors: Sequence[float]) -> Head:
     """Return a head whose core is that of the source, which has not these factors."""
     return replace(head, scale=head.scale.times(Rounded.number(float(np.prod(factors)))))
+
+
+def _move_alike(core: Core, source: Core) -> bool:
+    """Return whether two Transposes do the same to the axes of more than one entry, of which these are alike."""
+    ours, theirs = _moves(core), _moves(source)
+    return ours is not None and ours == theirs
+
+
+def _moves(core: Core) -> tuple[list[int], list[int]] | None:
+    """Return the sizes above 1 of what a Transpose reads, and their order behind it; None where they are not known."""
+    operand, order = core.operands[0], core.attributes.get("perm")
+    sizes = static_shape(operand) if isinstance(operand, ir.Value) else None
+    if sizes is None or order is None:
+        return None
+    long = [axis for axis, size in enumerate(sizes) if size != 1]
+    return [sizes[axis] or 0 for axis in long], [long.index(axis) for axis in order if axis in long]
 
 
 def _is_view(head: Head) -> bool:
