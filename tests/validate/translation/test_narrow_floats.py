@@ -217,3 +217,30 @@ def test_a_tflite_file_with_float16_weights_is_proven(tmp_path: Path) -> None:
     found = prove_tflite(Model.load(SOURCE), output, images(), rounding="float16")
     assert list(found.findings) == []
     assert found.weights == 3
+
+
+def test_convolutions_over_time_are_proven(tmp_path: Path) -> None:
+    """TFLite has them over two axes; the second one halves the time, and the last reads it as rows."""
+    draw = np.random.default_rng(0)
+    shapes = {"a": (24, 16, 3), "b": (24, 1, 5), "c": (32, 24, 1), "m": (32, 40)}
+    nodes = [
+        helper.make_node("Conv", ["x", "a"], ["p"], pads=[1, 1]),
+        helper.make_node("Relu", ["p"], ["q"]),
+        helper.make_node("Conv", ["q", "b"], ["r"], group=24, pads=[2, 2], strides=[2]),
+        helper.make_node("Conv", ["r", "c"], ["s"]),
+        helper.make_node("Transpose", ["s"], ["t"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["t", "m"], ["y"]),
+    ]
+    constants = [
+        numpy_helper.from_array((draw.standard_normal(shape) / 4).astype(np.float32), name)
+        for name, shape in shapes.items()
+    ]
+    x, y = (helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [1, 16, 64]), ("y", [1, 32, 40])))
+    graph = helper.make_graph(nodes, "g", [x], [y], constants)
+    source, output = tmp_path / "m.onnx", tmp_path / "m.tflite"
+    onnx.save(helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)]), source)
+    onnxport.convert_model(source, "tflite", output, precision="fp16", latency=False)
+    feeds = {"x": draw.standard_normal((1, 16, 64)).astype(np.float32)}
+    found = prove_tflite(Model.load(source), output, [feeds], rounding="float16")
+    assert list(found.findings) == []
+    assert found.weights == 4

@@ -468,6 +468,23 @@ def _window(layouts: Layouts, node: ir.Node) -> None:
     node.replace_input_with(0, value)
 
 
+def _convolution(layouts: Layouts, node: ir.Node) -> None:
+    """Write a convolution over one axis as one over two, of which the first has size 1."""
+    data, weight = node.inputs[:2]
+    sizes = None if weight is None else static_sizes(weight)
+    if data is None or weight is None or sizes is None or len(sizes) != 3:
+        _window(layouts, node)
+        return
+    for name in ("kernel_shape", "strides", "dilations"):
+        if given := node.attributes.get_ints(name, None):
+            node.attributes[name] = ir.AttrInt64s(name, [1, *given])
+    if pads := node.attributes.get_ints("pads", None):
+        node.attributes["pads"] = ir.AttrInt64s("pads", [0, pads[0], 0, pads[1]])
+    node.replace_input_with(0, layouts.arrange(data, (0, 1, None, 2)))
+    node.replace_input_with(1, layouts.reshape(layouts.plain(weight), (*sizes[:2], 1, sizes[2])))
+    layouts.lay(node.outputs[0], (0, 1, 3), 4)
+
+
 def _before_grids(layouts: Layouts, value: ir.Value) -> ir.Node | None:
     """Return the Pad behind a value, through grids that what it pads is on already."""
     grids: list[tuple[float, float] | None] = []
@@ -537,5 +554,6 @@ RULES: Mapping[str, Rule] = {
     "Pad": _pad,
     **dict.fromkeys(("Resize", "Upsample"), _resize),
     "MatMul": _matrix_product,
-    **dict.fromkeys(("Conv", "MaxPool"), _window),
+    "Conv": _convolution,
+    "MaxPool": _window,
 }
