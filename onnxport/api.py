@@ -128,7 +128,7 @@ def convert_model(
         output: the artefact's path; beside the model, under the target's suffix, unless given. For a list of targets
             a folder.
         validate: False delivers the artefact without a proof; its report and its provenance say so.
-        keep_rejected: keep a candidate that fails the proof, as <stem>.rejected<suffix>.
+        keep_rejected: keep a candidate that fails the proof, as `<stem>.rejected<suffix>`.
         latency: False skips the timing of a lower precision.
         operators: a file with definitions of the model's own operators as ONNX functions.
         progress: receives the start and the end of each step.
@@ -189,7 +189,7 @@ def quantize_model(
     Args:
         model: an `.onnx` file.
         precision: "int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights" or "int4-weights".
-        output: the result's path; <stem>_<precision>.onnx beside the model unless given.
+        output: the result's path; `<stem>_<precision>.onnx` beside the model unless given.
         **options: the fields of QuantizeParams (quantize.params) and of ValidateParams: calib, method, budget, ...
     """
     job = quantization(
@@ -221,7 +221,7 @@ def export_model(
     Args:
         source: a file or folder of PyTorch, TensorFlow, scikit-learn, a boosting library or PaddlePaddle, or
             "package.module:function", which builds a model.
-        output: the ONNX file; beside the source file, or <name>.onnx in the current folder, unless given.
+        output: the ONNX file; beside the source file, or `<name>.onnx` in the current folder, unless given.
         **options: the fields of ExportParams (exporters.params) and of ValidateParams: weights, input, dynamic, ...
     """
     job = exportation(source, output, options, validate=validate, keep_rejected=keep_rejected)
@@ -244,7 +244,7 @@ def optimize_model(
 
     Args:
         model: an `.onnx` file.
-        output: the result's path; <stem>_optimized.onnx beside the model unless given.
+        output: the result's path; `<stem>_optimized.onnx` beside the model unless given.
         **options: the fields of OptimizeParams (optimizers.params) and of ValidateParams: opset, simplify, fp16, ...
     """
     job = optimization(
@@ -270,7 +270,7 @@ def extract_model(
 
     Args:
         model: an `.onnx` file.
-        output: the part's path; <stem>_part.onnx beside the model unless given.
+        output: the part's path; `<stem>_part.onnx` beside the model unless given.
         inputs: names of the values at which the part begins; those inputs of the model that it needs, unless given.
         outputs: names of the values at which it ends; the model's outputs unless given.
         **options: samples_from, a folder with inputs of the whole model, and the fields of ValidateParams but `inputs`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -58,3 +59,12 @@ def test_the_keys_of_a_pipeline_are_those_that_it_takes(site: chromium.Site) -> 
     text = (site.folder / "reference" / "pipeline-yaml.html").read_text(encoding="utf-8")
     for key in ("max_size", "minimum_target", "calib", "int16x8"):
         assert f"<code>{key}</code>" in text
+
+
+def test_every_option_of_a_function_is_described(site: chromium.Site) -> None:
+    text = (site.folder / "reference" / "python.html").read_text(encoding="utf-8")
+    _, _, options = text.partition('id="options-of-validate_model-assert_equivalent"')
+    found = dict(re.findall(r"<td><code>(\w+)</code></td>\s*<td>(.*?)</td>", options.partition("<h3")[0]))
+    assert {"budget", "shape", "inputs", "preprocess"} <= set(found)
+    assert all(found.values())
+    assert "&lt;stem&gt;_&lt;precision&gt;.onnx" in text

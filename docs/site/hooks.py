@@ -5,13 +5,25 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, get_type_hints
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from pydantic import BaseModel
 
+from onnxport import keyword_options
+from onnxport.bench.params import BenchParams
+from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
+from onnxport.deployment.params import DeploymentParams
+from onnxport.exporters.params import ExportParams
+from onnxport.optimizers.params import ExtractParams, OptimizeParams
 from onnxport.pipelines.config.json_schema import schema
+from onnxport.profiling.params import ProfileParams
+from onnxport.quantize.params import QuantizeParams
+from onnxport.validate.debug.params import DebugParams
+from onnxport.validate.params import SamplesParams, ValidateParams
 
 _LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)#\s]*)[^)]*\)")
 _KEYS = """# pipeline.yaml
@@ -31,6 +43,23 @@ _SECTIONS = {
     "target-ort": "A target with `to: ort`",
     "target-onnx": "A target with `to: onnx`",
     "proof": "Options of a proof",
+}
+# Function of onnxport to the types of its options, and the models that describe them.
+_OPTIONS: dict[str, tuple[type, tuple[type[BaseModel], ...]]] = {
+    "convert_model": (
+        keyword_options.ConvertOptions,
+        (TfliteParams, CoremlParams, OrtParams, ValidateParams, QuantizeParams),
+    ),
+    "quantize_model": (keyword_options.QuantizeOptions, (QuantizeParams, ValidateParams)),
+    "optimize_model": (keyword_options.OptimizeOptions, (OptimizeParams, ValidateParams)),
+    "extract_model": (keyword_options.ExtractOptions, (ExtractParams, ValidateParams)),
+    "export_model": (keyword_options.ExportOptions, (ExportParams, ValidateParams)),
+    "validate_model, assert_equivalent": (keyword_options.ValidateOptions, (ValidateParams,)),
+    "debug_model": (keyword_options.DebugOptions, (DebugParams,)),
+    "write_samples": (keyword_options.SamplesOptions, (SamplesParams,)),
+    "bench_models": (keyword_options.BenchOptions, (BenchParams,)),
+    "profile_model": (keyword_options.ProfileOptions, (ProfileParams,)),
+    "inspect_deployment": (keyword_options.DeploymentOptions, (DeploymentParams,)),
 }
 
 
@@ -52,7 +81,18 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) 
             f"[{link[1]}]({config.repo_url}/blob/main/{path})" if config.repo_url else f"{link[1]} (`{path}`)"
         )
 
-    return _LINK.sub(outside, markdown)
+    return _LINK.sub(outside, markdown.replace("<!-- options -->", "\n".join(_options())))
+
+
+def _options() -> Iterator[str]:
+    """Yield a table of options for each function."""
+    for function, (types, models) in _OPTIONS.items():
+        fields = {name: field for model in reversed(models) for name, field in model.model_fields.items()}
+        yield f"\n### Options of {function}\n"
+        yield "| option | |"
+        yield "|---|---|"
+        for name in get_type_hints(types):
+            yield f"| `{name}` | {_escape(fields[name].description or '')} |"
 
 
 def _keys_page() -> str:
@@ -71,12 +111,16 @@ def _table(heading: str, section: dict[str, Any]) -> list[str]:
     return [f"\n## {heading}\n", "| key | default | |", "|---|---|---|", *rows] if rows else []
 
 
+def _escape(text: str) -> str:
+    return text.replace("|", r"\|").replace("<", "&lt;")
+
+
 def _default(value: dict[str, Any]) -> str:
     return f"`{json.dumps(value['default'])}`" if "default" in value else ""
 
 
 def _meaning(value: dict[str, Any]) -> str:
-    text = str(value.get("description", "")).replace("|", r"\|").replace("<", "&lt;")
+    text = _escape(str(value.get("description", "")))
     choices = value.get("enum") or next(
         (form["enum"] for form in value.get("anyOf", []) if "enum" in form), []
     )

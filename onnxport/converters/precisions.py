@@ -30,17 +30,17 @@ def check_precision(model: Model, precision: AnyPrecision | None, without: str =
         return
     own = _activation_precisions(model)
     if precision in _PRECISIONS.values() and precision not in own:
-        found = (
-            "this one's activations are quantized to other types"
-            if own
-            else "this one has no scales for its activations"
-        )
-        way_out = "leave --precision out" if own else "let onnxport find them in samples: --calib DIR"
-        if without and not own:
-            way_out += f", or give --precision {without}, which needs none"
+        if own:
+            raise UsageError(
+                f"--precision {precision} keeps the scales of a quantized model",
+                why="this one's activations are quantized to other types",
+                fix="give a model of that precision, or leave --precision out",
+            )
+        other = f", or --precision {without}, which needs none" if without else ""
         raise UsageError(
-            f"--precision {precision} keeps the scales of a quantized model: {found}",
-            fix=f"give a model of that precision, or {way_out}",
+            f"--precision {precision} needs samples",
+            why="the model has no integer scales for its activations",
+            fix=f"give --calib DIR{other}",
         )
     if own and precision not in own:
         raise UsageError(

@@ -37,7 +37,8 @@ def parse_pairs(
     for text in texts:
         name, separator, value = text.partition("=") if at_first else text.rpartition("=")
         if not separator or not name:
-            raise UsageError(f"{text!r} has no name before '='", fix=form)
+            lacks = "name before '='" if separator or not text.isidentifier() else "value"
+            raise UsageError(f"{text!r} has no {lacks}", fix=form)
         if name in pairs:
             raise UsageError(f"{name!r} is given twice", fix="give each name once")
         pairs[name] = value

@@ -28,6 +28,10 @@ FOLDERS: dict[Format, str] = {"coreml": "Manifest.json"}
 _RELATIVES = {
     ".mlmodel": "it is Core ML's older form of one file; an ML program is an .mlpackage: convert the ONNX model again",
     ".mlmodelc": "it is a compiled Core ML model; give the .mlpackage that it was compiled from",
+    **dict.fromkeys(
+        (".pt", ".pth", ".pt2", ".pkl", ".joblib", ".skops", ".keras", ".h5", ".pb"),
+        "it belongs to a framework: onnxport export makes an .onnx file of it",
+    ),
 }
 
 # A dimension: its size, the name of a symbol, or None where it is unknown.

@@ -114,6 +114,9 @@ LIBRARIES: Mapping[str, Library] = {
             platforms=(_LINUX, _MAC, ("Darwin", "x86_64")),
             before=(3, 14),
         ),
+        Library("pillow", "pictures as samples", module="PIL", extra="images"),
+        Library("scipy", "resampling of .wav samples", extra="audio"),
+        Library("distributed", "work on a Dask cluster", extra="distributed"),
         Library("torch", "export from PyTorch", extra="torch"),
         Library("onnxscript", "export from PyTorch", extra="torch"),
         Library(

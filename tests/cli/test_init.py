@@ -18,9 +18,11 @@ from fixtures import models
 from onnxport.cli.commands import cli
 from onnxport.pipelines.config.json_schema import schema
 from onnxport.pipelines.config.reader import read
+from onnxport.pipelines.init import installation
 from onnxport.pipelines.init.files import Plan, pipeline_text, workflow_text
 from onnxport.pipelines.init.hosts import project_of
 from onnxport.pipelines.init.model_summary import ModelSummary, Samples, find_samples_of, summarize
+from onnxport.pipelines.init.project import create_project
 from onnxport.pipelines.registry import TARGETS
 
 ROOT = Path(__file__).parents[2]
@@ -299,3 +301,33 @@ def test_the_workflow_installs_the_locks_versions_and_the_models_extras(project:
             Path("pipeline.lock").write_text(written)
         subprocess.run(["bash", "-e", "-o", "pipefail", "-c", locking], check=True)
         assert Path("locked.txt").read_text() == locked
+
+
+@pytest.mark.parametrize(
+    ("origin", "installed"),
+    [
+        ({}, "'onnxport'"),
+        (
+            {"url": "https://git.example/onnxport", "vcs_info": {"vcs": "git", "commit_id": "ab12"}},
+            "'onnxport @ git+https://git.example/onnxport@ab12'",
+        ),
+    ],
+)
+def test_the_workflow_installs_this_package_from_where_it_came(
+    origin: dict[str, Any], installed: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installation, "_origin", lambda: origin)
+    shutil.copy(DIGITS / "digits.onnx", project)
+    created = create_project("digits.onnx", project / "pipeline.yaml", "github", force=False)
+    text = next(path for path in created.written if path.suffix == ".yml").read_text()
+    assert f"python -m pip install {installed} --requirement locked.txt" in text
+    assert not any("package index" in note for note in created.notes)
+
+
+def test_a_package_from_a_folder_is_said_since_ci_has_no_such_folder(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installation, "_origin", lambda: {"url": "file:///home/me/onnxport", "dir_info": {}})
+    shutil.copy(DIGITS / "digits.onnx", project)
+    created = create_project("digits.onnx", project / "pipeline.yaml", "github", force=False)
+    assert any("file:///home/me/onnxport" in note and "git+URL" in note for note in created.notes)

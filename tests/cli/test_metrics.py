@@ -100,6 +100,7 @@ REFUSALS = {
         ("--budget", "sqnr=high"), ("--budget['sqnr']: high is not allowed; give a number",)
     ),
     "no name": Refusal(("--budget", "20"), ("'20' has no name before '='; write NAME=VALUE",)),
+    "no value": Refusal(("--budget", "sqnr"), ("'sqnr' has no value; write NAME=VALUE",)),
     "inapplicable": Refusal(
         ("--budget", "mean_iou=0.9"), ("the metric of the budget 'mean_iou'", "'logits'")
     ),

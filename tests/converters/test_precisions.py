@@ -44,7 +44,7 @@ def test_integers_of_eight_bits_are_int8(tmp_path: Path) -> None:
 def test_floats_of_eight_bits_are_not_int8(kind: int, tmp_path: Path) -> None:
     model = quantized_product(tmp_path, kind)
     check_precision(model, "fp16")
-    with pytest.raises(UsageError, match="--precision int8 keeps the scales of a quantized model"):
+    with pytest.raises(UsageError, match="--precision int8 needs samples"):
         check_precision(model, "int8")
 
 

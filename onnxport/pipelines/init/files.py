@@ -16,6 +16,7 @@ from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Staging, writing
 from onnxport.pipelines.environment import LIBRARIES, SOURCES
 from onnxport.pipelines.init.hosts import Host, Project
+from onnxport.pipelines.init.installation import requirement
 from onnxport.pipelines.init.model_summary import ModelSummary, Samples
 from onnxport.pipelines.registry import TARGETS
 from onnxport.pipelines.runner.speedup import TIMED
@@ -236,7 +237,7 @@ def _package(plan: Plan) -> str:
     extras = {LIBRARIES[name].extra for look in plan.looks for name in SOURCES.get(look.kind, ())} - {""}
     extras |= {"torch"} if any(look.kind == "python" for look in plan.looks) else set()
     extras |= {"images"} if plan.samples.images else set()
-    return f"onnxport[{','.join(sorted(extras))}]" if extras else "onnxport"
+    return requirement(extras)
 
 
 def _flow(value: object) -> str:

@@ -17,6 +17,7 @@ from onnxport.pipelines.environment import RUNS_ON, missing
 from onnxport.pipelines.environment import TARGETS as LIBRARIES
 from onnxport.pipelines.init.files import SCHEMA, Plan, check_absent, pipeline_text, workflow_text, write
 from onnxport.pipelines.init.hosts import GITLAB_PART, Host, project_of
+from onnxport.pipelines.init.installation import local_origin
 from onnxport.pipelines.init.model_summary import FOLDER, Samples, find_samples_of, summarize
 from onnxport.pipelines.registry import TARGETS, open_worker
 from onnxport.pipelines.runner.clock import Clock, Progress
@@ -109,6 +110,11 @@ def _notes(plan: Plan, workflow: Path | None) -> Iterator[str]:
         yield from (f"{name} is switched off for {model}: {reason}" for name, reason in reasons.items())
     if plan.samples.why_not:
         yield f"the folder {FOLDER} is left out: {plan.samples.why_not}"
+    if workflow is not None and (origin := local_origin()):
+        yield (
+            f"{workflow} installs onnxport from the package index, this one came from {origin}: name a place that CI "
+            "reaches, as 'onnxport @ git+URL', in its Install step"
+        )
     if workflow is not None and workflow.parts[-2:] == GITLAB_PART.parts:
         yield f"GitLab reads it when .gitlab-ci.yml says: include: [{{local: {GITLAB_PART.as_posix()}}}]"
 
