@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from onnxport.core.errors import InputError
 from onnxport.runtimes.base import RunError
+from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.budgets import Budgets, apply_budgets
 from onnxport.validate.criteria import Criteria, choose_criteria
 from onnxport.validate.custom_metrics import Averages
 from onnxport.validate.fidelity import Fidelity
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.progress import Counter, Tell
-from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.reference import Reference
 from onnxport.validate.report import Criterion, Judgement, Precision
 from onnxport.validate.rollout import Run
 from onnxport.validate.signature import unfit_sizes

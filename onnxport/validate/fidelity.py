@@ -9,10 +9,11 @@ from typing import Protocol
 
 from onnxport.core.arrays import Feeds
 from onnxport.validate.accumulator import Tally
+from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.comparison import Alternative, Comparison, compare
 from onnxport.validate.noise_runs import Answers
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.reference import Reference
 from onnxport.validate.report import RIGHT, Judgement, OutputReport, Verdict, telling
 from onnxport.validate.tolerance import Noise, Tolerance
 

@@ -17,6 +17,7 @@ from onnxport.formats.artifact import Artifact, Referent
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import ReferenceRuntime, RunError, Runtime
 from onnxport.runtimes.isolation import IsolatedRuntime
+from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.budgets import Budgets
 from onnxport.validate.comparison import compare
 from onnxport.validate.evaluation import evaluate
@@ -24,7 +25,7 @@ from onnxport.validate.float_reference import FloatReference
 from onnxport.validate.params import NO_DEMANDS, ValidateParams
 from onnxport.validate.precision import kept_float32, precision_of, read_onnx
 from onnxport.validate.progress import Tell
-from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.reference import Reference
 from onnxport.validate.report import RIGHT, Criterion, Judgement, Precision, Report, Side, overall
 from onnxport.validate.rollout import Run
 from onnxport.validate.sessions import Oriented, isolated, source_dtypes

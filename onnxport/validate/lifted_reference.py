@@ -23,11 +23,12 @@ from onnxport.formats.tflite.ports import read_signature
 from onnxport.runtimes.base import RunError
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.runtime import OrtRuntime
+from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.comparison import Alternative
 from onnxport.validate.near_ties import NearTies
 from onnxport.validate.noise_meter import Probed
 from onnxport.validate.noise_runs import Answers, perturb_inputs, perturb_zeros
-from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.reference import Reference
 from onnxport.validate.report import RIGHT, Judgement
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.tolerance import CONCLUSIVE_NOISE, Noise, Tolerance, group_scales, measure_noise

@@ -24,12 +24,13 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.validate.accumulator import Tally
+from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.comparison import WORST_ELEMENTS, Comparison, compare
 from onnxport.validate.error_sums import looks_like_mask, sum_to_one, worst_elements
 from onnxport.validate.fidelity import worst_verdict
 from onnxport.validate.noise_runs import Answers
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.reference import Reference
 from onnxport.validate.report import Judgement, OutputReport, Verdict
 from onnxport.validate.tolerance import Noise, Tolerance, float_differences
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from onnxport.samples.input_domains import InputDomains
 from onnxport.samples.neighbours import neighbour
 from onnxport.samples.readers import Sample
 from onnxport.samples.sizes import OpenSizes, Shapes
+from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.comparison import Alternative
 from onnxport.validate.dead_outputs import find_dead_node
 from onnxport.validate.evidence import Proof
@@ -45,7 +46,7 @@ from onnxport.validate.noise_runs import MOST_WEIGHTS, Answers
 from onnxport.validate.params import GENERATED, READ, ValidateParams
 from onnxport.validate.precision import precision_of
 from onnxport.validate.progress import Counter, Tell
-from onnxport.validate.report import InputSet, NodeRef, Precision
+from onnxport.validate.report import NodeRef, Precision
 from onnxport.validate.rollout import RolloutPlan, advance
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.signature import check_tensors
@@ -63,42 +64,6 @@ _STEPPED = frozenset({"int8", "int16x8"})
 
 _FEW = 5  # names in a note
 _NEIGHBOURS = 9  # at most, of all samples together
-
-
-@dataclass
-class AnsweredSet:
-    """One set of inputs with the reference's answers.
-
-    Attributes:
-        load: makes or reads the same inputs again.
-        label, source, shapes: see report.InputSet.
-        noise: of each output.
-        kept: the inputs and the answers; None where all sets together are too large to keep.
-        adversarial, first_row: see Sample.
-        nan: whether an input holds NaN that is no missing value, so that the answers prove nothing.
-        is_estimated: whether `noise` is the least that probes would find (Reference.refine).
-        is_partial: whether `noise` is that of few probes, because the sizes were known.
-        is_evidence: whether it counts as evidence: other inputs than before, and no companion.
-        is_wide: whether generated numbers that are compared with thresholds are no float32 numbers.
-    """
-
-    load: Loader
-    label: str
-    source: Literal["samples", "generated"]
-    shapes: dict[str, tuple[int, ...]]
-    noise: dict[str, Noise]
-    kept: tuple[Feeds, Answers] | None
-    adversarial: bool = False
-    nan: bool = False
-    first_row: int = 0
-    is_estimated: bool = False
-    is_partial: bool = False
-    is_evidence: bool = False
-    is_wide: bool = False
-
-    def input_set(self, steps: int) -> InputSet:
-        """Return the set as the report shows it."""
-        return InputSet(label=self.label, shapes=self.shapes, source=self.source, steps=steps)
 
 
 class Reference:

@@ -21,11 +21,12 @@ from onnxport.core.errors import InputError
 from onnxport.core.resources import Closing
 from onnxport.formats.model import Model
 from onnxport.runtimes.ort.runtime import OrtRuntime
+from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.comparison import Alternative
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph_analysis import constant_outputs
 from onnxport.validate.noise_runs import Answers, Run, perturb_inputs
-from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.reference import Reference
 from onnxport.validate.report import Precision
 from onnxport.validate.rounded_model import ROUNDINGS, round_model
 from onnxport.validate.sessions import Oriented

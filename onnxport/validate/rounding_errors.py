@@ -30,12 +30,13 @@ from onnxport.core.errors import InputError, OnnxportError
 from onnxport.formats.artifact import Artifact
 from onnxport.runtimes.base import RunError
 from onnxport.runtimes.ort.runtime import OrtRuntime
+from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.debug.graph import Network, Part
 from onnxport.validate.debug.local_error import Replay
 from onnxport.validate.debug.search import choose, in_order
 from onnxport.validate.debug.taps import PLAIN, Sides
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.reference import Reference
 from onnxport.validate.report import AUDITED, Judgement, NodeRef, Precision
 
 # Times the node's rounding. Errors of few elements vary more.

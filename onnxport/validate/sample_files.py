@@ -10,7 +10,8 @@ from pydantic import BaseModel
 from onnxport.core.arrays import Array
 from onnxport.core.errors import UsageError
 from onnxport.samples.domain import Domain
-from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.answered_set import AnsweredSet
+from onnxport.validate.reference import Reference
 
 EDGE_CASES = "edge-cases"
 

@@ -11,8 +11,9 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import printable
 from onnxport.formats.artifact import TensorSpec
 from onnxport.runtimes.base import RunError
+from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.comparison import compare
-from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.reference import Reference
 from onnxport.validate.rollout import Run
 
 _SHOWN = 5

@@ -13,9 +13,10 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.formats.artifact import Artifact
 from onnxport.runtimes.isolation import IsolatedRuntime
 from onnxport.validate import input_sets
+from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.reference import Reference
 from onnxport.validate.report import Report
 
 

@@ -13,6 +13,7 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import OnnxportError, UsageError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
+from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.comparison import compare
 from onnxport.validate.debug import memory, repro, text
 from onnxport.validate.debug.failed_runs import find_stop
@@ -25,7 +26,7 @@ from onnxport.validate.debug.taps import Sides
 from onnxport.validate.judge import Judge
 from onnxport.validate.precision import kept_float32
 from onnxport.validate.progress import Tell
-from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.reference import Reference
 from onnxport.validate.report import Diagnosis, LayerFigure, NodeRef, OutputReport, Report, Worst
 
 Phase = Callable[[str], AbstractContextManager[None]]
