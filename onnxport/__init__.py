@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
     from onnxport.bench.report import BenchReport
     from onnxport.core.errors import OnnxportError
+    from onnxport.core.limits import limits
     from onnxport.formats.artifact import TensorSpec
     from onnxport.reports.pipeline_report import PipelineReport
     from onnxport.runtimes.base import Runtime
@@ -66,6 +67,7 @@ __all__ = [
     "export_model",
     "extract_model",
     "inspect_deployment",
+    "limits",
     "load",
     "metric",
     "optimize_model",
@@ -92,6 +94,7 @@ _HOMES = {
     "inspect_deployment": "onnxport.api",
     "optimize_model": "onnxport.api",
     "profile_model": "onnxport.api",
+    "limits": "onnxport.core.limits",
     "load": "onnxport.api",
     "metric": "onnxport.validate.custom_metrics",
     "quantize_model": "onnxport.api",

@@ -22,6 +22,7 @@ from onnxport.cli.commands import ARGUMENTS
 from onnxport.cli.error_output import inert_document, show_on_stderr, show_on_stdout
 from onnxport.cli.help_groups import OUTPUT, Option
 from onnxport.core.errors import printable
+from onnxport.core.limits import limits, parse
 
 if TYPE_CHECKING:
     from onnxport.pipelines.runner.clock import Progress
@@ -94,16 +95,27 @@ _flag = functools.partial(click.option, cls=Option, group=OUTPUT, is_flag=True)
 
 
 def output_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add --json, --quiet and --verbose; `function` gets them as one Output."""
+    """Add --limit, and --json, --quiet and --verbose, which `function` gets as one Output."""
 
+    @click.option(
+        "--limit",
+        "raised",
+        cls=Option,
+        group=OUTPUT,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Raise a limit on untrusted files; the error that it causes gives its name.",
+    )
     @_flag("--json", help="Print one JSON document on stdout and nothing else.")
     @_flag("-q", "--quiet", help="Print errors only.")
     @_flag("-v", "--verbose", help="Print more: timings, and tracebacks of errors.")
     @functools.wraps(function)
-    def wrapped(*args: Any, json: bool, quiet: bool, verbose: bool, **kwargs: Any) -> int:
+    def wrapped(
+        *args: Any, raised: tuple[str, ...], json: bool, quiet: bool, verbose: bool, **kwargs: Any
+    ) -> int:
         if quiet and verbose:
             raise click.UsageError("--quiet and --verbose exclude each other", click.get_current_context())
-        with _library_logs(verbose):
+        with _library_logs(verbose), limits(**parse(",".join(raised))):
             output = Output(json=json, quiet=quiet, verbose=verbose, arguments=_arguments())
             return function(*args, output=output, **kwargs)
 

@@ -14,6 +14,7 @@ import google.protobuf.message
 import onnx
 import onnx_ir as ir
 
+from onnxport.core import limits
 from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.formats.artifact import Artifact, Dim, TensorSpec
 from onnxport.formats.manifest import KEY, Manifest, Port
@@ -28,8 +29,6 @@ _GRAPH_ALLOWANCE = 64 * 2**20
 # Bytes of external weights above which a derived model has external data too; below, one file is easier to handle.
 _APART = 256 * 2**20
 
-# Bytes of external weights for each byte of the data files: tied weights share some, an attack all.
-_MOST_SHARED = 8
 _LONGEST_NAME = 200
 _MOST_PACKED = 16  # elements in one number of a field of a tensor, of 2 bits in 32
 
@@ -365,11 +364,12 @@ def _check_external_data(model: ir.Model, path: Path) -> None:
             ) from error
     described = sum(tensor.nbytes for tensor in tensors)
     stored = sum(file.stat().st_size for file in {Path(tensor.path) for tensor in tensors})
-    if described > _MOST_SHARED * stored:
+    if described > limits.limit("overlap") * stored:  # tied weights share some bytes, an attack all
         raise InputError(
             f"the weights of {path} take {described / 1e9:.1f} GB, and its data files have {stored / 1e9:.1f} GB",
             why="its weights overlap in them",
-            fix="save the model again with its weights",
+            fix="save the model again with its weights; "
+            + limits.advice("overlap", described // max(stored, 1) + 1),
         )
 
 

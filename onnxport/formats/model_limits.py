@@ -10,15 +10,12 @@ from pathlib import Path
 
 import onnx
 
+from onnxport.core import limits
 from onnxport.core.errors import InputError
-
-# Nodes, attributes, weights and declared values, with functions inlined. Reading so many takes 16 s and 320 MB; of 65
-# real models the largest has 2 763.
-MOST_PARTS = 500_000
 
 
 def check_parts(proto: onnx.ModelProto, path: Path) -> None:
-    """Raise InputError for more than MOST_PARTS, a function that calls itself, or names that are no text."""
+    """Raise InputError for more than the limit `parts`, a function that calls itself, or names that are no text."""
     if not all(
         isinstance(text, str) for text in _texts(proto)
     ):  # protobuf gives bytes where they are no text
@@ -29,12 +26,15 @@ def check_parts(proto: onnx.ModelProto, path: Path) -> None:
     for caller in _callees_first(functions, path):
         sizes[caller] = _count_nodes(functions[caller], sizes)
     total = _count_graph(proto.graph, sizes) + sum(sizes.values())
-    if total > MOST_PARTS:
+    # Reading 500,000 takes 16 s and 320 MB; of 65 real models the largest has 2,763.
+    most = limits.limit("parts")
+    if total > most:
         inlined = " with its functions inlined" if functions else ""
         raise InputError(
             f"{path} is too large to be read",
-            why=f"it has {total:,} nodes, attributes and weights{inlined}; at most {MOST_PARTS:,} are read",
-            fix="export it with its loops, not unrolled, or divide it: onnxport extract in a smaller model",
+            why=f"it has {total:,} nodes, attributes and weights{inlined}; at most {most:,} are read",
+            fix="export it with its loops, not unrolled, or divide it: onnxport extract in a smaller model; "
+            + limits.advice("parts", total),
         )
 
 

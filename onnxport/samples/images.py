@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxport.core import limits
 from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError, MissingDependencyError, UsageError
 from onnxport.formats.artifact import Dim, TensorSpec
@@ -226,6 +227,8 @@ def _open_image(path: Path) -> Iterator[Image]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
+            if limits.is_given("pixels"):
+                Image.MAX_IMAGE_PIXELS = limits.limit("pixels")
             with Image.open(path) as image:
                 yield image
     except InputError:
@@ -234,7 +237,7 @@ def _open_image(path: Path) -> Iterator[Image]:
         raise InputError(
             f"{path} is too large",
             why=f"it has more than {(Image.MAX_IMAGE_PIXELS or 0) / 1e6:.0f} million pixels",
-            fix="shrink it, or cut it into several",
+            fix="shrink it, or cut it into several; " + limits.advice("pixels"),
         ) from error
     except Exception as error:  # Pillow's decoders raise anything for damaged files
         why = " ".join(str(error).replace(repr(str(path)), "it").split())[:200]

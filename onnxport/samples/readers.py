@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from onnxport.core import limits
 from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError, UsageError, printable
 from onnxport.core.memory import machine_memory
@@ -294,11 +295,12 @@ def _read_npz(path: Path, inputs: Sequence[TensorSpec]) -> dict[str, Array]:
 def _check_unpacked(path: Path, size: int) -> None:
     """Refuse an archive whose arrays would fill the machine; zipfile unpacks no more than its headers say."""
     machine = machine_memory()
-    if machine is not None and size > machine // 2:
+    most = limits.limit("unpacked", size if machine is None else machine // 2)
+    if size > most:
         raise InputError(
             f"{path} cannot be read",
-            why=f"its arrays take {size / 1e9:.1f} GB unpacked, more than half of this machine's memory",
-            fix="divide it into several files",
+            why=f"its arrays take {size / 1e9:.1f} GB unpacked; at most {most / 1e9:.1f} GB are read",
+            fix="divide it into several files; " + limits.advice("unpacked", size),
         )
 
 

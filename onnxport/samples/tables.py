@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxport.core import limits
 from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError
 from onnxport.formats.artifact import TensorSpec
@@ -104,6 +105,8 @@ def _stack_columns(table: _Table, spec: TensorSpec, features: Sequence[str]) -> 
 
 
 def _read(path: Path) -> _Table:
+    if limits.is_given("cell"):
+        csv.field_size_limit(limits.limit("cell"))
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             head = file.readline()
@@ -112,7 +115,8 @@ def _read(path: Path) -> _Table:
     except UnicodeDecodeError as error:
         raise InputError(f"{path} cannot be read", why="it is not UTF-8", fix="save it as UTF-8") from error
     except (OSError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read", why=str(error)) from error
+        fix = limits.advice("cell") if "field limit" in str(error) else ""
+        raise InputError(f"{path} cannot be read", why=str(error), fix=fix) from error
     has_header = bool(lines) and not all(map(_is_number, lines[0]))
     names = tuple(name.strip() for name in lines[0]) if has_header else ("",) * len(lines[0] if lines else [])
     rows = lines[has_header:]

@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from onnxport.core import limits
 from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError
 from onnxport.formats.growth import Growth
@@ -36,7 +37,6 @@ _MANIFEST = "Manifest.json"
 _LIST = "list"
 # Bytes that an operator counts as; in a file it has more, unless it was made to fill the memory.
 _OPERATION = 64
-_MOST_FILLED = 1 << 20  # elements of a constant in a message, in the memory of one; larger ones are weights
 
 
 def read_package(folder: Path) -> Package:
@@ -208,7 +208,11 @@ def _tensor(spec: Any, type_: Type) -> Any:
     dtype = np.dtype(getattr(ml_dtypes, type_.dtype, type_.dtype))
     numbers = np.array(values, dtype=dtype)
     size = math.prod(shape)
-    if numbers.size != size and numbers.size <= 1 and size <= _MOST_FILLED:  # one for all, or omitted zeros
+    if numbers.size != size and numbers.size <= 1:  # one for all, or omitted zeros
+        if size > limits.limit(
+            "fill"
+        ):  # in the memory of one number; converters write larger ones as weights
+            raise ValueError(f"a constant of the shape {shape} has one number; {limits.advice('fill', size)}")
         numbers = np.broadcast_to(numbers if numbers.size else np.zeros(1, dtype), (size,))
     if numbers.size != size:
         raise ValueError(f"a constant of {numbers.size} numbers has the shape {shape}")

@@ -9,18 +9,17 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
 import yaml
 
+from onnxport.core import limits
 from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.pipelines.config.document import Document, Line, Place, raise_all, show, spell
 from onnxport.pipelines.config.scalars import MERGE, CoreLoader, is_text, short_tag, value_of
 
-_LARGEST = 2**20  # bytes
-_MOST_VALUES = 20_000  # with aliases expanded
-_DEEPEST = 30
 _CONTAINERS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 # Sections that an including file extends entry by entry; any other key is replaced as a whole.
 _BY_NAME = ("models", "stages", "targets", "validate")
@@ -67,8 +66,10 @@ def _text(path: Path) -> str:
             raise InputError(f"{path} is a directory", fix="give the pipeline.yaml in it")
         if not stat.S_ISREG(found.st_mode):  # a pipe, which reading would wait for
             raise InputError(f"{path} is not a regular file", fix="give a pipeline.yaml")
-        if found.st_size > _LARGEST:
-            raise UsageError(f"{path} is not a pipeline", why=f"it is larger than {_LARGEST >> 20} MB")
+        most = limits.limit("yaml-bytes")
+        if found.st_size > most:
+            fix = limits.advice("yaml-bytes", found.st_size)
+            raise UsageError(f"{path} is not a pipeline", why=f"it is larger than {most:,} bytes", fix=fix)
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{path} does not exist", fix="write one with: onnxport init") from None
@@ -117,13 +118,17 @@ class _Composer:
     lines: dict[Place, Line] = field(default_factory=dict)
     faults: list[OnnxportError] = field(default_factory=list)
     _count: int = 0
+    _most: int = field(default_factory=partial(limits.limit, "yaml-values"))  # with aliases expanded
+    _deepest: int = field(default_factory=partial(limits.limit, "yaml-depth"))
 
     def value(self, node: yaml.Node, place: Place) -> Any:
         self._count += 1
-        if self._count > _MOST_VALUES or len(place) > _DEEPEST:
+        if self._count > self._most or len(place) > self._deepest:
+            name = "yaml-values" if self._count > self._most else "yaml-depth"
             raise UsageError(
                 f"{self.path}:{node.start_mark.line + 1}: too large for a pipeline, with all aliases expanded",
-                why=f"at most {_MOST_VALUES} values are allowed, nested at most {_DEEPEST} deep",
+                why=f"at most {self._most} values are allowed, nested at most {self._deepest} deep",
+                fix=limits.advice(name),
             )
         self.lines.setdefault(place, Line(self.path, node.start_mark.line + 1))
         if isinstance(node, yaml.ScalarNode):

@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
+from onnxport.core import limits
 from onnxport.core.errors import InputError, UsageError
 from onnxport.formats.artifact import Staging, writing
 from onnxport.pipelines.config.pipeline import Cell, Pipeline
@@ -28,8 +29,6 @@ _HEAD = """\
 # Written by onnxport run: what each artefact was made from, and its bytes. Commit it with {pipeline}; do not edit it.
 """
 ANEW = "restore it from version control, or delete it: a run without --frozen writes it anew"
-
-_LARGEST = 8 * 2**20  # characters; thousands of artefacts
 
 # The suffix of a stage with several states.
 _STATE = re.compile("@[0-9a-f]{12}$")
@@ -126,8 +125,10 @@ def text_of(pipeline: str, artefacts: Mapping[str, LockedArtefact]) -> str:
 def parse(path: Path, text: str) -> dict[str, LockedArtefact]:
     """Return the artefacts of a lock, by their path from its folder; UsageError with the line if it is damaged."""
     lines: dict[tuple[str | int, ...], int] = {}
-    if len(text) > _LARGEST:
-        raise UsageError(f"{path} is not a lock", why=f"it is larger than {_LARGEST >> 20} MB", fix=ANEW)
+    most = limits.limit("lock-bytes")  # thousands of artefacts
+    if len(text) > most:
+        fix = f"{ANEW}; {limits.advice('lock-bytes', len(text))}"
+        raise UsageError(f"{path} is not a lock", why=f"it is larger than {most:,} characters", fix=fix)
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         if root is not None:
