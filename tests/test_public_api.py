@@ -172,6 +172,11 @@ def version(folder: Path) -> None:
     assert onnxport.__version__.count(".") == 2
 
 
+def limits(folder: Path) -> None:
+    with onnxport.limits(parts=1), pytest.raises(InputError, match="--limit parts="):
+        onnxport.convert_model(DIGITS, to="ort", output=folder / "digits.ort")
+
+
 CALLS: dict[str, Callable[[Path], None]] = {
     "BenchReport": bench_models,
     "ConversionResult": convert_model,
@@ -190,6 +195,7 @@ CALLS: dict[str, Callable[[Path], None]] = {
     "write_samples": write_samples,
     "extract_model": extract_model,
     "optimize_model": optimize_model,
+    "limits": limits,
     "load": load,
     "metric": metric,
     "quantize_model": quantize_model,

@@ -34,6 +34,7 @@ from onnxport.core.errors import MachineError, MissingDependencyError, OnnxportE
 from onnxport.core.resources import Closing
 from onnxport.core.scratch import ScratchFolder
 from onnxport.formats.artifact import TensorSpec
+from onnxport.runtimes.custom_libraries import writable
 
 # Makes the feeds of a model with these inputs.
 Feeding = Callable[[Sequence[TensorSpec]], Feeds]
@@ -196,6 +197,7 @@ class Session(Closing):
             purpose=f"{TITLES.get(settings.runtime, settings.runtime)} running {path}",
             timeout=self._timeout,
             patience=_PATIENCE,
+            writes=writable(Path(self._folder.name)),
         )
         required = self._call(trial, "require", settings.runtime)
         trial.bare, trial.imported = required["bare"], required["imported"]

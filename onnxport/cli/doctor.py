@@ -11,6 +11,7 @@ from typing import Any
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import Output, output_options
 from onnxport.core import plugins
+from onnxport.core.confinement_check import find_gaps
 from onnxport.core.errors import MISSING_DEPENDENCY, PROVEN
 from onnxport.core.version import __version__
 from onnxport.pipelines.environment import LIBRARIES, SOURCES, TARGETS, Library, is_core, missing
@@ -41,6 +42,7 @@ def _examine() -> dict[str, Any]:
         "sources": {name: _state(needs) for name, needs in SOURCES.items()},
         "runtimes": {kind.name: _state(kind.distributions, kind.system, kind.ask_probe()) for kind in KINDS},
         "plugins": [_plugin(each) for kind in plugins.GROUPS for each in plugins.installed(kind)],
+        "confinement": find_gaps(),
         "remedies": _remedies(library for library in missing(LIBRARIES) if not library.extra),
         "extras": _remedies(library for library in missing(LIBRARIES) if library.extra),
         "exit_code": MISSING_DEPENDENCY if lacking_core else PROVEN,
@@ -92,6 +94,9 @@ def _text(found: dict[str, Any]) -> str:
         ]
     for kind in ("targets", "sources", "runtimes"):
         lines += ["", kind, *(f"  {name:<18} {_in_words(state)}" for name, state in found[kind].items())]
+    gaps = " and ".join(found["confinement"])
+    lines += ["", "processes that read files of others"]
+    lines += [f"  confined: {f'not, such a process {gaps} here' if gaps else _CONFINED}"]
     if found["plugins"]:
         lines += ["", "plugins"]
     for plugin in found["plugins"]:
@@ -102,6 +107,9 @@ def _text(found: dict[str, Any]) -> str:
         if found[kind]:
             lines += ["", f"to install {title}", *(f"  {remedy}" for remedy in found[kind])]
     return "\n".join(lines)
+
+
+_CONFINED = "they write to their own folders only and have no network"
 
 
 def _in_words(state: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import json
 import os
 import pickle
 import select
@@ -24,7 +25,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+from onnxport.core.confinement import confine, limit_resources, limit_seconds
 from onnxport.core.errors import MachineError, OnnxportError
+from onnxport.core.limits import advice, is_given, limit
 from onnxport.core.resources import Closing
 
 DEFAULT_TIMEOUT = 1800.0  # seconds; compiling a 2.6 GB model takes under one minute
@@ -73,6 +76,8 @@ class Child(Closing):
         patience: advice for the user after a timeout, for the error message.
         preload: modules that the child imports before the first call; a module that fails raises at its first use.
         environment: variables for the child where the user's environment has none of that name.
+        writes: the folders that it may write to, beside one for its temporary files; the network is closed then, too
+            (confinement.py). None for a child that runs the user's code, with the user's rights.
 
     Attributes:
         memory: bytes that the process may hold while a call runs, without mapped files; None for no limit.
@@ -93,10 +98,25 @@ class Child(Closing):
         patience: str = "",
         preload: Sequence[str] = (),
         environment: Mapping[str, str] = _PLAIN,
+        writes: Sequence[Path] | None = None,
     ) -> None:
         import subprocess
         import tempfile
 
+        from onnxport.core.memory import machine_memory
+        from onnxport.core.scratch import ScratchFolder
+
+        memory = machine_memory() or sys.maxsize
+        settings: dict[str, Any] = {
+            "memory": limit("child-memory", memory),
+            "file": limit("child-file", memory),
+        }
+        self.writes = None if writes is None else tuple(writes)
+        own = {}
+        self._temporary = None if writes is None else ScratchFolder()
+        if self._temporary is not None:
+            settings["folders"] = [self._temporary.name, *map(str, writes or ())]
+            own = {"TMPDIR": self._temporary.name}
         self.target, self._purpose, self._timeout, self._patience = target, purpose, timeout, patience
         self.environment = environment
         self._asked = self._answered = 0  # calls begun and ended
@@ -109,8 +129,11 @@ class Child(Closing):
         try:
             self._process = subprocess.Popen(
                 # -P: a numpy.py in the current folder must not replace the library.
-                [sys.executable, "-P", "-m", "onnxport.core.child_process", target, *pipes, *preload],
-                env={**environment, **_environment()},
+                [
+                    *(sys.executable, "-P", "-m", "onnxport.core.child_process"),
+                    *(json.dumps(settings), target, *pipes, *preload),
+                ],
+                env={**environment, **_environment(), **own},
                 stdin=subprocess.DEVNULL,
                 stdout=self._stderr,
                 stderr=self._stderr,
@@ -120,6 +143,7 @@ class Child(Closing):
             )
         except OSError as error:
             self._close_pipes()
+            self._remove_temporary()
             raise MachineError(f"{purpose} could not be started", why=str(error)) from error
         finally:
             os.close(child_in)
@@ -141,7 +165,7 @@ class Child(Closing):
     def ask(self, method: str, *args: object) -> None:
         """Begin a call; `answer` must follow and waits for its end. Raises ChildDied: the child has ended."""
         self._asked += 1
-        self._send((method, args))
+        self._send((method, args, self._timeout))
 
     def reply(self, word: object) -> None:
         """Send `word` to the child's object, which waits for it in `Parent.word` while a call runs (ChildDied)."""
@@ -191,6 +215,7 @@ class Child(Closing):
         self.kill()
         self._close_pipes()
         self._stderr.close()
+        self._remove_temporary()
 
     def begin_anew(self) -> bool:
         """Have the child create its object again, for reuse; False where closing it is better.
@@ -266,6 +291,11 @@ class Child(Closing):
                 os.close(descriptor)
                 setattr(self, name, -1)
 
+    def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
     def _death(self) -> ChildDied:
         code = self._process.wait()
         cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
@@ -285,9 +315,9 @@ class Child(Closing):
         return error
 
 
-# Idle children by target and environment; None outside `reuse_children`.
+# Idle children by target, environment and folders; None outside `reuse_children`.
 _spares: dict[_Key, Child] | None = None
-_Key = tuple[str, frozenset[tuple[str, str]]]
+_Key = tuple[str, frozenset[tuple[str, str]], tuple[Path, ...] | None]
 
 
 @contextlib.contextmanager
@@ -317,12 +347,13 @@ def borrow(
     patience: str = "",
     preload: Sequence[str] = (),
     environment: Mapping[str, str] = _PLAIN,
+    writes: tuple[Path, ...] | None = None,
 ) -> Child:
     """Return a Child for `target`, an idle one if there is one; `give_back` returns it.
 
     Only for code whose bytes do not depend on what its libraries did before; those of coremltools do.
     """
-    spare = (_spares or {}).pop((target, frozenset(environment.items())), None)
+    spare = (_spares or {}).pop((target, frozenset(environment.items()), writes), None)
     if spare is None:
         return Child(
             target,
@@ -331,6 +362,7 @@ def borrow(
             patience=patience,
             preload=preload,
             environment=environment,
+            writes=writes,
         )
     spare.lend(purpose, timeout, patience)
     return spare
@@ -338,7 +370,7 @@ def borrow(
 
 def give_back(child: Child) -> None:
     """Return a borrowed child: keep it, with a new object, within `reuse_children`; else close it."""
-    key = child.target, frozenset(child.environment.items())
+    key = child.target, frozenset(child.environment.items()), child.writes
     if _spares is None or key in _spares or not child.begin_anew():
         child.close()
     else:
@@ -435,10 +467,14 @@ def _wait(descriptor: int, timeout: float | None, watch: Callable[[], None] | No
             raise TimeoutError
 
 
-def _serve(target: str, requests: int, answers: int, preload: Sequence[str]) -> None:
+def _serve(
+    settings: Mapping[str, Any], target: str, requests: int, answers: int, preload: Sequence[str]
+) -> None:
     """The child's main loop: one object, many calls, until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _forbid_core_dumps()
+    limit_resources(settings["memory"], settings["file"])
+    if "folders" in settings:
+        confine(settings["folders"])
     if hasattr(select, "poll"):
         threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
     gc.disable()  # imports make much that lives and nothing that dies
@@ -451,7 +487,9 @@ def _serve(target: str, requests: int, answers: int, preload: Sequence[str]) -> 
     gc.enable()
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            method, args = pickle.loads(_read_message(requests))
+            method, args, seconds = pickle.loads(_read_message(requests))
+            if seconds is not None:
+                limit_seconds(seconds)  # for one that outlives its parent
             if method == _RECREATE:
                 served = failure = None  # frees the last one first
                 gc.collect()
@@ -460,14 +498,6 @@ def _serve(target: str, requests: int, answers: int, preload: Sequence[str]) -> 
             else:
                 answer = failure or _answer(served, method, args)
             _write(answers, pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL))
-
-
-def _forbid_core_dumps() -> None:
-    """Keep a crash on a large model from writing its memory to the disk."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _end_with_parent(requests: int) -> None:
@@ -497,7 +527,8 @@ def _answer(served: Any, method: str, args: tuple[object, ...]) -> tuple[bool, o
     except (OnnxportError, OSError) as error:  # the caller explains a full disk: it knows the final name
         return False, _without_context(error)
     except MemoryError:
-        return False, MachineError("the machine ran out of memory", why=f"in {method}")
+        fix = f"give smaller inputs; {advice('child-memory')}" if is_given("child-memory") else ""
+        return False, MachineError("the machine ran out of memory", why=f"in {method}", fix=fix)
     except Exception:
         return False, _traceback()
 
@@ -516,4 +547,4 @@ def _without_context(error: Exception) -> Exception:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+    _serve(json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:])

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import AfterValidator
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", re.IGNORECASE)
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
@@ -21,15 +18,6 @@ def bytes_of(text: str) -> int:
         raise ValueError("give a size such as 500MB or 2GB")
     number, unit = match.groups()
     return int(float(number) * _UNITS[unit.lower()])
-
-
-def _check(text: str) -> str:
-    bytes_of(text)
-    return text
-
-
-# A size as the user wrote it, for errors and reports.
-Size = Annotated[str, AfterValidator(_check)]
 
 
 def machine_memory() -> int | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from onnxport.core.memory import Size
+from onnxport.core.memory import bytes_of
 
 
 class Params(BaseModel):
@@ -57,4 +57,13 @@ Seconds = Annotated[
         "Maximum seconds for one run of a model.", metavar="SECONDS", gt=0, le=1_000_000, allow_inf_nan=False
     ),
 ]
-MemoryLimit = Annotated[Size | None, option("Maximum memory, as 800MB or 2GB.", metavar="SIZE")]
+
+
+def _check_size(text: str) -> str:
+    bytes_of(text)
+    return text
+
+
+# A size in memory as the user wrote it, for errors and reports.
+_Size = Annotated[str, AfterValidator(_check_size)]
+MemoryLimit = Annotated[_Size | None, option("Maximum memory, as 800MB or 2GB.", metavar="SIZE")]

@@ -39,7 +39,7 @@ def analyze_deployment(path: str | os.PathLike[str], params: DeploymentParams) -
     with (
         ScratchFolder() as scratch,
         ThreadPoolExecutor(max_workers=_AT_ONCE) as pool,
-        ModelVariants() as variants,  # closed before the pool waits: Ctrl-C ends all probes
+        ModelVariants(Path(scratch)) as variants,  # closed before the pool waits: Ctrl-C ends all probes
     ):
         subject = ProbedModel.prepare(artifact, params.shape, Path(scratch), variants)
         answers = _evaluate_all(subject, runtimes, params, pool)

@@ -12,6 +12,7 @@ from onnxport.core.child_process import Child
 from onnxport.core.errors import InputError, MachineError
 from onnxport.core.resources import Closing
 from onnxport.formats.input_shapes import GivenShape
+from onnxport.runtimes.custom_libraries import writable
 
 _PATIENCE = 60.0  # seconds for one variant; a simplified copy of 30 MB takes five
 _SIZES = 4  # the number of proposals for open dimensions that are tried
@@ -19,9 +20,14 @@ _LARGE = 2**30  # bytes; above, weights go to a file beside the graph: protobuf 
 
 
 class ModelVariants(Closing):
-    """The parent's side; each method raises what the child's method of that name raises, and ChildBug."""
+    """The parent's side; each method raises what the child's method of that name raises, and ChildBug.
 
-    def __init__(self) -> None:
+    Args:
+        folder: the only one that the children write to.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._child: Child | None = None
         self._probes: set[Child] = set()
         self._lock = threading.Lock()
@@ -30,7 +36,9 @@ class ModelVariants(Closing):
     @contextmanager
     def start_probe(self, target: str, *, purpose: str, timeout: float, patience: str) -> Iterator[Child]:
         """Start a child process for a probe, from any thread; `close` ends it at the latest."""
-        with Child(target, purpose=purpose, timeout=timeout, patience=patience) as child:
+        with Child(
+            target, purpose=purpose, timeout=timeout, patience=patience, writes=writable(self._folder)
+        ) as child:
             with self._lock:
                 self._probes.add(child)
                 if self._is_closed:
@@ -69,7 +77,12 @@ class ModelVariants(Closing):
 
     def _call(self, method: str, *arguments: object) -> Any:
         if self._child is None:
-            self._child = Child(f"{__name__}:VariantWorker", purpose="the optimizer", timeout=_PATIENCE)
+            self._child = Child(
+                f"{__name__}:VariantWorker",
+                purpose="the optimizer",
+                timeout=_PATIENCE,
+                writes=writable(self._folder),
+            )
         try:
             return self._child.call(method, *arguments)
         except MachineError:

@@ -87,19 +87,26 @@ def _missing_as_error(name: str) -> Iterator[None]:
 
 
 class SourceRuntime(Closing):
-    """The framework's model as a Runtime (runtimes.base) and as its own exporter; `timeout` is in seconds per call."""
+    """The framework's model as a Runtime (runtimes.base) and as its own exporter.
+
+    Args:
+        folder: the only one that it writes to, unless it runs the user's code.
+        timeout: seconds per call.
+    """
 
     taps: frozenset[str] = frozenset()
     permutations: Mapping[str, tuple[int, ...]] = {}
     remarks: tuple[str, ...] = ()
 
-    def __init__(self, source: Source, params: ExportParams, *, timeout: float) -> None:
-        self._source, self._params, self._timeout = source, params, timeout
+    def __init__(self, source: Source, params: ExportParams, folder: Path, *, timeout: float) -> None:
+        self._source, self._params, self._folder, self._timeout = source, params, folder, timeout
         self._child = Child(
             f"{__name__}:Host",
             purpose=f"{source.name} in its framework",
             timeout=timeout,
             patience="give it more time with --timeout SECONDS",
+            # Code of the user's may write and load what it wants.
+            writes=None if source.is_factory or params.trust else (folder,),
         )
 
     @cached_property
@@ -159,7 +166,7 @@ class SourceRuntime(Closing):
 
     def again(self) -> SourceRuntime:
         """Return the same model in a new process."""
-        return SourceRuntime(self._source, self._params, timeout=self._timeout)
+        return SourceRuntime(self._source, self._params, self._folder, timeout=self._timeout)
 
     def close(self) -> None:
         self._child.close()

@@ -336,7 +336,7 @@ def write_failure(output: Path, error: OSError, option: str = "-o") -> MachineEr
     """Return the MachineError with the cause and the fix of a failed write."""
     fixes = {
         errno.ENOSPC: f"free some space or give {option} a path on another disk",
-        errno.EFBIG: f"a file size limit is set (ulimit -f); raise it or give {option} another place",
+        errno.EFBIG: "a file size limit is set; raise it: ulimit -f, or --limit child-file=SIZE",
         errno.EDQUOT: f"the disk quota is used up; give {option} a path on another disk",
     }
     fix = fixes.get(error.errno or 0, f"give {option} a path that you may write to")

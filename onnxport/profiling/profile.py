@@ -22,6 +22,7 @@ from onnxport.profiling.params import ProfileParams
 from onnxport.profiling.recording import Recording, Run, Span
 from onnxport.profiling.report import NodeTime, ProfileReport
 from onnxport.profiling.summary import by_op, by_source, node_times
+from onnxport.runtimes.custom_libraries import writable
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.settings import runtime_options
 
@@ -92,7 +93,9 @@ def profile_model(artifact: Artifact, params: ProfileParams, command: str) -> Pr
     purpose = f"{runtime} profiling {artifact.path}"
     with (
         ScratchFolder() as folder,
-        Child(target, purpose=purpose, timeout=params.timeout, patience=_PATIENCE) as child,
+        Child(
+            target, purpose=purpose, timeout=params.timeout, patience=_PATIENCE, writes=writable(Path(folder))
+        ) as child,
     ):
         child.ask("open", artifact.path, options, Path(folder))
         source = params.source or (artifact.path if artifact.format == "onnx" else None)

@@ -29,3 +29,8 @@ def use_libraries(paths: Iterable[Path]) -> None:
             )
     named = dict.fromkeys((*map(str, libraries()), *(os.path.abspath(path) for path in paths)))
     os.environ[VARIABLE] = os.pathsep.join(named)
+
+
+def writable(*folders: Path) -> tuple[Path, ...] | None:
+    """Return `folders`, for Child.writes, or None: a library of the user's has the user's rights."""
+    return None if libraries() else folders

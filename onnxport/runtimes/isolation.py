@@ -16,6 +16,7 @@ from onnxport.core.resources import Closing
 from onnxport.formats.artifact import FORMATS, SUFFIXES, TensorSpec
 from onnxport.runtimes import registry
 from onnxport.runtimes.base import MemoryFullError, SlowRunError, format_shapes
+from onnxport.runtimes.custom_libraries import writable
 from onnxport.runtimes.host import Description
 from onnxport.runtimes.memory_limit import MemoryLimit, format_size
 from onnxport.runtimes.options import RuntimeOptions
@@ -103,6 +104,7 @@ class IsolatedRuntime(Closing):
                 timeout=timeout,
                 patience=_PATIENCE,
                 preload=(self._kind.module,),
+                writes=writable() if self._kind in registry.KINDS else None,  # a plugin has the user's rights
             )
         )
         self._described: Description | None = None

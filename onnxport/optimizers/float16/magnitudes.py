@@ -10,6 +10,7 @@ from onnxport.core.arrays import Feeds
 from onnxport.core.child_process import Child, ChildTooLarge
 from onnxport.core.memory import machine_memory
 from onnxport.formats.input_shapes import GivenShape
+from onnxport.runtimes.custom_libraries import writable
 
 # Memory limit of the subprocess: a quarter of the machine's memory, within these bounds.
 _MOST, _LEAST = 3_500_000_000, 750_000_000
@@ -32,7 +33,8 @@ class Measured:
 
 def measure_in_subprocess(path: Path, shapes: Mapping[str, GivenShape], samples: Sequence[Feeds]) -> Measured:
     """Measure in a subprocess (preflight.py); report a failure if it needs too much memory."""
-    with Child("onnxport.optimizers.float16.preflight:Preflight", purpose="the float16 pre-flight") as child:
+    target = "onnxport.optimizers.float16.preflight:Preflight"
+    with Child(target, purpose="the float16 pre-flight", writes=writable()) as child:
         child.memory = max(min((machine_memory() or _MOST) // 4, _MOST), _LEAST)
         try:
             measured: Measured = child.call("measure", path, shapes, list(samples))

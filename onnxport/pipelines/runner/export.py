@@ -35,7 +35,7 @@ def make(job: Export, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
     from onnxport.exporters.process import SourceRuntime
 
     timeout = RUN_TIMEOUT if job.validation is None else job.validation.timeout
-    runtime = stack.enter_context(SourceRuntime(job.source, job.params, timeout=timeout))
+    runtime = stack.enter_context(SourceRuntime(job.source, job.params, folder, timeout=timeout))
     if job.params.trust:
         clock.announce(f"trust {printable(job.source.name)}: code in it runs with your rights")
     with unchanged(job.source):

@@ -17,6 +17,7 @@ from onnxport.core.child_process import Child
 from onnxport.core.errors import UsageError
 from onnxport.quantize.calibration.observers import Observer
 from onnxport.quantize.calibration.shards import Bench, Taps, Task
+from onnxport.runtimes.custom_libraries import writable
 from onnxport.samples.readers import SampleFile
 
 # What an observer makes of the tensor that it is shown, in sizes of that.
@@ -81,7 +82,8 @@ def _measure_process(path: Path, taps: Taps, smallest: str, example: SampleFile)
     others = {name: observers for name, observers in taps.items() if name != smallest}
     task = Task(path, ({smallest: taps[smallest]}, others), {0: example})
     task.write()
-    with Child(f"{__name__}:Gauge", purpose="the process that measures what calibration takes") as child:
+    purpose = "the process that measures what calibration takes"
+    with Child(f"{__name__}:Gauge", purpose=purpose, writes=writable()) as child:
         child.call("begin", task)
         child.call("observed", [(0, 0)])
         peak: int = child.call("peak")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from onnxport.core.child_process import DEFAULT_TIMEOUT, Child, ChildDied
 from onnxport.core.resources import Closing
 from onnxport.quantize.calibration.shards import Item, Observed, Shard, Task, split_into_shards
+from onnxport.runtimes.custom_libraries import writable
 
 # So many processes may die on one shard before it is held to be what kills them.
 _DEATHS = 3
@@ -57,6 +58,7 @@ class Workers(Closing):
             "onnxport.quantize.calibration.shards:Bench",
             purpose="the process that calibrates",
             patience="give it smaller samples",
+            writes=writable(),
         )
         self._busy[child] = _BEGINNING
         child.ask("begin", self._task)
