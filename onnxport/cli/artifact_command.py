@@ -35,6 +35,7 @@ class ArtifactRequest:
     wishes: dict[str, Any]
     report_files: tuple[Path, ...]
     output: Output
+    attests: bool = False
 
     def run(self, command: str, job: Callable[..., Job | Export], *subject: object) -> int:
         """Run `job`, a function of pipelines.jobs that takes `subject` first; return the exit code."""
@@ -45,6 +46,7 @@ class ArtifactRequest:
             with name_options():
                 made = job(*subject, self.destination, self.options, **self.wishes)
             report = runner.run(made, command, self.output.progress(), save, self.output.arguments)
+        self._attest(report)
         self.output.run(report)
         report.check()
         return report.exit_code
@@ -67,8 +69,16 @@ class ArtifactRequest:
                 parts, command, self.output.progress(), self.output.arguments, explain=record_failure
             )
             save(report)
+        self._attest(*(node.run for node in report.nodes if node.run is not None))
         self._show(report)
         return report.exit_code
+
+    def _attest(self, *reports: RunReport) -> None:
+        if self.attests:
+            from onnxport.pipelines.attestation import attest
+
+            for report in reports:
+                attest(report)
 
     def _show(self, report: PipelineReport) -> None:
         """Print a line per artefact on stdout, notes and errors on stderr."""
@@ -133,6 +143,13 @@ def makes_artifact(
             help=f"Keep a result that fails the proof, as {rejected}.",
         ),
         *([_latency] if timed else []),
+        click.option(
+            "--attest",
+            cls=Option,
+            group=PROOF,
+            is_flag=True,
+            help="Write an in-toto statement beside the artefact, for onnxport verify --attestation.",
+        ),
         *([operators_option] if defines else []),
         library_option,
         report_option,
@@ -148,6 +165,7 @@ def makes_artifact(
             destination: Path | None,
             no_validate: bool,
             keep_rejected: bool,
+            attest: bool,
             report_files: tuple[Path, ...],
             output: Output,
             no_latency: bool = False,
@@ -158,7 +176,7 @@ def makes_artifact(
             wishes |= {"latency": not no_latency} if timed else {}
             wishes |= {"operators": operators} if defines else {}
             asked = given_options({name: value for name, value in named.items() if name not in own})
-            request = ArtifactRequest(destination, asked, wishes, report_files, output)
+            request = ArtifactRequest(destination, asked, wishes, report_files, output, attest)
             return function(**{name: named[name] for name in own if name in named}, request=request)
 
         command: Command = wrapped

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN, NotProvenError, printable
 
-Subject = Literal["bytes", "proof", "source", "options", "files", "versions"]
+Subject = Literal["bytes", "attestation", "proof", "source", "options", "files", "versions"]
 # "later": something changed since then, so that the artefact would be made differently today; it is not wrong.
 Status = Literal["holds", "fails", "later", "unknown"]
 
@@ -44,6 +44,7 @@ class Verification(_Record):
         stages: from the model on.
         versions: of what made it.
         lock: the lock that was asked; None where there is none.
+        attestation: the statement that was asked; None where none was given.
     """
 
     path: str
@@ -53,6 +54,7 @@ class Verification(_Record):
     stages: tuple[StageRecord, ...]
     versions: dict[str, str]
     lock: str | None
+    attestation: str | None = None
     checks: tuple[Check, ...]
 
     @property
@@ -76,7 +78,9 @@ _STATUS = {"holds": "", "fails": "failed: ", "later": "", "unknown": "not checke
 
 def verification_lines(found: Verification, *, all_of_it: bool = False) -> str:
     """Return a subject per line; `all_of_it` adds the versions."""
-    verdict = "verified" if found.lock else "no contradiction found, but there is no lock"
+    verdict = (
+        "verified" if found.lock or found.attestation else "no contradiction found, but there is no lock"
+    )
     lines = [f"{found.path}   {'fails verification' if found.exit_code else verdict}"]
     for name, text in _rows(found, all_of_it):
         lines.append(f"  {name:<12}{text}")

@@ -13,6 +13,7 @@ from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.core.version import __version__
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
+from onnxport.pipelines.attestation import Attestation
 from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.environment import LIBRARIES
 from onnxport.pipelines.graph import digests
@@ -26,18 +27,23 @@ from onnxport.reports.verification import Check, StageRecord, Subject, Verificat
 from onnxport.validate.report import RIGHT
 
 
-def verify(path: Path, lock: Path | None = None, source: Path | None = None) -> Verification:
+def verify(
+    path: Path, lock: Path | None = None, source: Path | None = None, attestation: Path | None = None
+) -> Verification:
     """Return the provenance of an artefact, and whether it still holds.
 
     Args:
         lock: of its pipeline; searched in its folder and those above unless given.
         source: the model, if it is not where the lock says.
+        attestation: what `--attest` wrote about the artefact; no lock is asked then.
 
     Raises:
         UsageError: the lock is missing or damaged.
-        InputError: the artefact is missing, unreadable, or not made by onnxport.
+        InputError: the artefact or the attestation is missing, unreadable, or not made by onnxport.
     """
     artifact = Artifact.open(path)
+    if attestation is not None:
+        return _by_attestation(artifact, attestation, source)
     known = Lock.read(lock) if lock is not None else _find_lock(artifact.path)
     if known is None and lock is not None:
         raise UsageError(f"there is no lock {lock}", fix="give the pipeline.lock that a run wrote")
@@ -133,19 +139,28 @@ def _note(artifact: Artifact) -> Mapping[str, Any]:
 
 def _by_note(artifact: Artifact, source: Path | None, why: str = "there is no lock") -> Verification:
     note = _note(artifact)
+    checks = (
+        Check(subject="bytes", status="unknown", said=f"{why}, so a change cannot be detected"),
+        _proof("unproven" if note["validation"] == "skipped" else "proven"),
+        _source(source, note["source"]),
+        Check(subject="files", status="unknown", said=f"{why}; only a lock has the samples' digests"),
+        _versions(note["made_by"]),
+    )
+    return _of_note(artifact, note).model_copy(update={"checks": checks})
+
+
+def _source(given: Path | None, expected: str) -> Check:
+    if given is not None:
+        return _given_source(given, expected)
+    return Check(subject="source", status="unknown", said="give it with --source")
+
+
+def _of_note(artifact: Artifact, note: Mapping[str, Any]) -> Verification:
+    """Return what a note says, without checks."""
     stages = [
         StageRecord(name=name, stage=stage, options=_non_defaults(stage, options))
         for name, options in sorted(note["options"].items(), key=lambda each: each[0] in TARGETS)
         for stage in [name.partition("#")[0]]
-    ]
-    checks = [
-        Check(subject="bytes", status="unknown", said=f"{why}, so a change cannot be detected"),
-        _proof("unproven" if note["validation"] == "skipped" else "proven"),
-        _given_source(source, note["source"])
-        if source is not None
-        else Check(subject="source", status="unknown", said="give it with --source"),
-        Check(subject="files", status="unknown", said=f"{why}; only a lock has the samples' digests"),
-        _versions(note["made_by"]),
     ]
     return Verification(
         path=str(artifact.path),
@@ -155,8 +170,18 @@ def _by_note(artifact: Artifact, source: Path | None, why: str = "there is no lo
         stages=tuple(stages),
         versions=note["made_by"],
         lock=None,
-        checks=tuple(checks),
+        checks=(),
     )
+
+
+def _by_attestation(artifact: Artifact, attestation: Path, source: Path | None) -> Verification:
+    read = Attestation.read(attestation)
+    found = _of_note(artifact, read.note)
+    checks = [read.check_files(artifact)]
+    if checks[0].status == "holds":  # else what is in it may be unreadable
+        checks.append(read.check_note(_note(artifact)))
+    checks += [_proof(read.verdict), _source(source, read.note["source"]), _versions(read.note["made_by"])]
+    return found.model_copy(update={"attestation": str(attestation), "checks": tuple(checks)})
 
 
 def _by_lock(artifact: Artifact, lock: Lock, place: str, source: Path | None) -> Verification:
