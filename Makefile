@@ -19,7 +19,7 @@ help:
 	@echo "make soak    runs that are killed, doubled or out of disk, and 200 000 damaged files, for some hours"
 	@echo "make conformance  run all of ONNX's own tests and write docs/reference/coverage-*.md anew"
 	@echo "make venv    only install, with everything the tests need, into $(VENV)"
-	@echo "make wheel   build the sdist and the wheel into dist/"
+	@echo "make wheel   build the sdist, the wheel and its bill of materials (CycloneDX) into dist/"
 	@echo "make clean   remove $(VENV), dist/ and the caches of the tools"
 
 demo: $(VENV)/installed
@@ -54,9 +54,11 @@ lint: $(VENV)/installed-test
 
 venv: $(VENV)/installed-test
 
-wheel: $(VENV)/installed-test
+wheel: $(VENV)/installed-test $(VENV)/release/installed
 	rm -rf dist
 	$(BIN)/python -m build
+	$(VENV)/release/bin/cyclonedx-py requirements ci/requirements.txt --pyproject pyproject.toml \
+		--mc-type library --output-reproducible --output-file dist/onnxport.cdx.json
 
 clean:
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
@@ -77,3 +79,9 @@ $(VENV)/installed-test: $(VENV)/created pyproject.toml constraints.txt
 	@echo "installing onnxport and what its tests need into $(VENV), a few minutes the first time"
 	$(INSTALL) --editable '.[test,dev]'
 	@touch $(VENV)/installed $@
+
+# What writes the bill of materials, apart from the environment of the tests.
+$(VENV)/release/installed: $(VENV)/created
+	$(BIN)/python -m venv $(VENV)/release
+	$(VENV)/release/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0 pip-audit==2.10.1
+	@touch $@

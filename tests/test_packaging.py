@@ -2,6 +2,8 @@
 
 import ast
 import email
+import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -110,13 +112,52 @@ def test_extras_that_the_documents_name_exist() -> None:
     assert named <= set(EXTRAS)
 
 
-def test_constraints_pin_all_that_is_required_on_this_platform() -> None:
-    pins = {
-        canonicalize_name(name): version
-        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-        if not line.startswith("#")
-        for name, version in [line.split("==")]
+def test_two_builds_have_the_same_bytes(dist: Path, tmp_path: Path) -> None:
+    """From a copy with other times and rights of its files, in another order of folders."""
+    (sdist,) = dist.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (tree,) = tmp_path.iterdir()
+    for file in sorted(tree.rglob("*"), reverse=True):
+        if file.is_file():
+            os.utime(file, (1_000_000_000, 1_000_000_000))
+            file.chmod(0o600)
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path / "made"), str(tree)]
+    built = subprocess.run(
+        command, env=os.environ | {"PYTHONHASHSEED": "5", "TZ": "Asia/Tokyo"}, capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    for former in dist.iterdir():
+        again = tmp_path / "made" / former.name
+        assert hashlib.sha256(again.read_bytes()).digest() == hashlib.sha256(former.read_bytes()).digest()
+
+
+def test_what_is_shipped_with_is_pinned_by_hashes() -> None:
+    """ci/requirements.txt: every dependency, in the version of constraints.txt."""
+    lines = (ROOT / "ci" / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    entries = "\n".join(line for line in lines if not line.startswith("#")).replace("\\\n", "").splitlines()
+    hashed = {}
+    for entry in entries:
+        text, *hashes = entry.split("--hash=")
+        assert hashes, entry
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64} *", each) for each in hashes)
+        requirement = Requirement(text)
+        hashed[canonicalize_name(requirement.name)] = str(requirement.specifier)
+    pins = {canonicalize_name(name): f"=={version}" for name, version in constraints().items()}
+    assert {name: pins[name] for name in hashed if name in pins} == {
+        name: version for name, version in hashed.items() if name in pins
     }
+    needed = {canonicalize_name(Requirement(each).name) for each in PYPROJECT["project"]["dependencies"]}
+    assert needed <= hashed.keys()
+
+
+def constraints() -> dict[str, str]:
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    return dict(line.split("==") for line in text.splitlines() if not line.startswith("#"))
+
+
+def test_constraints_pin_all_that_is_required_on_this_platform() -> None:
+    pins = {canonicalize_name(name): version for name, version in constraints().items()}
     for requirement in required():
         assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement
 

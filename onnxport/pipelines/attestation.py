@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxport.core.errors import InputError
+from onnxport.core.regular_file import read_regular
 from onnxport.formats.artifact import Artifact, Staging
 from onnxport.reports.run_report import ArtifactRecord, RunReport
 from onnxport.reports.verification import Check
@@ -171,9 +172,7 @@ def _sha256(file: Path) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _LARGEST:
-            raise _no_statement(path)
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_regular(path, _LARGEST))
     except OSError as error:
         raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
     except (ValueError, RecursionError) as error:

@@ -22,6 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from onnxport.core.arrays import Array
+from onnxport.core.regular_file import TooLargeError, read_regular
 
 _ALIAS = "onnxport_coreml_proto"
 _LARGEST_MESSAGE = (1 << 31) - 1  # bytes, protobuf's limit; a sparse file can claim any size
@@ -60,9 +61,10 @@ def find_file(root: Path, name: str) -> Path:
 
 def read_message(file: Path) -> bytes:
     """Return the content of a file with a protobuf message; raises ValueError above protobuf's limit."""
-    if file.stat().st_size > _LARGEST_MESSAGE:
-        raise ValueError(f"{file.name} has {file.stat().st_size} bytes, more than any model")
-    return file.read_bytes()
+    try:
+        return read_regular(file, _LARGEST_MESSAGE)
+    except TooLargeError as error:
+        raise ValueError(f"{file.name} has {error.size} bytes, more than any model") from error
 
 
 _HEADER = struct.Struct("<IIQQQ")
@@ -73,9 +75,12 @@ PACKED = {"uint1": 1, "uint2": 2, "uint3": 3, "uint4": 4, "uint6": 6, "int4": 4}
 
 def read_blob(file: Path, offset: int, dtype: str, shape: tuple[int, ...]) -> Array:
     """Return the array whose header is at `offset`, packed numbers as uint8 or int8; ValueError if it does not fit."""
-    if file.stat().st_size < offset + _HEADER.size:
+    with file.open("rb") as stream:
+        mapped = (
+            np.memmap(stream, np.uint8, "r") if os.fstat(stream.fileno()).st_size else np.empty(0, np.uint8)
+        )
+    if len(mapped) < offset + _HEADER.size:
         raise ValueError(f"{file.name} is truncated: it ends before the weights at {offset}")
-    mapped = np.memmap(file, np.uint8, "r")
     sentinel, _, size, start, _ = _HEADER.unpack(mapped[offset : offset + _HEADER.size].tobytes())
     if sentinel != _SENTINEL:
         raise ValueError(f"{file.name} holds no weights at {offset}")

@@ -6,7 +6,6 @@ below the pipeline's folder; the including file replaces them by name.
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +16,7 @@ import yaml
 
 from onnxport.core import limits
 from onnxport.core.errors import InputError, OnnxportError, UsageError
+from onnxport.core.regular_file import NotRegularError, OutsideError, TooLargeError, read_regular
 from onnxport.pipelines.config.document import Document, Line, Place, raise_all, show, spell
 from onnxport.pipelines.config.scalars import MERGE, CoreLoader, is_text, short_tag, value_of
 
@@ -35,8 +35,9 @@ def load(path: Path) -> Document:
     return _include_files(_compose(path), path.parent, (path.resolve(),))
 
 
-def _compose(path: Path) -> Document:
-    text = _text(path)
+def _compose(path: Path, within: Path | None = None) -> Document:
+    """Read one file, which has to lie in the folder `within`."""
+    text = _text(path, within)
     composer = _Composer(path)
     try:
         root = yaml.compose(text, Loader=CoreLoader)
@@ -59,18 +60,19 @@ def _compose(path: Path) -> Document:
     return Document(path, data, composer.lines)
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, within: Path | None) -> str:
     try:
-        found = path.stat()
-        if stat.S_ISDIR(found.st_mode):
-            raise InputError(f"{path} is a directory", fix="give the pipeline.yaml in it")
-        if not stat.S_ISREG(found.st_mode):  # a pipe, which reading would wait for
-            raise InputError(f"{path} is not a regular file", fix="give a pipeline.yaml")
-        most = limits.limit("yaml-bytes")
-        if found.st_size > most:
-            fix = limits.advice("yaml-bytes", found.st_size)
-            raise UsageError(f"{path} is not a pipeline", why=f"it is larger than {most:,} bytes", fix=fix)
-        content = path.read_bytes()
+        content = read_regular(path, limits.limit("yaml-bytes"), within)
+    except IsADirectoryError:
+        raise InputError(f"{path} is a directory", fix="give the pipeline.yaml in it") from None
+    except NotRegularError:
+        raise InputError(f"{path} is not a regular file", fix="give a pipeline.yaml") from None
+    except TooLargeError as error:
+        why = f"it is larger than {limits.limit('yaml-bytes'):,} bytes"
+        fix = limits.advice("yaml-bytes", error.size)
+        raise UsageError(f"{path} is not a pipeline", why=why, fix=fix) from None
+    except OutsideError:
+        raise UsageError(f"{path} lies outside of the pipeline's folder", fix="copy it there") from None
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{path} does not exist", fix="write one with: onnxport init") from None
     except (OSError, ValueError) as error:
@@ -215,7 +217,7 @@ def _include_files(document: Document, folder: Path, way: tuple[Path, ...]) -> D
         if resolved in way:
             raise UsageError(f"{where}: {name} includes itself", fix="leave one include out")
         try:
-            merged = _merge(_include_files(_compose(file), folder, (*way, resolved)), merged)
+            merged = _merge(_include_files(_compose(file, folder), folder, (*way, resolved)), merged)
         except InputError as error:
             raise InputError(f"{where}: {error.what}", why=error.why) from error
     return _merge(replace(document, data=rest), merged)

@@ -18,6 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from onnxport.core import limits
 from onnxport.core.errors import InputError, UsageError
+from onnxport.core.regular_file import NotRegularError, TooLargeError, read_regular
 from onnxport.formats.artifact import Staging, writing
 from onnxport.pipelines.config.pipeline import Cell, Pipeline
 from onnxport.pipelines.lock.entries import LockedArtefact, LockedFiles, LockedStage, relative
@@ -125,10 +126,6 @@ def text_of(pipeline: str, artefacts: Mapping[str, LockedArtefact]) -> str:
 def parse(path: Path, text: str) -> dict[str, LockedArtefact]:
     """Return the artefacts of a lock, by their path from its folder; UsageError with the line if it is damaged."""
     lines: dict[tuple[str | int, ...], int] = {}
-    most = limits.limit("lock-bytes")  # thousands of artefacts
-    if len(text) > most:
-        fix = f"{ANEW}; {limits.advice('lock-bytes', len(text))}"
-        raise UsageError(f"{path} is not a lock", why=f"it is larger than {most:,} characters", fix=fix)
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         if root is not None:
@@ -233,6 +230,11 @@ def _state(stage: LockedStage) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+def _too_large(path: Path, size: int) -> UsageError:
+    why = f"it is larger than {limits.limit('lock-bytes'):,} bytes"  # those of thousands of artefacts
+    return UsageError(f"{path} is not a lock", why=why, fix=f"{ANEW}; {limits.advice('lock-bytes', size)}")
+
+
 def _check_aliases(root: yaml.Node, path: Path) -> None:
     """Refuse aliases, which no lock of ours has: a few lines of them can stand for more than any memory holds."""
     seen, waiting = set(), [root]
@@ -283,9 +285,13 @@ class Lock:
             UsageError, InputError: it is damaged or of another version, or it cannot be read.
         """
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_regular(path, limits.limit("lock-bytes")).decode()
         except FileNotFoundError:
             return None
+        except TooLargeError as error:
+            raise _too_large(path, error.size) from None
+        except NotRegularError as error:
+            raise InputError(f"{path} cannot be read", why=str(error)) from None
         except UnicodeDecodeError:
             text = "\0"  # which YAML refuses
         except OSError as error:
