@@ -191,19 +191,21 @@ class Session(Closing):
         self._folder.cleanup()
 
     def _start(self, trial: Trial) -> None:
-        path, settings = trial.subject.path, trial.subject.settings
+        path, settings, optimized = trial.subject.path, trial.subject.settings, trial.subject.optimized
         self._children[id(trial)] = Child(
             _TARGET,
             purpose=f"{TITLES.get(settings.runtime, settings.runtime)} running {path}",
             timeout=self._timeout,
             patience=_PATIENCE,
-            writes=writable(Path(self._folder.name)),
+            writes=writable(Path(self._folder.name), *([optimized.parent] if optimized is not None else [])),
         )
         required = self._call(trial, "require", settings.runtime)
         trial.bare, trial.imported = required["bare"], required["imported"]
-        optimized = str(trial.subject.optimized) if trial.subject.optimized is not None else None
         chosen = Chosen(
-            provider=settings.provider, threads=settings.threads, level=settings.level, optimized=optimized
+            provider=settings.provider,
+            threads=settings.threads,
+            level=settings.level,
+            optimized=None if optimized is None else str(optimized),
         )
         loaded = self._call(trial, "load", str(path), chosen)
         trial.loading, trial.ran_on = loaded["seconds"], loaded["ran_on"]
