@@ -65,10 +65,11 @@ class Verification(_Record):
         """Raise NotProvenError where a check fails."""
         failing = [each for each in self.checks if each.status == "fails"]
         if failing:
+            again = "--attest" if self.attestation else "onnxport run"
             raise NotProvenError(
                 f"{self.path} fails verification",
                 why="; ".join(f"{each.subject}: {each.said}" for each in failing),
-                fix="make it again with onnxport run, or restore the files that changed",
+                fix=f"make it again with {again}, or restore the files that changed",
                 report=self,
             )
 

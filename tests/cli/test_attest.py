@@ -158,7 +158,7 @@ def test_a_package_may_have_no_further_file(here: Path, capsys: pytest.CaptureFi
 
 def test_an_artefact_without_a_proof_fails(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify("unproven.ort") == 1
-    assert "proof: unvalidated" in capsys.readouterr().err
+    assert "proof: unproven" in capsys.readouterr().err
 
 
 def test_a_renamed_artefact_holds(here: Path) -> None:
