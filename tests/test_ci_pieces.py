@@ -187,7 +187,7 @@ def test_the_versions_of_a_lock_are_what_is_installed(locked: Path) -> None:
     }
     assert len(wanted) > 3
     script = STEPS["Install onnxport"]["run"]
-    before_pip = script[script.index("locked=") : script.index("python -m pip")]
+    before_pip = script[script.index("locked=") : script.index("# Without a lock")]
     variables = environment(PIPELINE="pipeline.yaml", RUNNER_TEMP=str(locked))
     for shell, own in (
         (before_pip, {each for each in wanted if "onnxport" in each}),

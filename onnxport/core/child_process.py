@@ -315,8 +315,10 @@ class Child(Closing):
         return error
 
 
-# Idle children by target, environment and folders; None outside `reuse_children`.
-_spares: dict[_Key, Child] | None = None
+# Idle children by target, environment and folders; empty outside `reuse_children`.
+_spares: dict[_Key, Child] = {}
+_blocks = 0  # of `reuse_children` that are open, in all threads
+_reuse = threading.Lock()
 _Key = tuple[str, frozenset[tuple[str, str]], tuple[Path, ...] | None]
 
 
@@ -324,18 +326,18 @@ _Key = tuple[str, frozenset[tuple[str, str]], tuple[Path, ...] | None]
 def reuse_children() -> Iterator[None]:
     """Keep borrowed children for reuse: their imports happen once, and stay in memory.
 
-    Within another such block it does nothing.
+    They end with the last such block, in whichever thread.
     """
-    global _spares
-    if _spares is not None:
-        yield
-        return
-    _spares = {}
+    global _blocks
+    with _reuse:
+        _blocks += 1
     try:
         yield
     finally:
-        spares, _spares = _spares, None
-        for child in spares.values():
+        with _reuse:
+            _blocks -= 1
+            ended = [] if _blocks else [_spares.pop(key) for key in list(_spares)]
+        for child in ended:
             child.close()
 
 
@@ -353,7 +355,8 @@ def borrow(
 
     Only for code whose bytes do not depend on what its libraries did before; those of coremltools do.
     """
-    spare = (_spares or {}).pop((target, frozenset(environment.items()), writes), None)
+    with _reuse:
+        spare = _spares.pop((target, frozenset(environment.items()), writes), None)
     if spare is None:
         return Child(
             target,
@@ -371,10 +374,12 @@ def borrow(
 def give_back(child: Child) -> None:
     """Return a borrowed child: keep it, with a new object, within `reuse_children`; else close it."""
     key = child.target, frozenset(child.environment.items()), child.writes
-    if _spares is None or key in _spares or not child.begin_anew():
-        child.close()
-    else:
-        _spares[key] = child
+    if _blocks and key not in _spares and child.begin_anew():
+        with _reuse:  # meanwhile another thread may have been faster, or ended the last block
+            if _blocks and key not in _spares:
+                _spares[key] = child
+                return
+    child.close()
 
 
 class Parent:

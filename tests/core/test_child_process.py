@@ -6,6 +6,7 @@ import ctypes
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -194,3 +195,16 @@ def test_a_reused_child_has_the_limits_of_its_borrower() -> None:
         with pytest.raises(MachineError, match="another task hung: no answer within 1 s"):
             second.call("hang")
         give_back(second)
+
+
+def test_threads_that_give_back_at_once_leave_no_child() -> None:
+    """The second of a kind is closed, and the last block closes the first, whichever thread that is."""
+    with reuse_children():
+        lent = [borrow("tests.core.test_child_process:Served", purpose="the test's child") for _ in range(4)]
+        assert [each.call("double", 2) for each in lent] == [4] * 4
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(give_back, lent))
+        with reuse_children():
+            pass
+        assert sum(each._process.poll() is None for each in lent) == 1
+    assert all(each._process.poll() is not None for each in lent)

@@ -152,7 +152,7 @@ def test_a_runtime_that_crashes_or_hangs_is_a_row(
     (tmp_path / "foreign.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     runtime = Runtime("x", "Foreign", probe_module="foreign")
-    answer = probe(ProbedModel(DIGITS, None, tmp_path, ModelVariants()), runtime, timeout=2)
+    answer = probe(ProbedModel(DIGITS, None, tmp_path, ModelVariants(tmp_path)), runtime, timeout=2)
     assert answer is not None
     assert (answer.how, answer.extent) == ("asked", "unknown")
     assert said in answer.why

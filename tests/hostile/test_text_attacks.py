@@ -68,7 +68,7 @@ def pipeline_of_ten_thousand_brackets(target: Target) -> tuple[str, ...]:
     return pipeline(target, HEAD + "stages: " + "[" * 10_000 + "]" * 10_000 + "\n" + TARGETS)
 
 
-@attack(2, "larger than 1 MB")
+@attack(2, "larger than 1,048,576 bytes", "--limit yaml-bytes=")
 def pipeline_of_many_megabytes(target: Target) -> tuple[str, ...]:
     return pipeline(target, HEAD + TARGETS + "# x\n" * 500_000)
 
@@ -94,7 +94,7 @@ def lock_with_an_object_of_python(target: Target) -> tuple[str, ...]:
     return lock(target, "onnxport_lock: !!python/object/apply:os.system ['touch ../pwned']\n")
 
 
-@attack(2, "pipeline.lock is not a lock", "larger than 8 MB")
+@attack(2, "pipeline.lock is not a lock", "larger than 8,388,608 bytes", "--limit lock-bytes=")
 def lock_of_many_megabytes(target: Target) -> tuple[str, ...]:
     return lock(target, "onnxport_lock: 1\n" + "# x\n" * 3_000_000)
 

@@ -130,7 +130,7 @@ class _Composer:
             raise UsageError(
                 f"{self.path}:{node.start_mark.line + 1}: too large for a pipeline, with all aliases expanded",
                 why=f"at most {self._most} values are allowed, nested at most {self._deepest} deep",
-                fix=limits.advice(name),
+                fix=limits.advice(name, 2 * limits.limit(name)),
             )
         self.lines.setdefault(place, Line(self.path, node.start_mark.line + 1))
         if isinstance(node, yaml.ScalarNode):

@@ -25,7 +25,8 @@ NO_PIPELINE: dict[str | bytes, str] = {
     b"\xff\xfev\0": "1 is not UTF-8; save the file as UTF-8",
     "version: 1\nmodel: a\x07b\n": "2 is not valid YAML: a character 0x07",
     "[" * 5000: "pipeline.yaml is nested too deeply for a pipeline",
-    "a" * (2**20 + 1): "pipeline.yaml is not a pipeline: it is larger than 1 MB",
+    "a" * (2**20 + 1): "pipeline.yaml is not a pipeline: it is larger than 1,048,576 bytes; "
+    "if you trust the file, allow more: --limit yaml-bytes=1100000",
 }
 
 
