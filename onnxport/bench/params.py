@@ -11,8 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from onnxport.core.child_process import RUN_TIMEOUT
 from onnxport.core.durations import Duration
 from onnxport.core.errors import UsageError
-from onnxport.core.memory import Size
-from onnxport.core.option_types import Params, Seconds, Seed, option
+from onnxport.core.option_types import Params, Seconds, Seed, Size, option
 from onnxport.runtimes.feeding_options import Inputs, Preprocess, Shape, check_preprocess
 from onnxport.runtimes.options import THREADS, OrtLevel
 

@@ -65,5 +65,5 @@ def _check_size(text: str) -> str:
 
 
 # A size in memory as the user wrote it, for errors and reports.
-_Size = Annotated[str, AfterValidator(_check_size)]
-MemoryLimit = Annotated[_Size | None, option("Maximum memory, as 800MB or 2GB.", metavar="SIZE")]
+Size = Annotated[str, AfterValidator(_check_size)]
+MemoryLimit = Annotated[Size | None, option("Maximum memory, as 800MB or 2GB.", metavar="SIZE")]
