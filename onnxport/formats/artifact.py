@@ -313,7 +313,7 @@ class Staging:
     def _check_alone(self) -> None:
         """Raise UsageError where this process also writes another file inside the output, such as a report."""
         place = self.output.resolve()
-        for other in self._live:
+        for other in tuple(self._live):  # other threads change it
             if place in other.resolve().parents:
                 raise UsageError(
                     f"{self.output} is replaced as a whole, and another output lies inside it",
