@@ -35,19 +35,28 @@ OWN = {
         "custom_ops_library",
         "no_latency",
         "no_validate",
+        "attest",
         "keep_rejected",
         "report_files",
     },
-    "export": {"destination", "custom_ops_library", "no_validate", "keep_rejected", "report_files"},
+    "export": {"destination", "custom_ops_library", "no_validate", "attest", "keep_rejected", "report_files"},
     "optimize": {
         "destination",
         "operators",
         "custom_ops_library",
         "no_validate",
+        "attest",
         "keep_rejected",
         "report_files",
     },
-    "extract": {"destination", "custom_ops_library", "no_validate", "keep_rejected", "report_files"},
+    "extract": {
+        "destination",
+        "custom_ops_library",
+        "no_validate",
+        "attest",
+        "keep_rejected",
+        "report_files",
+    },
     "quantize": {
         "precisions",
         "destination",
@@ -55,6 +64,7 @@ OWN = {
         "custom_ops_library",
         "no_latency",
         "no_validate",
+        "attest",
         "keep_rejected",
         "report_files",
     },
@@ -67,7 +77,7 @@ OWN = {
     "inspect": {"report_files", "others", "required_operators"},
     "samples": {"custom_ops_library", "folder"},
     "schema": set(),
-    "verify": {"lock", "source"},
+    "verify": {"lock", "source", "attestation"},
     "doctor": set(),
     "init": {"destination", "ci", "force"},
     "run": {
@@ -82,7 +92,7 @@ OWN = {
         "annotations",
     },
 }
-SHARED = {"json", "quiet", "verbose"}
+SHARED = {"json", "quiet", "verbose", "raised"}
 PARAMS = {
     "convert": (*TARGET_PARAMS.values(), ValidateParams),
     "export": (ExportParams, ValidateParams),
