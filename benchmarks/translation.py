@@ -35,7 +35,7 @@ MODELS: dict[str, tuple[str, tuple[float, float]]] = {
     "u2netp": ("u2netp/u2netp.onnx", (-2, 2)),
     "MiniLM": ("minilm/minilm.onnx", (0, 0)),
 }
-PRECISIONS = ("int8", "int16x8", "dynamic", "int8-weights", "int4-weights")
+PRECISIONS = ("int8", "int16x8", "dynamic", "int8-weights", "int4-weights", "fp16")
 _CALIBRATED = frozenset(PRECISIONS[:2])
 _SUFFIXES = {"onnx": ".onnx", "tflite": ".tflite", "coreml": ".mlpackage"}
 _SAMPLES, _SECONDS = 6, 500
@@ -97,6 +97,11 @@ def _make(
         word = "int8-dynamic" if precision == "dynamic" else precision
         arguments = ["convert", source, "--to", target, "--precision", word, *calibration, *fixed]
         run = _command(*arguments, "--no-validate", "-o", output)
+        return (None, run.stderr[-300:]) if run.returncode else (output, "")
+    if target == "coreml" and precision == "fp16":
+        run = _command(
+            "convert", source, "--to", target, "--precision", precision, *fixed, "--no-validate", "-o", output
+        )
         return (None, run.stderr[-300:]) if run.returncode else (output, "")
     middle = root / "made.onnx"
     run = _command("quantize", source, f"--{precision}", *calibration, "--no-validate", "-o", middle)

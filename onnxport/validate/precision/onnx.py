@@ -33,7 +33,7 @@ def read_unchecked(path: Path) -> Model | None:
     The model is not checked: ONNX Runtime takes more than ONNX's checker does.
     """
     try:
-        return Model(ir.load(path))
+        return Model(ir.load(path), path)
     except (*_NO_MANIFEST, DecodeError, ir.serde.SerdeError, OSError):
         return None
 

@@ -6,7 +6,8 @@ runs twice:
 
 - with all optimizations, by the integer kernels that the artefact runs by,
 - without any, where ONNX Runtime de-quantizes, computes in float32 and quantizes, operator by operator: exact
-  arithmetic on the same integers, up to 1e-6 of the result.
+  arithmetic on the same integers, up to 1e-6 of the result. Products with 16-bit integers are summed in two parts
+  (exact_sums.py).
 
 Both may differ by one step, which is what rounding half a step one way or the other makes.
 """
@@ -25,6 +26,7 @@ from onnxport.core.resources import Closing
 from onnxport.formats.model import Model
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.runtime import OrtRuntime
+from onnxport.validate.translation.exact_sums import with_exact_sums
 from onnxport.validate.translation.findings import Finding, Kind
 
 ANSWER = "/answer"
@@ -124,7 +126,9 @@ class OrtPieces(Closing):
         pieces = cut(model, codes)
         self.labels = pieces.labels
         options = RuntimeOptions(level="disable", integers="cpu") if is_exact else RuntimeOptions()
-        self._runtime = OrtRuntime.of_model(pieces.model, options)
+        self._runtime = OrtRuntime.of_model(
+            with_exact_sums(pieces.model) if is_exact else pieces.model, options
+        )
 
     @property
     def names(self) -> frozenset[str]:

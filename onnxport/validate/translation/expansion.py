@@ -19,6 +19,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.initializers import add_initializer
+from onnxport.formats.model import Model
+from onnxport.validate.translation.constants import Constants
 from onnxport.validate.translation.fusions import FUSIONS, MICROSOFT, channels_first, channels_last
 from onnxport.validate.translation.rewrite import Rewrite
 
@@ -179,6 +182,27 @@ def _multiplied(product: ir.Node, scale: ir.Value) -> tuple[ir.Node, ir.Value] |
         return None
     beside = next((each for each in scales.inputs if each is not scale), None)
     return None if beside is None else (users[0], beside)
+
+
+# The opsets that gave DequantizeLinear a scale for each channel, and for each block.
+_GRIDS = {"axis": 13, "block_size": 21}
+
+
+def with_old_grids(model: Model) -> Model:
+    """Return an expanded model that its own opset allows: constants on grids that came later are stored as floats."""
+    newer = [name for name, opset in _GRIDS.items() if model.opset < opset]
+    if not newer:
+        return model
+    copy, constants = model.clone(), Constants(model.opset)
+    for node in list(copy.graph):
+        if node.op_type != "DequantizeLinear" or not any(name in node.attributes for name in newer):
+            continue
+        value = node.outputs[0]
+        if (found := constants.get(value)) is not None:
+            stored = add_initializer(copy.graph, f"{value.name}/floats", found.values.astype(np.float32))
+            value.replace_all_uses_with(stored)
+            copy.graph.remove(node, safe=True)
+    return copy
 
 
 # ---- weights in blocks

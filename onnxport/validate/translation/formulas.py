@@ -9,23 +9,27 @@
     Given   Conv(x), auto_pad of SAME_UPPER    Result  Conv(x), pads of the sizes that it has
     Given   a quotient of polynomials of x             Result  Erf(x) (approximations.py)
     Given   Gather(x, i < 0 ? i + size : i)    Result  Gather(x, i)
+    Given   DepthToSpace(x), mode CRD          Result  DepthToSpace(channels of x in another order), mode DCR
+    Given   Einsum(x, y)                       Result  MatMul(x, y) with other axes (contractions.py)
+    Given   LSTM(x), GRU(x)                    Result  their steps (recurrences.py)
 
-All by the definitions of these operators (ONNX LayerNormalization-17, Gelu-20, PRelu-16, Conv-11, Gather-13).
+All by the definitions of these operators (ONNX LayerNormalization-17, Gelu-20, PRelu-16, Conv-11, Gather-13,
+DepthToSpace-13).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.core.arrays import Array
-from onnxport.formats.initializers import add_initializer
 from onnxport.validate.translation.approximations import erf_operand
-from onnxport.validate.translation.constants import Constants, find_constants, is_stored
+from onnxport.validate.translation.constants import Constants, find_constants
+from onnxport.validate.translation.contractions import rewrite_einsum
 from onnxport.validate.translation.layouts.sizes import static_sizes
+from onnxport.validate.translation.place import Place
+from onnxport.validate.translation.recurrences import rewrite_recurrence
 
 
 def rewrite_formulas(graph: ir.Graph, opset: int) -> None:
@@ -34,61 +38,10 @@ def rewrite_formulas(graph: ir.Graph, opset: int) -> None:
     for node in list(graph):
         rule = _RULES.get(node.op_type)
         if rule is not None and node.domain in ("", "ai.onnx") and node.outputs[0] not in known:
-            rule(_Place(graph, node, constants, opset, known))
+            rule(Place(graph, node, constants, opset, known))
 
 
-class _Place:
-    """A node that is rewritten."""
-
-    def __init__(
-        self, graph: ir.Graph, node: ir.Node, constants: Constants, opset: int, known: Collection[ir.Value]
-    ) -> None:
-        self.graph, self.node, self.opset = graph, node, opset
-        self._constants, self._known = constants, known
-
-    def is_constant(self, value: ir.Value | None) -> bool:
-        return value is not None and (value in self._known or is_stored(value))
-
-    def constant(self, value: ir.Value | None) -> float | None:
-        """Return a constant of one element."""
-        return self._constants.number(value) if self.is_constant(value) else None
-
-    def input(self, place: int) -> ir.Value | None:
-        return self.node.inputs[place] if place < len(self.node.inputs) else None
-
-    def add(self, op: str, operands: Sequence[ir.Value | None], **attributes: Any) -> ir.Value:
-        node = ir.node(op, operands, attributes)
-        result = self.node.outputs[0]
-        node.name = node.outputs[0].name = f"{result.name}/{op}.formula{len(self.graph)}"
-        node.outputs[0].type = result.type
-        self.graph.insert_before(self.node, node)
-        return node.outputs[0]
-
-    def number(self, value: float) -> ir.Value:
-        return self.store(np.asarray(value, np.float32))
-
-    def store(self, array: Array) -> ir.Value:
-        name = f"{self.node.outputs[0].name}/formula.{len(self.graph.initializers)}"
-        return add_initializer(self.graph, name, array)
-
-    def mean(self, value: ir.Value, axis: int) -> ir.Value:
-        """Return the mean over the axes from `axis`, which is negative, on."""
-        axes = list(range(axis, 0))
-        if self.opset < 18:
-            return self.add("ReduceMean", [value], axes=axes, keepdims=1)
-        return self.add("ReduceMean", [value, self.store(np.array(axes, np.int64))], keepdims=1)
-
-    def finish(self, value: ir.Value) -> None:
-        """Put `value` in the node's place, under its names."""
-        result, maker = self.node.outputs[0], value.producer()
-        assert maker is not None
-        maker.name, name = self.node.name or maker.name, result.name
-        result.name, value.name = f"{name}/rewritten", name
-        value.type, value.shape = result.type, result.shape
-        result.replace_all_uses_with(value, replace_graph_outputs=True)
-
-
-def _layer_normalization(place: _Place) -> None:
+def _layer_normalization(place: Place) -> None:
     data, scale, bias = (place.input(each) for each in range(3))
     axis = place.node.attributes.get_int("axis", -1)
     rank = None if data is None or data.shape is None else len(data.shape)
@@ -104,12 +57,12 @@ def _layer_normalization(place: _Place) -> None:
     place.finish(found if bias is None else place.add("Add", [found, bias]))
 
 
-def _power(place: _Place) -> None:
+def _power(place: Place) -> None:
     if place.constant(place.input(1)) == 2:
         place.finish(place.add("Mul", [place.input(0), place.input(0)]))
 
 
-def _quotient(place: _Place) -> None:
+def _quotient(place: Place) -> None:
     operand = erf_operand(place.node.outputs[0], place.constant)
     if operand is not None:
         place.finish(place.add("Erf", [operand]))
@@ -120,7 +73,7 @@ def _quotient(place: _Place) -> None:
         place.finish(place.add("Mul", [place.input(0), place.add("Reciprocal", [divisor])]))
 
 
-def _clip(place: _Place) -> None:
+def _clip(place: Place) -> None:
     """Bounds that an error function does not reach."""
     value = place.input(0)
     maker = None if value is None else value.producer()
@@ -130,7 +83,7 @@ def _clip(place: _Place) -> None:
         place.finish(place.add("Identity", [value]))
 
 
-def _gelu(place: _Place) -> None:
+def _gelu(place: Place) -> None:
     if place.node.attributes.get_string("approximate", "none") != "none":
         return
     inner = place.add("Erf", [place.add("Mul", [place.input(0), place.number(0.5**0.5)])])
@@ -138,7 +91,7 @@ def _gelu(place: _Place) -> None:
     place.finish(place.add("Mul", [place.input(0), gate]))
 
 
-def _gather(place: _Place) -> None:
+def _gather(place: Place) -> None:
     """Take away what ONNX's Gather does itself."""
     index, data = place.input(1), place.input(0)
     axis = place.node.attributes.get_int("axis", 0)
@@ -157,7 +110,7 @@ def _gather(place: _Place) -> None:
         place.node.replace_input_with(1, given)
 
 
-def _sum(place: _Place) -> None:
+def _sum(place: Place) -> None:
     first, *others = place.node.inputs
     for each in others:
         first = place.add("Add", [first, each])
@@ -165,7 +118,7 @@ def _sum(place: _Place) -> None:
         place.finish(first)
 
 
-def _where(place: _Place) -> None:
+def _where(place: Place) -> None:
     condition, below, above = (_before_casts(place.input(each)) for each in range(3))
     less, product = (None if each is None else each.producer() for each in (condition, below))
     if above is None or less is None or product is None or (less.op_type, product.op_type) != ("Less", "Mul"):
@@ -194,7 +147,7 @@ def _before_casts(value: ir.Value | None) -> ir.Value | None:
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
-def _padding(place: _Place) -> None:
+def _padding(place: Place) -> None:
     """The odd pixel lies behind the data, or in front of it (SAME_LOWER)."""
     node, attributes = place.node, place.node.attributes
     mode = attributes.get_string("auto_pad", "NOTSET")
@@ -217,7 +170,19 @@ def _padding(place: _Place) -> None:
     attributes["pads"] = ir.AttrInt64s("pads", less + more if mode == "SAME_UPPER" else more + less)
 
 
-_RULES: Mapping[str, Callable[[_Place], None]] = {
+def _blocks(place: Place) -> None:
+    """Channels that are counted before blocks, as channels that are counted behind them."""
+    attributes, data = place.node.attributes, place.input(0)
+    shape = None if data is None else static_sizes(data)
+    if attributes.get_string("mode", "DCR") != "CRD" or shape is None:
+        return
+    size = attributes.get_int("blocksize", 1)
+    order = np.arange(shape[1]).reshape(-1, size, size).transpose(1, 2, 0).reshape(-1)
+    moved = place.add("Gather", [data, place.store(order.astype(np.int64))], axis=1)
+    place.finish(place.add("DepthToSpace", [moved], blocksize=size, mode="DCR"))
+
+
+_RULES: Mapping[str, Callable[[Place], None]] = {
     "LayerNormalization": _layer_normalization,
     "Pow": _power,
     "Div": _quotient,
@@ -226,5 +191,8 @@ _RULES: Mapping[str, Callable[[_Place], None]] = {
     "Gather": _gather,
     "Sum": _sum,
     "Where": _where,
+    "DepthToSpace": _blocks,
+    "Einsum": rewrite_einsum,
+    **dict.fromkeys(("LSTM", "GRU"), rewrite_recurrence),
     **dict.fromkeys(("Conv", "MaxPool", "AveragePool"), _padding),
 }

@@ -31,7 +31,7 @@ from onnxport.validate.translation.expansion import expand
 from onnxport.validate.translation.forms import Core, Grid, Head
 from onnxport.validate.translation.formulas import rewrite_formulas
 from onnxport.validate.translation.layouts.rules import normalize_layouts
-from onnxport.validate.translation.layouts.sizes import fix_sizes
+from onnxport.validate.translation.layouts.sizes import fix_sizes, known_sizes
 from onnxport.validate.translation.layouts.views import Axes, Shape
 from onnxport.validate.translation.operators import Operand, normalize
 from onnxport.validate.translation.rounding_bounds import NOTHING, ONE, Rounded
@@ -51,6 +51,7 @@ class Graph:
 
     Attributes:
         layouts: name of a value to the sizes of its base, and its axes there.
+        shapes: name of a value to its own sizes in the model; only with `sizes`.
     """
 
     def __init__(
@@ -61,10 +62,12 @@ class Graph:
         expand(copy.graph)
         common.RemoveUnusedNodesPass()(copy.ir)
         self.layouts: Mapping[str, tuple[Shape, Axes]] = {}
+        self.shapes: Mapping[str, Shape] = {}
         if sizes is None:
             common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(copy.ir)
         else:
             fix_sizes(copy.ir, copy.opset, sizes)
+            self.shapes = known_sizes(copy.graph)
             rewrite_formulas(copy.graph, copy.opset)
             fix_sizes(copy.ir, copy.opset, sizes)
             self.layouts = normalize_layouts(copy.graph, copy.opset)

@@ -23,6 +23,7 @@ from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote
 from onnxport.runtimes.base import RunError
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck, OrtPieces
+from onnxport.validate.translation.expansion import with_old_grids
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.layouts.views import in_order
@@ -170,7 +171,7 @@ class OnnxArtefact:
         codes = moved[0][1]
         with (
             OrtPieces(self._model, codes, is_exact=False) as ours,
-            OrtPieces(expanded, codes, is_exact=True) as exact,
+            OrtPieces(with_old_grids(expanded), codes, is_exact=True) as exact,
         ):
             return ArithmeticCheck(ours, exact, ours.labels).run(moved)
 
@@ -179,7 +180,10 @@ class OnnxArtefact:
         if name not in self.graph.layouts:
             return values
         sizes, axes = self.graph.layouts[name]
-        return values if prod(sizes) != values.size else in_order(values.reshape(sizes), axes)
+        if prod(sizes) != values.size:
+            return values
+        found = in_order(values.reshape(sizes), axes)
+        return found.reshape(self.graph.shapes.get(name, found.shape))
 
 
 def prove(

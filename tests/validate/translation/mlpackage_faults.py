@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from onnxport.formats.mlpackage.files import messages
 Array = np.ndarray[Any, np.dtype[Any]]
 _FOLDER = Path("Data", "com.apple.CoreML")
 _HEADER = 64  # bytes in front of an array in weight.bin; the size is at 8, the place of the data at 16
-_TYPES = {11: np.float32, 21: np.int8, 31: np.uint8, 23: np.int32}  # MIL.DataType
+_TYPES = {10: np.float16, 11: np.float32, 21: np.int8, 31: np.uint8, 23: np.int32}  # MIL.DataType
 
 
 class NoPlace(Exception):
@@ -75,6 +76,11 @@ class Contents:
             numbers[...] = function(numbers.copy())
             return
         tensor = value.immediateValue.tensor
+        if tensor.WhichOneof("value") == "bytes":
+            dtype = _TYPES[value.type.tensorType.dataType]
+            held_bytes = np.frombuffer(tensor.bytes.values, dtype)
+            tensor.bytes.values = function(held_bytes.copy()).astype(dtype).tobytes()
+            return
         held = getattr(tensor, tensor.WhichOneof("value")).values
         changed = function(np.array(held)).tolist()
         del held[:]
@@ -107,22 +113,41 @@ def _stored(contents: Contents, draw: random.Random) -> Any:
     return one(draw, contents.of("constexpr_affine_dequantize"))
 
 
-def _codes(contents: Contents, draw: random.Random) -> Array:
-    return contents.numbers(contents.bound(_stored(contents, draw), "quantized_data"))
+def _weights(contents: Contents) -> list[Array]:
+    """Return the stored weights of products, as they lie in the file."""
+    found = [
+        contents.bound(each, "quantized_data")
+        for each in contents.of("constexpr_affine_dequantize")
+        if each.inputs or each.attributes
+    ]
+    for each in contents.of("conv", "linear"):
+        with contextlib.suppress(NoPlace):
+            found.append(contents.bound(each, "weight"))
+    return [contents.numbers(each) for each in found if each.WhichOneof("value") == "blobFileValue"]
+
+
+def _large(values: Array) -> list[int]:
+    """Return the places of floats that are no small part of the largest, of integers above five steps."""
+    sizes = np.abs(values.astype(np.float32))
+    least = 5 if values.dtype == np.int8 else sizes.max() / 20
+    return [int(each) for each in np.flatnonzero(sizes > least)]
 
 
 def weight_off(contents: Contents, draw: random.Random) -> None:
-    """A weight is three steps off."""
-    codes = _codes(contents, draw).reshape(-1)
-    place = draw.randrange(codes.size)
-    codes[place] += 3 if codes[place] < 100 else -3
+    """A weight is three steps off, or a tenth where it is a float."""
+    values = one(draw, _weights(contents)).reshape(-1)
+    if values.dtype.kind == "f":
+        values[draw.choice(_large(values))] *= values.dtype.type(1.1)
+        return
+    place = draw.randrange(values.size)
+    values[place] += 3 if values[place] < 100 else -3
 
 
 def weight_sign(contents: Contents, draw: random.Random) -> None:
     """A weight has another sign."""
-    codes = _codes(contents, draw).reshape(-1)
-    place = draw.choice(np.flatnonzero(np.abs(codes.astype(int)) > 5).tolist())
-    codes[place] = -codes[place]
+    values = one(draw, _weights(contents)).reshape(-1)
+    place = draw.choice(_large(values))
+    values[place] = -values[place]
 
 
 def weight_scale(contents: Contents, draw: random.Random) -> None:
@@ -132,7 +157,12 @@ def weight_scale(contents: Contents, draw: random.Random) -> None:
         scale.reshape(-1)[draw.randrange(scale.size)] *= np.float32(1.02)
         return scale
 
-    contents.change(contents.bound(_stored(contents, draw), "scale"), larger)
+    if contents.of("constexpr_affine_dequantize"):
+        contents.change(contents.bound(_stored(contents, draw), "scale"), larger)
+        return
+    channels = one(draw, _weights(contents))
+    place = draw.choice([place for place, each in enumerate(channels) if each.any()])
+    channels[place] *= channels.dtype.type(1.02)
 
 
 def scales_of_other_channels(contents: Contents, draw: random.Random) -> None:
@@ -141,11 +171,9 @@ def scales_of_other_channels(contents: Contents, draw: random.Random) -> None:
 
 def filters_swapped(contents: Contents, draw: random.Random) -> None:
     """Two output channels of a product."""
-    codes = _codes(contents, draw)
-    if len(codes) < 2:
-        raise NoPlace
-    first, second = draw.sample(range(len(codes)), 2)
-    codes[[first, second]] = codes[[second, first]]
+    values = one(draw, [each for each in _weights(contents) if len(each) > 1])
+    first, second = draw.sample(range(len(values)), 2)
+    values[[first, second]] = values[[second, first]]
 
 
 def _bias(contents: Contents, draw: random.Random) -> Any:

@@ -64,35 +64,70 @@ def constant(model: Any, index: int, dtype: Any) -> Array:
     return found
 
 
-def _weight(model: Any, operator: Any) -> int:
-    """Return the index of a product's stored weight, behind a DEQUANTIZE if there is one."""
-    index = int(operator.inputs[1])
+def _weight(model: Any, operator: Any, place: int = 1) -> int:
+    """Return the index of a product's stored weight or bias, behind a DEQUANTIZE if there is one."""
+    index = int(operator.inputs[place])
     makers = [each for each in operators(model, "DEQUANTIZE") if index in each.outputs]
     return int(makers[0].inputs[0]) if makers else index
 
 
+# Type of a stored weight -> that of its elements.
+_STORED = {schema.TensorType.INT8: np.int8, schema.TensorType.FLOAT16: np.float16}
+
+
+def _weights(model: Any, *types: int) -> list[tuple[int, int]]:
+    """Return the index of each product's stored weight, and the axis of its output channels."""
+    places = [
+        (_weight(model, each), 3 if kind == "DEPTHWISE_CONV_2D" else 0)
+        for kind in _PRODUCTS
+        for each in operators(model, kind)
+    ]
+    return [each for each in places if tensor(model, each[0]).type in (types or _STORED)]
+
+
 def _int8_weights(model: Any) -> list[int]:
-    found = [_weight(model, each) for each in operators(model, *_PRODUCTS)]
-    return [each for each in found if tensor(model, each).type == schema.TensorType.INT8]
+    return [index for index, _ in _weights(model, schema.TensorType.INT8)]
+
+
+def _numbers(model: Any, index: int) -> Array:
+    return constant(model, index, _STORED[tensor(model, index).type])
 
 
 def weight_off(model: Any, draw: random.Random) -> None:
-    """A weight is three steps off."""
-    values = constant(model, one(draw, _int8_weights(model)), np.int8)
+    """A weight is three steps off, or a tenth where it is a float."""
+    values = _numbers(model, one(draw, _weights(model))[0])
+    if values.dtype == np.float16:
+        values[draw.choice(_large(values))] *= np.float16(1.1)
+        return
     place = draw.randrange(values.size)
     values[place] += 3 if values[place] < 100 else -3
 
 
+def _large(values: Array) -> list[int]:
+    """Return the places of floats that are no small part of the largest, of integers above five steps."""
+    sizes = np.abs(values.astype(np.float32))
+    least = 5 if values.dtype == np.int8 else sizes.max() / 20
+    return [int(each) for each in np.flatnonzero(sizes > least)]
+
+
 def weight_sign(model: Any, draw: random.Random) -> None:
     """A weight has another sign."""
-    values = constant(model, one(draw, _int8_weights(model)), np.int8)
-    place = draw.choice(np.flatnonzero(np.abs(values.astype(int)) > 5).tolist())
+    values = _numbers(model, one(draw, _weights(model))[0])
+    place = draw.choice(_large(values))
     values[place] = -values[place]
 
 
 def weight_scale(model: Any, draw: random.Random) -> None:
     """The scale of a channel is 2 % too large."""
-    quantization = tensor(model, one(draw, _int8_weights(model))).quantization
+    index, axis = one(draw, _weights(model))
+    values = _numbers(model, index)
+    if values.dtype == np.float16:
+        channels = np.moveaxis(values.reshape(tensor(model, index).shape), axis, 0)
+        channels[draw.choice([place for place, each in enumerate(channels) if each.any()])] *= np.float16(
+            1.02
+        )
+        return
+    quantization = tensor(model, index).quantization
     quantization.scale = np.array(quantization.scale, np.float32)
     quantization.scale[draw.randrange(len(quantization.scale))] *= np.float32(1.02)
 
@@ -104,13 +139,12 @@ def scales_of_other_channels(model: Any, draw: random.Random) -> None:
 
 
 def filters_swapped(model: Any, draw: random.Random) -> None:
-    """Two output channels of a convolution."""
-    wide = [each for each in operators(model, "CONV_2D") if tensor(model, int(each.inputs[1])).shape[0] > 1]
-    index = _weight(model, one(draw, wide))
-    count = tensor(model, index).shape[0]
-    rows = constant(model, index, np.int8).reshape(count, -1)
-    first, second = draw.sample(range(count), 2)
-    rows[[first, second]] = rows[[second, first]]
+    """Two output channels of a product."""
+    places = [(index, axis) for index, axis in _weights(model) if tensor(model, index).shape[axis] > 1]
+    index, axis = one(draw, places)
+    channels = np.moveaxis(_numbers(model, index).reshape(tensor(model, index).shape), axis, 0)
+    first, second = draw.sample(range(len(channels)), 2)
+    channels[[first, second]] = channels[[second, first]]
 
 
 def _biases(model: Any) -> list[Any]:
@@ -118,11 +152,12 @@ def _biases(model: Any) -> list[Any]:
         schema.TensorType.INT32: np.int32,
         schema.TensorType.INT64: np.int64,
         schema.TensorType.FLOAT32: np.float32,
+        schema.TensorType.FLOAT16: np.float16,
     }
     found = []
     for each in operators(model, *_PRODUCTS):
         if len(each.inputs) > 2 and each.inputs[2] >= 0:
-            index = int(each.inputs[2])
+            index = _weight(model, each, 2)
             values = constant(model, index, kinds[tensor(model, index).type])
             if values.any():
                 found.append(values)
@@ -152,14 +187,16 @@ def activation_dropped(model: Any, draw: random.Random) -> None:
 
 
 def activation_added(model: Any, draw: random.Random) -> None:
-    """A ReLU that the source has not; where the grid begins at 0 it would do nothing."""
+    """A ReLU that the source has not; where the grid begins at 0, or what follows cuts off there, it does nothing."""
     plain = []
+    cut = {int(each.inputs[0]) for each in operators(model, "RELU", "RELU6", "RELU_0_TO_1")}
     for each in operators(model, *_PRODUCTS, "ADD"):
         quantization = tensor(model, int(each.outputs[0])).quantization
         zero = (
             None if quantization is None or quantization.zeroPoint is None else int(quantization.zeroPoint[0])
         )
-        if each.builtinOptions.fusedActivationFunction == 0 and zero not in (-128,):
+        is_cut = zero == -128 or int(each.outputs[0]) in cut
+        if each.builtinOptions.fusedActivationFunction == 0 and not is_cut:
             plain.append(each)
     one(draw, plain).builtinOptions.fusedActivationFunction = schema.ActivationFunctionType.RELU
 

@@ -52,7 +52,8 @@ def _reshape(layouts: Layouts, node: ir.Node) -> None:
     value, shape = node.inputs[0], static_sizes(node.outputs[0])
     assert value is not None
     assert shape is not None
-    if 0 in shape or static_sizes(layouts.view(value).base) is None:
+    before = _static_view(layouts, value)
+    if 0 in shape or before is None or prod(shape) != prod(before):  # of a damaged file, sizes contradict
         _plain(layouts, node)
         return
     found = layouts.see_merged(value, shape)
@@ -105,7 +106,8 @@ def _elementwise(layouts: Layouts, node: ir.Node) -> None:
             for each in range(width)
         )
         node.replace_input_with(place, layouts.arrange(value, wanted))
-    layouts.lay(result, view.axes, width)
+    if len(computed) > 1 or not layouts.move_before_reshape(node, node.inputs.index(view.base), view.axes):
+        layouts.lay(result, view.axes, width)
 
 
 def _of_first(layouts: Layouts, node: ir.Node) -> None:
@@ -306,10 +308,18 @@ def _split(layouts: Layouts, node: ir.Node) -> None:
 
 
 def _gather(layouts: Layouts, node: ir.Node) -> None:
-    """One index along an axis is a slice."""
+    """One index along an axis is a slice, several choose along the base's axis."""
     value, index = node.inputs[0], layouts.constant(node.inputs[1])
     assert value is not None
     shape = _static_view(layouts, value)
+    if index is not None and index.values.ndim == 1 and shape is not None and not layouts.is_constant(value):
+        view = layouts.view(value)
+        along = view.axes[node.attributes.get_int("axis", 0) % len(shape)]
+        if along is not None:
+            node.replace_input_with(0, view.base)
+            node.attributes["axis"] = ir.AttrInt64("axis", along)
+            layouts.lay(node.outputs[0], view.axes, len(view.base.shape or ()))
+            return
     if (
         index is None
         or index.values.size != 1
@@ -403,7 +413,7 @@ def _matrix_product(layouts: Layouts, node: ir.Node) -> None:
         layouts.define(helper := stand_in(first, (rows, shape[-1])), view)
         node.replace_input_with(0, layouts.plain(helper))
         result.shape = ir.Shape([rows, other[1]])
-        layouts.define(result, layouts.see(result, wanted))
+        layouts.define(result, layouts.see(result, wanted, after=node))
         return
     dropped = 0
     while len(shape) == len(other) and dropped < len(shape) - 2 and shape[dropped] == other[dropped] == 1:

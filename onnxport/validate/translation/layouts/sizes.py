@@ -64,3 +64,9 @@ def static_sizes(value: ir.Value) -> tuple[int, ...] | None:
     if value.shape is None or not value.shape.is_static():
         return None
     return tuple(int(each) for each in value.shape.numpy())
+
+
+def known_sizes(graph: ir.Graph) -> dict[str, tuple[int, ...]]:
+    """Return the sizes of every named value that has known ones."""
+    found = ((value.name, static_sizes(value)) for node in graph for value in node.outputs)
+    return {name: sizes for name, sizes in found if name and sizes is not None}

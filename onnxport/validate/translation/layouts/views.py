@@ -222,37 +222,70 @@ class Layouts:
         after = result if before is view.base else self.reshape(result, shape, after=node)
         self._views[result] = View(after, view.axes)
 
-    def see(self, value: ir.Value, wanted: tuple[int, ...]) -> View:
-        """Return `value` with other sizes, as a view where that is possible."""
-        found = self.see_merged(value, wanted)
+    def move_before_reshape(self, node: ir.Node, place: int, axes: Axes) -> bool:
+        """Have arithmetic of a base and constants compute before a Reshape of ours; return whether it does now.
+
+        Args:
+            place: of the base; the constants have as many axes.
+            axes: of the result in the base.
+        """
+        base, result = node.inputs[place], node.outputs[0]
+        assert base is not None
+        before = self.before(base)
+        sizes, shape = static_sizes(before), static_sizes(base)
+        others = {
+            number: (value, own)
+            for number, value in enumerate(node.inputs)
+            if value is not None and number != place and (own := static_sizes(value)) is not None
+        }
+        if before is base or sizes is None or shape is None or len(others) < len(node.inputs) - 1:
+            return False
+        if any(len(own) not in (0, len(shape)) for _, own in others.values()):
+            return False
+        for each, (value, own) in others.items():
+            if prod(own) > 1:
+                wide, wanted = _before_reshape(own, shape, sizes)
+                value = self.add("Expand", [value, self.store(np.array(wide, np.int64))], wide, value)
+                value = self.add("Reshape", [value, self.store(np.array(wanted, np.int64))], wanted, value)
+                node.replace_input_with(each, value)
+        node.replace_input_with(place, before)
+        result.shape = ir.Shape(sizes)
+        self._views[result] = View(self.reshape(result, shape, after=node), axes)
+        return True
+
+    def see(self, value: ir.Value, wanted: tuple[int, ...], *, after: ir.Node | None = None) -> View:
+        """Return `value` with other sizes, as a view where that is possible; see `reshape`."""
+        found = self.see_merged(value, wanted, after=after)
         if isinstance(found, View):
             return found
         return View(self.reshape(self.plain(value), wanted), tuple(range(len(wanted))))
 
-    def see_merged(self, value: ir.Value, wanted: tuple[int, ...]) -> View | Merged:
-        """Return `value` with other sizes."""
+    def see_merged(
+        self, value: ir.Value, wanted: tuple[int, ...], *, after: ir.Node | None = None
+    ) -> View | Merged:
+        """Return `value` with other sizes; see `reshape`."""
         view, shape, base = self.view(value), static_sizes(value), static_sizes(self.view(value).base)
         assert base is not None
         shape = tuple(1 if each is None else base[each] for each in view.axes)
         groups = _groups(shape, wanted)
         order = [axis for axis, size in enumerate(base) if size != 1]
         parts = []
-        for before, after in groups:
+        for before, behind in groups:
             places = [order.index(axis) for each in before if (axis := view.axes[each]) is not None]
             if places != list(range(places[0], places[0] + len(places))):
                 return Merged(view.base, view.axes, wanted)
-            parts.append((places[0], before, after))
+            parts.append((places[0], before, behind))
         axes: list[int | None] = [None] * len(wanted)
-        if all(len(before) == len(after) == 1 for _, before, after in parts):
-            for _, before, after in parts:
-                axes[after[0]] = view.axes[before[0]]
+        if all(len(before) == len(behind) == 1 for _, before, behind in parts):
+            for _, before, behind in parts:
+                axes[behind[0]] = view.axes[before[0]]
             return View(view.base, tuple(axes))
         sizes: list[int] = []
-        for _, _, after in sorted(parts):
-            for each in after:
+        for _, _, behind in sorted(parts):
+            for each in behind:
                 axes[each] = len(sizes)
                 sizes.append(wanted[each])
-        return View(self.reshape(view.base, tuple(sizes)), tuple(axes))
+        return View(self.reshape(view.base, tuple(sizes), after=after), tuple(axes))
 
 
 def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]]:
@@ -270,6 +303,18 @@ def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int]
                 right.append(theirs.pop(0))
         groups.append((left, right))
     return groups
+
+
+def _before_reshape(own: Shape, shape: Shape, sizes: Shape) -> tuple[list[int], list[int]]:
+    """Return the sizes to repeat a constant of sizes `own` to beside `shape`, and its sizes beside what that was."""
+    wide, wanted = [1] * len(shape), [1] * len(sizes)
+    for after, before in _groups(shape, sizes):
+        if any(own[each] != 1 for each in after):
+            for each in after:
+                wide[each] = shape[each]
+            for each in before:
+                wanted[each] = sizes[each]
+    return wide, wanted
 
 
 def in_order(base: Array, axes: Axes) -> Array:

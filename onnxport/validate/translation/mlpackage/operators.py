@@ -246,6 +246,34 @@ def _local_response_norm(op: OperatorView) -> None:
     op.emit(op.add("LRN", [op.value("x")], size=int(op.constant("size")), **settings))
 
 
+def _lstm(op: OperatorView) -> None:
+    """MIL has the gates i, f, o, g where ONNX has i, o, f, g, and one bias."""
+    names = ("recurrent_activation", "sigmoid"), ("cell_activation", "tanh"), ("activation", "tanh")
+    direction = str(op.constant("direction", "forward"))
+    is_plain = all(str(op.constant(name, usual)) == usual for name, usual in names)
+    if not is_plain or direction not in ("forward", "reverse") or op.has("peephole") or op.has("clip"):
+        raise NotLifted("lstm of other activations, with peepholes or a clip, or of two directions")
+    size = op.array("weight_hh").shape[1]
+    order = op.number(np.arange(4 * size).reshape(4, size)[[0, 2, 1, 3]].reshape(-1))
+    first, second = (op.number(np.array([each], np.int64)) for each in (0, 1))
+
+    def whole(name: str) -> ir.Value:
+        return op.add("Unsqueeze", [op.add("Gather", [op.value(name), order], axis=0), first])
+
+    biases: list[ir.Value | None] = [None]
+    if op.has("bias"):
+        biases = [op.add("Concat", [whole("bias"), op.number(np.zeros((1, 4 * size), np.float32))], axis=1)]
+    states = [op.add("Unsqueeze", [op.value(name), first]) for name in ("initial_h", "initial_c")]
+    operands = [op.value("x"), whole("weight_ih"), whole("weight_hh"), *biases, None, *states]
+    sequence, hidden, cell = op.lifting.add_all(
+        "LSTM", operands, outputs=3, hidden_size=size, direction=direction
+    )
+    is_sequence = bool(op.constant("output_sequence", False))
+    op.emit(op.add("Squeeze", [sequence, second]) if is_sequence else op.add("Identity", [hidden]))
+    for place, value in ((1, hidden), (2, cell)):
+        op.emit(op.add("Squeeze", [value, first]), place)
+
+
 # ---- shapes
 
 
@@ -445,6 +473,7 @@ OPERATORS: Mapping[str, Lift] = {
     "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,
     "local_response_norm": _local_response_norm,
+    "lstm": _lstm,
     "reshape": _reshape,
     "squeeze": _axes("Squeeze"),
     "expand_dims": _axes("Unsqueeze"),

@@ -231,6 +231,49 @@ def _softmax(op: OperatorView) -> None:
     op.emit(op.add("Softmax", [value], axis=-1))
 
 
+def _local_response_norm(op: OperatorView) -> None:
+    """TFLite takes a radius, and alpha by the size of the window."""
+    size = 2 * int(op.options["radius"]) + 1
+    settings: dict[str, Any] = {name: float(op.options[name]) for name in ("alpha", "beta", "bias")}
+    settings["alpha"] *= size
+    _emit_channels_last(op, op.add("LRN", [_channels_first(op)], size=size, **settings))
+
+
+def _one_hot(op: OperatorView) -> None:
+    """An index below 0 has no place here; ONNX counts it from the end, as a Where in front may do."""
+    (depth,) = op.integers(1)
+    data, numbers = (
+        op.operator.inputs[0],
+        [op.lifting.constant(op.operator.inputs[place]) for place in (3, 2)],
+    )
+    index = _before_wrap(op.lifting.value(data), depth)
+    if index is None or any(each is None for each in numbers):
+        raise NotLifted("one_hot of indices that may be negative, or of computed values")
+    values = op.number(np.stack([each.reshape(()) for each in numbers if each is not None]))
+    found = op.add("OneHot", [index, op.number(np.array(depth, np.int64)), values], axis=op.options["axis"])
+    op.emit(found)
+
+
+def _before_wrap(value: ir.Value, size: int) -> ir.Value | None:
+    """Return i of `i < 0 ? i + size : i`; None for another index."""
+    node = value.producer()
+    while node is not None and node.op_type == "Identity" and node.inputs[0] is not None:
+        value, node = node.inputs[0], node.inputs[0].producer()
+    if node is None or node.op_type != "Where":
+        return None
+    less, moved = (None if each is None else each.producer() for each in node.inputs[:2])
+    given = node.inputs[2]
+    if less is None or moved is None or (less.op_type, moved.op_type) != ("Less", "Add"):
+        return None
+    numbers = [
+        None if each.inputs[1] is None else ir.convenience.get_const_tensor(each.inputs[1])
+        for each in (less, moved)
+    ]
+    values = [each.numpy().reshape(-1).tolist() for each in numbers if each is not None]
+    is_same = less.inputs[0] is given and moved.inputs[0] is given
+    return given if is_same and values == [[0], [size]] else None
+
+
 # ---- shapes
 
 
@@ -437,6 +480,8 @@ OPERATORS: Mapping[str, Lift] = {
     "PACK": _pack,
     "TILE": _tile,
     "SHAPE": _shape,
+    "LOCAL_RESPONSE_NORMALIZATION": _local_response_norm,
+    "ONE_HOT": _one_hot,
     "DEPTH_TO_SPACE": _blocks("DepthToSpace", mode="DCR"),
     "SPACE_TO_DEPTH": _blocks("SpaceToDepth"),
 }

@@ -1,0 +1,203 @@
+"""Operators that are compared as others compute the same as before; files that hold them are proven."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import onnxport
+from onnxport.formats.model import Model
+from onnxport.runtimes.ort.runtime import OrtRuntime
+from onnxport.validate.translation.heads import Graph
+from onnxport.validate.translation.tflite.artefact import prove_tflite
+
+Array = np.ndarray[Any, np.dtype[Any]]
+STEPS, BATCH, FEATURES, HIDDEN = 5, 2, 3, 4
+
+
+def draw(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def build(
+    nodes: Sequence[onnx.NodeProto], inputs: Mapping[str, Array], constants: Mapping[str, Array]
+) -> Model:
+    outputs = [name for node in nodes for name in node.output if name.startswith("y")]
+    graph = helper.make_graph(
+        list(nodes),
+        "g",
+        [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(each.dtype), each.shape)
+            for name, each in inputs.items()
+        ],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+        [numpy_helper.from_array(each, name) for name, each in constants.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return Model(ir.from_proto(onnx.shape_inference.infer_shapes(proto)))
+
+
+def recurrence(op: str, direction: str, *, states: bool, bias: bool = True, **attributes: int) -> Model:
+    gates, count = (4 if op == "LSTM" else 3), 2 if direction == "bidirectional" else 1
+    constants = {
+        "w": draw(count, gates * HIDDEN, FEATURES, seed=1),
+        "r": draw(count, gates * HIDDEN, HIDDEN, seed=2),
+    }
+    constants |= {"b": draw(count, 2 * gates * HIDDEN, seed=3)} if bias else {}
+    given = ["h", "c"][: 2 if op == "LSTM" else 1] if states else []
+    inputs = {"x": draw(STEPS, BATCH, FEATURES)}
+    inputs |= {name: draw(count, BATCH, HIDDEN, seed=4 + ord(name)) for name in given}
+    operands = ["x", "w", "r", "b" if bias else "", "", *given]
+    outputs = ["y", "y.h", "y.c"][: 3 if op == "LSTM" else 2]
+    node = helper.make_node(op, operands, outputs, hidden_size=HIDDEN, direction=direction, **attributes)
+    return build([node], inputs, constants)
+
+
+def einsum(equation: str, *shapes: tuple[int, ...]) -> Model:
+    inputs = {f"x{place}": draw(*shape, seed=place) for place, shape in enumerate(shapes)}
+    return build([helper.make_node("Einsum", [*inputs], ["y"], equation=equation)], inputs, {})
+
+
+def blocks() -> Model:
+    node = helper.make_node("DepthToSpace", ["x"], ["y"], blocksize=2, mode="CRD")
+    return build([node], {"x": draw(1, 12, 3, 5)}, {})
+
+
+CASES: dict[str, tuple[Model, str]] = {
+    **{
+        f"LSTM {direction}{' with states' if states else ''}": (
+            recurrence("LSTM", direction, states=states, bias=states),
+            "LSTM",
+        )
+        for direction in ("forward", "reverse", "bidirectional")
+        for states in (False, True)
+    },
+    **{
+        f"GRU {direction} {linear} {states} {bias}": (
+            recurrence("GRU", direction, states=states, bias=bias, linear_before_reset=linear),
+            "GRU",
+        )
+        for direction in ("reverse", "bidirectional")
+        for linear in (0, 1)
+        for states in (False, True)
+        for bias in (False, True)
+    },
+    "Einsum of a product": (einsum("abc,cde->abde", (2, 3, 4), (4, 5, 6)), "Einsum"),
+    "Einsum of a batch": (einsum("aecd,abcd->acbe", (2, 3, 4, 5), (2, 6, 4, 5)), "Einsum"),
+    "Einsum of an outer product": (einsum("a,b->ba", (2,), (3,)), "Einsum"),
+    "DepthToSpace": (blocks(), "CRD"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_rewritten_computes_the_same(name: str) -> None:
+    model, gone = CASES[name]
+    feeds = {
+        spec.name: draw(*(int(each) for each in spec.shape), seed=place)
+        for place, spec in enumerate(model.inputs)
+    }
+    rewritten = Graph(model, {key: array.shape for key, array in feeds.items()}).model
+    kinds = {node.op_type for node in rewritten.graph}
+    modes = {node.attributes.get_string("mode", "") for node in rewritten.graph}
+    assert gone not in kinds | modes
+    with OrtRuntime.of_model(model) as before, OrtRuntime.of_model(rewritten) as after:
+        wanted, given = before.run(feeds), after.run(feeds)
+    for key, array in wanted.items():
+        np.testing.assert_allclose(given[key], array, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"), [("LSTM", {"clip": 3.0}), ("LSTM", {"activations": ["Relu", "Tanh", "Tanh"]})]
+)
+def test_a_layer_with_other_settings_stays(op: str, attributes: dict[str, Any]) -> None:
+    model = recurrence(op, "forward", states=False, **attributes)
+    rewritten = Graph(model, {"x": (STEPS, BATCH, FEATURES)}).model
+    assert op in {node.op_type for node in rewritten.graph}
+
+
+# ---- files
+
+
+def _tflite(model: Model, folder: Path) -> tuple[Path, Path]:
+    source, made = folder / "m.onnx", folder / "m.tflite"
+    onnx.save(ir.to_proto(model.ir), source)
+    onnxport.convert_model(source, "tflite", made, validate=False, precision="fp16")
+    return source, made
+
+
+def one_hot() -> Model:
+    nodes = [
+        helper.make_node("OneHot", ["i", "depth", "values"], ["o"], axis=-1),
+        helper.make_node("Mul", ["o", "w"], ["y"]),
+    ]
+    constants = {"depth": np.array(300), "values": np.array([0, 1], np.float32), "w": draw(2, 5, 300)}
+    return build(nodes, {"i": np.zeros((2, 5), np.int64)}, constants)
+
+
+def response_norm() -> Model:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("LRN", ["c"], ["y"], size=5, alpha=1e-4, beta=0.75, bias=2.0),
+    ]
+    return build(nodes, {"x": draw(1, 3, 12, 12)}, {"w": draw(64, 3, 5, 5)})
+
+
+FILES = {
+    "LSTM": (recurrence("LSTM", "bidirectional", states=True), {}),
+    "GRU": (recurrence("GRU", "bidirectional", states=False, linear_before_reset=1), {}),
+    "OneHot": (one_hot(), {"i": np.array([[1, 2, 299, 0, -1]] * 2)}),
+    "LRN": (response_norm(), {}),
+    "DepthToSpace": (blocks(), {}),
+    "Einsum": (
+        build(
+            [helper.make_node("Einsum", ["x", "w"], ["y"], equation="abc,cde->abde")],
+            {"x": draw(2, 3, 64)},
+            {"w": draw(64, 8, 16)},
+        ),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_tflite_file_of_such_operators_is_proven(name: str, tmp_path: Path) -> None:
+    model, given = FILES[name]
+    source, made = _tflite(model, tmp_path)
+    feeds = {spec.name: draw(*(int(each) for each in spec.shape)) for spec in model.inputs} | given
+    found = prove_tflite(Model.load(source), made, [feeds], rounding="float16")
+    assert list(found.findings) == []
+    assert not found.matches < 1
+
+
+def test_another_lstm_is_no_match(tmp_path: Path) -> None:
+    """The gates o and f of one direction in each other's place."""
+    model, _ = FILES["LSTM"]
+    _, made = _tflite(model, tmp_path)
+    weights = model.graph.initializers["w"].const_value
+    assert weights is not None
+    swapped = weights.numpy().copy()
+    swapped[1] = swapped[1].reshape(4, HIDDEN, FEATURES)[[0, 2, 1, 3]].reshape(-1, FEATURES)
+    other = model.clone()
+    other.graph.initializers["w"].const_value = ir.Tensor(swapped)
+    feeds = {spec.name: draw(*(int(each) for each in spec.shape)) for spec in model.inputs}
+    assert prove_tflite(other, made, [feeds], rounding="float16").faults
+
+
+def test_an_lstm_of_core_ml_is_proven(tmp_path: Path) -> None:
+    pytest.importorskip("coremltools")
+    from onnxport.validate.translation.mlpackage.artefact import prove_mlpackage
+
+    model, _ = FILES["LSTM"]
+    source, made = tmp_path / "m.onnx", tmp_path / "m.mlpackage"
+    onnx.save(ir.to_proto(model.ir), source)
+    onnxport.convert_model(source, "coreml", made, validate=False, precision="fp16")
+    feeds = {spec.name: draw(*(int(each) for each in spec.shape)) for spec in model.inputs}
+    found = prove_mlpackage(Model.load(source), made, [feeds], rounding="float16")
+    assert list(found.findings) == []
