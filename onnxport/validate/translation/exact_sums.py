@@ -55,7 +55,7 @@ def _split(place: Place, constants: Constants) -> None:
     low = add("Sub", [whole, add("Mul", [high, number(256.0)])])
     attributes = dict(place.node.attributes)
     first, second = (
-        add("Cast", [add(place.node.op_type, [each, codes], **attributes)], to=_DOUBLE)
+        _double(add("Cast", [add(place.node.op_type, [each, codes], **attributes)], to=int(_DOUBLE)))
         for each in (high, low)
     )
     shape = (-1,) + (1,) * (weight.values.ndim - 2) if axis == 0 else (-1,)
