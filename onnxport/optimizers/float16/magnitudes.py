@@ -34,7 +34,7 @@ class Measured:
 def measure_in_subprocess(path: Path, shapes: Mapping[str, GivenShape], samples: Sequence[Feeds]) -> Measured:
     """Measure in a subprocess (preflight.py); report a failure if it needs too much memory."""
     target = "onnxport.optimizers.float16.preflight:Preflight"
-    with Child(target, purpose="the float16 pre-flight", writes=writable()) as child:
+    with Child(target, purpose="the float16 pre-flight", writes=writable(path.parent)) as child:
         child.memory = max(min((machine_memory() or _MOST) // 4, _MOST), _LEAST)
         try:
             measured: Measured = child.call("measure", path, shapes, list(samples))
