@@ -34,6 +34,7 @@ _LOSSES = frozenset({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"})
 # ONNX Runtime computes these around their middle, so near 0 they are exact to eps absolutely, not relatively: MLAS
 # evaluates Sigmoid as 0.5 + a rational function of x, cut at +-18.
 _SATURATING = frozenset({"Sigmoid", "HardSigmoid"})
+_LOGISTIC = 2
 # Operators that give booleans.
 _TESTS = frozenset("Equal Greater GreaterOrEqual Less LessOrEqual And Or Xor Not".split())
 # Operators that pass such a value on without shrinking its error.
@@ -216,12 +217,25 @@ def unread_inputs(model: Model) -> frozenset[str]:
 
 def saturating_outputs(model: Model) -> frozenset[str]:
     """Return the graph outputs of saturating functions; see `is_saturating`."""
-    return frozenset(value.name for value in model.graph.outputs if value.name and is_saturating(value))
+    return frozenset(
+        value.name
+        for value in model.graph.outputs
+        if value.name and not (value.dtype and value.dtype.is_integer()) and is_saturating(value)
+    )
 
 
 def is_saturating(value: ir.Value) -> bool:
     """Return whether a value is the result of a saturating function, maybe moved, averaged, masked or joined."""
-    return any(node.op_type in _SATURATING for node in _nodes_behind(value))
+    return any(map(_saturates, _nodes_behind(value)))
+
+
+def _saturates(node: ir.Node) -> bool:
+    """Return whether a node gives a Sigmoid's results, as classifiers of ai.onnx.ml may."""
+    transform = node.attributes.get("post_transform") if node.domain == "ai.onnx.ml" else None
+    if transform is None:
+        return node.op_type in _SATURATING
+    # TreeEnsemble-5 numbers the transforms.
+    return transform.value in ("LOGISTIC", _LOGISTIC)
 
 
 def gated_outputs(model: Model) -> frozenset[str]:

@@ -28,6 +28,7 @@ from onnxport.validate.noise_runs import (
     UsualNoise,
     other_batch,
     perturb_inputs,
+    perturb_terms,
     perturb_weights,
     perturb_zeros,
     widen_transforms,
@@ -241,8 +242,10 @@ class NoiseMeter:
             yield from self._other_kernels(lambda: self._open_beside(moved, runtime))
 
     def _transforms(self, runtime: ReferenceRuntime) -> Iterator[Probe]:
-        """Yield probes of a model with Fourier transforms or norms over space: these in float64."""
+        """Yield probes of a model with Fourier transforms or norms over space, these in float64, or with trees."""
         graph = self._graph
+        if graph is not None and (moved := perturb_terms(graph)) is not None:
+            yield from self._other_kernels(lambda: self._open_beside(moved, runtime))
         if graph is not None and (widened := widen_transforms(graph)) is not None:
             yield from self._other_kernels(lambda: self._open_beside(widened, runtime))
         if graph is None or graph.weight_bytes > MOST_WEIGHTS or not self._is_smooth:

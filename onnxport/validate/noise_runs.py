@@ -110,9 +110,9 @@ def other_batch(run: Run, inputs: tuple[TensorSpec, ...]) -> Probe | None:
         )
 
     def probe(feeds: Feeds, answers: Answers) -> Answers:
-        name, axis = next(iter(axes.items()))
-        batch = feeds[name].shape[axis]
-        if not batch:
+        batches = {feeds[name].shape[axis] for name, axis in axes.items()}
+        # Axes of several sizes are no batch of rows, though they look like one: time steps, and their state.
+        if len(batches) > 1 or not (batch := batches.pop()):
             return answers
         groups = _row_groups(batch)
         try:
@@ -195,6 +195,40 @@ def widen_transforms(model: Model) -> Model | None:
     for node in [node for node in copy.graph if node.outputs and node.outputs[0].name in names]:
         _widen(copy.graph, node)
     return copy
+
+
+# Attributes of ai.onnx.ml's trees and support vector machines that hold the terms of their sum.
+_TERMS = frozenset({"target_weights", "class_weights", "leaf_weights", "base_values"})
+_TERMS |= {f"{name}_as_tensor" for name in _TERMS} | {"coefficients", "rho"}
+
+
+def perturb_terms(model: Model) -> Model | None:
+    """Copy the model with what trees and support vectors add moved by the rounding of the largest; None without any.
+
+    Inputs moved by rounding reach the same leaves, whose sum is rounded nonetheless: by the terms, which may cancel.
+    """
+    found = [node for node in model.graph.all_nodes() if node.domain == "ai.onnx.ml"]
+    if model.weight_bytes > MOST_WEIGHTS or not any(_TERMS.intersection(node.attributes) for node in found):
+        return None
+    copy = model.clone()
+    for number, node in enumerate(copy.graph.all_nodes()):
+        for name in _TERMS.intersection(node.attributes if node.domain == "ai.onnx.ml" else ()):
+            attribute = node.attributes[name]
+            is_tensor = attribute.type == ir.AttributeType.TENSOR
+            terms = (
+                attribute.as_tensor().numpy() if is_tensor else np.array(attribute.as_floats(), np.float32)
+            )
+            moved = _move_terms(terms, np.random.Generator(np.random.PCG64(number)))
+            value = ir.AttrTensor(name, ir.tensor(moved)) if is_tensor else None
+            node.attributes[name] = value or ir.AttrFloat32s(name, moved.tolist())
+    return copy
+
+
+def _move_terms(terms: Array, random: np.random.Generator) -> Array:
+    """Move terms by one step of the largest; no sign changes, which ONNX Runtime reads as the kind of a forest."""
+    step = np.abs(terms).max(initial=0.0) * np.finfo(np.float32).eps
+    moved = terms + step * random.choice(np.array([-1, 1]), terms.shape)
+    return np.where(np.sign(moved) == np.sign(terms), moved, terms).astype(terms.dtype)
 
 
 # Op -> its operands that are signals, of one element type with the result.

@@ -72,6 +72,15 @@ def test_an_output_that_hangs_on_an_input_through_a_condition() -> None:
     assert constant_outputs(model(text)) == frozenset()
 
 
+@pytest.mark.parametrize(("transform", "found"), [("LOGISTIC", {"y"}), ("SOFTMAX", set())])
+def test_scores_of_a_classifier_are_a_sigmoids(transform: str, found: set[str]) -> None:
+    text = f"""<ir_version: 9, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
+    g (float[N, 1] x) => (int64[N] label, float[N, 2] y) {{
+        label, y = ai.onnx.ml.LinearClassifier <post_transform = "{transform}",
+            coefficients: floats = [1.0, 2.0], classlabels_ints: ints = [0, 1]> (x) }}"""
+    assert saturating_outputs(Model(onnx_ir.from_proto(onnx.parser.parse_model(text)))) == found
+
+
 def test_saturating_outputs_are_known_through_joins_and_means() -> None:
     text = """g (float[N, 4] x) => (float[N, 8] joined, float[N, 1] mean, float[N, 4] product)
         { s = Sigmoid (x) r = Relu (x)

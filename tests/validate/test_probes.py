@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from onnxport.validate.expanded_norms import expand_norms
 from onnxport.validate.noise_runs import (
     other_batch,
     perturb_inputs,
+    perturb_terms,
     perturb_weights,
     perturb_zeros,
     widen_transforms,
@@ -106,6 +108,40 @@ def test_a_model_that_mixes_rows_has_no_such_noise(tmp_path: Path) -> None:
 
 def test_a_model_whose_batch_is_fixed_has_no_such_probe() -> None:
     assert other_batch(dict, (TensorSpec("x", "float32", (1, 4)),)) is None
+
+
+def test_open_first_axes_of_several_sizes_are_no_batch(tmp_path: Path) -> None:
+    """As tf2onnx exports a step of an LSTM: time comes first in one input, the state's batch in another."""
+    source = "g (float[T, 4] x, float[N, 4] h) => (float[T, 4] y) { y = Add (x, h) }"
+    runtime = run(source, tmp_path)
+    probe = other_batch(runtime.run, runtime.inputs)
+    assert probe is not None
+    feeds = {"x": np.ones((3, 4), np.float32), "h": np.ones((1, 4), np.float32)}
+    answers = runtime.run(feeds)
+    assert probe(feeds, answers) is answers
+
+
+def test_leaves_of_trees_have_the_noise_of_their_sum(tmp_path: Path) -> None:
+    """Terms of 0.5 that cancel leave a difference whose last digits are those of the terms."""
+    leaves = [0.5, -0.49, 0.5, -0.51, 0.5, -0.5, 0.5, -0.4999]
+    zeros, numbers = str([0] * len(leaves)), str(list(range(len(leaves))))
+    names = "nodeids featureids truenodeids falsenodeids".split()
+    ids = ", ".join(f"{name} = {zeros}" for name in (*(f"nodes_{each}" for each in names), "target_nodeids"))
+    text = f"""<ir_version: 9, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
+    g (float[1, 1] x) => (float[1, 1] y) {{
+        y = ai.onnx.ml.TreeEnsembleRegressor <n_targets = 1, {ids}, target_ids = {zeros}, nodes_treeids = {numbers},
+            target_treeids = {numbers}, nodes_values = {[0.0] * len(leaves)}, target_weights = {leaves},
+            nodes_modes = {json.dumps(["LEAF"] * len(leaves))}> (x)
+    }}"""
+    model = Model(onnx_ir.from_proto(onnx.parser.parse_model(text)))
+    moved = perturb_terms(model)
+    assert moved is not None
+    feeds = {"x": np.ones((1, 1), np.float32)}
+    sums = [
+        OrtRuntime(each.save(tmp_path / f"{number}.onnx").path).run(feeds)["y"]
+        for number, each in enumerate((model, moved))
+    ]
+    assert 1e-8 < np.abs(sums[0] - sums[1]).item() < len(leaves) * max(map(abs, leaves)) * 2.0**-23
 
 
 def test_sizes_that_the_model_refuses_count_for_nothing(tmp_path: Path) -> None:
