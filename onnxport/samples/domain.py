@@ -20,7 +20,13 @@ from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.samples.columns import Column
 from onnxport.samples.demands.demand import Structure
-from onnxport.samples.ml_operators import is_tree_ensemble, known_texts, tree_columns
+from onnxport.samples.ml_operators import (
+    compared_levels,
+    fitted_rows,
+    is_tree_ensemble,
+    known_texts,
+    tree_columns,
+)
 from onnxport.samples.value_ranges import HIDDEN, Bounds, bounds, is_added_to_scores, is_mask, is_positive
 from onnxport.samples.value_uses import constant, made_by, uses
 
@@ -175,14 +181,20 @@ def _float_domain(named: Domain, value: ir.Value) -> Domain:
     center, spread = next(
         (_features(node, value) for node, _ in readers if node.op_type == "Scaler"), ((), ())
     )
+    if not center and (width := _width(value)) is not None and len(value.shape or ()) == 2:
+        fitted = (fitted_rows(*use, width) for use in readers)
+        center, spread = next((each for each in fitted if each[0]), ((), ()))
     return replace(named, positive=is_positive(value), bounds=bounds(value), center=center, spread=spread)
 
 
 def _table_domain(readers: Sequence[tuple[ir.Node, int]], value: ir.Value) -> Domain | None:
     """Return the domain of a table that trees compare; None where other operators compute with it too."""
+    width, dtype = _width(value), value.dtype
+    levels = compared_levels(readers) if len(value.shape or ()) == 2 else ()
+    if levels and width is not None and dtype is not None:
+        return Domain("table", columns=(Column(levels=levels),) * width, precision=dtype.numpy().name)
     ensembles = [node for node, _ in readers if is_tree_ensemble(node)]
     others = {node.op_type for node, _ in readers} - {ensembles[0].op_type} if len(ensembles) == 1 else {""}
-    width, dtype = _width(value), value.dtype
     if not others <= _PASS_UNCHANGED or width is None or dtype is None:
         return None
     start = _start(value, ensembles[0].inputs[0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -139,6 +140,11 @@ class OpenSizes:
             ):
                 seen.append(shapes)
                 yield shapes
+
+    def longer(self) -> Iterator[Shapes]:
+        """Yield sizes to try after all of batch 1: it may be a length, of which a Squeeze takes a single one away."""
+        for batch in _LENGTHS[:2] if self._batch else ():
+            yield from islice(self.proposals(batch), 1)
 
     def _usual_rows(self, batch: int, odd: bool) -> list[dict[str, int]]:
         return list(self._complete((odd_sizes if odd else usual_sizes)(self._symbols), batch))

@@ -141,7 +141,8 @@ class GeneratedInputs:
         The larger sets come early: the first two decide whether an optimizer's pass may stay (Judge.differs).
         """
         planned = samples or GENERATED
-        shapes = self._first_accepted(KINDS[0], self._proposals(self._batch))
+        usual = self._proposals(self._batch)
+        shapes = self._first_accepted(KINDS[0], chain(usual, self._sizes.longer()))
         for number in range(max(1, planned // GENERATED) if self._sizes.is_open else 0):
             self._feed_another_size(_kind(number), shapes)
         for number in range(1, planned):

@@ -93,6 +93,46 @@ def test_columns_that_are_joined_before_a_scaler_have_each_their_own_part(tmp_pa
     assert (found["sizes"].center, found["sizes"].spread) == ((5.0, 7.0), (0.5, 0.25))
 
 
+def test_support_vectors_say_where_a_machine_tells_rows_apart(tmp_path: Path) -> None:
+    text = """g (float[N, 2] x) => (float[N, 1] y) {
+        y = ai.onnx.ml.SVMRegressor <n_supports = 2, kernel_type = "RBF", kernel_params: floats = [0.1, 0.0, 3.0],
+            coefficients: floats = [1.0, 1.0], rho: floats = [-1.0],
+            support_vectors: floats = [1000.0, 3.0, 1002.0, 5.0]> (x) }"""
+    domain = only(load(tmp_path, text, extra=', "ai.onnx.ml" : 1'))
+    assert (domain.center, domain.spread) == ((1001.0, 4.0), (1.0, 1.0))
+
+
+def test_means_of_classes_say_where_a_model_of_distances_tells_rows_apart(tmp_path: Path) -> None:
+    """As scikit-learn's GaussianNB is exported."""
+    text = """g (float[N, 2] x) => (float[N, 2] y)
+        <int64[3] shape = {-1, 1, 2}, float[1, 2, 2] theta = {100.0, 3.0, 300.0, 5.0}>
+        { rows = Reshape (x, shape)
+          difference = Sub (rows, theta)
+          y = ReduceL2 <axes = [2], keepdims = 0> (difference) }"""
+    domain = only(load(tmp_path, text))
+    assert (domain.center, domain.spread) == ((200.0, 4.0), (100.0, 1.0))
+
+
+def test_a_number_that_an_input_is_compared_with_makes_no_table_of_it(tmp_path: Path) -> None:
+    """As a vocoder tells voiced frames: pitch above 0."""
+    text = """g (float[1, 7] x) => (bool[1, 7] y) <float zero = {0.0}> { y = Greater (x, zero) }"""
+    assert only(load(tmp_path, text)).kind == "real"
+
+
+def test_trees_of_gathers_and_comparisons_are_fed_about_their_thresholds(tmp_path: Path) -> None:
+    """As hummingbird writes a forest: the root's features are known, those of inner nodes are looked up."""
+    text = """g (float[N, 3] x) => (bool[N, 2] y)
+        <int64[2] roots = {0, 2}, float[2] first = {7.5, 900.0}, float[4] later = {1.0, 2.0, 3.0, 800.0}>
+        { feature = Gather <axis = 1> (x, roots)
+          left = Less (feature, first)
+          node = Cast <to = 7> (left)
+          threshold = Gather <axis = 0> (later, node)
+          y = Less (feature, threshold) }"""
+    domain = only(load(tmp_path, text))
+    assert domain.kind == "table"
+    assert [column.levels for column in domain.columns] == [(1.0, 2.0, 3.0, 7.5, 800.0, 900.0)] * 3
+
+
 @pytest.mark.parametrize(
     ("spec", "domain"),
     [

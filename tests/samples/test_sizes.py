@@ -207,3 +207,10 @@ def test_an_open_first_dimension_may_be_a_length_of_which_one_is_too_few() -> No
         <int64[1] zero = {0}, int64[1] one = {1}, int64[1] end = {1000}, int64[1] last = {-1}, int64[2] to = {0, -1}>
         { a = Slice (x, one, end, zero) b = Slice (x, zero, last, zero) d = Sub (a, b) y = Reshape (d, to) }"""
     assert next(solved(text).proposals(1)) == {"x": (2,)}
+
+
+def test_a_batch_that_may_be_a_length_is_tried_longer_only_in_the_end() -> None:
+    open_ = sizes(("f0", ("length", 1)), ("phoneme", ("length", 45)))
+    assert [each["f0"] for each in open_.proposals(1)] == [(1, 1)]
+    assert [each["f0"] for each in open_.longer()] == [(2, 1), (3, 1)]
+    assert not list(sizes(("x", (1, 3, "h", "w"))).longer())

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from onnxport.formats.model import Model
 from onnxport.samples.columns import Column
 from onnxport.samples.domain import domains
+from onnxport.samples.sizes import OpenSizes
 
 
 def _stump(features: list[int], thresholds: list[float], **attributes: Any) -> onnx.NodeProto:
@@ -82,3 +83,11 @@ def test_texts_are_those_that_an_encoder_knows(zeros: int, unseen: tuple[str, ..
 def test_a_value_that_is_computed_with_as_well_is_no_table(operator: str) -> None:
     nodes = [_stump([0], [5.0]), helper.make_node(operator, ["table"], ["other"])]
     assert domains(_model(nodes, {"table": 1}))["table"].kind == "real"
+
+
+def test_an_open_width_holds_all_features_that_trees_read() -> None:
+    """ONNX Runtime reads beyond a shorter row without a word."""
+    model = _model([_stump([0, 19], [1.0, 2.0])], {"table": 20})
+    model.graph.inputs[0].shape = ir.Shape(["n", "width"])
+    sizes = next(OpenSizes(model.inputs, {"table": ("n", "width")}, graph=model).proposals(1))
+    assert sizes["table"][1] == 20
