@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
+from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
 
 # What a report need not explain: a share of the source's constants, and bytes.
 _SHARE, _LEAST = 1.15, 64 * 2**10
+_LEAST_OF_FILES = 4 * 2**10
 _NAMED = 3  # constants in a note
 
 
@@ -27,6 +29,30 @@ def describe_growth(source: Model, prepared: Model) -> tuple[str, ...]:
         f"the file stores {format_size(total - old)} of constants that the source computes in every run "
         f"({listed}{more})",
     )
+
+
+def describe_size(source: Model, stored: int, made: Artifact) -> tuple[str, ...]:
+    """Return a note on what fills a file that is larger than its source; () where it is not, or not by much.
+
+    A small model is mostly graph, which each format writes in its own way.
+
+    Args:
+        stored: bytes of the prepared model's constants (`stored_bytes`).
+    """
+    before, after = source.artifact.size, made.size
+    if after <= max(_SHARE * before, before + _LEAST_OF_FILES):
+        return ()
+    old = stored_bytes(source)
+    return (
+        f"of the {format_size(after)}, about {format_size(min(stored, after))} are constants (of the source's "
+        f"{format_size(before)}, {format_size(min(old, before))}) and the rest describes the graph: a record for each "
+        "value and operator, and how the model was converted",
+    )
+
+
+def stored_bytes(model: Model) -> int:
+    """Return the bytes of the constants of all graphs, lists in attributes included."""
+    return sum(_constants(model).values())
 
 
 def format_size(size: int) -> str:

@@ -16,6 +16,7 @@ from onnxport.converters.lowering import NodeView, Registry, UnsupportedOp, node
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.manifest import Tap
+from onnxport.optimizers.rewrites.registry import WAITS
 
 V = TypeVar("V")  # a target's value
 B = TypeVar("B")  # a target's builder
@@ -139,7 +140,7 @@ class Driver(ABC, Generic[V, B]):
             return
         operands = [None if value is None else self.find(value) for value in node.inputs]
         lacks = any(o is None and v is not None for o, v in zip(operands, node.inputs, strict=True))
-        if lacks and qualified_op(node) in self.registry.ops:
+        if lacks and (qualified_op(node) in self.registry.ops or WAITS in node.metadata_props):
             return  # downstream of a refused node whose result has no known rank
         try:
             self.lower_node(node, operands)

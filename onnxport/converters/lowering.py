@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.core.errors import Refusal
 from onnxport.formats.model import dims_of
-from onnxport.optimizers.rewrites.registry import REASON
+from onnxport.optimizers.rewrites.registry import REASON, WAITS
 from onnxport.optimizers.shape_inference import KNOWN_DOMAINS
 
 _V = TypeVar("_V")  # a target's value
@@ -220,6 +220,7 @@ class Registry(Generic[_V, _B]):
                 way_out = "--operators FILE defines it in ONNX's operators"
             node.unsupported(
                 node.node.metadata_props.get(REASON)
+                or node.node.metadata_props.get(WAITS)
                 or self._impossible.get(node.op, f"has no lowering to {self._target} yet; {way_out}")
             )
         lowering(node, builder)

@@ -109,7 +109,20 @@ def _refuses_rank(node: ir.Node) -> bool:
     if node.op_type in _RANK_OF_WEIGHTS:
         weights = node.inputs[1]
         return weights is not None and weights.shape is not None and len(weights.shape) != len(value.shape)
+    if node.op_type == "Gather":
+        return _picks_beyond(node, value)
     return len(value.shape) != _RANKS.get(node.op_type, len(value.shape))
+
+
+def _picks_beyond(node: ir.Node, data: ir.Value) -> bool:
+    """Return whether a Gather picks what is not there: of a shape, a dimension that a value lacks."""
+    picked, axis = node.inputs[1], node.attributes.get_int("axis", 0)
+    if picked is None or picked.const_value is None or data.shape is None:
+        return False
+    size = data.shape[axis] if -len(data.shape) <= axis < len(data.shape) else None
+    return isinstance(size, int) and any(
+        not -size <= index < size for index in picked.const_value.numpy().ravel()
+    )
 
 
 def move_out(model: Model, graph: ir.Graph, node: ir.Node, body: ir.Graph) -> list[ir.Value]:

@@ -198,11 +198,32 @@ def _length(resolver: _Resolver, node: ir.Node) -> None:
 def _concat(resolver: _Resolver, node: ir.Node) -> None:
     elements, axis = resolver.elements_of(node.inputs[0]), node.attributes.get_int("axis", 0)
     if not elements:
+        _join_parts(resolver, node, axis)
         return
     if node.attributes.get_int("new_axis", 0):
         axes = insert_constant(node, np.array([axis]))
         elements = [insert_node(node, "Unsqueeze", [element, axes])[0] for element in elements]
     resolver.replace(node, insert_node(node, "Concat", elements, axis=axis)[0])
+
+
+def _join_parts(resolver: _Resolver, node: ir.Node, axis: int) -> None:
+    """Replace a split that is joined again, of however many parts: the tensor itself, or its axis moved.
+
+    torch writes a list comprehension over a tensor's first axis so, as in `torch.stack([row for row in x], 1)`.
+    """
+    split = None if node.inputs[0] is None else node.inputs[0].producer()
+    x = None if split is None or split.op_type != "SplitToSequence" else split.inputs[0]
+    if split is None or x is None or x.shape is None or not len(x.shape):
+        return
+    rank, source = len(x.shape), split.attributes.get_int("axis", 0) % len(x.shape)
+    drops_axis = _input(split, 1) is None and not split.attributes.get_int("keepdims", 1)
+    adds_axis = bool(node.attributes.get_int("new_axis", 0))
+    if drops_axis != adds_axis or (not adds_axis and axis % rank != source):
+        return
+    order = [each for each in range(rank) if each != source]
+    order.insert(axis % rank, source)
+    moved = x if order == sorted(order) else insert_node(node, "Transpose", [x], perm=order)[0]
+    resolver.replace(node, moved)
 
 
 # ---- optionals

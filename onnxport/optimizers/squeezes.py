@@ -29,7 +29,9 @@ def read_output_ranks(model: Model) -> dict[str, int]:
 
 
 def name_squeezed_axes(model: Model, ranks: Mapping[str, int]) -> list[str]:
-    """Give axes to each Squeeze without any whose rank leaves one choice: all open axes go.
+    """Give axes to each Squeeze without any whose rank leaves one choice: all open axes go, or all stay.
+
+    They stay where a reader fails at a lower rank: the model then runs at no size at which one of them is 1.
 
     Args:
         ranks: of the graph's outputs, as the file declares them.
@@ -48,6 +50,10 @@ def name_squeezed_axes(model: Model, ranks: Mapping[str, int]) -> list[str]:
         opened = [axis for axis, dim in enumerate(dims) if not isinstance(dim, int)]
         gone = [axis for axis, dim in enumerate(dims) if dim == 1 or axis in opened]
         wanted = _rank_of(node.outputs[0], outputs)
+        stay = len(dims) - len(gone) + len(opened)
+        if opened and _least_rank(node.outputs[0]) == stay:
+            _set_axes(model, node, [axis for axis in gone if axis not in opened])
+            continue
         if not opened or wanted is None or wanted != len(dims) - len(gone):
             continue
         _set_axes(model, node, gone)
@@ -75,6 +81,21 @@ def _rank_of(value: ir.Value, outputs: Mapping[ir.Value, int]) -> int | None:
                 waiting += {reader.outputs[0]} - seen
                 seen.add(reader.outputs[0])
     return found.pop() if len(found) == 1 else None
+
+
+def _least_rank(value: ir.Value) -> int:
+    """Return the least rank at which the readers run."""
+    least = 0
+    for reader, index in value.uses():
+        axes = reader.inputs[1] if reader.op_type == "Unsqueeze" and len(reader.inputs) > 1 else None
+        if index == 0 and axes is not None and axes.const_value is not None:
+            added = axes.const_value.numpy().ravel()
+            # An axis lies inside the result, whose rank is higher by their number.
+            inside = max(int(added.max(initial=-1)) + 1, -int(added.min(initial=0)))
+            least = max(least, inside - added.size)
+        elif index == 0 and reader.op_type == "Transpose" and "perm" in reader.attributes:
+            least = max(least, len(reader.attributes["perm"].as_ints()))
+    return least
 
 
 def _others_are_scalars(node: ir.Node, operand: ir.Value) -> bool:

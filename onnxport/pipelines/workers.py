@@ -159,6 +159,8 @@ def coreml() -> Iterator[Worker]:
     with CoremlConverter() as converter:
 
         def make(model: Model, params: CoremlParams, work: Work) -> Product:
+            from onnxport.converters.constant_growth import describe_size
+
             models = functions.load_models(model, params.function)
             if params.function and int(params.minimum_target.removeprefix("iOS")) < _FUNCTIONS_SINCE:
                 raise UsageError(
@@ -167,10 +169,12 @@ def coreml() -> Iterator[Worker]:
                 )
             notes: list[str] = []
             for name in models:
-                found = _lower(converter, name, models, params, work)
+                found, stored = _lower(converter, name, models, params, work)
                 notes += [each if name == MAIN else f"function {name}: {each}" for each in found]
             with work.phases.phase("write"):
                 compiled = converter.write(work.output, params)
+            if stored is not None and len(models) == 1:
+                notes += describe_size(model, stored, Artifact(work.output, "coreml"))
             facts = {"operators": compiled.operators}
             return Product(Artifact(work.output, "coreml"), (*notes, *compiled.notes), facts)
 
@@ -179,8 +183,9 @@ def coreml() -> Iterator[Worker]:
 
 def _lower(
     converter: CoremlConverter, name: str, models: Mapping[str, Model], params: CoremlParams, work: Work
-) -> tuple[str, ...]:
-    from onnxport.converters.constant_growth import describe_growth
+) -> tuple[tuple[str, ...], int | None]:
+    """Lower a function; return notes, and the bytes of its constants unless a note names these."""
+    from onnxport.converters.constant_growth import describe_growth, stored_bytes
     from onnxport.optimizers.canonical_form import prepare
 
     is_main, model, params = name == MAIN, models[name], functions.options_for(params, name, models)
@@ -194,12 +199,13 @@ def _lower(
             keeps_stored=True,
         )
         grown = describe_growth(model, prepared.model)
+        stored = None if grown else stored_bytes(prepared.model)
     with work.phases.phase("convert"):
         measures = is_main and params.precision in ("fp16", "mixed")
         samples = _samples(prepared.model, work) if measures else ()
         manifest = work.manifest if is_main else replace(work.manifest, source=model.artifact.digest())
         notes = converter.lower(prepared.model, work.output.parent, params, manifest, samples, name)
-    return (*prepared.notes, *grown, *notes)
+    return (*prepared.notes, *grown, *notes), stored
 
 
 def _samples(model: Model, work: Work) -> tuple[dict[str, Any], ...]:
@@ -229,16 +235,19 @@ def tflite() -> Iterator[Worker]:
     with TfliteConverter() as converter:
 
         def direct(model: Model, params: TfliteParams, work: Work) -> Product:
-            from onnxport.converters.constant_growth import describe_growth
+            from onnxport.converters.constant_growth import describe_growth, describe_size, stored_bytes
             from onnxport.optimizers.canonical_form import prepare
 
             with work.phases.phase("prepare"):
                 prepared = prepare(
                     model, shapes=params.shape, native=converter.native_ops, equivalence=work.equivalence
                 )
-                notes = prepared.notes + describe_growth(model, prepared.model)
+                grown, stored = describe_growth(model, prepared.model), stored_bytes(prepared.model)
+                notes = prepared.notes + grown
             with work.phases.phase("convert"):
                 compiled = converter.convert(prepared.model, work.output, params, work.manifest, model)
+            if not grown:
+                notes += describe_size(model, stored, Artifact(work.output, "tflite"))
             return _tflite_product(work, compiled, notes + compiled.notes, "direct")
 
         def make(model: Model, params: TfliteParams, work: Work) -> Product:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 
+import onnxport
 from onnxport.converters.driver import Driver
 from onnxport.converters.lowering import NodeView, Registry
 from onnxport.core.errors import CannotConvertError
@@ -90,3 +93,25 @@ def test_a_nested_graph_sees_the_values_given_to_it_only() -> None:
     driver, _ = lowered("(float x) => (float y) { y = Log(x) }", x="x")
     assert driver.lower(driver.graph, {driver.graph.inputs[0]: "inner"}) == ["log(inner)"]
     assert driver.find(driver.graph.outputs[0]) == "log(x)"
+
+
+def test_a_node_behind_one_of_unknown_rank_is_not_called_unsupported(tmp_path: Path) -> None:
+    """scikit-learn's text classifiers: what comes behind the counts of words has a rewriting, and no rank yet."""
+    text = """<ir_version: 9, opset_import: ["" : 17, "ai.onnx.ml" : 3, "com.microsoft" : 1]>
+    g (string[N] texts) => (int64[N] label, float[N, 2] scores) {
+        words = com.microsoft.Tokenizer <mark: int = 0, mincharnum: int = 1, pad_value = "#",
+            separators = [" "]> (texts)
+        counts = TfIdfVectorizer <mode = "TF", min_gram_length = 1, max_gram_length = 1, max_skip_count = 0,
+            ngram_counts = [0], ngram_indexes = [0, 1], pool_strings = ["a", "b"]> (words)
+        norms = ai.onnx.ml.Normalizer <norm = "L2"> (counts)
+        label, scores = ai.onnx.ml.LinearClassifier <coefficients: floats = [1.0, 2.0, 3.0, 4.0],
+            classlabels_ints: ints = [0, 1]> (norms)
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    with pytest.raises(CannotConvertError) as refused:
+        onnxport.convert_model(tmp_path / "m.onnx", "tflite")
+    assert {each.op for each in refused.value.refusals} == {
+        "input",
+        "com.microsoft::Tokenizer",
+        "TfIdfVectorizer",
+    }

@@ -134,13 +134,25 @@ def test_recurrent_weights_of_both_directions_stay_int8_or_a_note_says_why(
     assert made.path.stat().st_size < 1.3 * stored
 
 
-def test_a_file_whose_graph_takes_the_room_says_so(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Atan", [f"v{n}"], [f"v{n + 1}"]) for n in range(99)]
+def deep(path: Path, op: str) -> Path:
+    """A chain of 99 operators without constants."""
+    nodes = [helper.make_node(op, [f"v{n}"], [f"v{n + 1}"]) for n in range(99)]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4]) for name in ("v0", "v99")]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
-    path = tmp_path / "m.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_a_file_whose_graph_takes_the_room_says_so(tmp_path: Path) -> None:
+    path = deep(tmp_path / "m.onnx", "Atan")
     made = onnxport.convert_model(path, "ort")
     assert made.path.stat().st_size > 2 * path.stat().st_size
     (note,) = [note for note in made.run.artifacts[0].notes if "describe the graph" in note]
     assert "0.0 kB are constants (of the source's, 0.0 kB)" in note
+
+
+@pytest.mark.parametrize("target", ["tflite", "coreml"])
+def test_a_small_file_of_a_target_says_what_takes_the_room(tmp_path: Path, target: str) -> None:
+    made = onnxport.convert_model(deep(tmp_path / "m.onnx", "Sin"), target)
+    (note,) = [note for note in made.run.artifacts[0].notes if "describes the graph" in note]
+    assert "about 0.0 kB are constants" in note

@@ -81,3 +81,34 @@ def test_a_branch_for_other_sizes_than_the_given_ones_is_left_out(size: int, tmp
     expected = onnxruntime.InferenceSession(tmp_path / "m.onnx").run(["y"], {"flag": flag, "x": x})[0]
     answer = onnxruntime.InferenceSession(prepared.to_bytes()).run(["y"], {"flag": flag, "x": x})[0]
     assert np.array_equal(expected, answer)
+
+
+def test_a_branch_that_lacks_a_dimension_that_is_read_never_runs(tmp_path: Path) -> None:
+    """torch guards x.squeeze(-1) by an If, and reads x.shape[1] of its result: the squeezed one has no such axis."""
+    text = """<ir_version: 10, opset_import: ["": 21]>
+    graph (float[1,T] x) => (float[1,1,M] y)
+    <float[4] w = {1,2,3,4}, int64[2] flat = {1,-1}, int64 last = {1}, int64[1] axes = {-1}, int64[1] one = {1}> {
+        column = Unsqueeze(x, axes)
+        wide = Mul(column, w)
+        row = Reshape(wide, flat)
+        sizes = Shape(row)
+        size = Gather(sizes, last)
+        flag = Equal(size, last)
+        taken = If (flag) <
+            then_branch = a () => (float[A] r) { r = Squeeze(row, axes) },
+            else_branch = b () => (float[A,B] r) { r = Identity(row) }
+        >
+        shape = Shape(taken)
+        length = Gather(shape, one)
+        target = Concat <axis = 0> (one, one, length)
+        y = Reshape(taken, target)
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    model = Model.load(tmp_path / "m.onnx")
+    native = frozenset("Unsqueeze Mul Reshape Shape Gather Equal If Squeeze Concat Identity".split())
+    prepared = prepare(model, shapes={}, native=lambda: native).model
+    assert "If" not in {node.op_type for node in prepared.graph}
+    x = np.arange(3, dtype=np.float32)[None]
+    expected = onnxruntime.InferenceSession(tmp_path / "m.onnx").run(["y"], {"x": x})[0]
+    answer = onnxruntime.InferenceSession(prepared.to_bytes()).run(["y"], {"x": x})[0]
+    assert np.array_equal(expected, answer)

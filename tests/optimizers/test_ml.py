@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx_ir
 import pytest
 from onnx import helper, numpy_helper
 
@@ -148,6 +149,19 @@ def test_random_forests_match_onnx_runtime(op: str) -> None:
     assert refused < SEEDS / 5
 
 
+def test_trees_take_rows_of_an_open_width() -> None:
+    """As an exporter writes them that declares no more than the rank."""
+    attributes, x = regressor(np.random.default_rng(5))
+    node = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)
+    model = model_of(node, {"x": x}, {}, {"y": np.float32})
+    model.graph.inputs[0].shape = onnx_ir.Shape(["N", "F"])
+    result = rewritten(model)
+    assert not refusal(result)
+    wider = np.concatenate([x, np.ones_like(x[:, :2])], axis=1)
+    for feeds in ({"x": x}, {"x": wider}):
+        assert not differences(run(model, feeds), run(result, feeds))
+
+
 X = np.array([[1, -2, 3, 0], [0, 0, 0, 0], [-1.5, 2, np.nan, 2.5]], np.float32)
 FINITE = np.nan_to_num(X)
 INTEGERS = np.array([[1, -2, 3, 0], [7, 7, 0, -1]], np.int64)
@@ -186,6 +200,7 @@ CASES: list[tuple[str, dict[str, Any], Array, list[type]]] = [
     ("LabelEncoder", {"keys_floats": [np.nan, 3, 0], "values_int64s": [1, 2, 3]}, X, [np.int64]),
     ("LabelEncoder", {"keys_floats": [2.5, 3], "values_floats": [1.5, 2.5]}, X, [np.float32]),
     ("FeatureVectorizer", {"inputdimensions": [4]}, INTEGERS, [np.float32]),
+    ("FeatureVectorizer", {"inputdimensions": [4]}, INTEGERS[:, None], [np.float32]),
     ("LinearRegressor", LINEAR, FINITE, [np.float32]),
     ("LinearRegressor", {**TWO, "targets": 2}, FINITE, [np.float32]),
     ("LinearRegressor", {**TWO, "targets": 2, "post_transform": "SOFTMAX"}, FINITE, [np.float32]),
@@ -248,17 +263,18 @@ def test_a_rewriting_matches_onnx_runtime(
 
 
 @pytest.mark.parametrize(
-    ("op", "attributes", "x", "dtypes"), [case for case in CASES if case[0].startswith(("Linear", "SVM"))]
+    ("op", "attributes", "x", "dtypes"),
+    [case for case in CASES if case[0].startswith(("Feature", "Linear", "SVM"))],
 )
 def test_a_single_sample_may_be_a_vector(
     op: str, attributes: dict[str, Any], x: Array, dtypes: list[type]
 ) -> None:
     outputs = {f"y{i}": dtype for i, dtype in enumerate(dtypes)}
     node = helper.make_node(op, ["x"], list(outputs), domain="ai.onnx.ml", **attributes)
-    model = model_of(node, {"x": x[2]}, {}, outputs, is_open=False)
+    model = model_of(node, {"x": x[-1]}, {}, outputs, is_open=False)
     result = rewritten(model)
     assert not refusal(result)
-    assert not differences(run(model, {"x": x[2]}), run(result, {"x": x[2]}))
+    assert not differences(run(model, {"x": x[-1]}), run(result, {"x": x[-1]}))
 
 
 def test_features_are_picked_by_number() -> None:

@@ -102,3 +102,24 @@ def test_a_position_computed_at_run_time_leaves_the_list_alone() -> None:
     model = model_of(nodes, {**FEEDS, "place": np.array(1)}, outputs=["a"])
     prepared = prepare(model, shapes={}, native=frozenset).model
     assert [each.op_type for each in prepared.graph] == ["SequenceConstruct", "SequenceAt"]
+
+
+@pytest.mark.parametrize(
+    ("split", "join"),
+    [
+        ({"axis": 0, "keepdims": 0}, {"axis": 1, "new_axis": 1}),
+        ({"axis": 1, "keepdims": 0}, {"axis": -1, "new_axis": 1}),
+        ({"axis": -1, "keepdims": 0}, {"axis": 0, "new_axis": 1}),
+        ({"axis": 0}, {"axis": -3}),
+    ],
+)
+def test_parts_of_an_unknown_number_that_are_joined_again(
+    split: dict[str, int], join: dict[str, int]
+) -> None:
+    """As torch exports `torch.stack([row for row in x], 1)`, here at a length that the graph leaves open."""
+    nodes = [node("SplitToSequence", "x", "rows", **split), node("ConcatFromSequence", "rows", "a", **join)]
+    x = np.random.default_rng(0).standard_normal((5, 3, 4)).astype(np.float32)
+    model = model_of(nodes, {"x": x}, outputs=["a"], open_dims={"x": ["L", "K", "M"]})
+    prepared = prepare(model, shapes={}, native=frozenset).model
+    assert {each.op_type for each in prepared.graph} <= {"Transpose", "Identity"}
+    np.testing.assert_array_equal(run_onnx(prepared, {"x": x})["a"], run_onnx(model, {"x": x})["a"])

@@ -67,3 +67,22 @@ def test_a_reader_of_scalars_says_that_the_axes_go(tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", x=x, bound=np.array([5], np.int64))
     made = onnxport.convert_model(tmp_path / "model.onnx", "tflite", inputs=tmp_path / "in.npz")
     assert made.report.verdict == "proven"
+
+
+@pytest.mark.parametrize("target", ["tflite", "coreml"])
+def test_a_reader_that_fails_at_a_lower_rank_says_that_the_axis_stays(tmp_path: Path, target: str) -> None:
+    """ESPnet's masks: ones of the sizes of [1, time, 1], squeezed, and an axis behind the time."""
+    text = """<ir_version: 9, opset_import: ["" : 12]>
+    g (float[T, 1] x) => (float[T, 2] y) <float[1, 2] w = {2.0, 3.0}> {
+        row = Unsqueeze <axes = [0]> (x)
+        sizes = Shape (row)
+        ones = ConstantOfShape <value = float[1] {1.0}> (sizes)
+        mask = Squeeze (ones)
+        column = Unsqueeze <axes = [1]> (mask)
+        masked = Mul (column, x)
+        y = MatMul (masked, w)
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    made = onnxport.convert_model(tmp_path / "model.onnx", target)
+    assert made.report.verdict == "proven"
+    assert len({each.shapes["x"] for each in made.report.fed}) > 1

@@ -22,12 +22,19 @@ Operand = ir.Value | Array | np.generic | None
 # Metadata key for the reason why a node cannot be rewritten; the converter that refuses the node reads it.
 REASON = "onnxport.refused"
 
+# Metadata key for nodes that wait for a type or rank, which shape inference did not find.
+WAITS = "onnxport.waits"
+
 # Metadata key for nodes that compute integers in float32: fewer bits would not be exact.
 EXACT = "onnxport.exact"
 
 
 # Attributes of Conv, and of operators that ONNX Runtime made of it.
 CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+
+_UNKNOWN = (
+    "has an input whose type or rank is unknown; declare it, or cut the model behind the node that gives it"
+)
 
 _REWRITINGS: dict[str, Rewriting] = {}
 # Operator that targets have -> predicate for the forms that none has.
@@ -91,6 +98,7 @@ def rewrite(model: Model, native: Collection[str], only: Collection[str] | None 
             _REWRITINGS[op](view)
             view.check_consumed()
         except NotYet:
+            node.metadata_props[WAITS] = _UNKNOWN
             continue
         except CannotRewrite as error:
             node.metadata_props[REASON] = str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -88,9 +89,21 @@ def feature_vectorizer(node: Rewrite) -> None:
     parts = [node.input(index) for index in range(len(node.node.inputs))]
     sizes = node.attribute("inputdimensions", ())
     shapes = [node.shape(part) for part in parts]
-    if any(len(shape) != 2 for shape in shapes) or [shape[-1] for shape in shapes] != list(sizes):
+    if list(map(_features_of_row, shapes)) != list(sizes):
         node.unsupported("has inputs of other sizes than it declares")
-    node.emit(node.op("Concat", *(node.cast(part, np.float32) for part in parts), axis=1))
+    rows = [
+        part if len(shape) == 2 else node.op("Reshape", part, np.array([-1, size]))
+        for part, shape, size in zip(
+            (node.cast(part, np.float32) for part in parts), shapes, sizes, strict=True
+        )
+    ]
+    node.emit(node.op("Concat", *rows, axis=1))
+
+
+def _features_of_row(shape: tuple[int | None, ...]) -> int | None:
+    """Return the elements of a row of any rank, as ONNX Runtime counts features; a vector is one row."""
+    known = [size for size in (shape if len(shape) == 1 else shape[1:]) if size is not None]
+    return prod(known) if len(known) == max(len(shape) - 1, 1) else None
 
 
 @rewrites("ai.onnx.ml::OneHotEncoder")

@@ -118,9 +118,7 @@ def _leaves(node: Rewrite, forest: Forest) -> tuple[ir.Value, list[int]]:
     """Return the leaf of each row of x in each tree, as an index into the second result."""
     x = node.input(0)
     *_, features = node.shape(x)
-    if features is None:
-        node.unsupported("its number of features is open; fix it with --shape NAME=...")
-    if max(forest.features) >= features:
+    if features is not None and max(forest.features) >= features:
         node.unsupported(f"reads feature {max(forest.features)} of {features}")
     depth = forest.depth
     if depth > _MAX_DEPTH:
@@ -167,7 +165,7 @@ class _Descent:
     """The tables of a forest in node order, and the descent through them."""
 
     def __init__(
-        self, node: Rewrite, forest: Forest, order: Array, place: Array, x: ir.Value, features: int
+        self, node: Rewrite, forest: Forest, order: Array, place: Array, x: ir.Value, features: int | None
     ) -> None:
         self.node = node
         self.features = node.array(np.asarray(forest.features, np.int32)[order])
@@ -188,7 +186,12 @@ class _Descent:
             rows = node.array(np.array([1], np.int32))
         count = node.op("Squeeze", rows)
         numbers = node.op("Range", np.int32(0), count, np.int32(1))
-        starts = node.op("Mul", numbers, np.int32(features))
+        width: ir.Value | Array | np.generic
+        if features is None:
+            width = node.op("Cast", node.op("Shape", x, start=-1), to=ir.DataType.INT32)
+        else:
+            width = np.int32(features)
+        starts = node.op("Mul", numbers, width)
         self.starts = node.op("Unsqueeze", starts, np.array([1]))  # of each row of x in x as one row
         self.zeros = node.op("Mul", self.starts, np.int32(0))
         # Not Cast behind Reshape: Google's compiler swaps Gather and a Cast before it, and has no Gather of float64.
