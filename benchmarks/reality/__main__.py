@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.reality.conversion import CRASHED, WRONG, Row, convert, shown
-from benchmarks.reality.page import DOCUMENT, page
+from benchmarks.reality.page import DOCUMENT, by_hand, page
 from fixtures import reality
 from fixtures.archives import FetchError
 
@@ -87,7 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     if given.page:
-        DOCUMENT.write_text(page(list(read(given.out).values()), given.about), encoding="utf-8")
+        written = page(list(read(given.out).values()), given.about) + by_hand(DOCUMENT)
+        DOCUMENT.write_text(written, encoding="utf-8")
         return 0
     keys = reality.keys() if given.count is None else reality.draw(given.count, given.seed)
     keys = [key for key in keys if not given.key or any(part in key for part in given.key)]

@@ -21,6 +21,8 @@ _TARGETS = {"ort": "ORT", "tflite": "TFLite", "coreml": "Core ML"}
 _SMALL, _SECONDS, _MEGABYTES = 50e6, 120, 4000
 _SIZE_RATIO = 1.15
 
+_BY_HAND = "\n## Unseen models\n"
+
 Column = tuple[str, str]
 
 
@@ -34,6 +36,12 @@ def page(rows: Sequence[Row], about: str = "") -> str:
     return "\n".join(
         [*_introduction(about), *_shares(rows, columns), *_causes(rows, columns), *_models(rows, columns)]
     )
+
+
+def by_hand(document: Path) -> str:
+    """Return the section of a page that is written by hand: models outside of the list."""
+    _, heading, section = document.read_text(encoding="utf-8").partition(_BY_HAND)
+    return heading + section
 
 
 def cause(row: Row) -> str:

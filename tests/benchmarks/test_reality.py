@@ -38,7 +38,7 @@ from benchmarks.reality.conversion import (
     outcome_of,
     way_out,
 )
-from benchmarks.reality.page import cause, page
+from benchmarks.reality.page import by_hand, cause, page
 from fixtures import models, reality
 
 DIGITS = Path(__file__).parents[2] / "fixtures" / "digits" / "digits.onnx"
@@ -247,6 +247,12 @@ def test_causes_are_the_same_for_other_names_and_numbers() -> None:
     assert cause(failed(message=told)) == (
         "it's ai.onnx.ml::Trees NAME of float64 in MODEL, the model's N at [SIZES]"
     )
+
+
+def test_a_section_that_was_written_by_hand_stays(tmp_path: Path) -> None:
+    document = tmp_path / "reality.md"
+    document.write_text("# Models\n\n| a |\n\n## Unseen models\n\nfigures\n", encoding="utf-8")
+    assert by_hand(document) == "\n## Unseen models\n\nfigures\n"
 
 
 def test_the_page_counts_rows_and_names_causes() -> None:
