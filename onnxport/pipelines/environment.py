@@ -116,7 +116,7 @@ LIBRARIES: Mapping[str, Library] = {
         ),
         Library("pillow", "pictures as samples", module="PIL", extra="images"),
         Library("scipy", "resampling of .wav samples", extra="audio"),
-        Library("distributed", "work on a Dask cluster", extra="distributed"),
+        Library("dask", "work on a Dask cluster", extra="distributed"),
         Library("torch", "export from PyTorch", extra="torch"),
         Library("onnxscript", "export from PyTorch", extra="torch"),
         Library(

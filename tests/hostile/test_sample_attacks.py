@@ -70,7 +70,7 @@ def pickle_that_calls_itself_an_array(target: Target) -> tuple[str, ...]:
     return IMAGE
 
 
-@attack(4, "unpacked, more than half of this machine's memory")
+@attack(4, "its arrays take 859.0 GB unpacked; at most ", "--limit unpacked=")
 def archive_that_unpacks_to_more_than_the_machine(target: Target) -> tuple[str, ...]:
     """A megabyte of zeros a thousand times over, whose header says a terabyte."""
     data = bytearray(npz(image=npy(np.zeros((1, 1, 8, 8), np.float32))))

@@ -288,8 +288,8 @@ def activations_quantized(dtype: type[np.generic]) -> Model:
 @pytest.mark.parametrize(
     ("model", "precision", "said"),
     [
-        (MODELS["Gemm"][0], "int8", "no scales for its activations"),
-        (MODELS["Gemm"][0], "int16x8", "no scales for its activations"),
+        (MODELS["Gemm"][0], "int8", "no integer scales for its activations"),
+        (MODELS["Gemm"][0], "int16x8", "no integer scales for its activations"),
         (
             activations_quantized(np.int8),
             "int16x8",
