@@ -71,10 +71,13 @@ def report_interruption() -> None:
 
 def exit_now() -> NoReturn:
     """End the process at once; sys.exit would wait for threads of native libraries."""
-    artifact = sys.modules.get("onnxport.formats.artifact")
-    staging = getattr(artifact, "Staging", None)  # absent while the module is being imported
-    if staging is not None:
-        staging.discard_all()
+    for module, kind in (
+        ("onnxport.formats.artifact", "Staging"),
+        ("onnxport.core.scratch", "ScratchFolder"),
+    ):
+        found = getattr(sys.modules.get(module), kind, None)  # absent while the module is being imported
+        if found is not None:
+            found.discard_all()
     os._exit(CODE)
 
 

@@ -9,6 +9,7 @@ import stat
 import tempfile
 import time
 from pathlib import Path
+from typing import ClassVar
 
 try:
     import fcntl
@@ -26,20 +27,29 @@ class ScratchFolder(tempfile.TemporaryDirectory[str]):
     """A private folder in the system's folder for temporary files, as `tempfile.TemporaryDirectory`."""
 
     _has_swept = False
+    _open: ClassVar[set[str]] = set()
 
     def __init__(self) -> None:
         if fcntl is not None and not ScratchFolder._has_swept:
             ScratchFolder._has_swept = True
             _sweep(Path(tempfile.gettempdir()))
         super().__init__(prefix=_PREFIX)
+        ScratchFolder._open.add(self.name)
         self._lock = None if fcntl is None else _locked(Path(self.name, _LOCK), create=True)
 
     def cleanup(self) -> None:
         """Remove the folder, then let go of its lock."""
         super().cleanup()
+        ScratchFolder._open.discard(self.name)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    @classmethod
+    def discard_all(cls) -> None:
+        """Remove the folders of this process, which ends by force."""
+        for name in list(cls._open):
+            shutil.rmtree(name, ignore_errors=True)
 
 
 def _sweep(place: Path) -> None:

@@ -215,17 +215,17 @@ def _without_samples(target: str, sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", "--to", target, "--precision", "int8")
 
 
-@case(2, "no scales for its activations", "--calib DIR", "int8-dynamic")
+@case(2, "no integer scales for its activations", "--calib DIR", "int8-dynamic")
 def int8_tflite_without_samples(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return _without_samples("tflite", sandbox)
 
 
-@case(2, "no scales for its activations", "--calib DIR")
+@case(2, "no integer scales for its activations", "--calib DIR")
 def int8_coreml_without_samples(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return _without_samples("coreml", sandbox)
 
 
-@case(2, "no scales for its activations", "--calib DIR")
+@case(2, "no integer scales for its activations", "--calib DIR")
 def int8_ort_without_samples(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return _without_samples("ort", sandbox)
 

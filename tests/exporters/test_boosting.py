@@ -220,11 +220,12 @@ def xgboost_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def judged(
-    xgboost_file: Path,
+    xgboost_file: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[Callable[[onnx.AttributeProto], None], Path | None], str]]:
     """The verdict on what was exported, with one of its attributes changed."""
-    output = xgboost_file.with_name("right.onnx")
-    with SourceRuntime(Source.of(xgboost_file), ExportParams(), timeout=60) as runtime:
+    folder = tmp_path_factory.mktemp("judged")
+    output = folder / "right.onnx"
+    with SourceRuntime(Source.of(xgboost_file), ExportParams(), folder, timeout=60) as runtime:
         runtime.export(output, None)
 
         def verdict(change: Callable[[onnx.NodeProto], None], inputs: Path | None = None) -> str:
