@@ -37,10 +37,10 @@ _LIMITS = {
 
 def check_limits(rows: Sequence[Row], params: BenchParams) -> tuple[Row, ...]:
     """Return the rows, each with the limits that it exceeds; a row without figures has a reason of its own."""
-    return tuple(row.model_copy(update={"over": tuple(_exceeded(row, params))}) for row in rows)
+    return tuple(row.model_copy(update={"over": tuple(_excesses(row, params))}) for row in rows)
 
 
-def _exceeded(row: Row, params: BenchParams) -> Iterator[str]:
+def _excesses(row: Row, params: BenchParams) -> Iterator[str]:
     for name, limit in _LIMITS.items():
         text, figure = getattr(params, name), limit.figure(row)
         if text is not None and figure is not None and figure > limit.parse(text):

@@ -37,22 +37,17 @@ def describe_size(source: Model, stored: int, made: Artifact) -> tuple[str, ...]
     A small model is mostly graph, which each format writes in its own way.
 
     Args:
-        stored: bytes of the prepared model's constants (`stored_bytes`).
+        stored: bytes of the prepared model's constants and lists (`constant_bytes`).
     """
     before, after = source.artifact.size, made.size
     if after <= max(_SHARE * before, before + _LEAST_OF_FILES):
         return ()
-    old = stored_bytes(source)
+    old = constant_bytes(source, with_lists=True)
     return (
         f"of the {format_size(after)}, about {format_size(min(stored, after))} are constants (of the source's "
         f"{format_size(before)}, {format_size(min(old, before))}) and the rest describes the graph: a record for each "
         "value and operator, and how the model was converted",
     )
-
-
-def stored_bytes(model: Model) -> int:
-    """Return the bytes of the constants of all graphs, lists in attributes included."""
-    return sum(_constants(model).values())
 
 
 def format_size(size: int) -> str:
@@ -67,8 +62,10 @@ def has_narrow_constants(model: Model) -> bool:
     return 2 * narrow > sum(tensor.nbytes for tensor in tensors)
 
 
-def constant_bytes(model: Model) -> int:
-    """Return the bytes of the constants of all graphs, without texts."""
+def constant_bytes(model: Model, *, with_lists: bool = False) -> int:
+    """Return the bytes of the constants of all graphs, without texts; on request with the lists of attributes."""
+    if with_lists:
+        return sum(_constants(model).values())
     return sum(tensor.nbytes for _, tensor in _tensors(model))
 
 

@@ -1,4 +1,4 @@
-"""Whether a confined process is confined on this system, by trying to leave it."""
+"""Check whether a confined process is confined on this system, by trying to leave it."""
 
 from __future__ import annotations
 

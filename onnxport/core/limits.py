@@ -48,7 +48,7 @@ def is_given(name: str) -> bool:
 
 def advice(name: str, needed: int | None = None) -> str:
     """Return the words that tell how to raise a limit, to `needed` where that is known."""
-    return f"if you trust the file, allow more: --limit {name}={_rounded_up(needed) if needed else 'VALUE'}"
+    return f"if you trust the file, allow more: --limit {name}={_round_up(needed) if needed else 'VALUE'}"
 
 
 def parse(text: str) -> dict[str, int]:
@@ -96,7 +96,7 @@ def _given() -> dict[str, int]:
     return parse(text) if text else {}
 
 
-def _rounded_up(number: int) -> int:
+def _round_up(number: int) -> int:
     """Round up to two digits."""
     step: int = 10 ** max(len(str(number)) - 2, 0)
     return -(-number // step) * step

@@ -185,7 +185,7 @@ def _lower(
     converter: CoremlConverter, name: str, models: Mapping[str, Model], params: CoremlParams, work: Work
 ) -> tuple[tuple[str, ...], int | None]:
     """Lower a function; return notes, and the bytes of its constants unless a note names these."""
-    from onnxport.converters.constant_growth import describe_growth, stored_bytes
+    from onnxport.converters.constant_growth import constant_bytes, describe_growth
     from onnxport.optimizers.canonical_form import prepare
 
     is_main, model, params = name == MAIN, models[name], functions.options_for(params, name, models)
@@ -199,7 +199,7 @@ def _lower(
             keeps_stored=True,
         )
         grown = describe_growth(model, prepared.model)
-        stored = None if grown else stored_bytes(prepared.model)
+        stored = None if grown else constant_bytes(prepared.model, with_lists=True)
     with work.phases.phase("convert"):
         measures = is_main and params.precision in ("fp16", "mixed")
         samples = _samples(prepared.model, work) if measures else ()
@@ -235,14 +235,15 @@ def tflite() -> Iterator[Worker]:
     with TfliteConverter() as converter:
 
         def direct(model: Model, params: TfliteParams, work: Work) -> Product:
-            from onnxport.converters.constant_growth import describe_growth, describe_size, stored_bytes
+            from onnxport.converters.constant_growth import constant_bytes, describe_growth, describe_size
             from onnxport.optimizers.canonical_form import prepare
 
             with work.phases.phase("prepare"):
                 prepared = prepare(
                     model, shapes=params.shape, native=converter.native_ops, equivalence=work.equivalence
                 )
-                grown, stored = describe_growth(model, prepared.model), stored_bytes(prepared.model)
+                grown = describe_growth(model, prepared.model)
+                stored = constant_bytes(prepared.model, with_lists=True)
                 notes = prepared.notes + grown
             with work.phases.phase("convert"):
                 compiled = converter.convert(prepared.model, work.output, params, work.manifest, model)

@@ -264,9 +264,8 @@ def _advice(outputs: Iterable[OutputReport]) -> str:
     name = min(tops, key=lambda name: tops[name], default="")
     if name and tops[name] < _KEPT_DECISIONS:
         return (
-            f"the top-1 class of {name!r} differs from the original's in {100 * (1 - tops[name]):.3g} % of all rows, "
-            "which are generated or too few to judge by; if these are class scores, ask with your own samples and a "
-            "limit: --inputs DIR --budget top1_agreement=0.98"
+            f"the top-1 class of {name!r} differs from the original's in {100 * (1 - tops[name]):.3g} % of all rows; "
+            "if these are class scores, let your own samples decide: --inputs DIR --budget top1_agreement=0.98"
         )
     return (
         "no budget was given, so any loss above the floor passes; set a limit, for example --budget sqnr=20"

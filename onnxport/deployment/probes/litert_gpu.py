@@ -31,12 +31,12 @@ def probe(path: Path, options: ProbeOptions) -> Placement:
     except MissingDependencyError as error:
         raise NotAvailable(error.what, fix=error.fix) from error
     except GpuRefusal as refusal:
-        return _refused(answer, model, refusal)
+        return _add_fallbacks(answer, model, refusal)
     except InputError as error:
         return answer.model_copy(update={"why": error.why or error.what})
 
 
-def _refused(answer: Placement, model: ConvertedModel, refusal: GpuRefusal) -> Placement:
+def _add_fallbacks(answer: Placement, model: ConvertedModel, refusal: GpuRefusal) -> Placement:
     """Return the placement with a fallback for each node of an operator that the runtime names."""
     nodes = [node for each in model.subgraphs for node in each.graph.nodes]
     reasons: dict[str, str] = {}

@@ -34,7 +34,7 @@ class Limits:
 
     @property
     def is_timed(self) -> bool:
-        """Whether a limit needs a measured time."""
+        """Return whether a limit needs a measured time."""
         return self.latency is not None or self.latency_ratio is not None
 
 

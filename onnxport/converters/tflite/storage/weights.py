@@ -76,7 +76,7 @@ def store_weights(
         Notes on constants that stayed float32 although the user asked for fewer bits, and on slow weights.
     """
     stayed, slow = _Unchanged(), 0
-    decided = _decided_lookups(module)
+    decided = _find_decided_lookups(module)
     for constant in _float_constants(module):
         if any(use.owner in decided for use in constant.results[0].uses):
             stayed.decided += _size(constant) >= LEAST
@@ -176,7 +176,7 @@ def _size(constant: ir.Operation) -> int:
     return prod(ir.RankedTensorType(constant.results[0].type).shape)
 
 
-def _decided_lookups(module: ir.Module) -> set[ir.Operation]:
+def _find_decided_lookups(module: ir.Module) -> set[ir.Operation]:
     """Return the lookups whose indices depend on comparisons of floats."""
     decided, found = set[ir.Value](), set[ir.Operation]()
 
