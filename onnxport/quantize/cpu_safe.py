@@ -1,52 +1,73 @@
 """Weights whose sums saturate on no CPU: x86 without VNNI adds pairs of products in 16 bits.
 
-Weights of 7 bits never leave 16 bits (`reduce_range`), and lose 6 dB. But only 255 times the sum of two neighbours
-along the depth has to fit. So a channel's step grows only as far as its largest such sum asks, and only in products
-that saturate on samples. u8 by u8, exact on every CPU as well, takes 1.4 times as long there and twice as long with
-VNNI.
+Weights of 7 bits never leave 16 bits (`reduce_range`), and lose 6 dB. But only the sums of two neighbours along the
+depth have to fit, each weight times the largest integer that its channel of the activation reaches on the samples. So
+an output channel's step grows only as far as its largest such sum asks; most of them keep 8 bits. u8 by u8, exact on
+every CPU as well, takes 1.4 times as long there and twice as long with VNNI.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.formats.model import Model
-from onnxport.quantize.grids import Floats, WeightGrid
-from onnxport.samples.readers import SampleFile
+from onnxport.core.arrays import Array
+from onnxport.quantize.grids import Floats, Grid, WeightGrid
 from onnxport.validate import saturation
 
-# A product whose result keeps this much loses less to saturation than to its own rounding.
-_HARMLESS = 45.0  # dB
-_SAMPLES = 8
-# Rounding may carry a sum one further.
-_MARGIN = 0.5
+# Beyond the samples' maxima, as a share of them.
+_MARGIN = 0.1
+_LIMIT = 2**15 - 1
+# Rounding may carry a sum of two products further by half of the largest integer each.
+_ROUNDING = 255.0
 
 
-def find_saturating_products(model: Model, files: Sequence[SampleFile]) -> frozenset[str]:
-    """Return the names of products that saturate on the samples and lose accuracy by it."""
-    made = saturation.emulate(model)
-    if made is None:
-        return frozenset()
-    sets = [dict(file.load().feeds) for file in files[:_SAMPLES]]
-    return frozenset(each.node for each in saturation.measure_losses(*made, sets) if each.sqnr_db < _HARMLESS)
+def can_saturate(node: ir.Node, values: Floats) -> bool:
+    """Return whether kernels add the products of a node in pairs; depthwise convolutions and stacks do not."""
+    if node.op_type == "Conv":
+        return not (values.shape[1] == 1 and node.attributes.get_int("group", 1) > 1)
+    return values.ndim == 2
 
 
-def widen_grid(grid: WeightGrid, values: Floats, node: ir.Node) -> WeightGrid:
-    """Return `grid` with steps so large that no two neighbouring weights of `node` can saturate."""
-    transposed = "transB" in node.attributes and node.attributes["transB"].as_int() == 1
-    codes = saturation.depth_first(grid.quantized(values), node.op_type, transposed=transposed)
-    largest = np.abs(saturation.pair_sums(codes)).max(axis=1, initial=0)
-    if grid.scales.size != len(largest):
-        largest = largest.max(initial=0)
-    beyond = largest > saturation.MOST
+def largest_integers(maxima: Array, grid: Grid) -> Array:
+    """Return int64[channels]: the largest integer of each channel of an activation, with a margin.
+
+    Args:
+        maxima: float32[channels], the greatest values on the samples.
+    """
+    reached = grid.quantized(maxima + np.float32(_MARGIN) * np.abs(maxima)).astype(np.int64)
+    return np.maximum(reached, grid.zero_point)  # padding has that one
+
+
+def widen_grid(grid: WeightGrid, values: Floats, node: ir.Node, largest: Array) -> WeightGrid:
+    """Return `grid` with steps so large that no two neighbouring products of `node` can saturate.
+
+    Args:
+        largest: of each channel of the activation, see `largest_integers`.
+    """
+    most = _largest_sums(grid.quantized(values), node, largest)
+    if grid.scales.size != len(most):
+        most = most.max(initial=0)
+    beyond = most > _LIMIT
     if not beyond.any():
         return grid
-    factor = np.where(beyond, (largest + _MARGIN) / (saturation.MOST - _MARGIN), 1.0)
-    return widen_grid(replace(grid, scales=(grid.scales * factor).astype(np.float32)), values, node)
+    factor = np.where(beyond, (most + _ROUNDING) / (_LIMIT - _ROUNDING), 1.0)
+    return widen_grid(replace(grid, scales=(grid.scales * factor).astype(np.float32)), values, node, largest)
+
+
+def _largest_sums(codes: Array, node: ir.Node, largest: Array) -> Array:
+    """Return int64[output channels]: the largest magnitude of a sum of two neighbouring products of each."""
+    groups = node.attributes.get_int("group", 1) if node.op_type == "Conv" else 1
+    transposed = node.attributes.get_int("transB", 0) == 1
+    rows = saturation.depth_first(codes, node.op_type, transposed=transposed).astype(np.int64)
+    inputs = largest.reshape(groups, 1, -1)
+    # Input channels are innermost, and repeat for every tap of a window.
+    factors = np.tile(inputs, (1, len(rows) // groups, rows.shape[1] // inputs.shape[2]))
+    products = rows * factors.reshape(rows.shape)
+    above, below = (saturation.pair_sums(part(products, 0)) for part in (np.maximum, np.minimum))
+    return np.asarray(np.maximum(above.max(axis=1, initial=0), -below.min(axis=1, initial=0)))
 
 
 def reduce_grid(grid: WeightGrid) -> WeightGrid:

@@ -18,6 +18,8 @@ Dtype = Literal["uint8", "int8", "int16"]
 WEIGHT_LIMIT = 127  # of int8 weights; without -128 two products fit into 16 bits (ONNX Runtime, gemmlowp)
 # A scale below this is not normal, or its products with another are not: what is so small is 0.
 _LEAST_SCALE = np.float32(2.0**-80)
+# Steps in a shift: with 2, the scale changes by a quarter at most.
+_FEWEST_STEPS = 2
 # Of the largest scale in a weight: a channel below that has no part in a result of 8 bits.
 _NEXT_TO_NOTHING = np.float32(2.0**-20)
 
@@ -47,6 +49,19 @@ class Grid:
         scale, limits = _scale(float(self.scale) * factor), np.iinfo(self.dtype)
         zero_point = round(self.zero_point - shift / float(scale))
         return Grid(scale, int(np.clip(zero_point, limits.min, limits.max)), self.dtype)
+
+    def dividing(self, shift: float) -> Grid:
+        """Return the grid with the nearest scale of which `shift`, positive, is a multiple.
+
+        Values moved by it then keep their integers exactly. The grid is unchanged where the scale would change by more
+        than a quarter, and in 16 bits, where the zero point does not move.
+        """
+        count = round(shift / float(self.scale))
+        if count < _FEWEST_STEPS or self.dtype == "int16":
+            return self
+        scale, limits = _scale(shift / count), np.iinfo(self.dtype)
+        zero_point = round(float(limits.min) - self.low / float(scale))
+        return replace(self, scale=scale, zero_point=int(np.clip(zero_point, limits.min, limits.max)))
 
     def quantized(self, values: Floats) -> Array:
         """Return the integers nearest to `values`, halves to even (ONNX QuantizeLinear-13)."""

@@ -69,9 +69,7 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
         candidates = measure(placed.graph, placed.placement, params, setting)
     samples = setting.held_back or setting.calibration
     seen, chosen = _choose(model, placed, candidates, samples, setting.watch)
-    write = partial(
-        build_model, placed.graph, seen, weights=_weights(placed, seen, params, samples, setting.watch)
-    )
+    write = partial(build_model, placed.graph, seen, is_reduced=params.reduce_range)
     if setting.validation is not None and setting.validation.budget:
         found = _search_within_budgets(model, placed, write, setting)
         return replace(found, notes=(*found.notes, *chosen))
@@ -115,54 +113,37 @@ def _search_within_budgets(
     return Quantized(found.model, notes, coverage_facts(final.placement) | found.facts)
 
 
-@dataclass(frozen=True)
-class WeightRule:
-    """How weights choose their steps beyond their largest magnitudes."""
-
-    reduced: bool = False  # whether to 7 bits
-    safe: frozenset[str] = frozenset()  # the products' nodes that must not saturate on any CPU
-
-
-_PLAIN = WeightRule()
-
-
-def _weights(
-    placed: PlannedGraph,
-    seen: Measurements,
-    params: QuantizeParams,
-    files: Sequence[SampleFile],
-    watch: Watch,
-) -> WeightRule:
-    """Return the weight rule of the user's options and target CPUs."""
-    if params.reduce_range:
-        return WeightRule(reduced=True)
-    if params.for_cpu != "any" or placed.placement.dtype != "uint8":
-        return _PLAIN
-    with watch.phase("check saturation"):
-        return WeightRule(
-            safe=cpu_safe.find_saturating_products(build_model(placed.graph, seen, placed.placement), files)
-        )
-
-
 def build_model(
-    graph: FloatGraph, seen: Measurements, placement: Placement, weights: WeightRule = _PLAIN
+    graph: FloatGraph, seen: Measurements, placement: Placement, *, is_reduced: bool = False
 ) -> Model:
-    """Build the model of a plan."""
+    """Build the model of a plan; `is_reduced`: with weights of 7 bits."""
     grids = activation_grids(placement, seen.ranges)
-    rounded = round_weights(graph.model, placement, grids, weights)
+    rounded = round_weights(graph.model, placement, grids, seen.maxima, is_reduced=is_reduced)
     means = {name: round_means(each) for name, each in seen.means.items()}
     corrections = correct_biases(graph.model, placement, rounded, means)
     written = qdq.write(graph.model, placement, grids, rounded, corrections)
     note = QuantizationNote(
-        {
-            name: _within(seen.ranges[name], placement.bounds.get(name))
-            for name in placement.activations
-            if name in seen.ranges
-        },
+        _declared_ranges(placement, seen.ranges, grids),
         {unit.node: means[unit.reads[0]] for unit in placement.units if unit.node in corrections},
     )
     written.ir.metadata_props[NOTE_KEY] = note.to_json()
     return written
+
+
+def _declared_ranges(placement: Placement, ranges: Ranges, grids: Mapping[str, Grid]) -> Ranges:
+    """Return the ends that grids have to reach: those chosen, within bounds and what `Grid.dividing` leaves."""
+    shifted = {
+        name
+        for group in placement.groups
+        if any(placement.affine[each][1] for each in group)
+        for name in group
+    }
+    found = {}
+    for name in placement.activations:
+        if name in ranges:
+            ends = _within(ranges[name], placement.bounds.get(name))
+            found[name] = _within(ends, (grids[name].low, grids[name].high) if name in shifted else None)
+    return found
 
 
 def _within(ends: tuple[float, float], bounds: tuple[float, float] | None) -> tuple[float, float]:
@@ -191,6 +172,8 @@ def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
         zeros = [-shift / factor for factor, shift in map(placement.affine.__getitem__, group)]
         low, high = min(*(low for low, _ in ends), *zeros), max(*(high for _, high in ends), *zeros)
         grid = activation_grid(low, high, placement.dtype_of(group[0]))
+        if fixed is None and any(zeros):
+            grid = grid.dividing(max(map(abs, zeros)))
         grids |= {name: grid.moved(*placement.affine[name]) for name in group}
     return grids
 
@@ -205,19 +188,32 @@ def _range(name: str, placement: Placement, ranges: Ranges) -> tuple[float, floa
 
 
 def round_weights(
-    model: Model, placement: Placement, grids: Mapping[str, Grid], rule: WeightRule = _PLAIN
+    model: Model,
+    placement: Placement,
+    grids: Mapping[str, Grid],
+    maxima: Mapping[str, Array],
+    *,
+    is_reduced: bool = False,
 ) -> dict[Weight, QuantizedWeight]:
-    """Round every weight to the grid of its largest magnitudes, or as the rule says."""
+    """Round every weight to the grid of its largest magnitudes.
+
+    Args:
+        maxima: see Measurements; sums of products with these activations saturate on no CPU.
+        is_reduced: to 7 bits.
+    """
     found, nodes = {}, {node.name: node for node in model.graph}
     for weight, units in placement.weights.items():
         values = weight_values(model, weight)
         grid = weight_grid(values, weight.axis)
-        grid = cpu_safe.reduce_grid(grid) if rule.reduced else grid
+        grid = cpu_safe.reduce_grid(grid) if is_reduced else grid
         for unit in units:
-            grid = cpu_safe.widen_grid(grid, values, nodes[unit.node]) if unit.node in rule.safe else grid
+            node, data = nodes[unit.node], grids[unit.reads[0]]
+            if unit.reads[0] in maxima and data.dtype == "uint8" and cpu_safe.can_saturate(node, values):
+                largest = cpu_safe.largest_integers(maxima[unit.reads[0]], data)
+                grid = cpu_safe.widen_grid(grid, values, node, largest)
             bias = qdq.read_bias(model.graph, unit)
             if bias is not None:
-                grid = widen_for_bias(grid, bias, grids[unit.reads[0]])
+                grid = widen_for_bias(grid, bias, data)
         found[weight] = QuantizedWeight(grid.quantized(values), grid)
     return found
 

@@ -11,7 +11,13 @@ from onnxport.core.arrays import Array
 from onnxport.quantize.accuracy.ranges import weighted_mse_range
 from onnxport.quantize.accuracy.rows import RowSample
 from onnxport.quantize.calibration import Resources, calibrate
-from onnxport.quantize.calibration.observers import ChannelMeans, Histogram, Observer, elements_per_sample
+from onnxport.quantize.calibration.observers import (
+    ChannelMaxima,
+    ChannelMeans,
+    Histogram,
+    Observer,
+    elements_per_sample,
+)
 from onnxport.quantize.calibration.ranges import find_range
 from onnxport.quantize.calibration.shards import Observed
 from onnxport.quantize.contract import QuantizationInputs
@@ -32,6 +38,9 @@ class Measurements:
     # Activation to the mean of each of its channels, float64; of what products with a bias read. Empty
     # where biases are to stay what they are.
     means: Mapping[str, Array] = field(default_factory=dict)
+    # Activation to the greatest value of each of its channels, float32; of what products read whose sums
+    # must not saturate. Empty where they may.
+    maxima: Mapping[str, Array] = field(default_factory=dict)
 
 
 def measure(
@@ -47,12 +56,18 @@ def measure(
         for observer in observers
         if isinstance(observer, ChannelMeans)
     }
+    maxima = {
+        name: observer.maxima()
+        for name, observers in seen.items()
+        for observer in observers
+        if isinstance(observer, ChannelMaxima)
+    }
     tried = _TRIED.get(params.method, (params.method,))
     found: dict[str, Ranges] = {method: _ranges(placement, seen, method) for method in tried}
     if params.method == "auto":
         both = ((name, ends, found["plain mse"][name]) for name, ends in found["mse"].items())
         found[_BETWEEN] = {name: ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for name, a, b in both}
-    return {name: Measurements(ranges, means) for name, ranges in found.items()}
+    return {name: Measurements(ranges, means, maxima) for name, ranges in found.items()}
 
 
 # Method to the ranges of which the best is kept: mse counts every place alike, plain mse does not. `mse` itself does
@@ -85,6 +100,10 @@ def _taps(
         corrected = [unit for unit in placement.units if unit.bias is not None]
         for name, axis in {unit.reads[0]: axis_of_inputs(unit) for unit in corrected}.items():
             taps.setdefault(name, []).append(ChannelMeans(axis))
+    if params.for_cpu == "any" and placement.dtype == "uint8" and not params.reduce_range:
+        limited = [unit for unit in placement.units if unit.weight is not None]
+        for name, axis in {unit.reads[0]: axis_of_inputs(unit) for unit in limited}.items():
+            taps.setdefault(name, []).append(ChannelMaxima(axis))
     return dict(taps)
 
 

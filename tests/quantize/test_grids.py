@@ -30,6 +30,24 @@ def test_every_value_of_the_range_lies_within_a_step_of_the_grid(low: float, hig
     assert (grid.quantized(np.zeros(1, np.float32)) == grid.zero_point).all()
 
 
+@given(low=st.floats(-20, -0.1), high=st.floats(0.1, 20), shift=st.floats(0.001, 20))
+def test_a_shift_becomes_a_whole_number_of_steps(low: float, high: float, shift: float) -> None:
+    before = activation_grid(low, high, "uint8")
+    grid = before.dividing(shift)
+    if shift < 1.49 * float(before.scale):
+        assert grid == before
+        return
+    steps = shift / float(grid.scale)
+    assert abs(steps - round(steps)) < 1e-6 * steps
+    assert 0.74 < float(grid.scale / before.scale) < 1.26
+    moved = grid.moved(1.0, shift)
+    if 0 < moved.zero_point < 255:
+        values = np.linspace(grid.low, grid.high, 50, dtype=np.float32)
+        integers = grid.quantized(values).astype(np.int64)
+        there, here = ((integers - each.zero_point) * float(each.scale) for each in (moved, grid))
+        np.testing.assert_allclose(there, here + shift, atol=1e-4)
+
+
 def test_int16_is_symmetric() -> None:
     assert activation_grid(-1, 8, "int16").zero_point == 0
 

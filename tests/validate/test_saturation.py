@@ -132,10 +132,31 @@ def test_widened_steps_leave_no_pair_beyond_16_bits(axis: int | None) -> None:
     node = ir.node("Conv", [None, None])
     before, after = (
         np.abs(saturation.pair_sums(saturation.depth_first(each.quantized(values), "Conv"))).max()
-        for each in (grid, widen_grid(grid, values, node))
+        for each in (grid, widen_grid(grid, values, node, np.full(8, 255)))
     )
     assert before * 255 > 2**15
     assert after * 255 < 2**15
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_channels_that_reach_small_integers_keep_their_steps(groups: int) -> None:
+    """Integers up to `largest`, weights and sums as a CPU without VNNI has them: none leaves 16 bits."""
+    random = np.random.default_rng(5)
+    values = random.normal(size=(16, 8, 1, 1)).astype(np.float32)
+    largest = random.integers(60, 256, 8 * groups)
+    grid, node = weight_grid(values, 0), ir.node("Conv", [None, None], {"group": groups})
+    made = widen_grid(grid, values, node, largest)
+    weights = made.quantized(values).astype(np.int64)[:, :, 0, 0]
+    codes = random.integers(0, largest + 1, (2000, 8 * groups))
+    codes[0] = largest
+    for channel, row in enumerate(weights):
+        at = channel // (16 // groups) * 8
+        for signs in (row > 0, row < 0, np.ones(8, bool)):
+            products = np.where(signs, codes[:, at : at + 8], 0) * row
+            sums = products[:, 0::2] + products[:, 1::2]
+            assert np.abs(sums).max() < 2**15
+    everywhere = widen_grid(grid, values, node, np.full(8 * groups, 255))
+    assert 0 < np.count_nonzero(made.scales > grid.scales) < np.count_nonzero(everywhere.scales > grid.scales)
 
 
 def test_a_report_says_what_saturation_costs_and_what_avoids_it(digits: Path) -> None:

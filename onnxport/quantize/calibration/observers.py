@@ -171,6 +171,37 @@ class ChannelMeans:
         )  # Python rounds such a quotient once
 
 
+class ChannelMaxima:
+    """The greatest value of every channel along `axis`."""
+
+    def __init__(self, axis: int) -> None:
+        self.axis = axis
+        self._maxima: Array | None = None
+
+    def observe(self, values: Array, sample: int) -> None:
+        """See Observer."""
+        if not values.size:
+            return
+        axis = self.axis % values.ndim
+        grouped = values.reshape(math.prod(values.shape[:axis]), values.shape[axis], -1)
+        maxima = grouped.max(axis=2).max(axis=0).astype(np.float32) + _ZERO
+        if not np.isfinite(maxima).all():
+            raise NotFiniteError("NaN or infinity")
+        self._add(maxima)
+
+    def merge(self, other: ChannelMaxima) -> None:
+        """See Observer."""
+        if other._maxima is not None:
+            self._add(other._maxima)
+
+    def maxima(self) -> Array:
+        """float32[channels]; empty before the first sample."""
+        return np.zeros(0, np.float32) if self._maxima is None else self._maxima
+
+    def _add(self, maxima: Array) -> None:
+        self._maxima = maxima if self._maxima is None else np.maximum(self._maxima, maxima)
+
+
 def _upper_bits(flat: Array) -> Array:
     """uint16[n] of a contiguous float32[n]."""
     return flat.view("<u2")[1::2] if flat.dtype.byteorder != ">" else flat.view(">u2")[::2]

@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from onnxport.quantize.calibration.observers import ChannelMeans, Histogram, NotFiniteError
+from onnxport.quantize.calibration.observers import (
+    ChannelMaxima,
+    ChannelMeans,
+    Histogram,
+    NotFiniteError,
+)
 
 # Any finite float32, subnormal ones included; sums of six stay finite, too.
 FLOATS = st.floats(-(2.0**120), 2.0**120, width=32)
@@ -30,6 +35,7 @@ KINDS = [
     pytest.param(lambda: Histogram(3), id="histogram of a part"),
     pytest.param(lambda: Histogram(0), id="extremes"),
     pytest.param(lambda: ChannelMeans(1), id="means"),
+    pytest.param(lambda: ChannelMaxima(1), id="maxima"),
 ]
 
 
@@ -59,6 +65,13 @@ def test_means_are_those_of_exact_arithmetic_on_the_sums(samples):
             for each in sums
         )
         assert means[channel] == float(exact / sum(each.size for each in sums))
+
+
+@given(SAMPLES)
+def test_maxima_are_those_of_all_samples(samples):
+    maxima = observed(lambda: ChannelMaxima(1), samples).maxima()
+    for channel in range(3):
+        assert maxima[channel] == max(np.moveaxis(sample, 1, 0)[channel].max() for sample in samples)
 
 
 @given(SAMPLES)
