@@ -16,6 +16,9 @@ from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote, round_means
 from onnxport.quantize import cpu_safe, qdq
 from onnxport.quantize.accuracy import bias_correction
+from onnxport.quantize.accuracy.channel_scaling import find_scalable_tensors, scale_channels
+from onnxport.quantize.calibration import Resources, calibrate
+from onnxport.quantize.calibration.observers import ChannelExtremes
 from onnxport.quantize.candidate_score import Scorer, select_best
 from onnxport.quantize.contract import QuantizationInputs, Quantized, Watch
 from onnxport.quantize.eligibility import check_float, excluded_nodes
@@ -53,6 +56,8 @@ class PlannedGraph:
 
     graph: FloatGraph
     placement: Placement
+    excluded: frozenset[str]  # nodes that the user keeps in float
+    even: frozenset[str] = frozenset()  # tensors whose channels were scaled to reach equally far
 
 
 def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> Quantized:
@@ -66,7 +71,8 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
     with setting.watch.phase("simplify"):
         placed = plan_graph(model, params, setting)
     with setting.watch.phase("calibrate"):
-        candidates = measure(placed.graph, placed.placement, params, setting)
+        placed = _with_scaled_channels(placed, params, setting)
+        candidates = measure(placed.graph, placed.placement, params, setting, even=placed.even)
     samples = setting.held_back or setting.calibration
     seen, chosen = _choose(model, placed, candidates, samples, setting.watch)
     write = partial(build_model, placed.graph, seen, is_reduced=params.reduce_range)
@@ -159,7 +165,45 @@ def plan_graph(model: Model, params: QuantizeParams, setting: QuantizationInputs
     placement = place(graph.model.graph, params, excluded=excluded)
     if not placement.units:
         raise _nothing_to_quantize(model, graph.model, placement)
-    return PlannedGraph(graph, placement)
+    return PlannedGraph(graph, placement, excluded)
+
+
+def _with_scaled_channels(
+    placed: PlannedGraph, params: QuantizeParams, setting: QuantizationInputs
+) -> PlannedGraph:
+    """Scale channels that reach far less than others, and plan again; see channel_scaling.py."""
+    if params.per_tensor or placed.placement.dtype == "int16":
+        return placed
+    graph = placed.graph.model.graph
+    tensors = find_scalable_tensors(graph, placed.placement)
+    if not tensors.taps:
+        return placed
+    seen = calibrate(
+        placed.graph.path,
+        tensors.taps,
+        setting.calibration,
+        watch=setting.watch,
+        resources=Resources.of(params),
+    )
+    extremes = {
+        name: each.extremes()
+        for name, observers in seen.items()
+        for each in observers
+        if isinstance(each, ChannelExtremes)
+    }
+    reach = scale_channels(graph, tensors, placed.placement, extremes)
+    if not reach:
+        return placed
+    placed.graph.model.save(placed.graph.path)
+    plan = place(graph, params, excluded=placed.excluded)
+    # Behind a multiplication no reader tells any more which values it does not distinguish.
+    units = [
+        replace(unit, bounds=(-reach[unit.writes[0]], reach[unit.writes[0]]))
+        if unit.bounds is None and unit.writes and unit.writes[0] in reach
+        else unit
+        for unit in plan.units
+    ]
+    return replace(placed, placement=replace(plan, units=tuple(units)), even=frozenset(reach))
 
 
 def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:

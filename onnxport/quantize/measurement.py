@@ -12,7 +12,7 @@ from onnxport.quantize.accuracy.ranges import weighted_mse_range
 from onnxport.quantize.accuracy.rows import RowSample
 from onnxport.quantize.calibration import Resources, calibrate
 from onnxport.quantize.calibration.observers import (
-    ChannelMaxima,
+    ChannelExtremes,
     ChannelMeans,
     Histogram,
     Observer,
@@ -44,10 +44,19 @@ class Measurements:
 
 
 def measure(
-    graph: FloatGraph, placement: Placement, params: QuantizeParams, setting: QuantizationInputs
+    graph: FloatGraph,
+    placement: Placement,
+    params: QuantizeParams,
+    setting: QuantizationInputs,
+    *,
+    even: frozenset[str] = frozenset(),
 ) -> Mapping[str, Measurements]:
-    """Calibrate and read the ranges of one method, or of each that `auto` tries; raises what `calibrate` raises."""
-    taps = _taps(graph.model.graph, placement, params, len(setting.calibration))
+    """Calibrate and read the ranges of one method, or of each that `auto` tries; raises what `calibrate` raises.
+
+    Args:
+        even: tensors whose channels reach equally far: each has values at the ends, so mse takes their whole range.
+    """
+    taps = _taps(graph.model.graph, placement, params, len(setting.calibration), even)
     resources = Resources.of(params)
     seen = calibrate(graph.path, taps, setting.calibration, watch=setting.watch, resources=resources)
     means = {
@@ -57,13 +66,13 @@ def measure(
         if isinstance(observer, ChannelMeans)
     }
     maxima = {
-        name: observer.maxima()
+        name: observer.extremes()[1]
         for name, observers in seen.items()
         for observer in observers
-        if isinstance(observer, ChannelMaxima)
+        if isinstance(observer, ChannelExtremes)
     }
     tried = _TRIED.get(params.method, (params.method,))
-    found: dict[str, Ranges] = {method: _ranges(placement, seen, method) for method in tried}
+    found: dict[str, Ranges] = {method: _ranges(placement, seen, method, even) for method in tried}
     if params.method == "auto":
         both = ((name, ends, found["plain mse"][name]) for name, ends in found["mse"].items())
         found[_BETWEEN] = {name: ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for name, a, b in both}
@@ -76,22 +85,29 @@ _TRIED = {"auto": ("mse", "plain mse", "percentile", "minmax")}
 _BETWEEN = "the middle of both mse"
 
 
-def _ranges(placement: Placement, seen: Observed, method: str) -> Ranges:
+def _ranges(placement: Placement, seen: Observed, method: str, even: frozenset[str]) -> Ranges:
+    whole = even if method == "mse" else frozenset[str]()
     return {
-        name: _range(seen[name], method, 2 ** (16 if placement.dtype_of(name) == "int16" else 8))
+        name: _range(
+            seen[name],
+            "minmax" if name in whole else method,
+            2 ** (16 if placement.dtype_of(name) == "int16" else 8),
+        )
         for name in placement.observed
     }
 
 
 def _taps(
-    graph: ir.Graph, placement: Placement, params: QuantizeParams, samples: int
+    graph: ir.Graph, placement: Placement, params: QuantizeParams, samples: int, even: frozenset[str]
 ) -> dict[str, Sequence[Observer]]:
     """Return the observers of each activation; 16-bit ones need no rows, since only clipping loses there."""
     by_rows = params.method in ("mse", "auto")
     axes, results = channel_axes(graph, placement), output_region(graph)
     taps: dict[str, list[Observer]] = {}
     for name in placement.observed:
-        if by_rows and name not in results and placement.dtype_of(name) != "int16":
+        if name in even and params.method == "mse":
+            taps[name] = [Histogram(0)]
+        elif by_rows and name not in results and placement.dtype_of(name) != "int16":
             part = elements_per_sample(samples) if params.method == "auto" else 0
             taps[name] = [Histogram(part), RowSample(axes[name], samples)]
         else:
@@ -103,7 +119,7 @@ def _taps(
     if params.for_cpu == "any" and placement.dtype == "uint8" and not params.reduce_range:
         limited = [unit for unit in placement.units if unit.weight is not None]
         for name, axis in {unit.reads[0]: axis_of_inputs(unit) for unit in limited}.items():
-            taps.setdefault(name, []).append(ChannelMaxima(axis))
+            taps.setdefault(name, []).append(ChannelExtremes(axis))
     return dict(taps)
 
 

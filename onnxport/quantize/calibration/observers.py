@@ -171,12 +171,12 @@ class ChannelMeans:
         )  # Python rounds such a quotient once
 
 
-class ChannelMaxima:
-    """The greatest value of every channel along `axis`."""
+class ChannelExtremes:
+    """The least and greatest value of every channel along `axis`."""
 
     def __init__(self, axis: int) -> None:
         self.axis = axis
-        self._maxima: Array | None = None
+        self._ends: tuple[Array, Array] | None = None
 
     def observe(self, values: Array, sample: int) -> None:
         """See Observer."""
@@ -184,22 +184,26 @@ class ChannelMaxima:
             return
         axis = self.axis % values.ndim
         grouped = values.reshape(math.prod(values.shape[:axis]), values.shape[axis], -1)
-        maxima = grouped.max(axis=2).max(axis=0).astype(np.float32) + _ZERO
-        if not np.isfinite(maxima).all():
+        low, high = grouped.min(axis=2).min(axis=0), grouped.max(axis=2).max(axis=0)
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
             raise NotFiniteError("NaN or infinity")
-        self._add(maxima)
+        self._add(low.astype(np.float32) + _ZERO, high.astype(np.float32) + _ZERO)
 
-    def merge(self, other: ChannelMaxima) -> None:
+    def merge(self, other: ChannelExtremes) -> None:
         """See Observer."""
-        if other._maxima is not None:
-            self._add(other._maxima)
+        if other._ends is not None:
+            self._add(*other._ends)
 
-    def maxima(self) -> Array:
-        """float32[channels]; empty before the first sample."""
-        return np.zeros(0, np.float32) if self._maxima is None else self._maxima
+    def extremes(self) -> tuple[Array, Array]:
+        """Return the least and greatest values, float32[channels] each; empty before the first sample."""
+        return (np.zeros(0, np.float32),) * 2 if self._ends is None else self._ends
 
-    def _add(self, maxima: Array) -> None:
-        self._maxima = maxima if self._maxima is None else np.maximum(self._maxima, maxima)
+    def _add(self, low: Array, high: Array) -> None:
+        self._ends = (
+            (low, high)
+            if self._ends is None
+            else (np.minimum(self._ends[0], low), np.maximum(self._ends[1], high))
+        )
 
 
 def _upper_bits(flat: Array) -> Array:

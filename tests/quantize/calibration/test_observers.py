@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from onnxport.quantize.calibration.observers import (
-    ChannelMaxima,
+    ChannelExtremes,
     ChannelMeans,
     Histogram,
     NotFiniteError,
@@ -35,7 +35,7 @@ KINDS = [
     pytest.param(lambda: Histogram(3), id="histogram of a part"),
     pytest.param(lambda: Histogram(0), id="extremes"),
     pytest.param(lambda: ChannelMeans(1), id="means"),
-    pytest.param(lambda: ChannelMaxima(1), id="maxima"),
+    pytest.param(lambda: ChannelExtremes(1), id="extremes of channels"),
 ]
 
 
@@ -68,10 +68,12 @@ def test_means_are_those_of_exact_arithmetic_on_the_sums(samples):
 
 
 @given(SAMPLES)
-def test_maxima_are_those_of_all_samples(samples):
-    maxima = observed(lambda: ChannelMaxima(1), samples).maxima()
+def test_extremes_of_channels_are_those_of_all_samples(samples):
+    low, high = observed(lambda: ChannelExtremes(1), samples).extremes()
     for channel in range(3):
-        assert maxima[channel] == max(np.moveaxis(sample, 1, 0)[channel].max() for sample in samples)
+        values = [np.moveaxis(sample, 1, 0)[channel] for sample in samples]
+        assert low[channel] == min(each.min() for each in values)
+        assert high[channel] == max(each.max() for each in values)
 
 
 @given(SAMPLES)
