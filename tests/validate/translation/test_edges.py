@@ -184,3 +184,38 @@ def test_a_factor_that_moved_into_the_next_product_is_no_fault(bounded: bool) ->
     assert list(found.findings) == []
     wrong = prove(model(0.5, wide), model(1, wide * np.float32(0.7)), [feeds])
     assert wrong.faults
+
+
+@pytest.mark.parametrize(("times", "is_same"), [(1, True), (1.001, False)])
+def test_a_channel_below_the_smallest_float_is_zero(times: float, is_same: bool) -> None:
+    """BatchNormalization in PP-OCRv3's recognizer makes weights of 1e-78, which float32 folds to 0."""
+    norm = {
+        "scale": np.array([1e20, 1e-30], np.float32),
+        "offset": BIAS,
+        "mean": np.zeros(2, np.float32),
+        "var": np.ones(2, np.float32),
+    }
+    # So many that no step of theirs is guessed.
+    weight = (np.random.default_rng(0).normal(size=(2, 1, 6, 6)) * 1e-20).astype(np.float32)
+    folded = weight * norm["scale"].reshape(2, 1, 1, 1) * np.float32(times)
+    assert folded[0].any()
+    assert not folded[1].any()
+    original = build(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c0"], "conv"),
+            helper.make_node("BatchNormalization", ["c0", *norm], ["c"], "norm", epsilon=0.0),
+            *averaged("c", "m"),
+        ],
+        {"w": weight, "m": MATRIX_CODES / np.float32(64), **norm},
+    )
+    whole = ROW | {"m.codes": MATRIX_CODES}
+    candidate = build(
+        [
+            helper.make_node("DequantizeLinear", list(ROW), ["m.d"]),
+            helper.make_node("Conv", ["x", "w", "b"], ["c"], "conv"),
+            *averaged("c", "m.d"),
+        ],
+        {"w": folded, "b": BIAS, **whole},
+    )
+    found = prove(original, candidate, pictures())
+    assert found.is_complete is is_same, str(found)
