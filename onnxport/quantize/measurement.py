@@ -24,7 +24,7 @@ from onnxport.quantize.contract import QuantizationInputs
 from onnxport.quantize.float_graph import FloatGraph
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement
-from onnxport.quantize.placement.channels import axis_of_inputs, channel_axes, output_region
+from onnxport.quantize.placement.channels import axis_of_inputs, channel_axes, float_summands, output_region
 
 # Least and greatest value of an activation.
 Ranges = Mapping[str, tuple[float, float]]
@@ -55,7 +55,9 @@ def measure(
 
     Args:
         even: tensors whose channels reach equally far: each has values at the ends, so mse takes their whole range.
+            The same holds for float_summands.
     """
+    even |= float_summands(graph.model.graph, placement)
     taps = _taps(graph.model.graph, placement, params, len(setting.calibration), even)
     resources = Resources.of(params)
     seen = calibrate(graph.path, taps, setting.calibration, watch=setting.watch, resources=resources)

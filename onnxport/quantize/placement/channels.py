@@ -38,6 +38,25 @@ def channel_axes(graph: ir.Graph, placement: Placement) -> Mapping[str, int]:
     }
 
 
+def float_summands(graph: ir.Graph, placement: Placement) -> frozenset[str]:
+    """Return results of products, a vector at each place, that only sums in float read, as before a LayerNorm.
+
+    Its few channels with large values steer the normalization of all: their ends matter, as no image's corners do.
+    """
+    axes = channel_axes(graph, placement)
+    values = {value.name: value for node in graph for value in node.outputs}
+    found = set()
+    for name in placement.observed:
+        users = [node for node, _ in values[name].uses()] if name in values else []
+        if users and axes[name] == -1 and all(_is_float_sum(node, placement) for node in users):
+            found.add(name)
+    return frozenset(found)
+
+
+def _is_float_sum(node: ir.Node, placement: Placement) -> bool:
+    return node.op_type == "Add" and node.name in placement.floats
+
+
 def output_region(graph: ir.Graph) -> frozenset[str]:
     """Return the values between the last products and the outputs: no product averages out their errors."""
     found: set[str] = set()

@@ -65,7 +65,7 @@ def test_even_channels_get_no_multiplication(tmp_path: Path) -> None:
 @pytest.mark.real
 @pytest.mark.slow
 def test_a_recognizer_with_uneven_channels_keeps_its_answers(tmp_path: Path) -> None:
-    """PP-OCRv3's recognizer: 2.5 dB without, 15 and more with it; NNCF 3.4 has 17.8."""
+    """PP-OCRv3's recognizer: 3.4 dB without, 14 with it, 20 with the ends of what LayerNorm reads; NNCF has 17.8."""
     model = reality.path("ppocr-v3/rec.onnx")
     for part, count in (("calibration", 12), ("test", 8)):
         (tmp_path / part).mkdir()
@@ -77,4 +77,4 @@ def test_a_recognizer_with_uneven_channels_keeps_its_answers(tmp_path: Path) -> 
     assert result.report is not None
     assert {each.question: each.verdict for each in result.report.judgements}["translation"] == "proven"
     tests = sorted((tmp_path / "test").glob("*.npz"))
-    assert scoring.score(made, scoring.answers(model, tests), tests).sqnr > 10
+    assert scoring.score(made, scoring.answers(model, tests), tests).sqnr > 17
