@@ -1,0 +1,150 @@
+"""The accuracy of int8 files by us and by peers on many trained networks, each judged on samples that none saw.
+
+    python -m benchmarks.int8_accuracy --peer onnxruntime=PYTHON --peer nncf=PYTHON --json figures.jsonl
+    python -m benchmarks.int8_accuracy --page figures.jsonl      # the page of what was measured
+
+A peer is an environment of its own, see benchmarks.quantize; tools run at their defaults on the same 16 samples, peers
+on a copy that ONNX Runtime's preprocessing made. A net and tool that the file has already are left out; its last line
+counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.quantizing import cost, peers, scoring
+from benchmarks.quantizing.nets import NETS
+
+OURS = "ours"
+_SAMPLES = 16  # to calibrate on, and as many others to score on
+_TOOLS = (OURS, "ort-minmax", "nncf", "ort-percentile", "ort-entropy")
+_SLACK = 0.3  # dB
+Row = Mapping[str, Any]
+Found = dict[str, dict[str, Row]]  # rows by net and tool
+
+
+def measure(key: str, tools: Sequence[str], given: Mapping[str, Path]) -> Iterator[Row]:
+    """Quantize a net by each tool and yield what it cost and how accurate it is."""
+    net, known = NETS[key], peers.peers(given)
+    with tempfile.TemporaryDirectory(prefix="int8-") as temp:
+        folder = Path(temp)
+        net.write(folder / "calibration", "calibration", _SAMPLES)
+        tests = net.write(folder / "test", "test", _SAMPLES)
+        reference = scoring.answers(net.path, tests)
+        prepared = net.path
+        if any(tool in known for tool in tools):
+            prepared = peers.prepared(given["onnxruntime"], net.path, folder / "prepared.onnx")
+        for tool in tools:
+            out = folder / f"{tool}.onnx"
+            if tool == OURS:
+                spent = cost.quantize(net.path, folder / "calibration", out, ("--no-latency",))
+            else:
+                spent = known[tool].quantize(prepared, folder / "calibration", out, _SAMPLES)
+            score = scoring.Score(said=spent.said) if spent.said else scoring.score(out, reference, tests)
+            yield {
+                "net": key,
+                "tool": tool,
+                "sqnr": score.sqnr,
+                "agreement": score.agreement,
+                "cpu": spent.cpu,
+                "said": score.said,
+            }
+
+
+def read(path: Path) -> Found:
+    """Return the rows of a file; the last one of a net and tool counts."""
+    found: Found = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        row = json.loads(line)
+        found.setdefault(row["net"], {})[row["tool"]] = row
+    return found
+
+
+def page(found: Found) -> Iterator[str]:
+    """Yield the lines of the page."""
+    tools = [tool for tool in _TOOLS if any(tool in rows for rows in found.values())]
+    theirs = [tool for tool in tools if tool != OURS]
+    compared = {
+        net: (rows[OURS]["sqnr"], best)
+        for net, rows in found.items()
+        if OURS in rows and (best := _best(rows, theirs)) is not None and not rows[OURS]["said"]
+    }
+    leads = [ours - best for ours, best in compared.values()]
+    if not leads:
+        return
+    above = sum(lead > 0 for lead in leads)
+    near = sum(-_SLACK <= lead <= 0 for lead in leads)
+    yield (
+        f"Of {len(leads)} networks, ours is above the best of the others on {above}, within {_SLACK} dB below it on "
+        f"{near}, and further below on {len(leads) - above - near}."
+    )
+    for tool in theirs:
+        pairs = [
+            (rows[OURS], rows[tool])
+            for rows in found.values()
+            if OURS in rows and tool in rows and not (rows[OURS]["said"] or rows[tool]["said"])
+        ]
+        lead = statistics.median(ours["sqnr"] - its["sqnr"] for ours, its in pairs)
+        ratio = statistics.median(ours["cpu"] / its["cpu"] for ours, its in pairs)
+        failed = sum(bool(rows[tool]["said"]) for rows in found.values() if tool in rows)
+        yield (
+            f"{tool}: {lead:+.1f} dB by ours, {ratio:.2f} of its CPU time (medians of {len(pairs)}); "
+            f"failed on {failed}."
+        )
+    yield ""
+    yield f"| network | {' | '.join(tools)} | ours - best |"
+    yield "|---" * (len(tools) + 2) + "|"
+    for net, rows in found.items():
+        lead = f"{compared[net][0] - compared[net][1]:+.1f}" if net in compared else ""
+        yield f"| {net} | {' | '.join(_cell(rows.get(tool)) for tool in tools)} | {lead} |"
+
+
+def _best(rows: Mapping[str, Row], tools: Sequence[str]) -> float | None:
+    values = [rows[tool]["sqnr"] for tool in tools if tool in rows and math.isfinite(rows[tool]["sqnr"])]
+    return max(values, default=None)
+
+
+def _cell(row: Row | None) -> str:
+    return "" if row is None else "fails" if row["said"] else f"{row['sqnr']:.1f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print the page, or only print that of what was measured."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.int8_accuracy", description=__doc__)
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
+    parser.add_argument("--nets", nargs="+", choices=list(NETS), metavar="KEY", default=list(NETS))
+    parser.add_argument("--tools", nargs="+", choices=_TOOLS, metavar="TOOL", default=list(_TOOLS))
+    parser.add_argument("--again", action="store_true", help="also what the file has")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="a line for each net and tool, added")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="only the page of such a file")
+    options = parser.parse_args(arguments)
+    record = options.page or options.json
+    if record is None:
+        parser.error("--json FILE or --page FILE is needed")
+    if not options.page:
+        given = {name: Path(python) for name, _, python in (each.partition("=") for each in options.peer)}
+        can = {OURS, *peers.peers(given)}
+        for key in options.nets:
+            done = {} if options.again else read(record).get(key, {})
+            tools = [tool for tool in options.tools if tool in can and tool not in done]
+            try:
+                for row in measure(key, tools, given) if tools else ():
+                    print(*row.values(), file=sys.stderr, flush=True)
+                    with record.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(row) + "\n")
+            except Exception as error:  # a net that cannot be fetched or prepared is told; the others follow
+                print(f"{key}: {error}", file=sys.stderr, flush=True)
+    print("\n".join(page(read(record))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
