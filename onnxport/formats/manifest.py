@@ -38,6 +38,7 @@ class Port:
         shape: the artefact's shape; None for an open dimension.
         permutation: axis i of the artefact is axis permutation[i] of the source; empty for identity.
         scale, zero_point: of quantized values, scale * (integer - zero_point); scale 0 for any other.
+        texts: what the artefact's integers stand for where the source has texts; empty for any other.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Port:
     permutation: tuple[int, ...] = ()
     scale: float = 0.0
     zero_point: int = 0
+    texts: tuple[str, ...] = ()
 
     @property
     def spec(self) -> TensorSpec:
@@ -104,6 +106,9 @@ class Manifest:
         for tap in data["taps"].values():
             if not tap["scale"]:
                 del tap["scale"], tap["zero_point"]
+        for port in (*data["inputs"], *data["outputs"]):
+            if not port["texts"]:
+                del port["texts"]
         if not self.labels:
             del data["labels"]
         return json.dumps(data, sort_keys=True, separators=(",", ":"))
@@ -135,8 +140,9 @@ class Manifest:
 
 
 def _port(data: dict[str, Any]) -> Port:
-    port = Port(**data | {name: tuple(data[name]) for name in ("shape", "permutation")})
-    named = all(isinstance(text, str) for text in (port.name, port.key, port.dtype))
+    lists = {name: tuple(data.get(name, ())) for name in ("shape", "permutation", "texts")}
+    port = Port(**data | lists)
+    named = all(isinstance(text, str) for text in (port.name, port.key, port.dtype, *port.texts))
     sized = all(dim is None or (isinstance(dim, int) and dim >= 0) for dim in port.shape)
     if not named or not sized:
         raise TypeError(f"{port} is neither input nor output")

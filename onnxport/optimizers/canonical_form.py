@@ -28,9 +28,18 @@ from onnxport.optimizers.scan_to_loop import scans_to_loops
 from onnxport.optimizers.sequences import resolve_sequences
 from onnxport.optimizers.squeezes import name_squeezed_axes, read_output_ranks
 from onnxport.optimizers.stored_weights import write_dequantization
+from onnxport.optimizers.text_labels import number_texts
 
 # Every round resolves the shapes behind one more layer of shape arithmetic; real models need two or three.
 _MAX_ROUNDS = 20
+
+_NUMBERED = "{!r} gives the number of a text: {}; the artefact's metadata has them"
+_LISTED = 8  # texts in a note
+
+
+def _listed(texts: Sequence[str]) -> str:
+    named = [f"{i} {text}" for i, text in enumerate(texts[:_LISTED])]
+    return ", ".join([*named, "..."] if len(texts) > _LISTED else named)
 
 
 @dataclass
@@ -44,6 +53,7 @@ class _Notes:
     ranks: Mapping[str, int]
     squeezes: Sequence[str] = ()
     trees: Sequence[str] = ()
+    texts: Sequence[str] = ()
 
     def name_axes(self, model: Model) -> None:
         self.squeezes = name_squeezed_axes(model, self.ranks)
@@ -52,6 +62,9 @@ class _Notes:
 
     def describe_trees(self, model: Model) -> None:
         self.trees = describe_rounding(model.graph)
+
+    def number_texts(self, model: Model) -> None:
+        self.texts = [_NUMBERED.format(name, _listed(texts)) for name, texts in number_texts(model).items()]
 
 
 def prepare(
@@ -89,7 +102,7 @@ def prepare(
         manager.prove(candidate)
         return candidate
 
-    return Rewritten(manager.run(attempt), (*manager.notes, *notes.squeezes, *notes.trees))
+    return Rewritten(manager.run(attempt), (*manager.notes, *notes.squeezes, *notes.trees, *notes.texts))
 
 
 def _passes(
@@ -122,6 +135,7 @@ def _passes(
         Pass("describe trees", notes.describe_trees),
         Pass("decompose", lambda model: _repeat(model, partial(decompose, native=native()))),
         Pass("canonicalize quantization", _canonicalize_quantization),
+        Pass("number texts", notes.number_texts, optional=False),
         Pass("remove unused", lambda model: common.RemoveUnusedNodesPass()(model.ir)),
     ]
 

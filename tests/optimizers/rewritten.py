@@ -82,7 +82,7 @@ def differences(expected: Sequence[Array], actual: Sequence[Array], *, atol: flo
     for number, (a, b) in enumerate(zip(expected, actual, strict=True)):
         if a.dtype != b.dtype or a.shape != b.shape:
             return f"output {number} is {b.dtype}{b.shape}, expected {a.dtype}{a.shape}"
-        if a.dtype.kind in "biu":
+        if a.dtype.kind in "biuO":
             if not np.array_equal(a, b):
                 return f"output {number} is {b.reshape(-1)[:8]}, expected {a.reshape(-1)[:8]}"
         elif not np.allclose(a, b, rtol=1e-4, atol=atol, equal_nan=True):

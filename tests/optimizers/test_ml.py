@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import onnx_ir
 import pytest
 from onnx import helper, numpy_helper
 
+from onnxport.formats.model import Model
 from tests.optimizers.rewritten import Array, differences, model_of, refusal, rewritten, run
 
 Random = np.random.Generator
@@ -336,20 +338,54 @@ def test_linear_classifiers_match_onnx_runtime(classes: int) -> None:
     assert not differences(run(model, feeds), run(result, feeds))
 
 
-def test_string_labels_are_refused_only_if_used() -> None:
-    attributes, x = classifier(np.random.default_rng(1))
-    attributes["classlabels_strings"] = [str(each) for each in attributes.pop("classlabels_int64s")]
+def texts_of(model: Model) -> Array:
+    """Return the texts that the first output's numbers stand for."""
+    return np.array(json.loads(model.graph.outputs[0].metadata_props["onnxport.texts"]), object)
 
-    def of(*outputs: str) -> Any:
-        node = helper.make_node(
-            "TreeEnsembleClassifier", ["x"], ["y", "z"], domain="ai.onnx.ml", **attributes
-        )
-        dtypes = {"y": np.str_, "z": np.float32}
-        return model_of(node, {"x": x}, {}, {name: dtypes[name] for name in outputs})
 
-    assert "labels are strings" in refusal(rewritten(of("y", "z")))
-    scores = of("z")
-    assert not differences(run(scores, {"x": x}), run(rewritten(scores), {"x": x}))
+TEXT_LABELS = {
+    "TreeEnsembleClassifier": lambda random: classifier(random)[0],
+    "SVMClassifier": lambda random: machine(random, int(random.integers(2, 5)), probable=True),
+    "LinearClassifier": lambda random: {
+        "coefficients": random.standard_normal(3 * FEATURES).tolist(),
+        "intercepts": [0.5, 0.0, -0.5],
+        "classlabels_ints": [0, 1, 2],
+    },
+}
+
+
+@pytest.mark.parametrize("op", TEXT_LABELS)
+@pytest.mark.parametrize("seed", range(6))
+def test_string_labels_match_onnx_runtime(op: str, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    attributes = TEXT_LABELS[op](random)
+    name = next(name for name in ("classlabels_int64s", "classlabels_ints") if name in attributes)
+    attributes["classlabels_strings"] = [f"class {each}" for each in attributes.pop(name)]
+    node = helper.make_node(op, ["x"], ["y", "z"], domain="ai.onnx.ml", **attributes)
+    feeds = {"x": features(random, 9)}
+    feeds["x"] = feeds["x"] if op.startswith("Tree") else np.nan_to_num(feeds["x"])
+    model = model_of(node, feeds, {}, {"y": np.str_, "z": np.float32})
+    result = rewritten(model)
+    assert not refusal(result)
+    numbers, scores = run(result, feeds)
+    assert not differences(run(model, feeds), [texts_of(result)[numbers], scores], atol=1e-4)
+
+
+def test_labels_encoded_as_strings_match_onnx_runtime() -> None:
+    node = helper.make_node(
+        "LabelEncoder",
+        ["x"],
+        ["y"],
+        domain="ai.onnx.ml",
+        keys_int64s=[3, 1, 2],
+        values_strings=["three", "one", "two"],
+        default_string="other",
+    )
+    feeds = {"x": np.array([[1, 2], [3, 7]])}
+    model = model_of(node, feeds, {}, {"y": np.str_})
+    result = rewritten(model)
+    assert not refusal(result)
+    assert not differences(run(model, feeds), [texts_of(result)[run(result, feeds)[0]]])
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -29,6 +29,7 @@ from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.manifest import Port, Tap
 from onnxport.formats.model import Model, dtype_name
+from onnxport.formats.numbered_texts import noted_texts
 from onnxport.formats.tflite.tensor_names import INNER, TensorNames
 from onnxport.optimizers.rewrites.registry import REASON
 
@@ -268,8 +269,9 @@ class _Lowering(Driver[Value, TflBuilder]):
     ) -> Port:
         permutation = () if order == identity(len(order)) else order
         quantized = self.ports.parameters(value, is_output=is_output)
-        name, dtype = value.name or "", dtype_name(value.dtype)
-        return Port(name, key, dtype, permute(shape, order), permutation, **quantized)
+        name, texts = value.name or "", noted_texts(value)
+        dtype = "string" if texts else dtype_name(value.dtype)
+        return Port(name, key, dtype, permute(shape, order), permutation, **quantized, texts=texts)
 
 
 def _fits_a_port(value: onnx.Value) -> bool:

@@ -19,6 +19,7 @@ from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError, UsageError
 from onnxport.formats.growth import OverlappingPartsError
 from onnxport.formats.manifest import KEY, Manifest, Port, Tap
+from onnxport.formats.numbered_texts import to_texts
 from onnxport.formats.tflite.limits import check_growth
 
 _IDENTIFIER = b"TFL3"  # bytes 4 to 8 of every TFLite file
@@ -155,6 +156,8 @@ def to_tflite(array: Array, dtype: np.dtype[Any], port: Port) -> Array:
 
 def from_tflite(value: Array, port: Port) -> Array:
     """Convert the value of the file's tensor to the source's dtype."""
+    if port.texts:
+        return to_texts(value, port.texts)
     if port.scale:
         value = dequantize(value, port)
     return value if port.dtype in ("string", value.dtype.name) else value.astype(port.dtype)

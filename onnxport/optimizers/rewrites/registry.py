@@ -228,7 +228,8 @@ class Rewrite:
     def array(self, array: Array | np.generic) -> ir.Value:
         """Add a constant."""
         data = np.asarray(array)
-        value = ir.val(self._fresh("constant"), const_value=ir.Tensor(data))
+        tensor = ir.StringTensor(np.char.encode(data)) if data.dtype.kind == "U" else ir.Tensor(data)
+        value = ir.val(self._fresh("constant"), const_value=tensor)
         self._constants.append(value)
         return value
 

@@ -13,6 +13,7 @@ from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError, UsageError
 from onnxport.formats.manifest import Manifest, Port, Tap, note_key, pixels_key
 from onnxport.formats.mlpackage.program import Function, Package
+from onnxport.formats.numbered_texts import to_texts
 
 
 @dataclass(frozen=True)
@@ -143,4 +144,6 @@ def from_program(value: Any, port: Port) -> Array:
     array = np.asarray(value)
     if not port.shape and array.shape == (1,):
         array = array.reshape(())
+    if port.texts:
+        return to_texts(array, port.texts)
     return array.astype(port.dtype, copy=False)

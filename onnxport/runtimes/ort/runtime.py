@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from onnxport.core.errors import InputError, MissingDependencyError, OnnxportErr
 from onnxport.core.resources import Closing
 from onnxport.core.scratch import ScratchFolder
 from onnxport.formats.external_data import stored_bytes
+from onnxport.formats.numbered_texts import noted_texts, to_texts
 from onnxport.formats.zipmap import without_zipmaps
 from onnxport.runtimes.base import MemoryFullError, RunError, check_feeds, check_taps, format_shapes
 from onnxport.runtimes.custom_libraries import libraries
@@ -65,6 +67,7 @@ class OrtRuntime(Closing):
         self._label = str(source) if isinstance(source, Path) else "the model in memory"
         self._is_ort = isinstance(source, Path) and source.suffix.lower() == ".ort"
         self._temporary: ScratchFolder | None = None
+        self._texts: dict[str, tuple[str, ...]] = {}
         self._model: Model | None = None
         self._taps: frozenset[str] | None = None
         self._sessions: dict[frozenset[str], Any] = {}
@@ -79,13 +82,19 @@ class OrtRuntime(Closing):
 
     @classmethod
     def of_model(cls, model: Model, options: RuntimeOptions = _DEFAULT) -> OrtRuntime:
-        """Load a model in memory; ONNX Runtime maps its external data."""
+        """Load a model in memory; ONNX Runtime maps its external data. Numbered texts are answered as texts."""
         data, folder = _graph_bytes(model)
         if data is not None:
-            return cls(data, options, folder=folder)
-        temporary = ScratchFolder()
-        runtime = cls(model.save(Path(temporary.name, "model.onnx")).path, options)
-        runtime._temporary = temporary
+            runtime = cls(data, options, folder=folder)
+        else:
+            temporary = ScratchFolder()
+            runtime = cls(model.save(Path(temporary.name, "model.onnx")).path, options)
+            runtime._temporary = temporary
+        noted = {value.name or "": noted_texts(value) for value in model.graph.outputs}
+        runtime._texts = {name: texts for name, texts in noted.items() if texts}
+        runtime.outputs = tuple(
+            replace(spec, dtype="string") if spec.name in runtime._texts else spec for spec in runtime.outputs
+        )
         return runtime
 
     def _make_exact(self) -> None:
@@ -165,10 +174,11 @@ class OrtRuntime(Closing):
                 ) from error
             raise RunError(f"ONNX Runtime cannot run {self._label} on {shapes}", why=cause(error)) from error
         dtypes = {spec.name: spec.dtype for spec in self.outputs}
-        return {
+        answers = {
             name: _unpacked(np.asarray(value), dtypes.get(name, ""))
             for name, value in zip(wanted, values, strict=True)
         }
+        return answers | {name: to_texts(answers[name], texts) for name, texts in self._texts.items()}
 
     def _check_outputs(self) -> None:
         for spec in self.outputs:

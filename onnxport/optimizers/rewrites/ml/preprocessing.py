@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.optimizers.rewrites.ml.scores import floats, text
+from onnxport.optimizers.rewrites.ml.scores import decode, floats, text
 from onnxport.optimizers.rewrites.registry import Rewrite, refuse, rewrites
 
 _STRINGS = "which no tensor of the target holds; do this step outside the model"
@@ -123,8 +124,8 @@ def label_encoder(node: Rewrite) -> None:
     """Map each key to its value, or to the default (ONNX LabelEncoder-4)."""
     node.ignore("default_float", "default_int64", "default_string")  # those of other types than the values'
     keys, values = _read_list(node, "keys"), _read_list(node, "values")
-    if keys is None or values is None:
-        node.unsupported(f"its keys or values are strings, {_STRINGS}")
+    if keys.dtype.kind == "U":
+        node.unsupported(f"its keys are strings, {_STRINGS}")
     if not keys.size or keys.size != values.size:
         node.unsupported(f"has {keys.size} keys and {values.size} values")
     x = node.input(0)
@@ -138,20 +139,27 @@ def label_encoder(node: Rewrite) -> None:
     node.emit(node.op("Where", any_, value, _default(node, values.dtype)))
 
 
-def _read_list(node: Rewrite, what: str) -> Array | None:
-    """Return the keys or values from the attribute that holds them; None for strings."""
+def _read_list(node: Rewrite, what: str) -> Array:
+    """Return the keys or values from the attribute that holds them."""
     tensor = node.attribute(f"{what}_tensor")
     if tensor is not None:
-        return None if tensor.dtype.kind in "OSU" else tensor.reshape(-1)
+        return _decode(tensor.reshape(-1)) if tensor.dtype.kind in "OSU" else tensor.reshape(-1)
     for kind, dtype in (("int64s", np.int64), ("floats", np.float32)):
         listed = node.attribute(f"{what}_{kind}")
         if listed:
             return np.asarray(listed, dtype)
-    return None
+    return _decode(node.attribute(f"{what}_strings", ()))
+
+
+def _decode(texts: Iterable[str | bytes]) -> Array:
+    return np.asarray([decode(each) for each in texts], np.str_)
 
 
 def _default(node: Rewrite, dtype: np.dtype[Any]) -> Array:
     tensor = node.attribute("default_tensor")
+    if dtype.kind == "U":
+        given = node.attribute("default_string", "_Unused") if tensor is None else tensor.reshape(-1)[0]
+        return np.asarray(decode(given))
     if tensor is not None:
         return np.asarray(tensor.reshape(-1)[0], dtype)
     name, default = ("default_int64", -1) if dtype.kind in "iu" else ("default_float", -0.0)

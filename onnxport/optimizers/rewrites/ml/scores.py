@@ -15,14 +15,11 @@ _NEARLY_ZERO = np.float32(1e-7)
 
 
 def labels(node: Rewrite) -> Array:
-    """Return the class labels; refuse string labels that have a reader."""
+    """Return the class labels, [classes] of int64 or texts; positions in place of texts that nothing reads."""
     strings = [node.attribute(name) for name in ("classlabels_strings", "classlabels_strings_int64s")]
     names = next((each for each in strings if each), ())
     if names and node.wants_output(0):
-        node.unsupported(
-            "its labels are strings, which no tensor of the target holds; export it with integer labels, "
-            "or take its label off the model's outputs and look it up by the largest score"
-        )
+        return np.asarray([decode(each) for each in names])
     numbers = node.attribute("classlabels_int64s", node.attribute("classlabels_ints", ()))
     return np.arange(len(names)) if names else np.asarray(numbers, np.int64)
 
@@ -75,8 +72,12 @@ def transform(node: Rewrite, total: ir.Value, transform: str) -> ir.Value:
 
 
 def text(node: Rewrite, name: str, default: str) -> str:
-    value: str | bytes = node.attribute(name, default)
-    return value.decode() if isinstance(value, bytes) else value
+    return decode(node.attribute(name, default))
+
+
+def decode(text: str | bytes) -> str:
+    """Return a text of an attribute."""
+    return text.decode() if isinstance(text, bytes) else text
 
 
 def post_transform(node: Rewrite) -> str:

@@ -331,7 +331,7 @@ def _two_scores(
         first = node.op("Add", first, base)
     limit = np.float32(0.5 if single and positive else 0)
     is_second = node.op("Squeeze", node.op("Greater", second, limit), np.array([1]))
-    own = labels if single else np.array([0, 1])
+    own = labels if single or labels.dtype.kind == "U" else np.array([0, 1])
     label = scores.map_labels(node, node.op("Cast", is_second, to=ir.DataType.INT64), own)
     pair = node.op("Concat", first, second, axis=1)
     return label, scores.transform(node, pair, transform)

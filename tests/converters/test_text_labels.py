@@ -1,0 +1,88 @@
+"""Classifiers with labels of text, as scikit-learn's users write them, in formats that have no texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+from onnx import parser, save
+from skl2onnx import to_onnx
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
+
+import onnxport
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.tflite.ports import read_signature
+
+FLOWERS = np.array(["setosa", "versic", "virgin"])  # of equal length, for the test that swaps two
+ESTIMATORS = {
+    "forest": RandomForestClassifier(5, random_state=0),
+    "linear": LogisticRegression(max_iter=500),
+    "machine": SVC(),
+    "neighbours": KNeighborsClassifier(),
+}
+
+
+@pytest.fixture(scope="module")
+def flowers() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    x, y = load_iris(return_X_y=True)
+    return x.astype(np.float32), FLOWERS[y]
+
+
+@pytest.fixture(params=ESTIMATORS)
+def trained(request: pytest.FixtureRequest, flowers: Any, tmp_path: Path) -> tuple[Any, Path]:
+    x, y = flowers
+    estimator = ESTIMATORS[request.param].fit(x, y)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(to_onnx(estimator, x[:1]).SerializeToString())
+    return estimator, path
+
+
+def test_a_file_names_the_texts_of_its_numbers(trained: tuple[Any, Path], flowers: Any) -> None:
+    estimator, path = trained
+    onnxport.convert_model(path, to="tflite", output=path.with_suffix(".tflite"))
+    ports = read_signature(path.with_suffix(".tflite"))
+    port, index = ports.outputs[0]
+    interpreter = Interpreter(str(path.with_suffix(".tflite")))
+    rows = flowers[0][::10]
+    interpreter.resize_tensor_input(ports.inputs[0][1], rows.shape)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(ports.inputs[0][1], rows)
+    interpreter.invoke()
+    numbers = interpreter.get_tensor(index)
+    assert numbers.dtype.kind == "i"
+    assert np.array_equal(np.array(port.texts)[numbers], estimator.predict(rows))
+
+
+def test_a_package_answers_with_texts(trained: tuple[Any, Path], flowers: Any) -> None:
+    estimator, path = trained
+    package, rows = path.with_suffix(".mlpackage"), flowers[0][::10]
+    onnxport.convert_model(path, to="coreml", output=package)
+    with onnxport.load(package) as runtime:
+        answers = runtime.run({"X": rows})
+    assert np.array_equal(answers[runtime.outputs[0].name], estimator.predict(rows))
+
+
+def test_swapped_texts_are_found(flowers: Any, tmp_path: Path) -> None:
+    x, y = flowers
+    source, made = tmp_path / "model.onnx", tmp_path / "model.tflite"
+    source.write_bytes(to_onnx(LogisticRegression(max_iter=500).fit(x, y), x[:1]).SerializeToString())
+    onnxport.convert_model(source, to="tflite", output=made)
+    right, wrong = b'"versic","virgin"', b'"virgin","versic"'
+    content = made.read_bytes()
+    assert right in content
+    made.write_bytes(content.replace(right, wrong))
+    assert not onnxport.validate_model(source, made).passed
+
+
+def test_texts_that_are_computed_stay_refused(tmp_path: Path) -> None:
+    graph = 'agraph (string[1] x) => (string[1] y) { y = StringNormalizer<case_change_action="LOWER">(x) }'
+    save(parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {graph}'), tmp_path / "model.onnx")
+    with pytest.raises(CannotConvertError, match="string"):
+        onnxport.convert_model(tmp_path / "model.onnx", to="tflite", output=tmp_path / "model.tflite")
