@@ -6,7 +6,7 @@ The models here have no model-local functions (samples.domain.without_functions)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -153,15 +153,15 @@ def output_nodes(model: Model) -> dict[str, NodeRef]:
     }
 
 
-def output_steps(model: Model) -> dict[str, float]:
-    """Map graph outputs to their quantization step, where a DequantizeLinear makes them, maybe moved or joined.
+def grid_steps(model: Model, values: Iterable[ir.Value]) -> dict[str, float]:
+    """Map names of values to their quantization step, where a DequantizeLinear makes them, maybe moved or joined.
 
     Of several scales the largest counts. A grid finer than others in the model does not count: differences from those
     arrive in their steps.
     """
     quantized = [node for node in model.graph if node.op_type == "QuantizeLinear"]
     coarsest = min(map(_bytes_of_grid, quantized), default=0)
-    steps = {value.name or "": _step(value, coarsest) for value in model.graph.outputs}
+    steps = {value.name or "": _step(value, coarsest) for value in values}
     return {name: step for name, step in steps.items() if step}
 
 
@@ -172,7 +172,7 @@ def _bytes_of_grid(node: ir.Node) -> int:
 
 
 def _step(value: ir.Value, coarsest: int) -> float:
-    """Return the step of an output's grid of at most `coarsest` bytes; 0 for none."""
+    """Return the step of a value's grid of at most `coarsest` bytes; 0 for none."""
     found = 0.0
     for source in _sources(value, CARRIERS):
         producer = source.producer()

@@ -37,7 +37,7 @@ from onnxport.validate.decision_graph import (
     is_rounded,
     outcome_name,
 )
-from onnxport.validate.graph_analysis import is_saturating
+from onnxport.validate.graph_analysis import grid_steps, is_saturating
 from onnxport.validate.noise_meter import Probed
 from onnxport.validate.rounded_reference import Decision, find_decisions
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
@@ -62,11 +62,16 @@ class NearTies:
     Args:
         model: without functions.
         open_probed: opens the model and others.
+        has_integers: whether the model computes in integers. Noise shows comparisons there, but not logits on a grid,
+            which right runtimes may round to a neighbour: only Softmax counts.
     """
 
-    def __init__(self, model: Model, open_probed: OpenProbed) -> None:
+    def __init__(self, model: Model, open_probed: OpenProbed, *, has_integers: bool = False) -> None:
         self._model, self._open = model, open_probed
-        self._choices, self._shares = find_choices(model), find_decisions(model)
+        self._choices, self._shares = {} if has_integers else find_choices(model), find_decisions(model)
+        logits = {each.logits for each in self._shares.values()}
+        values = (value for node in model.graph for value in node.outputs if value.name in logits)
+        self._steps = grid_steps(model, values) if has_integers else {}
 
     @property
     def outputs(self) -> frozenset[str]:
@@ -93,7 +98,8 @@ class NearTies:
             )
         decision = self._shares[name]
         probed = self._open(None, is_adversarial=is_adversarial)(feeds, [decision.logits])
-        logits = _interval([answers[decision.logits] for answers in probed], tolerance)
+        of_logits = replace(tolerance, steps=self._steps)
+        logits = _interval([answers[decision.logits] for answers in probed], of_logits, decision.logits)
         allowed = tolerance.allowed(name, answer, measure_noise(answer, ()))
         return (SharesBetween.of(decision, logits, allowed),)
 

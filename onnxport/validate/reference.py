@@ -34,8 +34,8 @@ from onnxport.validate.graph_analysis import (
     accumulation_length,
     constant_outputs,
     gated_outputs,
+    grid_steps,
     output_nodes,
-    output_steps,
     saturating_outputs,
     unread_inputs,
 )
@@ -379,16 +379,21 @@ class Reference:
 
     @cached_property
     def _near_ties(self) -> NearTies | None:
-        """The decisions behind the outputs of a float model; those of lower precisions show in their noise."""
+        """The decisions behind the outputs; most of those of lower precisions show in their noise."""
         graph = self.graph
         if graph is None or not self._owns_graph or self.steps > 1 or graph.weight_bytes > MOST_WEIGHTS:
             return None
-        if self.tolerance.rule.mean_factor is not None:
+        has_integers = self.precision in _STEPPED
+        if self.tolerance.rule.mean_factor is not None and not has_integers:
             return None
         # Imported here: it is needed where answers differ.
         from onnxport.validate.near_ties import NearTies
 
-        return NearTies(graph, lambda model, **options: self._noise.probed(self._runtime, model, **options))
+        return NearTies(
+            graph,
+            lambda model, **options: self._noise.probed(self._runtime, model, **options),
+            has_integers=has_integers,
+        )
 
     def _measure_noise(
         self, sample: Sample, answers: Answers, *, is_thorough: bool = False
@@ -477,7 +482,7 @@ class Reference:
             length=accumulation_length(self.graph),
             saturating=saturating_outputs(self.graph),
             gated=gated_outputs(self.graph),
-            steps=output_steps(self.graph) if self.precision in _STEPPED else {},
+            steps=grid_steps(self.graph, self.graph.graph.outputs) if self.precision in _STEPPED else {},
         )
 
     @property

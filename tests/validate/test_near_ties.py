@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from onnxport.formats.artifact import Artifact
 from onnxport.validate.accumulator import Tally
 from onnxport.validate.comparison import compare
 from onnxport.validate.decision_graph import Window
@@ -144,6 +145,35 @@ def test_shares_are_between_those_of_the_extreme_logits() -> None:
     assert between.most[0, 1] == pytest.approx(1 / (1 + np.exp(-1) + np.exp(-10 - 1)), rel=1e-6)
     assert between.ratios(np.array([[1.0, 0, 0], [0.5, 0.5, 0]]))[1, :2].min() > 1
     assert between.spread(np.array([[True, False, False], [False] * 3])).sum() == 3
+
+
+STEP = 0.4
+
+
+def on_a_grid(shift: Array, folder: Path) -> Artifact:
+    """Return a Softmax of logits that are moved before they are rounded to multiples of STEP."""
+    rng = np.random.default_rng(5)
+    codes = rng.integers(-127, 128, (64, 8)).astype(np.int8)
+    proto = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 13]> g (float[1, 64] x) => (float[1, 8] y) {
+        i = QuantizeLinear (x, fine, zero) j = DequantizeLinear (i, fine, zero)
+        v = DequantizeLinear (w, fine, zero) p = MatMul (j, v) m = Add (p, shift)
+        a = QuantizeLinear (m, step, zero) b = DequantizeLinear (a, step, zero) y = Softmax <axis = 1> (b) }"""
+    )
+    constants = {"w": codes, "fine": np.float32(0.02), "zero": np.int8(0), "step": np.float32(STEP)}
+    for name, array in {**constants, "shift": (STEP * shift).astype(np.float32)}.items():
+        proto.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+    return save(onnx.shape_inference.infer_shapes(proto), folder / f"{shift[0]:.2f}.onnx")
+
+
+def test_logits_may_round_to_a_neighbour(tmp_path: Path) -> None:
+    """Two right integer runtimes differ by a step of the logits, which a Softmax shows as 0.2 of an answer."""
+    reference = on_a_grid(np.zeros(8), tmp_path)
+    within = np.array([0.6, -0.6, 0.3, -0.3, 0.6, -0.6, 0.6, -0.6])
+    report = verdict(reference, on_a_grid(within, tmp_path))
+    assert report.verdict != "not equivalent", report.reason
+    beyond = np.array([2.1, -2.1, 0, 0, 0, 0, 0, 0])
+    assert verdict(reference, on_a_grid(beyond, tmp_path)).verdict == "not equivalent"
 
 
 def test_more_undecided_elements_than_a_tenth_prove_too_little() -> None:
