@@ -277,12 +277,14 @@ class _Matcher:
         (pair,) = operands
         found = replace(match, product=core, of_source=source, operand=pair, factor=np.array(factors))
         head, theirs = self._aligned(_Pair(*pair))
-        if follows_alike(head, theirs) or head.core.op != theirs.core.op:
+        if head.core.op != theirs.core.op:
             return found, False
+        is_alike = follows_alike(head, theirs)
         absorbed = absorb(core, head, theirs)
-        if absorbed is None:
+        # A shift may be off by what a zero point rounds: then the bias may make up for it, or not.
+        if absorbed is None or (is_alike and not _is_nearer(absorbed[0], core, source)):
             return found, False
-        return replace(found, product=absorbed[0], factor=absorbed[1]), True
+        return replace(found, product=absorbed[0], factor=absorbed[1]), not is_alike
 
     def _rewritten(self, head: Head, source: Head) -> tuple[Head, Head]:
         """Return the normal forms with x * Clip(x + 3, 0, 6) / 6 as HardSwish, where that is what both sides are."""
@@ -349,6 +351,16 @@ class _Matcher:
         return [
             (operand, source.operands[place]) for operand, place in zip(core.operands, order, strict=True)
         ]
+
+
+def _is_nearer(absorbed: Core, core: Core, source: Core) -> bool:
+    """Return whether one form of a product has a bias nearer to the source's than another."""
+    apart, plain = (
+        np.square(each.bias.values - source.bias.values).sum()
+        for each in (absorbed, core)
+        if each.bias is not None and source.bias is not None
+    )
+    return bool(apart < plain)
 
 
 def _times(head: Head, factors: Sequence[float]) -> Head:

@@ -219,3 +219,39 @@ def test_a_channel_below_the_smallest_float_is_zero(times: float, is_same: bool)
     )
     found = prove(original, candidate, pictures())
     assert found.is_complete is is_same, str(found)
+
+
+@pytest.mark.parametrize(
+    ("corrected", "is_complete"), [(0.0, True), (1.0, True), (2.0, False), (-1.0, False)]
+)
+def test_a_bias_may_make_up_for_a_rounded_shift(corrected: float, is_complete: bool) -> None:
+    """A shift in front of a padded product is rounded to what a zero point holds; its bias takes that back, or not."""
+    step, shift = np.float32(1 / 64), np.float32(10.4 / 64)
+
+    def moved(shifted: str) -> list[onnx.NodeProto]:
+        return [
+            helper.make_node("Sigmoid", ["x"], ["gate"], "gate"),
+            helper.make_node("Add", ["gate", "shift"], [shifted], "add"),
+        ]
+
+    tail = [
+        helper.make_node("Conv", ["a", "w", "b"], ["c"], "conv", pads=[1, 1, 1, 1]),
+        helper.make_node("GlobalAveragePool", ["c"], ["g"], "pool"),
+        helper.make_node("Flatten", ["g"], ["y"], "flatten"),
+    ]
+    original = build([*moved("a"), *tail], {"w": WEIGHT, "b": BIAS, "shift": shift})
+    taken = corrected * 0.4 / 64 * WEIGHT.sum(axis=(1, 2, 3))
+    grid = {"step": step, "zero": np.array(0, np.uint8)}
+    weight = {"w.codes": CODES, "w.scale": STEPS, "w.zero": np.zeros(2, np.int8)}
+    candidate = build(
+        [
+            helper.make_node("DequantizeLinear", ["code", "step", "zero"], ["shift"], "stored"),
+            helper.make_node("DequantizeLinear", list(weight), ["w"], "weight", axis=0),
+            *moved("s"),
+            helper.make_node("QuantizeLinear", ["s", "step", "zero"], ["q"], "quantize"),
+            helper.make_node("DequantizeLinear", ["q", "step", "zero"], ["a"], "dequantize"),
+            *tail,
+        ],
+        {**grid, **weight, "code": np.array(10, np.uint8), "b": (BIAS + taken).astype(np.float32)},
+    )
+    assert prove(original, candidate, pictures()).is_complete is is_complete
