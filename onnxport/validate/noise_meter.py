@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from onnxport.core.arrays import Feeds
@@ -44,12 +44,17 @@ Probed = Callable[[Feeds, Sequence[str]], Sequence[Answers]]
 
 @dataclass(frozen=True)
 class _Probes:
-    """Runs in other batches, of other inputs or weights, on other kernels, with transforms and norms in float64."""
+    """Runs in other batches, of other inputs or weights, on other kernels, with transforms and norms in float64.
+
+    Attributes:
+        weights: returns probes of other weights for inputs that cannot be moved.
+    """
 
     batches: tuple[Probe, ...] = ()
     moves: tuple[Probe, ...] = ()
     kernels: tuple[Probe, ...] = ()
     transforms: tuple[Probe, ...] = ()
+    weights: Callable[[], tuple[Probe, ...]] = tuple
 
 
 class NoiseMeter:
@@ -105,6 +110,7 @@ class NoiseMeter:
             tuple(self._moves(model, runtime)),
             tuple(self._other_kernels(runtime.other_kernels)),
             tuple(self._transforms(runtime)),
+            cache(lambda: tuple(self._other_weights(runtime))),
         )
 
     def _first_probes(self, model: Run, runtime: ReferenceRuntime) -> _Probes | None:
@@ -212,8 +218,8 @@ class NoiseMeter:
     def _choose(self, sample: Sample, is_known: bool) -> tuple[Probe, ...]:
         """Return every probe for the first set of a size, and one of other inputs or weights where noise is known.
 
-        Companions are full of zeros, which they move; they are run in no other batch. The error of a transform depends
-        on the inputs: each set needs its own.
+        Companions are full of zeros, which they move; where there is nothing but zeros the weights are moved instead.
+        They are run in no other batch. The error of a transform depends on the inputs: each set needs its own.
         """
         probes = self._probes
         if not sample.adversarial:
@@ -222,7 +228,12 @@ class NoiseMeter:
         assert self._model is not None, "probes are run between open and close"
         zeros = perturb_zeros(self._model.run, self._exact)
         chosen = probes.moves[:1] if is_known else (*probes.moves[-1:], *probes.kernels)
-        return (*chosen, *probes.transforms, zeros)
+        moved = any(array.any() for array in sample.feeds.values() if array.dtype.kind == "f")
+        return (
+            (*chosen, *probes.transforms, zeros)
+            if moved
+            else (*chosen, *probes.transforms, *probes.weights())
+        )
 
     def _moves(self, model: Run, runtime: ReferenceRuntime) -> Iterator[Probe]:
         """Yield probes that move the inputs to their neighbours, or else, and in float16 too, the weights.
@@ -238,6 +249,10 @@ class NoiseMeter:
             yield from (perturb_inputs(model.run, seed, rounds_to, self._exact) for seed in (1, 2))
             if self._precision != "float16":
                 return
+        yield from self._other_weights(runtime)
+
+    def _other_weights(self, runtime: ReferenceRuntime) -> Iterator[Probe]:
+        """Yield a probe that moves the weights; none for a large model."""
         if self._graph is not None and (moved := perturb_weights(self._graph, self._precision)) is not None:
             yield from self._other_kernels(lambda: self._open_beside(moved, runtime))
 

@@ -195,3 +195,30 @@ def test_a_mean_that_is_off_by_more_than_rounding_is_found(tmp_path: Path) -> No
     right = saved(MEAN, tmp_path / "mean.onnx")
     wrong = saved(PLAIN_MEAN.replace("SCALE", "1.003"), tmp_path / "wrong.onnx")
     assert verdict(right, wrong, shape={"x": (None, 2, 30000)}).verdict == "not equivalent"
+
+
+def test_on_zeros_the_rounding_of_a_network_s_own_constants_is_no_alarm(tmp_path: Path) -> None:
+    """A bias goes through a product and nearly cancels: no input has a neighbour that would show the rounding."""
+    random = np.random.default_rng(0)
+    weights = random.standard_normal((256, 4)).astype(np.float32)
+    bias = random.standard_normal(256).astype(np.float32)
+    left = (bias @ weights + np.float32(1e-4)).astype(np.float32)
+    constants = {"b": bias, "w": weights, "c": left, "w1": weights[:100], "w2": weights[100:]}
+    head = "g (float[N, 256] x) => (float[N, 4] y) { h = Add (x, b) "
+    whole = saved(head + "p = MatMul (h, w) y = Sub (p, c) }", tmp_path / "whole.onnx")
+    halves = saved(
+        head + "h1, h2 = Split <axis = 1> (h, s) p1 = MatMul (h1, w1) p2 = MatMul (h2, w2) p = Add (p1, p2) "
+        "y = Sub (p, c) }",
+        tmp_path / "halves.onnx",
+    )
+    constants["s"] = np.array([100, 156])
+    for artifact in (whole, halves):
+        model = onnx.load(artifact.path)
+        read = {name for node in model.graph.node for name in node.input}
+        model.graph.initializer.extend(
+            onnx.numpy_helper.from_array(array, name) for name, array in constants.items() if name in read
+        )
+        onnx.save(model, artifact.path)
+    report = verdict(whole, halves)
+    assert report.passed, report.reason
+    assert any("zeros" in each.label for each in report.fed)
