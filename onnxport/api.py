@@ -24,6 +24,7 @@ from onnxport.pipelines.runner.jobs import (
     quantization,
 )
 from onnxport.reports.run_report import RunReport
+from onnxport.reports.with_urls import with_urls
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import SamplesParams, ValidateParams
 from onnxport.validate.report import Report
@@ -156,7 +157,8 @@ def convert_model(
         }
         parts = batch.conversions((model,), to, output, options, **wishes)
         made = batch.runs_of(parts, batch.run_all(parts, "convert", progress))
-        return tuple(ConversionResult(path, run.artifacts[0].report, run) for path, run in made)
+        runs = [(path, with_urls(run)) for path, run in made]
+        return tuple(ConversionResult(path, run.artifacts[0].report, run) for path, run in runs)
     job = conversion(
         model,
         to,
@@ -282,7 +284,7 @@ def extract_model(
 
 def _run(job: Job | Export, command: str, progress: Progress | None) -> ConversionResult:
     """Run a job; NotProvenError if its result is not delivered."""
-    run = runner.run(job, command, progress)
+    run = with_urls(runner.run(job, command, progress))
     run.check()
     return ConversionResult(job.output, run.artifacts[0].report, run)
 
@@ -304,7 +306,7 @@ def validate_model(
     """
     params = params_of(ValidateParams, options, purpose="validation")
     run = validation.validate(Artifact.open(reference), Artifact.open(candidate), params, progress)
-    return run.artifacts[0].report
+    return with_urls(run.artifacts[0].report)
 
 
 def write_samples(
@@ -351,7 +353,7 @@ def debug_model(
     params = params_of(DebugParams, options, purpose="debugging")
     folder = None if output is None else path_of(output, "the output", fix="give the path of a folder")
     run = validation.debug(Artifact.open(reference), Artifact.open(candidate), params, folder, progress)
-    return run.artifacts[0].report
+    return with_urls(run.artifacts[0].report)
 
 
 def inspect_deployment(
@@ -375,7 +377,7 @@ def inspect_deployment(
     if not words:
         raise UsageError("no runtime is given", fix='give runs_on="all", or names of runtimes')
     params = params_of(DeploymentParams, {"runs_on": words, **options}, purpose="inspection")
-    return analyze_deployment(model, params)
+    return with_urls(analyze_deployment(model, params))
 
 
 def profile_model(
@@ -396,7 +398,7 @@ def profile_model(
     from onnxport.profiling.params import ProfileParams
 
     params = params_of(ProfileParams, options, purpose="a profile")
-    return measurements.profile(Artifact.open(model), params, progress).report
+    return with_urls(measurements.profile(Artifact.open(model), params, progress).report)
 
 
 def bench_models(
@@ -421,7 +423,7 @@ def bench_models(
 
     given = (models,) if isinstance(models, str | os.PathLike) else tuple(models)
     params = params_of(BenchParams, options, purpose="a bench")
-    return measurements.bench([Artifact.open(model) for model in given], params, progress)
+    return with_urls(measurements.bench([Artifact.open(model) for model in given], params, progress))
 
 
 def run_pipeline(
@@ -429,6 +431,7 @@ def run_pipeline(
     targets: Iterable[str] = (),
     *,
     frozen: bool = False,
+    update_sources: bool = False,
     jobs: int = 1,
     memory_limit: str | None = None,
     scheduler: str | None = None,
@@ -440,6 +443,7 @@ def run_pipeline(
         pipeline: the file; paths in it are relative to its folder.
         targets: names of targets, as `phone`, `model/phone` or `model/phone/int8`; all unless given.
         frozen: whether everything must match pipeline.lock.
+        update_sources: whether URLs may have other content than pipeline.lock says.
         jobs: number of products made at a time; from two on in separate processes, which need no
             `if __name__ == "__main__"`.
         memory_limit: maximum estimated memory of these together, as "8GB"; most of the free memory unless given.
@@ -465,11 +469,13 @@ def run_pipeline(
         path,
         targets=(targets,) if isinstance(targets, str) else tuple(targets),
         frozen=frozen,
+        update_sources=update_sources,
         jobs=jobs,
         memory_limit=limit,
         scheduler=scheduler,
         watcher=progress,
     )
+    report = with_urls(report)
     report.check()
     return report
 

@@ -41,10 +41,11 @@ UNREQUIRED = {"paddle", "tf-keras", "threadpoolctl"}
 # What a user needs for part of what the package does; the others are for those who work on it.
 OPTIONAL = (
     *("distributed", "images", "audio", "torch", "tensorflow", "sklearn", "boosting"),
+    *("remote", "s3", "gs", "hf"),
     *("tract", "openvino", "ncnn", "mnn", "rten"),
 )
-# Run as programs, and never imported: the package of pnnx imports PyTorch.
-PROGRAMS = {"pnnx", "rten-convert"}
+# Never imported by us: run as programs (the package of pnnx imports PyTorch), or loaded by fsspec for its protocols.
+PROGRAMS = {"pnnx", "rten-convert", "s3fs", "gcsfs", "huggingface-hub"}
 # The rooms that the process of one framework, or engine, alone enters.
 INNERMOST = ("onnxport/exporters/*/**/*.py", "onnxport/runtimes/engines/*.py")
 

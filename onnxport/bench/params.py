@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -12,6 +11,7 @@ from onnxport.core.child_process import RUN_TIMEOUT
 from onnxport.core.durations import Duration
 from onnxport.core.errors import UsageError
 from onnxport.core.option_types import Params, Seconds, Seed, Size, option
+from onnxport.formats.input_paths import InputPath
 from onnxport.runtimes.feeding_options import Inputs, Preprocess, Shape, check_preprocess
 from onnxport.runtimes.options import THREADS, OrtLevel
 
@@ -112,13 +112,13 @@ class BenchParams(FeedingParams):
     batch: Annotated[tuple[int, ...], _numbers("--batch", 65536)] = option(
         "Size of the open batch, as 1,8: one row for each; 1 unless given.", default=(), metavar="N,N"
     )
-    reference: Path | None = option(
+    reference: InputPath | None = option(
         "Model against which the accuracy of each row is measured; the first .onnx file unless given.",
         default=None,
         metavar="FILE",
     )
     timeout: Seconds = option("Maximum seconds for loading, or for one run.", default=RUN_TIMEOUT)
-    against: Path | None = option(
+    against: InputPath | None = option(
         "JSON of an earlier bench on this machine, or an earlier model, which then runs in turns with the others. "
         "Exit 1 if a row is slower than --max-slowdown allows.",
         default=None,

@@ -15,7 +15,7 @@ from onnxport.cli.custom_operators import library_option, operators_option
 from onnxport.cli.error_output import explain, show_on_stderr, show_traceback
 from onnxport.cli.help_groups import PROOF, Option
 from onnxport.cli.options import given_options, name_options
-from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.cli.output import TARGET, Output, output_options, report_option
 from onnxport.core.errors import OnnxportError, printable
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def makes_artifact(
     definitions of the model's own operators.
     """
     further: tuple[Callable[[Command], Command], ...] = (
-        click.option("-o", "--output", "destination", type=PATH, metavar="OUT", help=where),
+        click.option("-o", "--output", "destination", type=TARGET, metavar="OUT", help=where),
         options,
         click.option(
             "--no-validate",

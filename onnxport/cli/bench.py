@@ -12,7 +12,7 @@ from onnxport.cli.commands import subcommand
 from onnxport.cli.custom_operators import library_option
 from onnxport.cli.error_output import show_on_stderr
 from onnxport.cli.options import options_of, params_from
-from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.cli.output import SOURCE, Output, output_options, report_option
 from onnxport.core.errors import PROVEN, printable
 
 
@@ -22,7 +22,7 @@ from onnxport.core.errors import PROVEN, printable
     "onnxport bench model.onnx --threads 1,2 --batch 1,8 --json",
     "onnxport bench a.onnx b.tflite --inputs samples/ --report bench.html",
 )
-@click.argument("models", type=PATH, nargs=-1, required=True, metavar="MODEL...")
+@click.argument("models", type=SOURCE, nargs=-1, required=True, metavar="MODEL...")
 @options_of(BenchParams)
 @library_option
 @report_option

@@ -9,7 +9,7 @@ import click
 from onnxport.cli.artifact_command import ArtifactRequest, makes_artifact
 from onnxport.cli.commands import subcommand
 from onnxport.cli.options import Words, options_of, word_list
-from onnxport.cli.output import PATH
+from onnxport.cli.output import SOURCE
 from onnxport.pipelines.registry import TARGETS
 from onnxport.quantize.params import calibrated_fields
 from onnxport.validate.params import ValidateParams
@@ -25,7 +25,7 @@ from onnxport.validate.params import ValidateParams
     "onnxport convert model.onnx --to ort --inputs samples/ --report model.json",
     "onnxport convert *.onnx --to tflite,ort --precision fp32,fp16 -o made/",
 )
-@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=PATH)
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=SOURCE)
 @click.option(
     "--to",
     "to",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from onnxport.cli.output import PATH
+from onnxport.cli.output import PATH, SOURCE
 
 
 def _use(context: click.Context, parameter: click.Parameter, paths: tuple[Path, ...]) -> None:
@@ -28,7 +28,7 @@ library_option = click.option(
 )
 operators_option = click.option(
     "--operators",
-    type=PATH,
+    type=SOURCE,
     metavar="FILE",
     help="Definitions of the model's own operators as ONNX functions: a text file in ONNX's form, or an .onnx file.",
 )

@@ -10,7 +10,7 @@ import click
 from onnxport.cli.commands import subcommand
 from onnxport.cli.custom_operators import library_option
 from onnxport.cli.options import options_of, params_from
-from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.cli.output import PATH, SOURCE, Output, output_options, report_option
 from onnxport.core.errors import UsageError
 from onnxport.validate.debug.params import DebugParams
 
@@ -20,8 +20,8 @@ from onnxport.validate.debug.params import DebugParams
     "onnxport debug model.onnx model.tflite",
     "onnxport debug model.onnx model.tflite -o repro/ --memory-limit 1GB",
 )
-@click.argument("reference", type=PATH)
-@click.argument("candidate", type=PATH)
+@click.argument("reference", type=SOURCE)
+@click.argument("candidate", type=SOURCE)
 @click.option(
     "-o",
     "--output",

@@ -10,7 +10,7 @@ import click
 from onnxport.cli.commands import subcommand
 from onnxport.cli.custom_operators import library_option
 from onnxport.cli.options import options_of, params_from
-from onnxport.cli.output import PATH, Output, output_options
+from onnxport.cli.output import SOURCE, Output, output_options
 from onnxport.core.errors import UsageError
 from onnxport.validate.debug.params import DebugParams
 
@@ -20,8 +20,8 @@ from onnxport.validate.debug.params import DebugParams
     "onnxport diff model.onnx model_int8.onnx",
     "onnxport diff release1.onnx release2.onnx --no-run",
 )
-@click.argument("first", type=PATH)
-@click.argument("second", type=PATH)
+@click.argument("first", type=SOURCE)
+@click.argument("second", type=SOURCE)
 @click.option("--no-run", is_flag=True, help="Compare the files only; do not compare what they compute.")
 @options_of(DebugParams)
 @library_option

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 import click
 
 from onnxport.cli import signals
+from onnxport.core import urls
 from onnxport.core.errors import (
     INTERRUPTED,
     USAGE,
@@ -61,7 +62,7 @@ def explain(error: BaseException) -> Failure:
 def show_on_stdout(text: str) -> None:
     """Print lines on stdout, without control characters of a terminal; ignore a closed pipe."""
     try:
-        click.echo(inert(_printable_lines(text)))
+        click.echo(inert(_printable_lines(urls.shown(text))))
     except BrokenPipeError:
         _silence(sys.stdout)
 
@@ -69,8 +70,9 @@ def show_on_stdout(text: str) -> None:
 def show_on_stderr(text: str, *, is_command: bool = False) -> None:
     """Print a line on stderr; ignore a closed pipe. A command for the CI service keeps its control characters."""
     try:
-        shown = text if is_command else inert(_printable_lines(text))
-        click.echo(shown, err=True, color=is_command or None)
+        named = urls.shown(text)
+        lines = named if is_command else inert(_printable_lines(named))
+        click.echo(lines, err=True, color=is_command or None)
     except BrokenPipeError:
         _silence(sys.stderr)
 

@@ -9,7 +9,7 @@ import click
 
 from onnxport.cli.commands import subcommand
 from onnxport.cli.options import given_options, options_of, params_from
-from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.cli.output import PATH, SOURCE, Output, output_options, report_option
 from onnxport.core.errors import UsageError
 from onnxport.deployment.params import DeploymentParams
 
@@ -22,12 +22,12 @@ from onnxport.deployment.params import DeploymentParams
     "onnxport inspect model.onnx --runs-on nnapi,coreml-ep --error-on-fallback",
     "onnxport inspect a.ort --with b.ort --required-operators app.config",
 )
-@click.argument("model", type=PATH)
+@click.argument("model", type=SOURCE)
 @options_of(DeploymentParams)
 @click.option(
     "--with",
     "others",
-    type=PATH,
+    type=SOURCE,
     multiple=True,
     metavar="FILE.ort",
     help="Another .ort file of the same app: the build of ONNX Runtime is for both. May be given several times.",

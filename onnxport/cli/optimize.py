@@ -9,7 +9,7 @@ import click
 from onnxport.cli.artifact_command import ArtifactRequest, makes_artifact
 from onnxport.cli.commands import subcommand
 from onnxport.cli.options import options_of
-from onnxport.cli.output import PATH
+from onnxport.cli.output import SOURCE
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.validate.params import ValidateParams
 
@@ -20,7 +20,7 @@ from onnxport.validate.params import ValidateParams
     "onnxport optimize model.onnx --opset latest --no-simplify",
     "onnxport optimize model.onnx --opset 13 --fp16",
 )
-@click.argument("model", type=PATH)
+@click.argument("model", type=SOURCE)
 @makes_artifact(
     options_of(OptimizeParams, ValidateParams),
     where="The file to write, or a folder for it; MODEL_optimized.onnx beside MODEL unless given.",

@@ -14,8 +14,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from onnxport.cli.help_groups import COMMON, PROOF, Option
-from onnxport.cli.output import PATH
+from onnxport.cli.output import PATH, SOURCE
 from onnxport.core.errors import UsageError
+from onnxport.formats.input_paths import takes_urls
 from onnxport.pipelines.params import RefusedValue, params_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -186,7 +187,7 @@ def _settings(owners: Mapping[str, FieldInfo]) -> dict[str, Any]:
     elif kind is bool and field.default is False:
         settings["is_flag"] = True
     elif kind is not bool:
-        settings["type"] = PATH if kind is Path else kind
+        settings["type"] = kind if kind is not Path else SOURCE if takes_urls(field) else PATH
     return settings
 
 

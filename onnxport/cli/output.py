@@ -23,6 +23,7 @@ from onnxport.cli.error_output import inert_document, show_on_stderr, show_on_st
 from onnxport.cli.help_groups import OUTPUT, Option
 from onnxport.core.errors import printable
 from onnxport.core.limits import limits, parse
+from onnxport.core.urls import is_url, without_queries
 
 if TYPE_CHECKING:
     from onnxport.pipelines.runner.clock import Progress
@@ -38,10 +39,32 @@ class GivenPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":  # pathlib reads it as the current folder
             self.fail("the path is empty", param, ctx)
+        if is_url(value):
+            self.fail("a URL is not possible here; give a path", param, ctx)
         return super().convert(value, param, ctx)
 
 
+class SourcePath(GivenPath):
+    """A path or URL of a file or folder to read: of a URL its local copy."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from onnxport.formats.remote import fetch
+
+        return super().convert(fetch(value), param, ctx)
+
+
+class TargetPath(GivenPath):
+    """A path or URL to write."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from onnxport.formats.remote import place_for
+
+        return super().convert(place_for(value), param, ctx)
+
+
 PATH = GivenPath(path_type=Path, readable=False)
+SOURCE = SourcePath(path_type=Path, readable=False)
+TARGET = TargetPath(path_type=Path, readable=False)
 
 
 @dataclass(frozen=True)
@@ -99,10 +122,12 @@ def output_options(function: Callable[..., int]) -> Callable[..., int]:
 
     @click.option(
         "--limit",
-        "raised",
         cls=Option,
         group=OUTPUT,
         multiple=True,
+        is_eager=True,  # URLs are fetched while the other options are read
+        expose_value=False,
+        callback=_raise_limits,
         metavar="NAME=VALUE",
         help="Raise a limit on untrusted files; the error that it causes gives its name.",
     )
@@ -110,16 +135,18 @@ def output_options(function: Callable[..., int]) -> Callable[..., int]:
     @_flag("-q", "--quiet", help="Print errors only.")
     @_flag("-v", "--verbose", help="Print more: timings, and tracebacks of errors.")
     @functools.wraps(function)
-    def wrapped(
-        *args: Any, raised: tuple[str, ...], json: bool, quiet: bool, verbose: bool, **kwargs: Any
-    ) -> int:
+    def wrapped(*args: Any, json: bool, quiet: bool, verbose: bool, **kwargs: Any) -> int:
         if quiet and verbose:
             raise click.UsageError("--quiet and --verbose exclude each other", click.get_current_context())
-        with _library_logs(verbose), limits(**parse(",".join(raised))):
+        with _library_logs(verbose):
             output = Output(json=json, quiet=quiet, verbose=verbose, arguments=_arguments())
             return function(*args, output=output, **kwargs)
 
     return wrapped
+
+
+def _raise_limits(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> None:
+    context.with_resource(limits(**parse(",".join(given))))
 
 
 def _arguments() -> tuple[str, ...]:
@@ -127,7 +154,7 @@ def _arguments() -> tuple[str, ...]:
     words: tuple[str, ...] = context.find_root().meta[ARGUMENTS]
     own = words[words.index(context.info_name) + 1 :]
     # Reports cannot hold a path that is no UTF-8.
-    return tuple(word.encode(errors="backslashreplace").decode() for word in own)
+    return tuple(without_queries(word).encode(errors="backslashreplace").decode() for word in own)
 
 
 @contextmanager
@@ -150,7 +177,7 @@ report_option = click.option(
     "report_files",
     cls=Option,
     group=OUTPUT,
-    type=PATH,
+    type=TARGET,
     multiple=True,
     metavar="FILE",
     help="Write the full report to FILE, in the form of its suffix. May be given several times.",

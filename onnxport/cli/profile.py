@@ -11,7 +11,7 @@ import click
 from onnxport.cli.commands import subcommand
 from onnxport.cli.custom_operators import library_option
 from onnxport.cli.options import options_of, params_from
-from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.cli.output import PATH, SOURCE, Output, output_options, report_option
 from onnxport.core.errors import UsageError
 from onnxport.profiling.params import ProfileParams
 
@@ -22,7 +22,7 @@ from onnxport.profiling.params import ProfileParams
     "onnxport profile model.tflite --source model.onnx",
     "onnxport profile model.onnx --trace trace.json --report profile.html",
 )
-@click.argument("model", type=PATH)
+@click.argument("model", type=SOURCE)
 @click.option(
     "--trace",
     "trace_file",

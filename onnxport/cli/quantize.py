@@ -10,7 +10,7 @@ import click
 from onnxport.cli.artifact_command import ArtifactRequest, makes_artifact
 from onnxport.cli.commands import subcommand
 from onnxport.cli.options import options_of
-from onnxport.cli.output import PATH
+from onnxport.cli.output import SOURCE
 from onnxport.core.errors import UsageError
 from onnxport.quantize.params import PRECISIONS, QuantizeParams
 from onnxport.validate.params import ValidateParams
@@ -40,7 +40,7 @@ def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
     "onnxport quantize model.onnx --dynamic",
     "onnxport quantize model.onnx --fp16 --inputs samples/",
 )
-@click.argument("model", type=PATH)
+@click.argument("model", type=SOURCE)
 @_precision_options
 @makes_artifact(
     options_of(QuantizeParams, ValidateParams),

@@ -49,6 +49,11 @@ def target_option(verb: str) -> Callable[[Callable[..., int]], Callable[..., int
 @click.argument("pipeline", type=PATH)
 @target_option("Make")
 @click.option("--frozen", is_flag=True, help="Make exactly what pipeline.lock says, or fail.")
+@click.option(
+    "--update-sources",
+    is_flag=True,
+    help="Take what URLs hold now, where it differs from pipeline.lock; the lock then has the new digests.",
+)
 @click.option("--no-cache", is_flag=True, help="Make everything again, and keep only the artefacts.")
 @click.option(
     "--jobs",
@@ -76,6 +81,7 @@ def command(
     pipeline: Path,
     targets: tuple[str, ...],
     frozen: bool,
+    update_sources: bool,
     no_cache: bool,
     jobs: int,
     memory_limit: int | None,
@@ -99,6 +105,8 @@ def command(
     if executor == "dask" and scheduler is None:
         fix = "give its address: --scheduler tcp://HOST:8786"
         raise UsageError("--executor dask needs a scheduler", fix=fix)
+    if frozen and update_sources:
+        raise UsageError("--frozen and --update-sources exclude each other", fix="leave one of them out")
     watcher = progress_display(output)
     try:
         with reporting.refusals(pipeline):
@@ -106,6 +114,7 @@ def command(
                 pipeline,
                 targets=targets,
                 frozen=frozen,
+                update_sources=update_sources,
                 cached=not no_cache,
                 explain=record_failure,
                 jobs=jobs,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onnxport.cli.error_output import show_on_stderr
-from onnxport.cli.output import PATH, Output
+from onnxport.cli.output import TARGET, Output
 from onnxport.core.errors import OnnxportError, printable
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ class Reporting:
     def show(self, report: PipelineReport, output: Output) -> None:
         """Print the result of a run on stdout, notes and failures on stderr, then the annotations."""
         from onnxport.reports.pipeline import markdown, matrix, services, terminal
+        from onnxport.reports.with_urls import with_urls
 
+        report = with_urls(report)
         folds = self.service == "gitlab"
         output.result(
             lambda: report.model_dump_json(indent=2),
@@ -79,7 +81,7 @@ def reporting_options(function: Callable[..., int]) -> Callable[..., int]:
     @click.option(
         "--report",
         "report_paths",
-        type=PATH,
+        type=TARGET,
         multiple=True,
         metavar="DIR|FILE",
         help="Write the report of the run into DIR in all forms, or to FILE in the form of its suffix.",

@@ -10,7 +10,7 @@ import click
 from onnxport.cli.commands import subcommand
 from onnxport.cli.custom_operators import library_option
 from onnxport.cli.options import options_of, params_from
-from onnxport.cli.output import PATH, Output, output_options
+from onnxport.cli.output import PATH, SOURCE, Output, output_options
 from onnxport.validate.params import SamplesParams
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "onnxport samples model.onnx -o samples/",
     "onnxport samples model.onnx -o samples/ --shape image=1,3,480,640 --seed 7",
 )
-@click.argument("model", type=PATH)
+@click.argument("model", type=SOURCE)
 @click.option(
     "-o", "--output", "folder", type=PATH, required=True, metavar="DIR", help="A new folder for the files."
 )

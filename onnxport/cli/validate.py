@@ -10,7 +10,7 @@ import click
 from onnxport.cli.commands import subcommand
 from onnxport.cli.custom_operators import library_option
 from onnxport.cli.options import options_of, params_from
-from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.cli.output import SOURCE, Output, output_options, report_option
 from onnxport.validate.params import ValidateParams
 
 
@@ -19,8 +19,8 @@ from onnxport.validate.params import ValidateParams
     "onnxport validate model.onnx model.tflite",
     "onnxport validate float.onnx other.ort --inputs samples/ --rtol 1e-3",
 )
-@click.argument("reference", type=PATH)
-@click.argument("candidate", type=PATH)
+@click.argument("reference", type=SOURCE)
+@click.argument("candidate", type=SOURCE)
 @options_of(ValidateParams)
 @library_option
 @report_option

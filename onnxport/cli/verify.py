@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.output import PATH, Output, output_options
+from onnxport.cli.output import PATH, SOURCE, Output, output_options
 
 
 @subcommand(
@@ -16,7 +16,7 @@ from onnxport.cli.output import PATH, Output, output_options
     "onnxport verify phone.tflite --lock pipeline.lock --source model.onnx",
     "onnxport verify phone.tflite --attestation phone.tflite.intoto.json",
 )
-@click.argument("artefact", type=PATH)
+@click.argument("artefact", type=SOURCE)
 @click.option(
     "--lock",
     type=PATH,
@@ -29,7 +29,7 @@ from onnxport.cli.output import PATH, Output, output_options
     metavar="FILE",
     help="The in-toto statement that --attest wrote; no lock is searched then.",
 )
-@click.option("--source", type=PATH, metavar="MODEL", help="The model, if it is not where the lock says.")
+@click.option("--source", type=SOURCE, metavar="MODEL", help="The model, if it is not where the lock says.")
 @output_options
 def command(
     artefact: Path, lock: Path | None, attestation: Path | None, source: Path | None, output: Output

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from onnxport.core.errors import UsageError
 from onnxport.core.named_values import parse_pairs
+from onnxport.formats.input_paths import InputPath
 from onnxport.formats.manifest import MAIN
 
 _SMALLEST = 1.1754943508222875e-38  # the smallest normal float32
@@ -174,6 +175,6 @@ def _file_names(labels: Mapping[str, Path]) -> dict[str, str]:
 
 # Field types of the params models.
 Labels = Annotated[dict[str, Path], BeforeValidator(parse_labels), PlainSerializer(_file_names)]
-Functions = Annotated[dict[str, Path], BeforeValidator(parse_functions)]
+Functions = Annotated[dict[str, InputPath], BeforeValidator(parse_functions)]
 Normalizations = Annotated[dict[str, Normalization], BeforeValidator(parse_normalizations)]
 Images = Annotated[dict[str, ImageInput], BeforeValidator(parse_images)]

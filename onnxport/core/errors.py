@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from onnxport.core.urls import shown
+
 PROVEN = 0
 NOT_EQUIVALENT = 1
 USAGE = 2
@@ -40,7 +42,7 @@ class OnnxportError(Exception):
 
     def __str__(self) -> str:
         sentence = f"{self.what}: {self.why}" if self.why else self.what
-        return f"{sentence}; {self.fix}" if self.fix else sentence
+        return shown(f"{sentence}; {self.fix}" if self.fix else sentence)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process borders (core/child_process.py): keyword arguments have to survive pickling.
@@ -139,7 +141,7 @@ class CannotConvertError(OnnxportError):
         node_width = max(len(r.node) for r in self.refusals) + 2
         rows = [printable(f"  {r.op:<{op_width}}  {r.node!r:<{node_width}}  {r.why}") for r in self.refusals]
         named = f"{self.what}: {self.why}" if self.why else self.what
-        return "\n".join([f"{named}:", *rows, *([self.fix] if self.fix else [])])
+        return shown("\n".join([f"{named}:", *rows, *([self.fix] if self.fix else [])]))
 
 
 class BadPipelineError(OnnxportError):
@@ -151,7 +153,7 @@ class BadPipelineError(OnnxportError):
         self.exit_code = worst(fault.exit_code for fault in faults)
 
     def __str__(self) -> str:
-        return "\n".join([self.what, *(printable(f"  {fault}") for fault in self.faults)])
+        return shown("\n".join([self.what, *(printable(f"  {fault}") for fault in self.faults)]))
 
 
 def worst(exit_codes: Iterable[int]) -> int:

@@ -28,6 +28,7 @@ DEFAULTS: Mapping[str, int] = {
     "yaml-values": 20_000,
     "yaml-depth": 30,
     "lock-bytes": 8 << 20,
+    "download": 8 << 30,
     "child-memory": 0,
     "child-file": 0,
 }

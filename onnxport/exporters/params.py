@@ -12,6 +12,7 @@ from onnxport.core.errors import UsageError
 from onnxport.core.named_values import Entries, parse_pairs
 from onnxport.core.option_types import Names, Params, option
 from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.input_paths import InputPath
 from onnxport.optimizers.params import Opset
 
 _FORM = "write NAME=1,3,224,224:float32"
@@ -74,7 +75,7 @@ Dynamic = Annotated[dict[str, DimNames], BeforeValidator(parse_dynamic)]
 class ExportParams(Params):
     """The settings of an export to ONNX."""
 
-    weights: Path | None = option(
+    weights: InputPath | None = option(
         "State dict (.pt, .pth, .safetensors) or Keras weights (.weights.h5) for the model that a factory builds. Only "
         "tensors are read; no code in the file runs.",
         default=None,

@@ -17,6 +17,7 @@ from typing import ClassVar, Literal, Protocol
 
 from onnxport.core.errors import InputError, MachineError, OnnxportError, UsageError, printable
 from onnxport.core.folder_swap import exchange
+from onnxport.formats import remote
 
 Format = Literal["onnx", "tflite", "coreml", "ort"]
 # In the order of messages. Each format but onnx is a target of the same name.
@@ -181,15 +182,18 @@ class Referent(Protocol):
     def digest(self) -> str: ...
 
 
-def path_of(given: str | os.PathLike[str], what: str, *, fix: str) -> Path:
-    """Return a caller's path of `what`; raises UsageError where it is none."""
+def path_of(given: str | os.PathLike[str], what: str, *, fix: str, writes: bool = False) -> Path:
+    """Return a caller's path of `what`, of a URL that of its local copy; raises UsageError where it is none.
+
+    `writes` says that a file is to be written there. Raises as remote.fetch does.
+    """
     if not isinstance(given, str | os.PathLike) or not isinstance(os.fspath(given), str):
         raise UsageError(f"{what} must be given by its path, not as {type(given).__name__}", fix=fix)
     if "\0" in os.fspath(given):
         raise UsageError(f"the path of {what} contains a null character", fix=fix)
     if not os.fspath(given):
         raise UsageError(f"the path of {what} is empty", fix=fix)
-    return Path(given)
+    return Path(remote.place_for(given) if writes else remote.fetch(given))
 
 
 def _check_unicode(path: Path) -> None:
@@ -255,12 +259,16 @@ class Staging:
         self._live.discard(self.folder)
 
     def commit(self, files: dict[Path, Path]) -> None:
-        """Flush the staged files to disk and move each to its final path; the last one is the main file."""
+        """Flush the staged files to disk and move each to its final path; the last one is the main file.
+
+        Those for a URL are uploaded then.
+        """
         with writing(self.output, self._option):
             _flush(files)
             with self._settling(True):
                 for staged, final in files.items():
                     os.replace(staged, final)
+            remote.upload(files.values())
 
     def commit_folder(self, staged: Path, final: Path | None = None) -> None:
         """Move a staged folder to `output`; the end of the block removes the old one.
@@ -272,6 +280,7 @@ class Staging:
             _flush(path for path in staged.rglob("*") if path.is_file())
             with self._settling(final is not None):
                 _replace_folder(staged, target, self.folder / _BEFORE / target.name)
+            remote.upload((target,))
 
     @staticmethod
     @contextlib.contextmanager

@@ -5,13 +5,13 @@ Every `--help` imports this module: keep it light. A field's description is its 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
 from onnxport.core.errors import UsageError
 from onnxport.core.option_types import Names, Params, option
+from onnxport.formats.input_paths import InputPath
 from onnxport.runtimes.feeding_options import Shape
 
 # The oldest opset to convert a model to, and the newest that ONNX Runtime (1.31) runs.
@@ -53,7 +53,7 @@ class OptimizeParams(Params):
         "Runtime's, for this kind of machine.",
         default="basic",
     )
-    passes: Path | None = option(
+    passes: InputPath | None = option(
         "A YAML file with the names of the passes to run instead, in their order.",
         default=None,
         metavar="FILE",
@@ -111,7 +111,7 @@ class ExtractParams(Params):
         default=(),
         metavar="NAMES",
     )
-    samples_from: Path | None = option(
+    samples_from: InputPath | None = option(
         "Folder with your own inputs of the whole model, as --inputs of the other commands.",
         default=None,
         metavar="DIR",

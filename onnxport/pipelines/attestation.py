@@ -16,6 +16,7 @@ from typing import Any
 
 from onnxport.core.errors import InputError
 from onnxport.core.regular_file import read_regular
+from onnxport.core.urls import shown
 from onnxport.formats.artifact import Artifact, Staging
 from onnxport.reports.run_report import ArtifactRecord, RunReport
 from onnxport.reports.verification import Check
@@ -41,7 +42,7 @@ def _write(report: RunReport, record: ArtifactRecord) -> Path:
     path = Path(record.path + SUFFIX)
     with Staging(path, "--attest") as staging:
         staged = staging.folder / path.name
-        staged.write_text(_text(_statement(report, record)), encoding="utf-8")
+        staged.write_text(shown(_text(_statement(report, record))), encoding="utf-8")
         staging.commit({staged: path})
     return path
 

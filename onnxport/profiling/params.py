@@ -9,13 +9,14 @@ from pydantic import field_validator
 from onnxport.bench.params import FeedingParams
 from onnxport.core.child_process import RUN_TIMEOUT
 from onnxport.core.option_types import Seconds, option
+from onnxport.formats.input_paths import InputPath
 from onnxport.runtimes.options import THREADS, OrtLevel
 
 
 class ProfileParams(FeedingParams):
     """The settings of a profile."""
 
-    source: Path | None = option(
+    source: InputPath | None = option(
         "The .onnx file that MODEL was made from. The profile then shows its node names.",
         default=None,
         metavar="FILE.onnx",

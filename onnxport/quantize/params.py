@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, model_validator
@@ -12,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from onnxport.core.errors import UsageError
 from onnxport.core.option_types import MemoryLimit, Names, Params, Seed, internal, option
+from onnxport.formats.input_paths import InputPath
 from onnxport.runtimes.feeding_options import Preprocess
 
 Precision = Literal["int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights", "int4-weights"]
@@ -57,7 +57,7 @@ class QuantizeParams(Params):
     """ONNX to ONNX of lower precision."""
 
     precision: Precision = internal("The precision to store and compute in.")
-    calib: Path | None = option(
+    calib: InputPath | None = option(
         "Folder with calibration samples, or one file of many: images, .npz, .npy, .safetensors or .wav files, or ONNX "
         "test_data_set_* folders.",
         default=None,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from onnxport.core.errors import USAGE, OnnxportError, UsageError
+from onnxport.core.urls import shown
 from onnxport.formats.artifact import Staging, writing
 
 # Takes the report of the subject, such as a RunReport or a PipelineReport.
@@ -94,7 +95,9 @@ def _saving(path: Path, form: str, subject: str, command: str) -> Iterator[Save]
         staged = staging.folder / path.name
 
         def save(report: Any) -> None:
-            _write(staged, path, view.view(report))
+            from onnxport.reports.with_urls import with_urls
+
+            _write(staged, path, view.view(with_urls(report)))
 
         _write(staged, path, " ")  # on a full disk a folder can be made, but nothing be written
         staged.unlink()
@@ -112,6 +115,6 @@ def _saving(path: Path, form: str, subject: str, command: str) -> Iterator[Save]
 
 def _write(staged: Path, path: Path, text: str) -> None:
     with writing(path, _OPTION), staged.open("w", encoding="utf-8") as file:
-        file.write(text)
+        file.write(shown(text))
         file.flush()
         os.fsync(file.fileno())

@@ -11,6 +11,7 @@ from pydantic import AfterValidator
 from onnxport.core.errors import UsageError
 from onnxport.core.named_values import Settings
 from onnxport.core.option_types import option
+from onnxport.formats.input_paths import InputPath
 from onnxport.formats.input_shapes import Shapes
 
 
@@ -32,7 +33,7 @@ Shape = Annotated[
     ),
 ]
 Inputs = Annotated[
-    Path | None,
+    InputPath | None,
     option(
         "Folder with your own inputs: images, .npz, .npy, .safetensors, .csv or .wav files, or ONNX test_data_set_* "
         "folders; or one such file.",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onnxport.core.urls import shown
 from onnxport.formats.artifact import FOLDERS, FORMATS, Artifact
 from onnxport.pipelines.cache.files import files_in
 from onnxport.pipelines.graph.digests import digest_of_value, sha256
@@ -79,7 +80,7 @@ class Note:
 def write(folder: Path, key: str, node: str, report: RunReport, inputs: Mapping[str, Any]) -> Note:
     """Write entry.json beside the product in `folder`."""
     stated = report.model_dump(mode="json")
-    plain = _remove_prefix(stated, f"{folder}/")
+    plain = json.loads(shown(json.dumps(_remove_prefix(stated, f"{folder}/"))))
     files = {name: sha256(folder / name).hex() for name in files_in(folder)}
     said = {
         "form": _FORM,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxport.core.errors import InputError, UsageError
+from onnxport.core.urls import is_url
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
@@ -79,7 +80,7 @@ class ModelsReader:
         proofs = self.options.proofs((*place, "validate"), spec.validate_)
         params = self._export(place, spec)
         sources = list(self._sources(spec.source, params))
-        named = key if not glob.has_magic(spec.source) and len(sources) == 1 else ""
+        named = key if (is_url(spec.source) or not glob.has_magic(spec.source)) and len(sources) == 1 else ""
         found = []
         for source in sources:
             with self.options.faults.catching(*place):
@@ -117,7 +118,7 @@ class ModelsReader:
 
     def _sources(self, given: str, params: ExportParams | None) -> Iterator[Artifact | Source]:
         place = self.options.path(given)
-        if not glob.has_magic(given) or place.exists():
+        if is_url(given) or not glob.has_magic(given) or place.exists():
             yield self._open(given, place, params)
             return
         files = sorted(glob.glob(str(place), recursive=True))

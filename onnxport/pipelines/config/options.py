@@ -19,7 +19,10 @@ from pydantic.fields import FieldInfo
 
 from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.core.named_values import parse_pairs
+from onnxport.core.urls import is_url
 from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.input_paths import takes_urls
+from onnxport.formats.remote import fetch, place_for
 from onnxport.pipelines.config.document import Faults, Part, Place, show
 from onnxport.pipelines.config.scalars import source_text, to_plain
 from onnxport.pipelines.config.schema import NEEDED, Section, keys_of
@@ -113,6 +116,8 @@ class OptionsReader:
     folder: Path
     metrics: frozenset[str] = frozenset()
     read: dict[Path, Place] = field(default_factory=dict)
+    _copies: dict[str, Path] = field(default_factory=dict)
+    _targets: dict[str, Path] = field(default_factory=dict)
 
     def section(self, kind: type[S], place: Place, given: object) -> S | None:
         """Read a section of the file; None if a required key is missing or wrong."""
@@ -183,7 +188,15 @@ class OptionsReader:
         for name, value in options.values.items():
             with self.faults.catching(*options.places[name]):
                 values[name] = _fit(name, fields[name], value) if name in fields else value
+                if name in fields and takes_urls(fields[name]):
+                    values[name] = self._fetched(values[name])
         return options.only(values).with_values(values)
+
+    def _fetched(self, value: Any) -> Any:
+        """Return an option's value with copies in place of URLs."""
+        if isinstance(value, Mapping):
+            return {key: self._fetched(each) for key, each in value.items()}
+        return self.path(value) if is_url(value) else value
 
     def as_mappings(self, options: Options) -> Options:
         """Convert NAME=VALUE texts in `options` of a proof to mappings, which can be merged."""
@@ -240,7 +253,20 @@ class OptionsReader:
         return params.model_copy(update=update)
 
     def path(self, given: str | Path) -> Path:
-        return self.folder / given
+        """Return the path of a file to read; of a URL that of its copy, which is fetched once. Raises as `fetch`."""
+        if isinstance(given, Path) or not is_url(given):
+            return self.folder / given
+        if given not in self._copies:
+            self._copies[given] = Path(fetch(given))
+        return self._copies[given]
+
+    def target(self, given: str) -> Path:
+        """Return the path of a file or folder to write; raises as `remote.place_for`."""
+        if not is_url(given):
+            return self.folder / given
+        if given not in self._targets:
+            self._targets[given] = Path(place_for(given))
+        return self._targets[given]
 
     def check_there(self, path: Path, *place: Part) -> None:
         """Add a fault for a missing file or folder, or for an empty folder."""

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from onnxport.core.errors import UsageError
+from onnxport.core.urls import is_url
 from onnxport.pipelines.config.document import Faults, Place
 from onnxport.pipelines.config.scalars import source_text
 from onnxport.pipelines.params import suggest
@@ -32,7 +33,12 @@ def label(value: Any) -> str:
 
 
 def check_below(given: str) -> None:
-    """Refuse an output path outside of the pipeline's folder (UsageError): a CI must not write beyond its checkout."""
+    """Refuse an output path outside of the pipeline's folder (UsageError): a CI must not write beyond its checkout.
+
+    A URL is meant as it is written.
+    """
+    if is_url(given):
+        return
     parts = PurePath(given).parts
     if not given or PurePath(given).is_absolute() or ".." in parts or given.startswith("~"):
         what, fix = f"{given!r} lies outside of the pipeline's folder", "give a relative path without .."

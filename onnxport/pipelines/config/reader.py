@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxport.core.errors import UsageError
+from onnxport.core.urls import is_url
 from onnxport.exporters.params import ExportParams
 from onnxport.formats.artifact import FORMATS, SUFFIXES, Artifact
 from onnxport.pipelines import registry
@@ -205,10 +206,11 @@ class _Reader:
     ) -> Path | None:
         if target.output is None:
             file = "-".join((name, *labels.values())) + suffix
-            return self.options.path(self.spec.output) / origin.name / file
+            folder = self.spec.output
+            return self.options.target(f"{folder}/" if is_url(folder) else folder) / origin.name / file
         with self.faults.catching("targets", name, "output"):
             values = {"model": origin.name, "target": name, **labels}
-            return self.options.path(outputs.fill_template(target.output, values, suffix))
+            return self.options.target(outputs.fill_template(target.output, values, suffix))
         return None
 
     def _limits(self, name: str, target: TargetSpec, suffix: str) -> Limits:
@@ -238,7 +240,7 @@ class _Reader:
                 if os.path.normpath(report) in seen:
                     raise UsageError(f"{report} is given twice", fix="keep one")
                 seen.add(os.path.normpath(report))
-                yield self.options.path(report)
+                yield self.options.target(report)
 
     def _check_used(self, chains: ChainReader, origins: list[Origin]) -> None:
         """Add faults for unknown model names, and for models and stages that no target uses."""

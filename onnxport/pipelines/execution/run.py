@@ -34,6 +34,7 @@ def run(
     *,
     targets: Collection[str] = (),
     frozen: bool = False,
+    update_sources: bool = False,
     cached: bool = True,
     explain: Callable[[Exception], FailureRecord] | None = None,
     jobs: int = 1,
@@ -48,6 +49,7 @@ def run(
     Args:
         targets: see `select_cells`.
         frozen: whether everything must match the lock (lock/enforcement.py).
+        update_sources: whether URLs may have other content than the lock says.
         cached: whether to reuse products of earlier runs and to keep those of this one.
         explain: describes an error that ends a node; failure_of unless given.
         jobs: number of nodes made at a time; from two on in separate processes.
@@ -66,7 +68,7 @@ def run(
         pipeline = read(path)
         cells = select_cells(pipeline, targets)
         save_own = saving.enter_context(saving_run(pipeline.reports, besides=reports))
-        guard = LockGuard(pipeline, cells, frozen=frozen)
+        guard = LockGuard(pipeline, cells, frozen=frozen, update_sources=update_sources)
         timings = Timings(timings_beside(path) if cached else None)
         with (
             Cache(folder_beside(path)) if cached else Cache.apart() as cache,

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from onnxport.core.errors import UsageError, printable
+from onnxport.core.urls import is_url, shown
 from onnxport.core.user_modules import import_from
 from onnxport.pipelines.config.pipeline import Cell, Node, Pipeline
 from onnxport.pipelines.graph.cache_keys import inputs_of
@@ -35,7 +36,8 @@ _MOST = 3  # artefacts that are named behind a difference
 class Difference:
     """One difference from the lock: `said` is what differs, before -> now; `artefact` is a path.
 
-    The kind is "artefact", "chain", "source", "files", "option", "version" or "proof".
+    The kind is "artefact", "chain", "source", "files", "option", "version" or "proof"; "url" where a URL has other
+    content.
     """
 
     kind: str
@@ -65,6 +67,15 @@ def check_frozen(comparison: Comparison, cells: Sequence[Cell]) -> None:
     count = "one thing differs" if len(rows) == 1 else f"{len(rows)} things differ"
     fix = f"undo the change, or run without --frozen, review {lock.name} and commit it"
     raise FrozenError(f"{count} from {lock}", rows=rows, fix=fix)
+
+
+def check_urls(comparison: Comparison, cells: Sequence[Cell]) -> None:
+    """Refuse a run of `cells` whose URLs have other content than the lock says (FrozenError)."""
+    found = [each for cell in cells for each in comparison.of(cell) if each.kind == "url"]
+    if found:
+        what = f"a URL has other content than {comparison.lock.path} says"
+        fix = "if the new content is right, run once with --update-sources and commit the lock"
+        raise FrozenError(what, rows=_rows(found), fix=fix)
 
 
 @dataclass
@@ -163,7 +174,8 @@ def _stage_differences(was: LockedStage, now: LockedStage, words: Spelling) -> I
         return
     if was.said["source"] != now.said["source"]:
         digests = f"{_short(was.said['source'])} -> {_short(now.said['source'])}"
-        yield "source", f"{words.source}: the model has changed, {digests}"
+        kind = "url" if is_url(words.source) else "source"
+        yield kind, f"{words.source}: the model has changed, {digests}"
     params, proof = params_of(words.node), words.node.validation
     yield from _option_differences(words.owner, params, was.said["options"], now.said["options"])
     if proof is None or "proof" not in was.said:
@@ -192,8 +204,9 @@ def _option_differences(
             continue
         before, after = (each.get(name, default_of(params, name)) for each in (was, now))
         if is_content(before) and is_content(after):
-            said = f"{owner}.{name}: {getattr(params, name, '')} has changed, {changes(before, after)}"
-            yield "files", said
+            path = shown(str(getattr(params, name, "")))
+            said = f"{owner}.{name}: {path} has changed, {changes(before, after)}"
+            yield "url" if is_url(path) else "files", said
         else:
             yield "option", f"{owner}.{name}: {show(before)} -> {show(after)}"
 

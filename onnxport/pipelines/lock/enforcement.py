@@ -7,9 +7,10 @@ from pathlib import Path
 
 from onnxport.core.errors import NotProvenError, UsageError
 from onnxport.formats.artifact import Artifact
+from onnxport.formats.remote import has_copies
 from onnxport.pipelines.cache import Entry
 from onnxport.pipelines.config.pipeline import Cell, Pipeline
-from onnxport.pipelines.lock.differences import Comparison, check_frozen
+from onnxport.pipelines.lock.differences import Comparison, check_frozen, check_urls
 from onnxport.pipelines.lock.entries import (
     LockedArtefact,
     LockedFiles,
@@ -24,11 +25,15 @@ from onnxport.validate.report import RIGHT
 class LockGuard:
     """Checks and updates the lock in one run of `cells`; if `frozen`, everything must match it and it is not written.
 
+    URLs must have the content that the lock says, unless `update_sources`.
+
     Raises:
-        UsageError: the lock is damaged; or, if `frozen`, missing or different.
+        UsageError: the lock is damaged, or a URL has other content; or, if `frozen`, missing or different.
     """
 
-    def __init__(self, pipeline: Pipeline, cells: Sequence[Cell], *, frozen: bool) -> None:
+    def __init__(
+        self, pipeline: Pipeline, cells: Sequence[Cell], *, frozen: bool, update_sources: bool = False
+    ) -> None:
         self._pipeline, self._made = pipeline, dict[str, LockedArtefact]()
         lock = Lock.read(lock_of(pipeline.path))  # a damaged lock is refused before anything runs
         self._frozen: Lock | None = None
@@ -39,6 +44,8 @@ class LockGuard:
                 raise UsageError(f"--frozen needs {path}, which does not exist", fix=fix)
             check_frozen(Comparison(pipeline, lock), cells)
             self._frozen = lock
+        elif lock is not None and has_copies() and not update_sources:
+            check_urls(Comparison(pipeline, lock), cells)
 
     def record(self, cell: Cell, artifact: Artifact, entries: Mapping[str, Entry]) -> LockedFiles:
         """Record a product that is about to be delivered to the cell's output, and return its digests.

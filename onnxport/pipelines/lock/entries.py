@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from onnxport.core.urls import shown
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.config.pipeline import NamedModel, Node
@@ -141,7 +142,9 @@ def source_of(model: NamedModel, folder: Path) -> str:
 
 
 def relative(path: Path, folder: Path) -> str:
-    """Return the relative path from `folder` to `path`, with slashes on every system."""
+    """Return the relative path from `folder` to `path`, with slashes on every system; of a copy its URL."""
+    if (url := shown(str(path))) != str(path):
+        return url
     return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
 
 

@@ -227,6 +227,7 @@ def _proof(verdict: str) -> Check:
 # What a difference of the pipeline is about, for the user.
 _SUBJECTS: Mapping[str, Subject] = {
     "source": "source",
+    "url": "source",
     "files": "files",
     "artefact": "options",
     "chain": "options",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from onnxport.core.child_process import reuse_children
 from onnxport.core.errors import UsageError
-from onnxport.formats.artifact import SUFFIXES, Artifact, Staging, writing
+from onnxport.formats.artifact import SUFFIXES, Artifact, Staging, path_of, writing
+from onnxport.formats.remote import beside
 from onnxport.pipelines import runner
 from onnxport.pipelines.environment import RUNS_ON, describe, require
 from onnxport.pipelines.failures import failure_of
@@ -76,13 +77,15 @@ def conversions(
             "--report-tensors writes the tensors of one artefact, and several are made",
             fix="leave it out, or convert to one target",
         )
+    models = [path_of(model, "a model", fix="give paths of .onnx files") for model in models]
     _refuse_twins((str(model) for model in models), "model")
     _refuse_twins(targets, "target")
     _refuse_twins(precisions, "precision")
     for name in targets:
         stage = target(name)
         require((*stage.libraries, *RUNS_ON.get(stage.gives, ())), f"converting to {name}")
-    place = None if folder is None else _folder(Path(folder))
+    fix = "give the path of a folder"
+    place = None if folder is None else _folder(path_of(folder, "the output", fix=fix, writes=True))
     parts = []
     for model in models:
         for name in targets:
@@ -91,7 +94,7 @@ def conversions(
                 ending = f"_{precision}" if precision not in (None, OWN) and len(precisions) > 1 else ""
                 path = Artifact.open(model).path
                 file = f"{path.stem}{ending.replace('-', '_')}{SUFFIXES[target(name).gives]}"
-                output = (place or path.parent) / file
+                output = beside(path, file) if place is None else place / file
                 job = conversion(model, name, output, asked, **wishes)
                 values = {"precision": precision} if precision and len(precisions) > 1 else {}
                 parts.append(Part("/".join((path.stem, name, *values.values())), job, values))

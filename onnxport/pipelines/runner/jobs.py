@@ -12,9 +12,11 @@ from pydantic import BaseModel
 
 from onnxport.converters.params import OrtParams
 from onnxport.core.errors import InputError, UsageError
+from onnxport.core.urls import shown
 from onnxport.exporters.params import BELONGS, ExportParams
 from onnxport.exporters.sources import CONTAINERS, KINDS, Source
 from onnxport.formats.artifact import FOLDERS, SUFFIXES, Artifact, path_of, writing
+from onnxport.formats.remote import beside
 from onnxport.optimizers.params import ExtractParams, OptimizeParams
 from onnxport.pipelines.params import check_known, params_of
 from onnxport.pipelines.registry import EXTRACT, OPTIMIZE, QUANTIZE, target
@@ -79,7 +81,8 @@ class Job(_Delivery):
                 what = f"the output {self.output} does not end in {suffix}"
                 raise UsageError(what, fix=f"give a name that ends in {suffix}, or a folder that exists")
             self._check_replaceable()
-            if self.output.exists() and self.output.samefile(self.source.path):
+            is_same = self.output.exists() and self.output.samefile(self.source.path)
+            if is_same or shown(str(self.output)) == shown(str(self.source.path)):
                 raise UsageError(f"the output {self.output} is the input", fix="give another path")
             if self.output.resolve() in self.source.path.resolve().parents:
                 what = f"the output {self.output} contains the input and would replace it"
@@ -242,7 +245,7 @@ def _job(
     """Return the job that runs `steps` on a model file; <stem><ending> beside it is the default output."""
     validation = _validation(proof_options(steps, options), options, purpose, validate=validate)
     source = Artifact.open(model)
-    chosen = _output(output, source.path.with_name(f"{source.path.stem}{ending}"))
+    chosen = _output(output, beside(source.path, f"{source.path.stem}{ending}"))
     own = None if operators is None else path_of(operators, "the operators", fix="give the path of a file")
     return Job(source, steps, chosen, validation, keep_rejected, latency, own)
 
@@ -269,7 +272,7 @@ def exportation(
     check_export(found, params)
     # Beside a file or folder; for a factory <function>.onnx in the current folder.
     function = found.name.partition(":")[2].rpartition(".")[2]
-    usual = Path(f"{function}.onnx") if found.is_factory else found.path.with_suffix(".onnx")
+    usual = Path(f"{function}.onnx") if found.is_factory else beside(found.path, f"{found.path.stem}.onnx")
     chosen = _output(output, usual)
     if chosen.suffix.lower() != ".onnx":
         raise UsageError(f"the output {chosen} does not end in .onnx", fix="give a name that ends in .onnx")
@@ -297,7 +300,7 @@ def _output(given: StrPath | None, usual: Path) -> Path:
     """Return the path to write; in a folder the file gets its usual name."""
     if given is None:
         return usual
-    path = path_of(given, "the output", fix="give the path of the file to write")
+    path = path_of(given, "the output", fix="give the path of the file to write", writes=True)
     # Unlike Path.is_dir, this is no error where a folder may not be entered.
     is_folder = os.path.isdir(path) and path.suffix.lower() not in SUFFIXES.values()
     return path / usual.name if is_folder else path

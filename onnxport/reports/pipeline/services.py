@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from onnxport.core.errors import OnnxportError
+from onnxport.core.urls import shown
 from onnxport.formats.artifact import Staging, writing
 from onnxport.reports import phrases
 from onnxport.reports.pipeline import matrix, terminal
@@ -159,7 +160,7 @@ def _summarize(summary: str) -> None:
     if not place:
         return
     with writing(Path(place), f"${_SUMMARY}"), Path(place).open("a", encoding="utf-8") as file:
-        file.write(summary)
+        file.write(shown(summary))
 
 
 def _save_quality(found: Sequence[Finding]) -> None:
@@ -167,5 +168,7 @@ def _save_quality(found: Sequence[Finding]) -> None:
     with Staging(place, "--annotations") as staging:
         staged = staging.folder / place.name
         with writing(place, "--annotations"):
-            staged.write_text(json.dumps(list(map(_quality, found)), indent=2) + "\n", encoding="utf-8")
+            staged.write_text(
+                shown(json.dumps(list(map(_quality, found)), indent=2)) + "\n", encoding="utf-8"
+            )
         staging.commit({staged: place})
