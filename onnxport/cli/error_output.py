@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from json import dumps
@@ -22,6 +23,9 @@ from onnxport.core.errors import (
     printable,
 )
 from onnxport.pipelines.failures import Failure, failure_of
+
+# click's words for a value that is none of an option's choices.
+_NO_CHOICE = re.compile(r"'([^']*)' is not one of (.+)")
 
 
 def show(error: BaseException, *, json: bool, verbose: bool) -> int:
@@ -89,8 +93,20 @@ def _silence(stream: TextIO) -> None:
 
 def _usage(error: click.ClickException) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
+    if near := _nearest_choice(message):
+        message += f"; did you mean {near!r}?"
     context = getattr(error, "ctx", None)
     return f"{message}; see {context.command_path} --help" if context else message
+
+
+def _nearest_choice(message: str) -> str:
+    """Return the choice that click's refusal lists and the user may have meant; empty if none is near."""
+    found = _NO_CHOICE.search(message)
+    if found is None:
+        return ""
+    import difflib
+
+    return next(iter(difflib.get_close_matches(found[1], re.findall(r"'([^']+)'", found[2]), n=1)), "")
 
 
 def _document(error: BaseException, failure: Failure) -> dict[str, Any]:

@@ -102,6 +102,8 @@ metadata.version = version
     ("code", "says", "options"),
     [
         (2, "'onx' is not one of", ("--to", "ort,onx")),
+        (2, "'coreml', 'ort'; did you mean 'tflite'?", ("--to", "tflit")),
+        (2, "'keep', 'nhwc'; did you mean 'keep'?", ("--to", "tflite", "--layout", "kep")),
         (2, "'fp8' is not one of", ("--to", "ort,tflite", "--precision", "fp16,fp8")),
         (
             2,
