@@ -184,6 +184,14 @@ def test_an_output_that_cannot_be_uploaded_is_an_error(sandbox: Sandbox, web: We
     assert not list(sandbox.folder.glob("*.ort"))
 
 
+def test_init_names_the_url(sandbox: Sandbox, web: Web) -> None:
+    web.token = ""
+    assert sandbox.run("init", _shown(web), "--ci", "none").code == 0
+    said = yaml.safe_load((sandbox.folder / "pipeline.yaml").read_text())
+    assert _shown(web) in json.dumps(said)
+    assert "onnxport-scratch" not in json.dumps(said)
+
+
 def test_processes_know_the_copies(sandbox: Sandbox, web: Web) -> None:
     _pipeline(sandbox, web, "jobs")
     ended = sandbox.run("run", "pipeline.yaml", "--jobs", "2", "--json")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from onnxport.core.errors import OnnxportError, printable
+from onnxport.core.urls import shown
 from onnxport.exporters.sources import KINDS, Source
 from onnxport.formats.artifact import Artifact, TensorSpec
 from onnxport.pipelines.runner.model_sources import load
@@ -80,8 +81,8 @@ def summarize(given: str, folder: Path) -> tuple[ModelSummary, Artifact | None]:
     """
     if not given.lower().endswith(".onnx"):
         source = Source.of(given)
-        named = given if source.is_factory else _path_from(Path(given), folder)
-        return ModelSummary(Path(given.rpartition(":")[2]).stem, named, source.kind, source.size), None
+        named = given if source.is_factory else _path_from(source.path, folder)
+        return ModelSummary(Path(source.name.rpartition(":")[2]).stem, named, source.kind, source.size), None
     from onnxport.samples.domain import without_functions
     from onnxport.samples.states import find_states
     from onnxport.validate.precision import precision_of
@@ -101,7 +102,9 @@ def summarize(given: str, folder: Path) -> tuple[ModelSummary, Artifact | None]:
 
 
 def _path_from(path: Path, folder: Path) -> str:
-    """Return `path` relative to `folder`; absolute if it was given so and lies outside."""
+    """Return `path` relative to `folder`; absolute if it was given so and lies outside; of a copy its URL."""
+    if (url := shown(str(path))) != str(path):
+        return url
     relative = os.path.relpath(path.resolve(), folder.resolve())
     is_outside = relative.startswith("..") and path.is_absolute()
     return str(path.resolve()) if is_outside else Path(relative).as_posix()
