@@ -44,5 +44,7 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # a failed print was reported there
             stream.flush()
+    if "onnxport.core.scratch" in sys.modules:  # copies of URLs live as long as the process
+        sys.modules["onnxport.core.scratch"].ScratchFolder.discard_all()
     # Not by sys.exit: a late Ctrl-C would show a traceback during the interpreter's shutdown.
     os._exit(code)
