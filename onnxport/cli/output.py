@@ -122,6 +122,7 @@ def output_options(function: Callable[..., int]) -> Callable[..., int]:
 
     @click.option(
         "--limit",
+        "raised",
         cls=Option,
         group=OUTPUT,
         multiple=True,

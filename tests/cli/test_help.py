@@ -82,6 +82,7 @@ OWN = {
     "init": {"destination", "ci", "force"},
     "run": {
         "frozen",
+        "update_sources",
         "no_cache",
         "targets",
         "jobs",
