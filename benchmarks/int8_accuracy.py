@@ -25,7 +25,8 @@ from benchmarks.quantizing.nets import NETS
 
 OURS = "ours"
 _SAMPLES = 16  # to calibrate on, and as many others to score on
-_TOOLS = (OURS, "ort-minmax", "nncf", "ort-percentile", "ort-entropy")
+_OPTIONS = {OURS: (), "ours-auto": ("--method", "auto")}
+_TOOLS = (*_OPTIONS, "ort-minmax", "nncf", "ort-percentile", "ort-entropy")
 _SLACK = 0.3  # dB
 Row = Mapping[str, Any]
 Found = dict[str, dict[str, Row]]  # rows by net and tool
@@ -44,8 +45,9 @@ def measure(key: str, tools: Sequence[str], given: Mapping[str, Path]) -> Iterat
             prepared = peers.prepared(given["onnxruntime"], net.path, folder / "prepared.onnx")
         for tool in tools:
             out = folder / f"{tool}.onnx"
-            if tool == OURS:
-                spent = cost.quantize(net.path, folder / "calibration", out, ("--no-latency",))
+            if tool in _OPTIONS:
+                arguments = ("--no-latency", *_OPTIONS[tool])
+                spent = cost.quantize(net.path, folder / "calibration", out, arguments)
             else:
                 spent = known[tool].quantize(prepared, folder / "calibration", out, _SAMPLES)
             score = scoring.Score(said=spent.said) if spent.said else scoring.score(out, reference, tests)
@@ -71,7 +73,7 @@ def read(path: Path) -> Found:
 def page(found: Found) -> Iterator[str]:
     """Yield the lines of the page."""
     tools = [tool for tool in _TOOLS if any(tool in rows for rows in found.values())]
-    theirs = [tool for tool in tools if tool != OURS]
+    theirs = [tool for tool in tools if tool not in _OPTIONS]
     compared = {
         net: (rows[OURS]["sqnr"], best)
         for net, rows in found.items()
@@ -86,7 +88,7 @@ def page(found: Found) -> Iterator[str]:
         f"Of {len(leads)} networks, ours is above the best of the others on {above}, within {_SLACK} dB below it on "
         f"{near}, and further below on {len(leads) - above - near}."
     )
-    for tool in theirs:
+    for tool in tools[1:]:
         pairs = [
             (rows[OURS], rows[tool])
             for rows in found.values()
@@ -131,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--json FILE or --page FILE is needed")
     if not options.page:
         given = {name: Path(python) for name, _, python in (each.partition("=") for each in options.peer)}
-        can = {OURS, *peers.peers(given)}
+        can = {*_OPTIONS, *peers.peers(given)}
         for key in options.nets:
             done = {} if options.again else read(record).get(key, {})
             tools = [tool for tool in options.tools if tool in can and tool not in done]

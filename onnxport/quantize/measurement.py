@@ -74,21 +74,19 @@ def measure(
         if isinstance(observer, ChannelExtremes)
     }
     tried = _TRIED.get(params.method, (params.method,))
-    found: dict[str, Ranges] = {method: _ranges(placement, seen, method, even) for method in tried}
-    if params.method == "auto":
-        both = ((name, ends, found["plain mse"][name]) for name, ends in found["mse"].items())
-        found[_BETWEEN] = {name: ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for name, a, b in both}
+    whole = even if params.method in ("mse", "auto") else frozenset[str]()
+    found: dict[str, Ranges] = {method: _ranges(placement, seen, method, whole) for method in tried}
     return {name: Measurements(ranges, means, maxima) for name, ranges in found.items()}
 
 
 # Method to the ranges of which the best is kept: mse counts every place alike, plain mse does not. `mse` itself does
 # not choose: on a few samples the plain one can be ahead and on others behind by as much (PP-OCRv4's recognizer, 2 dB).
-_TRIED = {"auto": ("mse", "plain mse", "percentile", "minmax")}
-_BETWEEN = "the middle of both mse"
+# On 36 networks, the best of these three on held-back samples is 0.7 dB above mse in the mean and 0.2 dB below at worst;
+# with minmax, or the mean of both mse, among them it is up to 3.7 and 35 dB below.
+_TRIED = {"auto": ("mse", "plain mse", "percentile")}
 
 
-def _ranges(placement: Placement, seen: Observed, method: str, even: frozenset[str]) -> Ranges:
-    whole = even if method == "mse" else frozenset[str]()
+def _ranges(placement: Placement, seen: Observed, method: str, whole: frozenset[str]) -> Ranges:
     return {
         name: _range(
             seen[name],

@@ -242,3 +242,19 @@ def test_a_session_gets_every_option(conv: Path, tmp_path: Path) -> None:
         assert options.get_session_config_entry(name) == value
     assert (tmp_path / "optimized.onnx").is_file()
     assert session.get_providers() == ["CPUExecutionProvider"]
+
+
+def test_a_changed_copy_runs_with_the_data_of_its_source(tmp_path: Path) -> None:
+    """As quantization has them: `--budget` and `--method auto` score copies before any has a file."""
+    weight = np.arange(12, dtype=np.float32).reshape(4, 3)
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> network (float[1,4] x) => (float[1,3] y) { y = MatMul (x, w) }'
+    )
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="model.onnx.data", size_threshold=0)
+    copy = Model.load(path).clone()
+    copy.path = None
+    x = np.ones((1, 4), np.float32)
+    with OrtRuntime.of_model(copy) as runtime:
+        np.testing.assert_allclose(runtime.run({"x": x})["y"], x @ weight)

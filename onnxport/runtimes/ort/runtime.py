@@ -314,9 +314,9 @@ def _graph_bytes(model: Model) -> tuple[bytes | None, Path | None]:
     external = model.external_files
     if not external:
         return model.to_bytes(), None
-    assert model.path is not None, "a model with external data has a file"
     data: bytes = ir.to_proto(model.ir).SerializeToString()
-    return data, model.path.parent
+    # A changed copy has no file, and still its source's data, which quantization keeps in one file.
+    return data, (external[0] if model.path is None else model.path).parent
 
 
 def _proto(data: bytes) -> Any:
