@@ -84,10 +84,9 @@ def page(found: Found) -> Iterator[str]:
         return
     above = sum(lead > 0 for lead in leads)
     near = sum(-_SLACK <= lead <= 0 for lead in leads)
-    yield (
-        f"Of {len(leads)} networks, ours is above the best of the others on {above}, within {_SLACK} dB below it on "
-        f"{near}, and further below on {len(leads) - above - near}."
-    )
+    yield f"Of {len(leads)} networks, ours is above the best of the others on {above}, within {_SLACK} dB"
+    yield f"below it on {near}, and further below on {len(leads) - above - near}. Ours:"
+    yield ""
     for tool in tools[1:]:
         pairs = [
             (rows[OURS], rows[tool])
@@ -98,8 +97,8 @@ def page(found: Found) -> Iterator[str]:
         ratio = statistics.median(ours["cpu"] / its["cpu"] for ours, its in pairs)
         failed = sum(bool(rows[tool]["said"]) for rows in found.values() if tool in rows)
         yield (
-            f"{tool}: {lead:+.1f} dB by ours, {ratio:.2f} of its CPU time (medians of {len(pairs)}); "
-            f"failed on {failed}."
+            f"- beside {tool}: {lead:+.1f} dB, {ratio:.2f} of its CPU time (medians of {len(pairs)}); "
+            f"it failed on {failed}"
         )
     yield ""
     yield f"| network | {' | '.join(tools)} | ours - best |"
