@@ -24,6 +24,8 @@ _NEVER = frozenset(
     "RandomNormal RandomUniform RandomNormalLike RandomUniformLike Multinomial Bernoulli If Loop Scan".split()
 )
 
+_WITHOUT_OPERANDS = _NEVER | {"Constant", "Shape"}
+
 
 class Constants:
     """The constants of one graph; a value is folded once.
@@ -41,9 +43,22 @@ class Constants:
         """Return the constant that `value` is; None for a computed or missing one."""
         if value is None:
             return None
-        if value not in self._found:
-            self._found[value] = self._fold(value)
+        pending = [value]  # operands first: graphs are deeper than Python recurses
+        while pending:
+            if operands := self._unfolded_operands(pending[-1]):
+                pending += operands
+                continue
+            last = pending.pop()
+            if last not in self._found:
+                self._found[last] = self._fold(last)
         return self._found[value]
+
+    def _unfolded_operands(self, value: ir.Value) -> list[ir.Value]:
+        """Return the operands that folding `value` asks for and that were not folded yet."""
+        node = value.producer()
+        if value in self._found or node is None or node.op_type in _WITHOUT_OPERANDS:
+            return []
+        return [each for each in node.inputs if each is not None and each not in self._found]
 
     def number(self, value: ir.Value | None) -> float | None:
         """Return a constant of one element."""

@@ -186,6 +186,13 @@ def test_a_factor_that_moved_into_the_next_product_is_no_fault(bounded: bool) ->
     assert wrong.faults
 
 
+def test_a_graph_may_be_deeper_than_python_recurses() -> None:
+    value = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([1]))
+    for _ in range(2000):
+        value = ir.node("Relu", [value]).outputs[0]
+    assert Constants(17).get(value) is None
+
+
 @pytest.mark.parametrize(("times", "is_same"), [(1, True), (1.001, False)])
 def test_a_channel_below_the_smallest_float_is_zero(times: float, is_same: bool) -> None:
     """BatchNormalization in PP-OCRv3's recognizer makes weights of 1e-78, which float32 folds to 0."""
