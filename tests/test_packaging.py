@@ -42,12 +42,16 @@ UNREQUIRED = {"paddle", "tf-keras", "threadpoolctl"}
 OPTIONAL = (
     *("distributed", "images", "audio", "torch", "tensorflow", "sklearn", "boosting"),
     *("remote", "s3", "gs", "hf"),
-    *("tract", "openvino", "ncnn", "mnn", "rten"),
+    *("tract", "openvino", "ncnn", "mnn", "rten", "webgpu"),
 )
 # Never imported by us: run as programs (the package of pnnx imports PyTorch), or loaded by fsspec for its protocols.
 PROGRAMS = {"pnnx", "rten-convert", "s3fs", "gcsfs", "huggingface-hub"}
 # The rooms that the process of one framework, or engine, alone enters.
-INNERMOST = ("onnxport/exporters/*/**/*.py", "onnxport/runtimes/engines/*.py")
+INNERMOST = (
+    "onnxport/exporters/*/**/*.py",
+    "onnxport/runtimes/engines/*.py",
+    "onnxport/runtimes/ort/webgpu.py",
+)
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,8 @@ def measure(
         _row(plan, files, trials.get(number), accuracies.get(number), inputs)
         for number, plan in enumerate(plans)
     )
-    notes = tuple(dict.fromkeys(meter.notes))
+    remarks = (remark for trial in trials.values() for remark in trial.remarks)
+    notes = tuple(dict.fromkeys((*meter.notes, *remarks)))
     if params.inputs is None:
         notes += tuple(uncalibrated_notes(rows))
     return Measured(rows, inputs.origin, pace.least_ms, pace.others, notes)

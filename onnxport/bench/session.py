@@ -88,6 +88,7 @@ class Trial:
     subject: Subject
     failure: Failure | None = None
     ran_on: str = ""
+    remarks: tuple[str, ...] = ()  # the runtime's, for the report
     ports: Ports | None = None
     feeds: Feeds = field(default_factory=dict)
     bare: int = 0
@@ -209,6 +210,7 @@ class Session(Closing):
         )
         loaded = self._call(trial, "load", str(path), chosen)
         trial.loading, trial.ran_on = loaded["seconds"], loaded["ran_on"]
+        trial.remarks = tuple(loaded["remarks"])
         trial.ports = ports_of(settings.runtime, path, loaded["inputs"], loaded["outputs"])
 
     def _feed(self, trial: Trial) -> None:

@@ -56,6 +56,7 @@ class Runner:
         return {
             "seconds": seconds,
             "ran_on": model.ran_on,
+            "remarks": list(getattr(model, "remarks", ())),
             "inputs": list(model.inputs),
             "outputs": list(model.outputs),
         }

@@ -15,6 +15,7 @@ from onnxport.runtimes.registry import is_installed
 
 PROBES = "onnxport.deployment.probes"
 
+_VULKAN = "a Vulkan device: install a driver, or one in software (docs/guide/gpu.md)"
 _ORT_BUILDS = ("onnxruntime", *(f"onnxruntime-{build}" for build in "gpu openvino directml qnn cann".split()))
 
 
@@ -101,11 +102,20 @@ RUNTIMES: Mapping[str, Runtime] = {
         _provider("cuda", "CUDA provider", "CUDA"),
         _provider("tensorrt", "TensorRT provider", "Tensorrt"),
         _provider("openvino-ep", "OpenVINO provider", "OpenVINO"),
+        Runtime(
+            "ort-webgpu",
+            "ONNX Runtime, WebGPU provider",
+            f"{PROBES}.ort_webgpu",
+            ("onnxruntime-ep-webgpu",),
+            extra="webgpu",
+            remedies=("opset 21",),
+            also_needs=_VULKAN,
+        ),
         _converted("tflite-cpu", "LiteRT, XNNPACK delegate", "ai-edge-litert", "tflite"),
         _converted("tflite-gpu", "LiteRT, GPU delegate", "ai-edge-litert", "tflite"),
         replace(
             _converted("litert-gpu", "LiteRT, GPU runtime", "ai-edge-litert", "tflite"),
-            also_needs="a Vulkan device: install a driver, or one in software (docs/guide/gpu.md)",
+            also_needs=_VULKAN,
         ),
         _converted("coreml", "Core ML", "coremltools", "coreml"),
         _engine("openvino", "OpenVINO", "openvino"),

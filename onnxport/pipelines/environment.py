@@ -135,6 +135,7 @@ LIBRARIES: Mapping[str, Library] = {
         Library("xgboost", "export from XGBoost", builds=("xgboost-cpu",), extra="boosting"),
         Library("lightgbm", "export from LightGBM", extra="boosting"),
         Library("catboost", "export from CatBoost", extra="boosting"),
+        Library("onnxruntime-ep-webgpu", "running ONNX files on WebGPU", extra="webgpu"),
         Library("tract", "running ONNX files in tract", extra="tract"),
         Library("openvino", "running ONNX files in OpenVINO", extra="openvino"),
         Library("ncnn", "running ONNX files in ncnn", extra="ncnn"),

@@ -127,6 +127,16 @@ KINDS = (
         ("coremltools",),
         settings=("function", "units"),
     ),
+    Kind(
+        "ort-webgpu",
+        "ONNX Runtime's WebGPU provider",
+        ("onnx", "ort"),
+        "onnxport.runtimes.ort.webgpu:WebgpuRuntime",
+        ("onnxruntime-ep-webgpu",),
+        settings=("level", "threads", "vulkan"),
+        extra="webgpu",
+        probe="onnxport.runtimes.vulkan:lacking",
+    ),
     Kind("tract", "tract", ("onnx",), f"{_ENGINES}.tract:TractRuntime", ("tract",), extra="tract"),
     Kind(
         "openvino",

@@ -75,7 +75,9 @@ def count_devices() -> int:
 
 
 def lacking() -> str:
-    """Return what GPU runtimes lack here; empty for nothing."""
+    """Return what GPU runtimes lack here; empty for nothing, and on systems whose GPUs have another interface."""
+    if not sys.platform.startswith("linux"):
+        return ""
     command = [sys.executable, "-m", __name__]
     try:
         asked = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)

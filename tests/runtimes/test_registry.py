@@ -60,7 +60,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 def test_every_extra_of_a_kind_brings_its_distributions() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     told = {kind.extra: set(kind.distributions) for kind in KINDS if kind.extra}
-    assert told.keys() == {"tract", "openvino", "ncnn", "mnn"}
+    assert told.keys() == {"webgpu", "tract", "openvino", "ncnn", "mnn"}
     assert told == {extra: set(extras[extra]) for extra in told}
 
 
@@ -78,7 +78,7 @@ def test_the_first_of_a_format_answers_unless_another_is_named() -> None:
         (
             "onnx",
             {"runtime": "trakt"},
-            "'trakt' is not allowed for runtime; give auto, ort, tract, openvino, ncnn, mnn",
+            "'trakt' is not allowed for runtime; give auto, ort, ort-webgpu, tract, openvino, ncnn, mnn",
         ),
         ("tflite", {"runtime": "tract"}, "'tract' is not allowed for runtime; give auto, litert"),
         ("onnx", {"runtime": "tract", "threads": "2"}, "tract has no 'threads'; its settings are runtime"),

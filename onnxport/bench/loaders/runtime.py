@@ -39,6 +39,7 @@ class KindLoader:
 class KindModel:
     def __init__(self, runtime: Runtime, path: str) -> None:
         self._runtime, self._path, self.ran_on = runtime, path, runtime.name
+        self.remarks: Sequence[str] = getattr(runtime, "remarks", ())  # notes for the report
         self.inputs: Sequence[Port] = [(spec.name, spec.dtype, spec.shape) for spec in runtime.inputs]
         self.outputs: Sequence[Port] = [(spec.name, spec.dtype, spec.shape) for spec in runtime.outputs]
 

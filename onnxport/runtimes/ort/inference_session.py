@@ -24,6 +24,7 @@ def open_session(
     level: OrtLevel = "all",
     threads: int = 0,
     provider: str = CPU,
+    devices: Sequence[onnxruntime.OrtEpDevice] = (),
     spinning: bool = True,
     prepacking: bool = True,
     shared_memory: bool = False,
@@ -40,6 +41,7 @@ def open_session(
     Args:
         threads: of one operator; 0 for one per core.
         provider: full name of the execution provider; the CPU runs what it does not.
+        devices: of a registered plugin provider, in place of `provider`; where it cannot start, that is an error.
         spinning: threads spin while they wait, which starves other processes.
         prepacking: kernels keep a copy of their weights in their own layout; wasted in a session that never runs.
         shared_memory: sessions of this process take their activations from one arena, and none plans its memory ahead
@@ -76,11 +78,14 @@ def open_session(
         if entry:
             options.add_session_config_entry(key, entry)
     register_libraries(options)
+    if devices:
+        options.add_provider_for_devices(list(devices), {})
     return onnxruntime.InferenceSession(
         os.fspath(model) if isinstance(model, Path) else model,
         options,
-        providers=list(dict.fromkeys((provider, CPU))),
+        providers=None if devices else list(dict.fromkeys((provider, CPU))),
         disabled_optimizers=disabled_optimizers,
+        enable_fallback=not devices,  # else Python opens it again on the CPU, and says so on stdout only
     )
 
 

@@ -209,19 +209,22 @@ class OrtRuntime(Closing):
                 source,
                 level=self._options.level,
                 threads=self._options.threads,
-                provider=self._provider,
                 spinning=False,  # spinning threads would starve the other runtime's process
                 prepacking=stored_bytes(source, folder) <= _LARGE,
-                shared_memory=True,
                 external_data=folder,
-                config={"session.load_model_format": "ORT"} if self._is_ort else None,
+                **self._place(),
             )
         except OnnxportError:  # about a library of custom operators
             raise
         except Exception as error:  # see run
             raise self._load_error(error) from error
 
-    def _load_error(self, error: Exception) -> InputError:
+    def _place(self) -> dict[str, Any]:
+        """Return the arguments of `open_session` that say where it runs."""
+        config = {"session.load_model_format": "ORT"} if self._is_ort else None
+        return {"provider": self._provider, "shared_memory": True, "config": config}
+
+    def _load_error(self, error: Exception) -> OnnxportError:
         """Translate ONNX Runtime's refusal to load the model."""
         if newer := _NEWER_OPSET.search(" ".join(str(error).split())):
             opset, known = newer.groups()
