@@ -355,12 +355,14 @@ class _Matcher:
 
 def _is_nearer(absorbed: Core, core: Core, source: Core) -> bool:
     """Return whether one form of a product has a bias nearer to the source's than another."""
-    apart, plain = (
-        np.square(each.bias.values - source.bias.values).sum()
-        for each in (absorbed, core)
-        if each.bias is not None and source.bias is not None
-    )
-    return bool(apart < plain)
+    return _bias_distance(absorbed, source) < _bias_distance(core, source)
+
+
+def _bias_distance(core: Core, source: Core) -> float:
+    """Return how far two biases are apart; infinity where one side has none, or of another shape."""
+    if core.bias is None or source.bias is None or core.bias.values.shape != source.bias.values.shape:
+        return np.inf
+    return float(np.square(core.bias.values - source.bias.values).sum())
 
 
 def _times(head: Head, factors: Sequence[float]) -> Head:
