@@ -62,7 +62,8 @@ def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST
         LiftError: nodes that have no form in `opset`.
         InputError: ONNX Runtime cannot load the model.
     """
-    source, notes = model, list[str]()
+    # A file with ZipMaps is not what was loaded.
+    source, notes = model.clone() if model.labels else model, list[str]()
     if model.opset < opset:
         source = model.clone()
         if source.ir.functions:

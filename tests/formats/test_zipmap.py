@@ -64,6 +64,23 @@ def test_a_tflite_file_has_them_too(classifier: Path) -> None:
     assert '"labels":{"output_probability":[0,1,2,3]}' in text
 
 
+def test_a_network_that_ends_in_one_is_quantized(tmp_path: Path) -> None:
+    from sklearn.neural_network import MLPClassifier
+
+    random = np.random.default_rng(0)
+    x = random.standard_normal((64, 4)).astype(np.float32)
+    network = MLPClassifier((8,), max_iter=50, random_state=0).fit(
+        x, np.array(["no", "yes"])[(x[:, 0] > 0) * 1]
+    )
+    onnx.save(skl2onnx.to_onnx(network, x[:1], target_opset=17), tmp_path / "network.onnx")
+    np.savez(tmp_path / "samples.npz", X=x)
+    made = onnxport.quantize_model(
+        tmp_path / "network.onnx", precision="int8", calib=tmp_path / "samples.npz"
+    )
+    assert made.report.passed
+    assert "QuantizeLinear" in {node.op_type for node in onnx.load(made.path).graph.node}
+
+
 @pytest.mark.parametrize("classifier", ["integers"], indirect=True)
 def test_a_zipmap_that_others_read_is_refused(classifier: Path) -> None:
     model = onnx.load(classifier)
