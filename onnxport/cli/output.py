@@ -136,14 +136,14 @@ def output_options(function: Callable[..., int]) -> Callable[..., int]:
     @_flag("-q", "--quiet", help="Print errors only.")
     @_flag("-v", "--verbose", help="Print more: timings, and tracebacks of errors.")
     @functools.wraps(function)
-    def wrapped(*args: Any, json: bool, quiet: bool, verbose: bool, **kwargs: Any) -> int:
+    def run_with_output(*args: Any, json: bool, quiet: bool, verbose: bool, **kwargs: Any) -> int:
         if quiet and verbose:
             raise click.UsageError("--quiet and --verbose exclude each other", click.get_current_context())
         with _library_logs(verbose):
             output = Output(json=json, quiet=quiet, verbose=verbose, arguments=_arguments())
             return function(*args, output=output, **kwargs)
 
-    return wrapped
+    return run_with_output
 
 
 def _raise_limits(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> None:

@@ -140,7 +140,9 @@ class Manifest:
 
 
 def _port(data: dict[str, Any]) -> Port:
-    lists = {name: tuple(data.get(name, ())) for name in ("shape", "permutation", "texts")}
+    lists = {name: tuple(data[name]) for name in ("shape", "permutation")} | {
+        "texts": tuple(data.get("texts", ()))
+    }
     port = Port(**data | lists)
     named = all(isinstance(text, str) for text in (port.name, port.key, port.dtype, *port.texts))
     sized = all(dim is None or (isinstance(dim, int) and dim >= 0) for dim in port.shape)

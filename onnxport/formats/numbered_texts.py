@@ -26,12 +26,13 @@ def note_texts(value: ir.Value, texts: Sequence[str]) -> None:
         value.metadata_props[_KEY] = json.dumps(texts)
 
 
-def noted_texts(value: ir.Value) -> tuple[str, ...]:
+def read_texts(value: ir.Value) -> tuple[str, ...]:
     """Return the texts that an output's integers stand for; empty for any other value."""
     return tuple(json.loads(value.metadata_props.get(_KEY, "[]")))
 
 
 def to_texts(numbers: Array, texts: Sequence[str]) -> Array:
     """Return the texts of numbers, [...] of any shape; a number without a text is written as `<number>`."""
-    named = [texts[i] if 0 <= i < len(texts) else f"<{i}>" for i in np.ravel(numbers).tolist()]
+    known = range(len(texts))
+    named = [texts[int(i)] if i in known else f"<{i}>" for i in np.ravel(numbers).tolist()]
     return np.asarray(named, dtype=object).reshape(np.shape(numbers))

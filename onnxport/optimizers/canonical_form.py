@@ -37,7 +37,7 @@ _NUMBERED = "{!r} gives the number of a text: {}; the artefact's metadata has th
 _LISTED = 8  # texts in a note
 
 
-def _listed(texts: Sequence[str]) -> str:
+def _write_list(texts: Sequence[str]) -> str:
     named = [f"{i} {text}" for i, text in enumerate(texts[:_LISTED])]
     return ", ".join([*named, "..."] if len(texts) > _LISTED else named)
 
@@ -64,7 +64,9 @@ class _Notes:
         self.trees = describe_rounding(model.graph)
 
     def number_texts(self, model: Model) -> None:
-        self.texts = [_NUMBERED.format(name, _listed(texts)) for name, texts in number_texts(model).items()]
+        self.texts = [
+            _NUMBERED.format(name, _write_list(texts)) for name, texts in number_texts(model).items()
+        ]
 
 
 def prepare(

@@ -50,7 +50,7 @@ class Grid:
         zero_point = round(self.zero_point - shift / float(scale))
         return Grid(scale, int(np.clip(zero_point, limits.min, limits.max)), self.dtype)
 
-    def dividing(self, shift: float) -> Grid:
+    def align_to(self, shift: float) -> Grid:
         """Return the grid with the nearest scale of which `shift`, positive, is a multiple.
 
         Values moved by it then keep their integers exactly. The grid is unchanged where the scale would change by more

@@ -16,7 +16,7 @@ from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote, round_means
 from onnxport.quantize import cpu_safe, qdq
 from onnxport.quantize.accuracy import bias_correction
-from onnxport.quantize.accuracy.channel_scaling import find_scalable_tensors, scale_channels
+from onnxport.quantize.accuracy.channel_scales import find_scalable_tensors, scale_channels
 from onnxport.quantize.calibration import Resources, calibrate
 from onnxport.quantize.calibration.observers import ChannelExtremes
 from onnxport.quantize.candidate_score import Scorer, select_best
@@ -129,15 +129,15 @@ def build_model(
     corrections = correct_biases(graph.model, placement, rounded, means)
     written = qdq.write(graph.model, placement, grids, rounded, corrections)
     note = QuantizationNote(
-        _declared_ranges(placement, seen.ranges, grids),
+        _find_declared_ends(placement, seen.ranges, grids),
         {unit.node: means[unit.reads[0]] for unit in placement.units if unit.node in corrections},
     )
     written.ir.metadata_props[NOTE_KEY] = note.to_json()
     return written
 
 
-def _declared_ranges(placement: Placement, ranges: Ranges, grids: Mapping[str, Grid]) -> Ranges:
-    """Return the ends that grids have to reach: those chosen, within bounds and what `Grid.dividing` leaves."""
+def _find_declared_ends(placement: Placement, ranges: Ranges, grids: Mapping[str, Grid]) -> Ranges:
+    """Return the ends that grids have to reach: those chosen, within bounds and what `Grid.align_to` leaves."""
     shifted = {
         name
         for group in placement.groups
@@ -171,7 +171,7 @@ def plan_graph(model: Model, params: QuantizeParams, setting: QuantizationInputs
 def _with_scaled_channels(
     placed: PlannedGraph, params: QuantizeParams, setting: QuantizationInputs
 ) -> PlannedGraph:
-    """Scale channels that reach far less than others, and plan again; see channel_scaling.py."""
+    """Scale channels that reach far less than others, and plan again; see channel_scales.py."""
     if params.per_tensor or placed.placement.dtype == "int16":
         return placed
     graph = placed.graph.model.graph
@@ -217,7 +217,7 @@ def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
         low, high = min(*(low for low, _ in ends), *zeros), max(*(high for _, high in ends), *zeros)
         grid = activation_grid(low, high, placement.dtype_of(group[0]))
         if fixed is None and any(zeros):
-            grid = grid.dividing(max(map(abs, zeros)))
+            grid = grid.align_to(max(map(abs, zeros)))
         grids |= {name: grid.moved(*placement.affine[name]) for name in group}
     return grids
 

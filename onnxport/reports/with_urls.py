@@ -14,12 +14,12 @@ R = TypeVar("R", bound=BaseModel)
 
 def with_urls(report: R) -> R:
     """Return a report with URLs in place of the paths of their copies."""
-    return type(report).model_validate(_named(report.model_dump())) if has_copies() else report
+    return type(report).model_validate(_replace_copies(report.model_dump())) if has_copies() else report
 
 
-def _named(value: Any) -> Any:
+def _replace_copies(value: Any) -> Any:
     if isinstance(value, str):
         return shown(value)
     if isinstance(value, dict):
-        return {_named(key): _named(each) for key, each in value.items()}
-    return type(value)(map(_named, value)) if isinstance(value, list | tuple) else value
+        return {_replace_copies(key): _replace_copies(each) for key, each in value.items()}
+    return type(value)(map(_replace_copies, value)) if isinstance(value, list | tuple) else value

@@ -228,12 +228,11 @@ class NoiseMeter:
         assert self._model is not None, "probes are run between open and close"
         zeros = perturb_zeros(self._model.run, self._exact)
         chosen = probes.moves[:1] if is_known else (*probes.moves[-1:], *probes.kernels)
-        moved = any(array.any() for array in sample.feeds.values() if array.dtype.kind == "f")
-        return (
-            (*chosen, *probes.transforms, zeros)
-            if moved
-            else (*chosen, *probes.transforms, *probes.weights())
-        )
+        floats = [array for array in sample.feeds.values() if array.dtype.kind == "f"]
+        is_stuck = bool(floats) and not any(
+            array.any() for array in floats
+        )  # without floats, weights move anyway
+        return (*chosen, *probes.transforms, *(probes.weights() if is_stuck else (zeros,)))
 
     def _moves(self, model: Run, runtime: ReferenceRuntime) -> Iterator[Probe]:
         """Yield probes that move the inputs to their neighbours, or else, and in float16 too, the weights.

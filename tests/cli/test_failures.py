@@ -5,12 +5,10 @@ Each runs the real command in a fresh process and compares all files, temporary 
 
 from __future__ import annotations
 
-import contextlib
 import re
 import resource
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
@@ -19,7 +17,6 @@ from onnx import TensorProto, helper
 
 from fixtures import graphs
 from onnxport.core import errors
-from onnxport.formats.artifact import SUFFIXES
 from tests.cli.failing import Case, assert_fails, error_of, registering
 from tests.cli.sandbox import ROOT, Sandbox, unprivileged
 
@@ -527,48 +524,6 @@ def test_keep_rejected_keeps_it_under_a_name_that_says_so(sandbox: Sandbox) -> N
         "model.rejected.required_operators.config"
     ]
     assert sandbox.run("validate", "model.onnx", "model.rejected.ort").code == errors.NOT_EQUIVALENT
-
-
-@pytest.fixture
-def full_disk(sandbox: Sandbox) -> Iterator[Path]:
-    """A disk with room for the model and little more."""
-    disk = sandbox.folder / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60k", "tmpfs", disk], check=False)
-    if mounted.returncode:
-        pytest.skip("mounting a small disk takes root")
-    yield disk
-    subprocess.run(["umount", disk], check=True)
-
-
-@pytest.mark.parametrize("target", ["tflite", "coreml", "ort"])
-def test_full_disk(target: str, full_disk: Path, sandbox: Sandbox) -> None:
-    shutil.copy(sandbox.model, full_disk / "model.onnx")
-    before = sandbox.contents()
-    outcome = sandbox.run("convert", "disk/model.onnx", "--to", target)
-    assert outcome.code == errors.MACHINE_FAILED
-    assert f"model{SUFFIXES[target]} cannot be written" in error_of(outcome)
-    assert "free some space" in error_of(outcome)
-    assert sandbox.contents() == before
-
-
-def test_report_on_a_full_disk_leaves_no_artefact(full_disk: Path, sandbox: Sandbox) -> None:
-    (full_disk / "filling").write_bytes(bytes(56 * 1024))  # room for a page, which the report is longer than
-    before = sandbox.contents()
-    outcome = sandbox.run("convert", "model.onnx", *ORT, "--report", "disk/run.json")
-    assert outcome.code == errors.MACHINE_FAILED
-    assert "disk/run.json cannot be written: No space left on device" in error_of(outcome)
-    assert "give --report a path on another disk" in error_of(outcome)
-    assert sandbox.contents() == before
-
-
-def test_report_that_cannot_be_written_is_found_before_the_work(full_disk: Path, sandbox: Sandbox) -> None:
-    with contextlib.suppress(OSError):
-        (full_disk / "filling").write_bytes(bytes(60 * 1024))
-    outcome = sandbox.run("convert", "model.onnx", *ORT, "--report", "disk/run.json")
-    assert outcome.code == errors.MACHINE_FAILED
-    assert "give --report a path on another disk" in error_of(outcome)
-    assert "load ..." not in outcome.stderr
 
 
 @pytest.mark.parametrize("name", ["wrong_artefact_is_not_let_out", "output_that_never_varies"])

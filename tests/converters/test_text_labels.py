@@ -18,6 +18,7 @@ from sklearn.svm import SVC
 
 import onnxport
 from onnxport.core.errors import CannotConvertError
+from onnxport.formats.numbered_texts import to_texts
 from onnxport.formats.tflite.ports import read_signature
 
 FLOWERS = np.array(["setosa", "versic", "virgin"])  # of equal length, for the test that swaps two
@@ -79,6 +80,26 @@ def test_swapped_texts_are_found(flowers: Any, tmp_path: Path) -> None:
     assert right in content
     made.write_bytes(content.replace(right, wrong))
     assert not onnxport.validate_model(source, made).passed
+
+
+@pytest.mark.parametrize("note", ["5", "not JSON", '["a", "b", "c"]'])
+@pytest.mark.parametrize("target", ["tflite", "ort"])
+def test_a_note_of_texts_in_a_source_means_nothing(note: str, target: str, tmp_path: Path) -> None:
+    graph = "agraph (float[N, 3] x) => (int64[N] y) { y = ArgMax<axis = 1, keepdims = 0>(x) }"
+    model = parser.parse_model(f'<ir_version: 10, opset_import: ["" : 17]> {graph}')
+    model.graph.output[0].metadata_props.add(key="onnxport.texts", value=note)
+    save(model, tmp_path / "model.onnx")
+    onnxport.optimize_model(tmp_path / "model.onnx", output=tmp_path / "optimized.onnx")
+    made = onnxport.convert_model(tmp_path / "optimized.onnx", to=target, output=tmp_path / f"model.{target}")
+    with onnxport.load(made.path) as runtime:
+        assert [spec.dtype for spec in runtime.outputs] == ["int64"]
+
+
+@pytest.mark.parametrize(
+    ("found", "text"), [([1.0], ["b"]), ([0.5], ["<0.5>"]), ([np.nan], ["<nan>"]), ([-1], ["<-1>"])]
+)
+def test_a_number_without_a_text_is_shown(found: list[float], text: list[str]) -> None:
+    assert to_texts(np.array(found), ("a", "b")).tolist() == text
 
 
 def test_texts_that_are_computed_stay_refused(tmp_path: Path) -> None:

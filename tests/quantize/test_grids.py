@@ -33,7 +33,7 @@ def test_every_value_of_the_range_lies_within_a_step_of_the_grid(low: float, hig
 @given(low=st.floats(-20, -0.1), high=st.floats(0.1, 20), shift=st.floats(0.001, 20))
 def test_a_shift_becomes_a_whole_number_of_steps(low: float, high: float, shift: float) -> None:
     before = activation_grid(low, high, "uint8")
-    grid = before.dividing(shift)
+    grid = before.align_to(shift)
     if shift < 1.49 * float(before.scale):
         assert grid == before
         return

@@ -26,7 +26,7 @@ from onnxport.converters.lowering import known_shape
 from onnxport.core.errors import Refusal
 from onnxport.formats.manifest import Port
 from onnxport.formats.model import dims_of, dtype_name
-from onnxport.formats.numbered_texts import noted_texts
+from onnxport.formats.numbered_texts import read_texts
 
 # ONNX element type -> element type of Core ML's multi-array; the program casts to the type that it computes in.
 # float16 needs iOS16.
@@ -103,7 +103,7 @@ class Ports:
             assert result is not None, "refused nodes are reported before"
             state = self._held.get(value.name or "")
             place = key if state is None else str(state.name)
-            texts = noted_texts(value)
+            texts = read_texts(value)
             dtype = "string" if texts else dtype_name(value.dtype)
             ports.append(Port(value.name or "", place, dtype, result.shape, texts=texts))
             try:

@@ -29,7 +29,7 @@ from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.manifest import Port, Tap
 from onnxport.formats.model import Model, dtype_name
-from onnxport.formats.numbered_texts import noted_texts
+from onnxport.formats.numbered_texts import read_texts
 from onnxport.formats.tflite.tensor_names import INNER, TensorNames
 from onnxport.optimizers.rewrites.registry import REASON
 
@@ -269,7 +269,7 @@ class _Lowering(Driver[Value, TflBuilder]):
     ) -> Port:
         permutation = () if order == identity(len(order)) else order
         quantized = self.ports.parameters(value, is_output=is_output)
-        name, texts = value.name or "", noted_texts(value)
+        name, texts = value.name or "", read_texts(value)
         dtype = "string" if texts else dtype_name(value.dtype)
         return Port(name, key, dtype, permute(shape, order), permutation, **quantized, texts=texts)
 

@@ -189,13 +189,13 @@ class OptionsReader:
             with self.faults.catching(*options.places[name]):
                 values[name] = _fit(name, fields[name], value) if name in fields else value
                 if name in fields and takes_urls(fields[name]):
-                    values[name] = self._fetched(values[name])
+                    values[name] = self._fetch_urls(values[name])
         return options.only(values).with_values(values)
 
-    def _fetched(self, value: Any) -> Any:
+    def _fetch_urls(self, value: Any) -> Any:
         """Return an option's value with copies in place of URLs."""
         if isinstance(value, Mapping):
-            return {key: self._fetched(each) for key, each in value.items()}
+            return {key: self._fetch_urls(each) for key, each in value.items()}
         return self.path(value) if is_url(value) else value
 
     def as_mappings(self, options: Options) -> Options:

@@ -17,7 +17,7 @@ from onnxport.core.errors import InputError, MissingDependencyError, OnnxportErr
 from onnxport.core.resources import Closing
 from onnxport.core.scratch import ScratchFolder
 from onnxport.formats.external_data import stored_bytes
-from onnxport.formats.numbered_texts import noted_texts, to_texts
+from onnxport.formats.numbered_texts import read_texts, to_texts
 from onnxport.formats.zipmap import without_zipmaps
 from onnxport.runtimes.base import MemoryFullError, RunError, check_feeds, check_taps, format_shapes
 from onnxport.runtimes.custom_libraries import libraries
@@ -90,7 +90,7 @@ class OrtRuntime(Closing):
             temporary = ScratchFolder()
             runtime = cls(model.save(Path(temporary.name, "model.onnx")).path, options)
             runtime._temporary = temporary
-        noted = {value.name or "": noted_texts(value) for value in model.graph.outputs}
+        noted = {value.name or "": read_texts(value) for value in model.graph.outputs}
         runtime._texts = {name: texts for name, texts in noted.items() if texts}
         runtime.outputs = tuple(
             replace(spec, dtype="string") if spec.name in runtime._texts else spec for spec in runtime.outputs

@@ -90,7 +90,7 @@ class WebgpuRuntime(OrtRuntime):
 
     @property
     def device(self) -> str:
-        """What the provider runs on, as far as ONNX Runtime says."""
+        """The hardware that the provider runs on, as far as ONNX Runtime says."""
         kind = "a GPU in software" if self._is_software else "a GPU"
         return f"{kind} ({self._device.device.vendor})" if self._device.device.vendor else kind
 
