@@ -57,6 +57,7 @@ venv: $(VENV)/installed-test
 wheel: $(VENV)/installed-test $(VENV)/release/installed
 	rm -rf dist
 	$(BIN)/python -m build
+	$(VENV)/release/bin/twine check --strict dist/*.whl dist/*.tar.gz
 	$(VENV)/release/bin/cyclonedx-py requirements ci/requirements.txt --pyproject pyproject.toml \
 		--mc-type library --output-reproducible --output-file dist/onnxport.cdx.json
 
@@ -83,5 +84,5 @@ $(VENV)/installed-test: $(VENV)/created pyproject.toml constraints.txt
 # What writes the bill of materials, apart from the environment of the tests.
 $(VENV)/release/installed: $(VENV)/created
 	$(BIN)/python -m venv $(VENV)/release
-	$(VENV)/release/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0 pip-audit==2.10.1
+	$(VENV)/release/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0 pip-audit==2.10.1 twine==6.2.0
 	@touch $@
