@@ -22,6 +22,7 @@ from onnxport.optimizers.loop_unrolling import peel_loops, unroll_changing_loops
 from onnxport.optimizers.opset import inline_functions, lift
 from onnxport.optimizers.pad_fusion import fuse_pads
 from onnxport.optimizers.passes import Equivalence, Pass, PassManager, Rewritten
+from onnxport.optimizers.patterns import is_op, keeps_shape
 from onnxport.optimizers.qdq import canonicalize_quantization
 from onnxport.optimizers.rewrites.ml.trees import describe_rounding
 from onnxport.optimizers.scan_to_loop import scans_to_loops
@@ -207,14 +208,14 @@ def _canonicalize_quantization(model: Model) -> None:
 
 
 def _eliminate_identities(model: Model) -> None:
-    """Remove Identity nodes whose result is no graph output.
+    """Remove Identity, and Reshape to the same shape, whose result is no graph output.
 
     onnx-ir's own pass also removes those, which loses one of two outputs of the same value, and makes a branch
     return a value of an outer graph, which ONNX does not allow.
     """
     for node in list(model.graph.all_nodes()):
         source, result = node.inputs[0] if node.inputs else None, node.outputs[0]
-        is_identity = node.op_type == "Identity" and node.domain == ""
+        is_identity = is_op(node, "Identity") or (is_op(node, "Reshape") and keeps_shape(node))
         if is_identity and source is not None and not result.is_graph_output():
             result.replace_all_uses_with(source)
             assert node.graph is not None

@@ -93,6 +93,19 @@ def same_shape(a: ir.Value | None, b: ir.Value | None) -> bool:
     return left is not None and left == right and None not in left
 
 
+def keeps_shape(reshape: ir.Node) -> bool:
+    """Return whether a Reshape returns its operand: it copies each open size (0), or has it left over (-1)."""
+    source, target = reshape.inputs[0], reshape.inputs[1] if len(reshape.inputs) > 1 else None
+    if same_shape(source, reshape.outputs[0]):
+        return True
+    sizes, dims = integers(target), known_dims(source)
+    if sizes is None or dims is None or len(sizes) != len(dims):
+        return False
+    if reshape.attributes.get_int("allowzero", 0) == 1:
+        return False
+    return all(size in (0, -1, dim) for size, dim in zip(sizes, dims, strict=True))
+
+
 def only_use(value: ir.Value | None) -> bool:
     """Return whether a value has a single reader, which reads it once."""
     return value is not None and len(value.uses()) == 1 and not value.is_graph_output()

@@ -304,3 +304,15 @@ def test_stft_without_onesided_keeps_half_of_the_bins(tmp_path: Path, length: st
     result = prepared(model, native, shapes={"x": (1, 40, 1)}).model
     assert result.outputs[0].shape == (1, 7, 5)
     assert np.array_equal(answers(result, {"x": x}), expected)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "stays"),
+    [("{-1, 1, 0, 0}", False), ("{0, 4, -1, 0}", True), ("{0, 1, -1, 1}", True)],
+)
+def test_a_reshape_to_the_same_open_sizes_is_dropped(sizes: str, stays: bool, tmp_path: Path) -> None:
+    """The TFLite compiler refuses one before a subtraction; tf2onnx writes such in each layer normalization."""
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[N,1,H,W] x) => (float[A,B,C,D] y)
+        <int64[4] s = {sizes}> {{ r = Reshape(x, s) y = Relu(r) }}"""
+    model = load(onnx.parser.parse_model(text), tmp_path)
+    assert ("Reshape" in [node.op_type for node in prepared(model).model.graph]) == stays

@@ -39,6 +39,10 @@ SMALLER = {
         "{ a = Reshape(x, s) b = Reshape(a, t) y = Relu(b) }",
         {"Relu": 1},
     ),
+    "a reshape to the same open sizes": (
+        "g (float[N,1,H,W] x) => (float[N,1,H,W] y) <int64[4] s = {-1, 1, 0, 0}> { a = Reshape(x, s) y = Relu(a) }",
+        {"Relu": 1},
+    ),
     "a reshape by computed sizes": (
         "g (float[N,4,6] x) => (float[N,24] y) <int64 i0 = {0}, int64[1] a0 = {0}, int64[1] rest = {-1}> "
         "{ s = Shape(x) n = Gather(s, i0) m = Unsqueeze(n, a0) t = Concat<axis=0>(m, rest) y = Reshape(x, t) }",
