@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
@@ -32,6 +32,7 @@ from onnxport.validate.report import Report
 if TYPE_CHECKING:
     from onnxport.bench.report import BenchReport
     from onnxport.deployment.report import DeploymentReport
+    from onnxport.inspection.memory.report import MemoryPlan
     from onnxport.keyword_options import (
         BenchOptions,
         ConvertOptions,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from onnxport.validate.sample_files import SampleFiles
 
 StrPath = str | os.PathLike[str]
+ShapeOption = str | Sequence[str] | Mapping[str, Sequence[int | str | None]]
 
 
 @dataclass(frozen=True)
@@ -354,6 +356,26 @@ def debug_model(
     folder = None if output is None else path_of(output, "the output", fix="give the path of a folder")
     run = validation.debug(Artifact.open(reference), Artifact.open(candidate), params, folder, progress)
     return with_urls(run.artifacts[0].report)
+
+
+def plan_memory(model: StrPath, shape: ShapeOption | None = None) -> MemoryPlan:
+    """Plan the memory and the multiplications of one run of a model, node by node, without running it.
+
+    Args:
+        model: an `.onnx`, `.ort` or `.tflite` file.
+        shape: input name to sizes, for an `.onnx` file with open dimensions; an open batch is 1 unless given.
+
+    Returns:
+        The plan: `peak` and `peak_node`, `arena`, `buffers` with offsets, `macs`, `nodes`.
+
+    Raises:
+        UsageError: an open size that was not given, sizes that contradict the model, or another format.
+        InputError: a file that is missing or damaged.
+    """
+    from onnxport.formats.input_shapes import parse_shapes
+    from onnxport.inspection import memory
+
+    return memory.plan_memory(model, parse_shapes(shape or {}))
 
 
 def inspect_deployment(

@@ -88,6 +88,12 @@ def inspect_deployment(_: Path) -> None:
     assert [(each.runtime, each.extent) for each in report.placements] == [("ort-cpu", "all")]
 
 
+def plan_memory(_: Path) -> None:
+    plan = onnxport.plan_memory(DIGITS, {"image": (4, 1, 8, 8)})
+    assert (plan.peak_node, plan.inputs) == ("bn2", 4 * 64 * 4)
+    assert plan.peak == 4 * onnxport.plan_memory(DIGITS).peak
+
+
 def optimize_model(folder: Path) -> None:
     result = onnxport.optimize_model(DIGITS, folder / "digits.onnx", opset=20)
     assert result.report.verdict == "proven"
@@ -191,6 +197,7 @@ CALLS: dict[str, Callable[[Path], None]] = {
     "debug_model": debug_model,
     "export_model": export_model,
     "inspect_deployment": inspect_deployment,
+    "plan_memory": plan_memory,
     "profile_model": profile_model,
     "write_samples": write_samples,
     "extract_model": extract_model,

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.formats.manifest import Manifest
+from onnxport.inspection.memory.report import MemoryPlan
 
 
 class _Record(BaseModel):
@@ -96,6 +97,7 @@ class Inspection(_Record):
         unusual: a sentence for each property that often causes trouble in tools.
         manifest: our manifest in an artefact of ours; None for other files.
         build: the build of ONNX Runtime for an `.ort` file, if asked for.
+        plan: the memory and the work of one run, if asked for.
     """
 
     path: str
@@ -113,6 +115,7 @@ class Inspection(_Record):
     unusual: tuple[str, ...]
     manifest: dict[str, Any] | None
     build: ReducedBuild | None = None
+    plan: MemoryPlan | None = None
 
 
 def ports(specs: Iterable[TensorSpec]) -> tuple[PortRecord, ...]:

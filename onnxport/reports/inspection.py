@@ -7,11 +7,12 @@ import textwrap
 from onnxport.core.errors import printable
 from onnxport.formats.artifact import TensorSpec
 from onnxport.inspection.report import Inspection, LibrarySize, PortRecord, ReducedBuild
+from onnxport.reports.memory_plan import plan_lines
 from onnxport.reports.phrases import human_size
 
 
-def inspection_lines(found: Inspection) -> str:
-    """Return a model file's description, a subject per line."""
+def inspection_lines(found: Inspection, *, detailed: bool = False) -> str:
+    """Return a model file's description, a subject per line; a plan has all nodes if `detailed`."""
     manifest = found.manifest
     operators = printable(", ".join(f"{op} {count}" for op, count in found.operators.items()))
     rows = {
@@ -36,6 +37,8 @@ def inspection_lines(found: Inspection) -> str:
     for name, text in rows.items():
         for number, line in enumerate(text.splitlines()):
             lines.append(f"  {'' if number else name:<12}{line}")
+    if found.plan:
+        lines += ["", *plan_lines(found.plan, detailed=detailed)]
     return "\n".join(lines)
 
 

@@ -74,7 +74,7 @@ OWN = {
     "plan": {"targets", "frozen"},
     "cache": {"size", "calibrations"},
     "profile": {"custom_ops_library", "trace_file", "report_files"},
-    "inspect": {"report_files", "others", "required_operators"},
+    "inspect": {"plan", "report_files", "others", "required_operators"},
     "samples": {"custom_ops_library", "folder"},
     "schema": set(),
     "verify": {"lock", "source", "attestation"},

@@ -204,3 +204,22 @@ def test_what_a_model_does_not_need_is_unusual(tmp_path: Path) -> None:
         "nodes that no output needs: 1",
         "duplicate weights: 1, 4,096 bytes",
     )
+
+
+def test_plan_has_the_peak_the_work_and_its_nodes(sandbox: Sandbox) -> None:
+    run = sandbox.run("inspect", "model.onnx", "--plan")
+    assert "peak        16.4 kB of activations, at 'bn2'" in run.stdout
+    assert "  arena       16.4 kB for 6 buffers" in run.stdout.splitlines()
+    assert any(line.split()[:2] == ["conv2", "Conv"] for line in run.stdout.splitlines())
+    plan = sandbox.run("inspect", "model.onnx", "--plan", "--shape", "image=2,1,8,8", "--json").document[
+        "plan"
+    ]
+    assert plan["peak"] == 2 * 16_384
+    assert [node["name"] for node in plan["nodes"]][:3] == ["conv1", "bn1", "relu1"]
+    assert {"offset", "size", "first", "last", "names"} == plan["buffers"][0].keys()
+
+
+def test_plan_goes_with_no_runtimes(sandbox: Sandbox) -> None:
+    run = sandbox.run("inspect", "model.onnx", "--plan", "--runs-on", "ort-cpu")
+    assert run.code == 2
+    assert "--runs-on cannot be combined with --plan" in run.stderr

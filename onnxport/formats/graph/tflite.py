@@ -54,26 +54,28 @@ class TfliteModel:
         return self.subgraphs[0]
 
 
-def read_tflite(path: Path, *, distinct: bool = False) -> TfliteModel:
+def read_tflite(path: Path, *, distinct: bool = False, sized: bool = False) -> TfliteModel:
     """Read the `.tflite` file at `path`; weights stay on disk. InputError if it is none, or damaged.
 
     Args:
         distinct: give no two tensors the name of one ONNX value. Else tensors inside a lowering have the node's name,
             and casts of an input or output have its name.
+        sized: give open dimensions the size that they have until a caller resizes an input.
     """
     ends = read_signature(path)
     try:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return _Reader(content, ends, distinct).model(path)
+        return _Reader(content, ends, distinct, sized).model(path)
     except _DAMAGED as error:
         raise damaged(path, error) from error
 
 
 class _Reader:
-    def __init__(self, content: mmap.mmap, ends: Signature, distinct: bool) -> None:
+    def __init__(self, content: mmap.mmap, ends: Signature, distinct: bool, sized: bool) -> None:
         self._model = schema.Model.GetRootAs(content, 0)
         self._content, self._ends, self._distinct = content, ends, distinct
+        self._sized = sized
         self._names = {tap.key: name for name, tap in ends.taps.items()}
         if not distinct:
             self._names |= {port.key: port.name for port, _ in (*ends.inputs, *ends.outputs)}
@@ -135,7 +137,7 @@ class _Reader:
         found = Tensor(
             end or self._names.get(name, name),
             _names(schema.TensorType)[tensor.Type()].lower(),
-            _shape(tensor),
+            _shape(tensor, self._sized),
             is_constant,
             is_quantized=scales is not None and scales.ScaleLength() > 0,
         )
@@ -174,11 +176,12 @@ def _options(operator: Any, growth: Growth) -> dict[str, Any]:
     }
 
 
-def _shape(tensor: Any) -> tuple[int | None, ...]:
-    """Return its dimensions; None for an open one."""
+def _shape(tensor: Any, sized: bool) -> tuple[int | None, ...]:
+    """Return its dimensions; None for an open one unless `sized`."""
     if not tensor.ShapeLength():
         return ()
-    sizes = tensor.ShapeSignatureAsNumpy() if tensor.ShapeSignatureLength() else tensor.ShapeAsNumpy()
+    is_open = tensor.ShapeSignatureLength() and not sized
+    sizes = tensor.ShapeSignatureAsNumpy() if is_open else tensor.ShapeAsNumpy()
     return tuple(None if size < 0 else int(size) for size in np.atleast_1d(sizes))
 
 
