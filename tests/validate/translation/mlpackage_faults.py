@@ -266,19 +266,46 @@ def zero_point_of_weight(contents: Contents, draw: random.Random) -> None:
     tensor.bytes.values = b"\1" * count
 
 
+def _quantizing_scale(contents: Contents, operation: Any) -> Any:
+    """Return the scale of `quantize`, or of the division in front of a rounding that stands for it."""
+    return contents.bound(operation, "scale" if operation.type == "quantize" else "y")
+
+
 def grid_wider_at_one_end(contents: Contents, draw: random.Random) -> None:
     """What is quantized by one scale is de-quantized by another."""
-    scale = contents.bound(one(draw, contents.of("quantize")), "scale")
-    contents.change(scale, lambda number: number * 1.05)
+    quantized = one(draw, contents.of("quantize", "real_div"))
+    contents.change(_quantizing_scale(contents, quantized), lambda number: number * 1.05)
+
+
+def _behind(contents: Contents, operation: Any, type_: str) -> list[Any]:
+    """Return the nearest operators of a type that read an operator's result, directly or through others."""
+    found, names = [], {operation.outputs[0].name}
+    for each in contents.operations:
+        given = {argument.name for bound in each.inputs.values() for argument in bound.arguments}
+        if names & given and each.type == type_:
+            found.append(each)
+        elif names & given and each.type in ("round", "clip", "cast"):
+            names.add(each.outputs[0].name)
+    return found
 
 
 def grid_cut_in_half(contents: Contents, draw: random.Random) -> None:
     """A grid reaches half of the values that calibration saw."""
-    quantized = one(draw, contents.of("quantize"))
-    name = quantized.outputs[0].name
-    readers = [each for each in contents.of("dequantize") if each.inputs["input"].arguments[0].name == name]
-    for each in (quantized, *readers):
-        contents.change(contents.bound(each, "scale"), lambda number: number / 2)
+    quantized = one(draw, contents.of("quantize", "real_div"))
+    back, scale = ("dequantize", "scale") if quantized.type == "quantize" else ("mul", "y")
+    contents.change(_quantizing_scale(contents, quantized), lambda number: number / 2)
+    for each in _behind(contents, quantized, back):
+        contents.change(contents.bound(each, scale), lambda number: number / 2)
+
+
+def rounding_dropped(contents: Contents, draw: random.Random) -> None:
+    """The cast to integers cuts off, where it rounded."""
+    one(draw, contents.of("round")).type = "identity"
+
+
+def grid_saturates_early(contents: Contents, draw: random.Random) -> None:
+    """The largest integer of a grid is one less."""
+    contents.change(contents.bound(one(draw, contents.of("clip")), "beta"), lambda most: most - 1)
 
 
 def mean_over_one_axis(contents: Contents, draw: random.Random) -> None:
@@ -306,6 +333,8 @@ FAULTS: Mapping[str, Fault] = {
         zero_point_of_weight,
         grid_wider_at_one_end,
         grid_cut_in_half,
+        grid_saturates_early,
+        rounding_dropped,
         mean_over_one_axis,
     )
 }

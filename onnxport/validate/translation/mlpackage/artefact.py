@@ -8,10 +8,11 @@ both differ, the operators are not understood here, which is a doubt and no faul
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -93,10 +94,10 @@ class _Evaluated:
     """The evaluator, which gives outputs and the integers of grids.
 
     Args:
-        grids: names of these integers.
+        grids: names of these integers, with their types: the program may hold them in wider ones.
     """
 
-    def __init__(self, function: Function, ends: Signature, grids: Sequence[str]) -> None:
+    def __init__(self, function: Function, ends: Signature, grids: Mapping[str, np.dtype[Any]]) -> None:
         self._evaluator, self._ends, self._grids = Evaluator(function), ends, grids
         self._types, self._answers = input_types(function), deque[dict[str, Array]]()
         self.names = frozenset(port.name for port in ends.inputs)
@@ -107,10 +108,10 @@ class _Evaluated:
             port.key: to_program(feeds[port.name], self._types[port.key], port) for port in self._ends.inputs
         }
         try:
-            found = self._evaluator.run(inputs, keep=self._grids)
+            found = self._evaluator.run(inputs, keep=list(self._grids))
         except (Undefined, Failed) as error:
             raise RunError("the program cannot be evaluated", why=str(error)) from error
-        codes = {name: np.asarray(found[name]) for name in self._grids}
+        codes = {name: np.asarray(found[name]).astype(dtype) for name, dtype in self._grids.items()}
         answers = {port.name: from_program(found[port.key], port) for port in self._ends.outputs}
         self._answers.append(answers | {name + ANSWER: array for name, array in codes.items()})
         return codes

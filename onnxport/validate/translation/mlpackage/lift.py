@@ -1,6 +1,7 @@
 """Write an ML program as an ONNX model: each operator as the one that ONNX has, weights with their grids.
 
     constexpr_affine_dequantize(quantized_data, zero_point, scale, axis)  ->  DequantizeLinear
+    integers of 16 bits, which MIL computes as floats  ->  QuantizeLinear, DequantizeLinear (wide_grids.py)
 
 MIL's tensors have ONNX's order of axes. Arithmetic is that of float32; results that are declared as float16 pass a Cast
 to it and back, as in the evaluator.
@@ -22,6 +23,7 @@ from onnxport.formats.manifest import Port
 from onnxport.formats.mlpackage.program import Constant, Function, Operation, Type
 from onnxport.formats.model import Model
 from onnxport.validate.translation.graph_writer import GraphWriter, NotLifted, data_type
+from onnxport.validate.translation.mlpackage.wide_grids import read_wide_grids
 
 DOMAIN = "mil"
 _FLOATS = ("float16", "float32", "bfloat16")
@@ -41,13 +43,13 @@ class Lifted:
 
     Attributes:
         model: inputs and outputs have the source's names, other values the program's.
-        grids: names of the integers that `quantize` gives.
+        grids: names of the integers of grids, with their types.
         labels: operator and name, by the name of the result.
         unknown: an operator's result -> why it was not lifted.
     """
 
     model: Model
-    grids: Sequence[str]
+    grids: Mapping[str, np.dtype[Any]]
     labels: Mapping[str, str]
     unknown: dict[str, str] = field(default_factory=dict)
 
@@ -65,7 +67,7 @@ class Lifting(GraphWriter):
         self._values: dict[str, ir.Value] = {}
         self._constants: dict[str, Constant] = {}
         self.types: dict[str, Type] = dict(function.inputs)
-        self.grids: list[str] = []
+        self.grids: dict[str, np.dtype[Any]] = {}
         self._unknown: dict[str, str] = {}
         self._moves = False  # whether the operator at hand rounds nothing
 
@@ -97,7 +99,8 @@ class Lifting(GraphWriter):
                 del self.nodes[before:]
                 self._opaque(operation, str(error))
         outputs = [self._output(port) for port in self._outputs]
-        return Lifted(self.finish(inputs, outputs), self.grids, labels, self._unknown)
+        model = self.finish(inputs, outputs)
+        return Lifted(model, self.grids | read_wide_grids(model.graph), labels, self._unknown)
 
     def constant(self, bound: str | Constant) -> Constant | None:
         return bound if isinstance(bound, Constant) else self._constants.get(bound)

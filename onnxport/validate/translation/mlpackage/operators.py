@@ -404,9 +404,10 @@ def _grid(op: OperatorView, dtype: Any) -> tuple[list[ir.Value], dict[str, int]]
 
 
 def _quantize(op: OperatorView) -> None:
-    operands, along = _grid(op, np.dtype(str(op.constant("output_dtype"))))
+    dtype = np.dtype(str(op.constant("output_dtype")))
+    operands, along = _grid(op, dtype)
     op.emit(op.add("QuantizeLinear", [op.value("input"), *operands], **along))
-    op.lifting.grids.append(op.result)
+    op.lifting.grids[op.result] = dtype
 
 
 def _dequantize(op: OperatorView) -> None:
