@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Artifact, path_of
@@ -72,6 +72,10 @@ class ConversionResult:
 
     def __repr__(self) -> str:
         return f"ConversionResult(path={str(self.path)!r}, verdict={self.report.verdict!r})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report of the run, as `--json` prints it."""
+        return self.run.to_dict()
 
     def _repr_markdown_(self) -> str:
         """Return the Markdown report, which notebooks show."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from onnxport.core.errors import MISSING_DEPENDENCY, NOT_EQUIVALENT, PROVEN, worst
+from onnxport.core.tabular import Tabular
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -190,7 +191,7 @@ class Machine(_Record):
     load: float
 
 
-class BenchReport(_Record):
+class BenchReport(Tabular, _Record):
     """All rows of a run.
 
     Attributes:
@@ -210,6 +211,13 @@ class BenchReport(_Record):
     pace_ms: float | None = None
     others: float | None = None
     notes: tuple[str, ...] = ()
+
+    _about: ClassVar = ("inputs",)
+    _table: ClassVar = "rows"
+    _columns: ClassVar = (
+        *("artifact", "settings.threads", "settings.batch", "settings.provider", "status", "why", "size"),
+        *("load_ms", "first_ms", "latency.median", "latency.low", "latency.high", "memory.peak"),
+    )
 
     @property
     def exit_code(self) -> int:

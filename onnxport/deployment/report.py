@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN
+from onnxport.core.tabular import Tabular
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -78,7 +79,7 @@ class Placement(_Record):
     notes: tuple[str, ...] = ()
 
 
-class DeploymentReport(_Record):
+class DeploymentReport(Tabular, _Record):
     """What all requested runtimes take of one model.
 
     Attributes:
@@ -92,6 +93,10 @@ class DeploymentReport(_Record):
     strict: bool
     placements: tuple[Placement, ...]
     notes: tuple[str, ...] = ()
+
+    _about: ClassVar = ("model",)
+    _table: ClassVar = "placements"
+    _columns: ClassVar = ("runtime", "extent", "taken", "nodes", "partitions", "how", "version", "why")
 
     @property
     def exit_code(self) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
+
+from onnxport.core.tabular import Tabular
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -43,7 +45,7 @@ class Group(_Record):
     share: float
 
 
-class ProfileReport(_Record):
+class ProfileReport(Tabular, _Record):
     """Where the time of a run goes.
 
     Attributes:
@@ -72,3 +74,7 @@ class ProfileReport(_Record):
     by_op: tuple[Group, ...]
     by_source: tuple[Group, ...]
     notes: tuple[str, ...] = ()
+
+    _about: ClassVar = ("model", "ran_on", "run_ms")
+    _table: ClassVar = "nodes"
+    _columns: ClassVar = ("name", "op", "ms", "share", "provider", "sources")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN, PipelineFailedError, worst
+from onnxport.core.tabular import Documented
 from onnxport.reports.run_report import Latency, Record, RunReport
 
 PIPELINE_SCHEMA_VERSION: Literal[1] = 1
@@ -120,7 +121,7 @@ class CellRecord(Record):
     at: PlaceRecord | None = None
 
 
-class PipelineReport(Record):
+class PipelineReport(Documented, Record):
     """One run of a pipeline."""
 
     schema_version: Literal[1] = PIPELINE_SCHEMA_VERSION

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN, NotProvenError, worst
+from onnxport.core.tabular import Documented
 from onnxport.validate.report import Report
 
 # Of the JSON document: changes when a field is removed or changes its meaning, not when one is added.
@@ -131,7 +132,7 @@ class ConsultedRecord(Record):
     libraries: dict[str, str] = {}
 
 
-class RunReport(Record):
+class RunReport(Documented, Record):
     """One run of a command.
 
     Attributes:

@@ -13,6 +13,8 @@ from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
+from onnxport.core.tabular import Documented
+
 # The last three exit with 0, `unproven` only because the user asked for no proof. `proven` is about what a candidate
 # computes; `measured` is about the cost of a lower precision, a figure within its limits and no proof.
 Verdict = Literal["not equivalent", "over budget", "inconclusive", "unproven", "proven", "measured"]
@@ -370,7 +372,7 @@ class Saturation(_Record):
         )
 
 
-class Report(_Record):
+class Report(Documented, _Record):
     """The comparison of a candidate with its reference.
 
     Attributes:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict
+
+from onnxport.core.tabular import Tabular
 
 
 class _Record(BaseModel):
@@ -44,7 +48,7 @@ class BufferPlan(_Record):
     last: int
 
 
-class MemoryPlan(_Record):
+class MemoryPlan(Tabular, _Record):
     """The activations of one run, in the order of the file's nodes; without scratch memory of kernels.
 
     Attributes:
@@ -70,3 +74,7 @@ class MemoryPlan(_Record):
     unsized: tuple[str, ...]
     nodes: tuple[NodePlan, ...]
     buffers: tuple[BufferPlan, ...]
+
+    _about: ClassVar = ("runtime", "peak", "peak_node", "arena", "macs")
+    _table: ClassVar = "nodes"
+    _columns: ClassVar = ("name", "operator", "live", "read", "written", "weights", "macs")
