@@ -163,3 +163,35 @@ def test_a_hard_swish_is_proven_however_it_is_written(written: str, reverse: boo
     onnxport.convert_model(between, "coreml", made, validate=False)
     feeds = {"x": np.random.default_rng(1).standard_normal((1, 8, 12, 12)).astype(np.float32)}
     assert list(prove_mlpackage(Model.load(source), made, [feeds]).findings) == []
+
+
+def test_scales_of_channels_beside_grids_of_16_bits_are_proven(tmp_path: Path) -> None:
+    """The package keeps the grid's scale apart from that of the channels, whose product would be neither."""
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["a"]),
+        helper.make_node("HardSwish", ["a"], ["gated"]),
+        helper.make_node("Mul", ["gated", "scale"], ["b"]),
+        helper.make_node("Add", ["b", "shift"], ["c"]),
+        helper.make_node("Conv", ["c", "w"], ["y"]),
+    ]
+    constants = [_weight("v", 16, 8, 3, 3), _weight("w", 8, 16, 3, 3)]
+    constants += [_weight("scale", 1, 16, 1, 1), _weight("shift", 1, 16, 1, 1)]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 8, 12, 12))],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, 8, 8, 8))],
+        constants,
+    )
+    source, between, made = (tmp_path / f"m{suffix}" for suffix in (".onnx", ".int16.onnx", ".mlpackage"))
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), source)
+    draw = np.random.default_rng(1)
+    feeds = [{"x": draw.standard_normal((1, 8, 12, 12)).astype(np.float32)} for _ in range(3)]
+    (samples := tmp_path / "samples").mkdir()
+    for number, each in enumerate(feeds):
+        np.savez(samples / f"{number}.npz", **each)
+    onnxport.quantize_model(source, "int16x8", between, calib=samples, validate=False)
+    onnxport.convert_model(between, "coreml", made, validate=False)
+    found = prove_mlpackage(Model.load(source), made, feeds)
+    assert list(found.findings) == []
+    assert found.arithmetic.compared > 0

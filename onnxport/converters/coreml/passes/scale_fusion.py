@@ -4,7 +4,8 @@ Given:  y = a * x + b per channel, with constant a and b
 Result: part of a convolution that nothing else reads: its weights are multiplied by a, its bias becomes a * bias + b;
         else one batch_norm, together with a scale or offset right before it.
 
-The arithmetic is in float64. A product beyond float16 is not folded.
+The arithmetic is in float64. A product beyond float16 is not folded. Scales of grids stay, so that a proof can read
+them.
 """
 
 from __future__ import annotations
@@ -157,13 +158,19 @@ def _binary_as_affine(operation: Any) -> _Affine | None:
     if not _is_const(y) or x.val is not None or np.asarray(y.val).dtype.kind != "f" or len(x.shape) < 3:
         return None
     channels = _per_channel(np.asarray(y.val, np.float64), x.shape)
-    if channels is None:
+    if channels is None or _is_of_grid(operation, x):
         return None
     if operation.op_type in ("add", "sub"):
         return _Affine(x, np.ones_like(channels), channels if operation.op_type == "add" else -channels)
     with np.errstate(divide="ignore"):
         scale = channels if operation.op_type == "mul" else 1 / channels
     return _Affine(x, scale, np.zeros_like(channels))
+
+
+def _is_of_grid(operation: Any, x: Any) -> bool:
+    """Return whether it divides what is rounded next, or multiplies integers (ops/quantization.py)."""
+    is_rounded = any(each.op_type == "round" for each in operation.outputs[0].child_ops)
+    return is_rounded or (x.op is not None and x.op.op_type == "cast" and types.is_int(x.op.x.dtype))
 
 
 def _per_channel(numbers: Array, shape: Any) -> Array | None:

@@ -9,7 +9,7 @@ that unequal ones are a fault. What has another form stays as it is and equals n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,7 @@ _TYPES = {
 
 @dataclass
 class _End:
-    """One end of a grid: the last node of its arithmetic, what the first one reads, and its numbers.
-
-    Attributes:
-        scale: 0 where the division lies in an operator in front.
-    """
+    """One end of a grid: the last node of its arithmetic, what the first one reads, and its numbers."""
 
     node: ir.Node
     source: ir.Value
@@ -63,8 +59,6 @@ def _grid(cast: ir.Node) -> tuple[_End, list[_End], np.dtype[Any]] | None:
         return None
     if not all(low <= each.zero_point <= high for each in (quantizer, *dequantizers)):
         return None
-    if not quantizer.scale:
-        quantizer = _behind_scaled(quantizer, dequantizers[0].scale)
     return quantizer, dequantizers, _TYPES[limits]
 
 
@@ -72,25 +66,11 @@ def _quantizer(clip: ir.Node, cast: ir.Node) -> _End | None:
     shift = _maker(clip.inputs[0], "Add")
     zero_point = 0.0 if shift is None else _number(shift.inputs[1])
     rounding = _maker(clip.inputs[0] if shift is None else shift.inputs[0], "Round")
-    source = None if rounding is None else rounding.inputs[0]
-    if source is None or zero_point % 1 != 0:
+    division = None if rounding is None else _maker(rounding.inputs[0], "Div")
+    if division is None or division.inputs[0] is None or zero_point % 1 != 0:
         return None
-    division = _maker(source, "Div")
-    divided, scale = (None, np.nan) if division is None else (division.inputs[0], _number(division.inputs[1]))
-    return (
-        _End(cast, divided, scale, zero_point) if divided and scale > 0 else _End(cast, source, 0, zero_point)
-    )
-
-
-def _behind_scaled(end: _End, scale: float) -> _End:
-    """Multiply what is quantized by the scale that coremltools divided the numbers of an operator in front by."""
-    graph = end.node.graph
-    assert isinstance(graph, ir.Graph)
-    number = _constant(graph, f"{end.node.outputs[0].name}/unscaled", np.array(scale, np.float32))
-    product = ir.node("Mul", [end.source, number], name=f"{end.node.name}/Mul")
-    product.outputs[0].name = f"{end.node.outputs[0].name}/Mul"
-    graph.insert_before(end.node, product)
-    return replace(end, source=product.outputs[0], scale=scale)
+    scale = _number(division.inputs[1])
+    return _End(cast, division.inputs[0], scale, zero_point) if scale > 0 else None
 
 
 def _dequantizer(codes: ir.Value, reader: ir.Node) -> _End | None:
