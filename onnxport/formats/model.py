@@ -19,6 +19,7 @@ from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.formats.artifact import Artifact, Dim, TensorSpec
 from onnxport.formats.manifest import KEY, Manifest, Port
 from onnxport.formats.model_limits import check_parts
+from onnxport.formats.output_shapes import infer_output_shapes
 from onnxport.formats.zipmap import Labels, drop_zipmaps
 
 # Bytes that protobuf serializes at most; larger models are saved with external data.
@@ -48,6 +49,7 @@ _HARMLESS = (
     "in initializer but not in graph input",
     "No Op registered for LayerNormalization",
     "No Op registered for SimplifiedLayerNormalization",
+    "Field 'shape' of 'type'",
 )
 # Operators that ONNX Runtime's optimizer writes into ONNX's domain, although the opset does not have them.
 _ONNX_RUNTIMES_OWN = ("LayerNormalization", "SimplifiedLayerNormalization")
@@ -234,6 +236,7 @@ def _load(path: Path) -> Model:
     """Read a file; lists of dictionaries, which onnx-ir cannot represent, become tensors."""
     proto = onnx.load(path, load_external_data=False)
     check_parts(proto, path)
+    infer_output_shapes(proto)
     labels: dict[str, Labels] = {}
     try:
         graph_model = ir.from_proto(proto)
@@ -500,6 +503,8 @@ def _is_sorted(path: Path) -> bool:
 def _check_repaired(path: Path, violation: Exception) -> None:
     """Check a copy without the harmless violations; whether the model runs is up to ONNX Runtime."""
     proto = onnx.load(path, load_external_data=False)
+    if not infer_output_shapes(proto):
+        raise _invalid(path, violation) from violation
     external = any(tensor.external_data for tensor in proto.graph.initializer)
     try:
         model = ir.from_proto(proto)

@@ -25,6 +25,7 @@ from onnxport.samples.ml_operators import (
     fitted_rows,
     is_tree_ensemble,
     known_texts,
+    merge_columns,
     tree_columns,
 )
 from onnxport.samples.value_ranges import HIDDEN, Bounds, bounds, is_added_to_scores, is_mask, is_positive
@@ -194,14 +195,35 @@ def _table_domain(readers: Sequence[tuple[ir.Node, int]], value: ir.Value) -> Do
     if levels and width is not None and dtype is not None:
         return Domain("table", columns=(Column(levels=levels),) * width, precision=dtype.numpy().name)
     ensembles = [node for node, _ in readers if is_tree_ensemble(node)]
-    others = {node.op_type for node, _ in readers} - {ensembles[0].op_type} if len(ensembles) == 1 else {""}
-    if not others <= _PASS_UNCHANGED or width is None or dtype is None:
+    others = {node.op_type for node, _ in readers if not is_tree_ensemble(node)}
+    if not ensembles or not others <= _PASS_UNCHANGED or width is None or dtype is None:
         return None
-    start = _start(value, ensembles[0].inputs[0])
-    if start is None:
+    found = [_compared_columns(node, value, width) for node in ensembles]
+    known = [columns for columns in found if columns is not None]
+    if len(known) < len(found):
         return None
-    columns = tree_columns(ensembles[0], start + width)[start:]
+    columns = tuple(merge_columns(each) for each in zip(*known, strict=True))
     return Domain("table", columns=columns, precision=dtype.numpy().name)
+
+
+def _compared_columns(ensemble: ir.Node, value: ir.Value, width: int) -> tuple[Column, ...] | None:
+    """Return what an ensemble compares the columns of `value` with: of all of them, or of those that Gather takes.
+
+    An isolation forest is an ensemble per tree, each behind a Gather of its features.
+    """
+    joined = ensemble.inputs[0]
+    if (start := _start(value, joined)) is not None:
+        return tree_columns(ensemble, start + width)[start:]
+    gather = None if joined is None else joined.producer()
+    if gather is None or gather.op_type != "Gather" or _start(value, gather.inputs[0]) != 0:
+        return None
+    chosen, axis = constant(gather.inputs[1]), gather.attributes.get_int("axis", 0)
+    if chosen is None or chosen.ndim != 1 or axis not in (-1, len(value.shape or ()) - 1):
+        return None
+    columns = [Column()] * width
+    for place, column in zip(chosen, tree_columns(ensemble, len(chosen)), strict=True):
+        columns[place] = merge_columns((columns[place], column))
+    return tuple(columns)
 
 
 def _domain_by_name(spec: TensorSpec) -> Domain:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,14 @@ def tree_columns(node: ir.Node, width: int) -> tuple[Column, ...]:
         )
         for feature in range(width)
     )
+
+
+def merge_columns(columns: Sequence[Column]) -> Column:
+    """Return one column with the thresholds of several ensembles that compare it."""
+    if len(columns) == 1:
+        return columns[0]
+    levels = np.unique([level for column in columns for level in column.levels])
+    return Column(levels=_thin_out(levels), missing=any(column.missing for column in columns))
 
 
 def _thresholds(node: ir.Node) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -35,6 +35,8 @@ _MIXED = 1e-3
 MARGIN = 4.0
 # Times its floor, by which the last bits of a Sigmoid differ.
 _FLOORS = 2.0
+# float32 holds whole numbers below this.
+_WHOLE = 2**24
 # The largest number of runs that the rows of a batch are divided into.
 _PARTS = 16
 
@@ -225,7 +227,12 @@ def perturb_terms(model: Model) -> Model | None:
 
 
 def _move_terms(terms: Array, random: np.random.Generator) -> Array:
-    """Move terms by one step of the largest; no sign changes, which ONNX Runtime reads as the kind of a forest."""
+    """Move terms by one step of the largest; no sign changes, which ONNX Runtime reads as the kind of a forest.
+
+    Whole numbers, whose sum float32 holds, stay: leaves of an isolation forest are numbers that it looks up.
+    """
+    if np.array_equal(terms, np.round(terms)) and np.abs(terms).sum() < _WHOLE:
+        return terms
     step = np.abs(terms).max(initial=0.0) * np.finfo(np.float32).eps
     moved = terms + step * random.choice(np.array([-1, 1]), terms.shape)
     return np.where(np.sign(moved) == np.sign(terms), moved, terms).astype(terms.dtype)
