@@ -54,15 +54,16 @@ def library() -> Path:
 
 
 def prepare(folder: Path, model: Path) -> None:
-    """Write the page and all that it loads: the model as `.ort` for WebAssembly, as `.onnx` for WebGPU."""
+    """Write the page and all that it loads: the model as `.ort`, once for each provider."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "index.html", folder)
     for name in LIBRARY:
         shutil.copy(library() / name, folder)
     with tempfile.TemporaryDirectory() as temp:
         samples = Path(temp, "samples")
-        onnxport.optimize_model(model, folder / "model.onnx", opset=OPSET)
-        onnxport.convert_model(folder / "model.onnx", "ort", folder / "model.ort")
+        onnxport.optimize_model(model, Path(temp, "model.onnx"), opset=OPSET)
+        onnxport.convert_model(Path(temp, "model.onnx"), "ort", folder / "model.ort")
+        onnxport.convert_model(Path(temp, "model.onnx"), "ort", folder / "webgpu.ort", level="basic")
         onnxport.write_samples(model, samples)
         inputs = dict(np.load(sorted(samples.glob("*.npz"))[0]))
     with onnxport.load(model) as runtime:

@@ -93,8 +93,8 @@ class BenchParams(FeedingParams):
         f"Kernel threads, as 1,2,4: one row for each. [default: {THREADS}]", default=(THREADS,), metavar="N,N"
     )
     runtimes: Words = option(
-        "Runtimes, as ort,tract,openvino,ncnn,mnn: one row for each that runs the artefact's format. Unless given, "
-        "ONNX Runtime, LiteRT and Core ML run their own formats.",
+        "Runtimes, as ort,ort-webgpu,tract,openvino,ncnn,mnn or litert,litert-gpu: one row for each that runs the "
+        "artefact's format. Unless given, ONNX Runtime, LiteRT and Core ML run their own formats.",
         default=(),
         metavar="NAME,NAME",
     )

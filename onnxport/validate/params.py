@@ -92,13 +92,14 @@ class ValidateParams(Params):
     )
     reference_runtime: Settings = option(
         "How the reference is run, as NAME=VALUE: integers, level, provider, threads (ONNX Runtime), delegate, threads "
-        "(LiteRT), function, units (Core ML). runtime names another runtime: tract, openvino, ncnn, mnn for .onnx, "
-        "predict, evaluator for .mlpackage.",
+        "(LiteRT), function, units (Core ML), vulkan (GPUs). runtime names another runtime: ort-webgpu, tract, "
+        "openvino, ncnn, mnn for .onnx, ort-webgpu for .ort, litert-gpu for .tflite, predict, "
+        "evaluator for .mlpackage.",
         default={},
         metavar="NAME=VALUE",
     )
     candidate_runtime: Settings = option(
-        "How the candidate is run, likewise: --candidate-runtime level=basic, or runtime=tract.",
+        "How the candidate is run, likewise: --candidate-runtime level=basic, or runtime=ort-webgpu.",
         default={},
         metavar="NAME=VALUE",
     )
