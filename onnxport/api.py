@@ -150,6 +150,14 @@ def convert_model(
             figures. No artefact is left.
         PipelineFailedError: one of several artefacts was not made; the others were. Its `report` has all of them.
         OnnxportError: another error; see docs/reference/exit-codes.md for its kinds.
+
+    Examples:
+        >>> result = onnxport.convert_model("digits.onnx", to="tflite")
+        >>> result.path.name, result.report.verdict
+        ('digits.tflite', 'proven')
+        >>> made = onnxport.convert_model("digits.onnx", to=["ort", "tflite"], output="made")
+        >>> [each.path.name for each in made]
+        ['digits.ort', 'digits.tflite']
     """
     if not isinstance(to, str):
         # Imported here: it has the report of several runs.
@@ -199,6 +207,11 @@ def quantize_model(
         precision: "int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights" or "int4-weights".
         output: the result's path; `<stem>_<precision>.onnx` beside the model unless given.
         **options: the fields of QuantizeParams (quantize.params) and of ValidateParams: calib, method, budget, ...
+
+    Examples:
+        >>> result = onnxport.quantize_model("digits.onnx", "int8", calib="test.npz", budget={"sqnr": 20})
+        >>> result.path.name, result.report.verdict
+        ('digits_int8.onnx', 'proven')
     """
     job = quantization(
         model,
@@ -231,6 +244,11 @@ def export_model(
             "package.module:function", which builds a model.
         output: the ONNX file; beside the source file, or `<name>.onnx` in the current folder, unless given.
         **options: the fields of ExportParams (exporters.params) and of ValidateParams: weights, input, dynamic, ...
+
+    Examples:
+        >>> result = onnxport.export_model("linear.skops", "linear.onnx")
+        >>> result.report.verdict
+        'proven'
     """
     job = exportation(source, output, options, validate=validate, keep_rejected=keep_rejected)
     return _run(job, "export", progress)
@@ -254,6 +272,11 @@ def optimize_model(
         model: an `.onnx` file.
         output: the result's path; `<stem>_optimized.onnx` beside the model unless given.
         **options: the fields of OptimizeParams (optimizers.params) and of ValidateParams: opset, simplify, fp16, ...
+
+    Examples:
+        >>> result = onnxport.optimize_model("digits.onnx", opset=20)
+        >>> result.path.name, result.report.verdict
+        ('digits_optimized.onnx', 'proven')
     """
     job = optimization(
         model, output, options, validate=validate, keep_rejected=keep_rejected, operators=operators
@@ -282,6 +305,12 @@ def extract_model(
         inputs: names of the values at which the part begins; those inputs of the model that it needs, unless given.
         outputs: names of the values at which it ends; the model's outputs unless given.
         **options: samples_from, a folder with inputs of the whole model, and the fields of ValidateParams but `inputs`.
+
+    Examples:
+        >>> result = onnxport.extract_model("digits.onnx", "head.onnx", inputs="relu1", outputs="logits")
+        >>> with onnxport.load(result.path) as runtime:
+        ...     [each.name for each in runtime.inputs]
+        ['relu1']
     """
     cut = {name: given for name, given in (("inputs", inputs), ("outputs", outputs)) if given}
     job = extraction(model, output, {**options, **cut}, validate=validate, keep_rejected=keep_rejected)
@@ -309,6 +338,11 @@ def validate_model(
 
     Returns:
         The verdict with figures per output; `passed` is True if the candidate is equivalent.
+
+    Examples:
+        >>> result = onnxport.convert_model("digits.onnx", to="ort")
+        >>> onnxport.validate_model("digits.onnx", result.path).passed
+        True
     """
     params = params_of(ValidateParams, options, purpose="validation")
     run = validation.validate(Artifact.open(reference), Artifact.open(candidate), params, progress)
@@ -330,6 +364,11 @@ def write_samples(
 
     Raises:
         UsageError: the folder exists, or no inputs were found on which the model runs.
+
+    Examples:
+        >>> found = onnxport.write_samples("digits.onnx", "samples", samples=2)
+        >>> found.files[0].path
+        '01-image.npz'
     """
     from onnxport.pipelines.runner import sample_files
 
@@ -355,6 +394,12 @@ def debug_model(
 
     Returns:
         The verdict as from `validate_model`; its `diagnosis` names the node.
+
+    Examples:
+        >>> result = onnxport.convert_model("digits.onnx", to="ort")
+        >>> report = onnxport.debug_model("digits.onnx", result.path)
+        >>> report.diagnosis.node is None  # nothing differs
+        True
     """
     params = params_of(DebugParams, options, purpose="debugging")
     folder = None if output is None else path_of(output, "the output", fix="give the path of a folder")
@@ -375,6 +420,11 @@ def plan_memory(model: StrPath, shape: ShapeOption | None = None) -> MemoryPlan:
     Raises:
         UsageError: an open size that was not given, sizes that contradict the model, or another format.
         InputError: a file that is missing or damaged.
+
+    Examples:
+        >>> plan = onnxport.plan_memory("digits.onnx")
+        >>> plan.peak_node, plan.inputs  # bytes
+        ('bn2', 256)
     """
     from onnxport.formats.input_shapes import parse_shapes
     from onnxport.inspection import memory
@@ -395,6 +445,11 @@ def inspect_deployment(
     Raises:
         MissingDependencyError: a named runtime is missing, and its operators are not known either.
         OnnxportError: another error; see docs/reference/exit-codes.md for its kinds.
+
+    Examples:
+        >>> report = onnxport.inspect_deployment("digits.onnx", "ort-cpu")
+        >>> [(each.runtime, each.extent) for each in report.placements]
+        [('ort-cpu', 'all')]
     """
     from onnxport.deployment.analysis import analyze_deployment
     from onnxport.deployment.params import DeploymentParams
@@ -419,6 +474,11 @@ def profile_model(
         MissingDependencyError: a Core ML package, which only Xcode can profile.
         MachineError: the runtime crashed or hung.
         OnnxportError: another error; see docs/reference/exit-codes.md for its kinds.
+
+    Examples:
+        >>> report = onnxport.profile_model("digits.onnx", runs=5)
+        >>> report.nodes[-1].op
+        'Gemm'
     """
     from onnxport.pipelines.runner import measurements
     from onnxport.profiling.params import ProfileParams
@@ -443,6 +503,11 @@ def bench_models(
 
     Raises:
         OnnxportError: nothing was measured: a missing file, an invalid option, or an open size without a value.
+
+    Examples:
+        >>> report = onnxport.bench_models("digits.onnx", runs=5, threads=1)
+        >>> report.rows[0].latency.median < 1000  # milliseconds
+        True
     """
     from onnxport.bench.params import BenchParams
     from onnxport.pipelines.runner import measurements
@@ -480,6 +545,16 @@ def run_pipeline(
         PipelineFailedError: something failed, and the rest was made; its `report` has the details, its `exit_code` is
             that of the command.
         OnnxportError: the file is wrong; nothing was done.
+
+    Examples:
+        >>> print(Path("pipeline.yaml").read_text())
+        version: 1
+        model: digits.onnx
+        targets:
+          phone: {to: ort, max_size: 1MB}
+        >>> report = onnxport.run_pipeline("pipeline.yaml")
+        >>> [(cell.name, cell.verdict) for cell in report.cells]
+        [('digits/phone', 'proven')]
     """
     from onnxport.core.memory import bytes_of
     from onnxport.pipelines.execution.run import run
@@ -519,6 +594,12 @@ def load(path: StrPath, *, runtime: str = "auto", function: str = "") -> Runtime
         InputError: the file is no model, or the runtime refuses it.
         UsageError: there is no such runtime.
         MissingDependencyError: the runtime is not installed.
+
+    Examples:
+        >>> with onnxport.load("digits.onnx") as runtime:
+        ...     answer = runtime.run({"image": np.zeros((1, 1, 8, 8), np.float32)})
+        >>> answer["logits"].shape
+        (1, 10)
     """
     from onnxport import runtimes
     from onnxport.runtimes.settings import runtime_options

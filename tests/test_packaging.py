@@ -83,7 +83,7 @@ def test_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: list[str]
     info = f"onnxport-{onnxport.__version__}.dist-info/"
     manual = f"onnxport-{onnxport.__version__}.data/data/share/man/man1/onnxport.1"
     others = [name for name in wheel if not name.startswith(info)]
-    assert sorted(others) == sorted([*files_below("onnxport"), manual])
+    assert sorted(others) == sorted([*files_below("onnxport"), "pytest_onnxport.py", manual])
     assert "onnxport/py.typed" in wheel
 
 
@@ -91,6 +91,17 @@ def test_wheel_carries_the_license(wheel: list[str], wheel_metadata: Message) ->
     assert wheel_metadata["License-Expression"] == "Apache-2.0"
     assert wheel_metadata["License-File"] == "LICENSE"
     assert f"onnxport-{onnxport.__version__}.dist-info/licenses/LICENSE" in wheel
+
+
+def test_pytest_finds_the_plugin_of_the_wheel(dist: Path, tmp_path: Path) -> None:
+    """By its entry point, unpacked where nothing of this tree is."""
+    (path,) = dist.glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--trace-config", "-c", os.devnull]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert re.search(rf"pytest_onnxport *: {re.escape(str(tmp_path))}", done.stdout), done.stdout
 
 
 def test_version_of_the_wheel_is_the_package_s_own(wheel_metadata: Message) -> None:
@@ -104,7 +115,7 @@ def test_sdist_holds_what_make_test_needs(dist: Path) -> None:
     folders = ("onnxport", "tests", "fixtures", "benchmarks", "examples", "docs")
     wanted = {name for folder in folders for name in files_below(folder)}
     wanted |= {".ci/run", "Makefile", "constraints.txt", "pyproject.toml"}
-    wanted |= {"CHANGELOG.md", "LICENSE", "README.md"}
+    wanted |= {"CHANGELOG.md", "LICENSE", "README.md", "pytest_onnxport.py"}
     assert wanted - members == set()
 
 

@@ -77,6 +77,12 @@ def limits(**raised: int | str) -> Iterator[None]:
 
     Raises:
         UsageError: there is no such limit, or the value is not a positive number.
+
+    Examples:
+        >>> with onnxport.limits(parts=1):
+        ...     onnxport.convert_model("digits.onnx", to="ort")
+        Traceback (most recent call last):
+        onnxport.core.errors.InputError: digits.onnx is too large to be read: it has 30 nodes, ...
     """
     words = (f"{name.replace('_', '-')}={value}" for name, value in raised.items())
     before = os.environ.get(VARIABLE)

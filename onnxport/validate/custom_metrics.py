@@ -56,6 +56,11 @@ def metric(*, better: Direction, unit: str = "") -> Callable[[F], F]:
 
     Raises:
         UsageError: another direction.
+
+    Examples:
+        >>> @onnxport.metric(better="lower")
+        ... def gap(reference, candidate):
+        ...     return float(abs(reference["logits"] - candidate["logits"]).max())
     """
     if better not in ("higher", "lower"):
         raise UsageError(
