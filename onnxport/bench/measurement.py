@@ -130,6 +130,7 @@ def _figure_fields(trial: Trial, batch: int) -> dict[str, object]:
         "ran_on": trial.ran_on,
         "load_ms": _digits(_MS * trial.loading),
         "first_ms": _digits(_MS * trial.first),
+        "second_ms": None if trial.second is None else _digits(_MS * trial.second),
         "latency": spread,
         "floor": trial.floor,
         "throughput": _digits(_MS * batch / spread.median),

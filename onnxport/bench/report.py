@@ -140,7 +140,8 @@ class Row(_Record):
         ran_on: runtime and version.
         size, compressed: bytes on disk with all companions, and bytes in a ZIP file.
         load_ms: from the file to a model that can run, without imports.
-        first_ms: the first run, which may still prepare kernels.
+        first_ms: the first run, which may still prepare kernels; with `load_ms` it is the cold start.
+        second_ms: the second run. Later ones, after the warm-up, are in `latency`.
         throughput: samples a second at this batch.
         joules: of one run; None without a counter.
         over: the limits that it exceeds, with both figures.
@@ -158,6 +159,7 @@ class Row(_Record):
     compressed: int = 0
     load_ms: float | None = None
     first_ms: float | None = None
+    second_ms: float | None = None
     latency: Spread | None = None
     floor: Floor | None = None
     throughput: float | None = None
@@ -216,7 +218,7 @@ class BenchReport(Tabular, _Record):
     _table: ClassVar = "rows"
     _columns: ClassVar = (
         *("artifact", "settings.threads", "settings.batch", "settings.provider", "status", "why", "size"),
-        *("load_ms", "first_ms", "latency.median", "latency.low", "latency.high", "memory.peak"),
+        *("load_ms", "first_ms", "second_ms", "latency.median", "latency.low", "latency.high", "memory.peak"),
     )
 
     @property

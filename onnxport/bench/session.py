@@ -97,6 +97,7 @@ class Trial:
     peak: int = 0
     loading: float = 0.0
     first: float = 0.0
+    second: float | None = None  # the first run of the warm-up
     runs: int = 1  # of a turn
     settling: int = 0  # untimed runs before a turn
     turns: list[Turn] = field(default_factory=list)
@@ -227,6 +228,8 @@ class Session(Closing):
             wanted = max(runs - done, math.ceil((_WARM_UP - taken) / estimate))
             share = max(1, min(wanted, _WARM_UP_RUNS, int(_LONGEST_TURN / estimate)))
             turn = self._turn(trial, share, 0)
+            if not done:
+                trial.second = turn.times[0]
             done, taken = done + share, taken + sum(turn.times)
             estimate = max(median(turn.times), _SHORTEST_RUN)
         most = max(1, int(_LONGEST_TURN / estimate))

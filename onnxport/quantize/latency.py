@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.bench.report import Settings
-from onnxport.bench.session import Session, Subject
+from onnxport.bench.session import Session, Subject, Trial
 from onnxport.bench.statistics import median_interval
 from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec
@@ -32,6 +32,16 @@ OPTIMIZED = "optimized.onnx"
 
 
 @dataclass(frozen=True)
+class Start:
+    """The start of the model after: seconds, and bytes that runtime and model add to a bare process."""
+
+    loading: float
+    first: float
+    second: float | None  # None where one run took all the time there was
+    memory: int
+
+
+@dataclass(frozen=True)
 class Times:
     """Seconds per run in every round, before and after."""
 
@@ -40,6 +50,7 @@ class Times:
     runtime: str
     # Programs that wanted a core, for each that there is, over the last minute; 0 where that is not known.
     load: float = 0.0
+    start: Start | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,8 @@ def measure_latency(before: Path, after: Path, feeds: Feeds, folder: Path | None
         first = sum(trial.first for trial in session.trials)
         ends = time.monotonic() + BUDGET - first
         if first > BUDGET:
+            session.run(lambda _: True)  # reads the memory only
+            _check(session)
             return _times(session, [(trial.first,) for trial in session.trials])
         session.warm_up(1)
         session.run(lambda rounds: rounds.rounds > 0 and _has_enough_rounds(rounds, ends))
@@ -126,7 +139,11 @@ def _times(session: Session, seconds: Sequence[tuple[float, ...]]) -> Times:
         for trial in session.trials
     )
     load = os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
-    return Times(before, after, " and ".join(dict.fromkeys(names)), load)
+    return Times(before, after, " and ".join(dict.fromkeys(names)), load, _start(session.trials[1]))
+
+
+def _start(trial: Trial) -> Start:
+    return Start(trial.loading, trial.first, trial.second, trial.peak - trial.bare)
 
 
 def milliseconds(times: Sequence[float]) -> float:

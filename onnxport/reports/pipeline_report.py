@@ -73,8 +73,8 @@ class LimitRecord(Record):
     """A user's limit and its result.
 
     Attributes:
-        name: its key: "max_size" in bytes, "max_latency" in milliseconds; "max_size_ratio" and "max_latency_ratio" as
-            shares of the source's.
+        name: its key: "max_size" and "max_memory" in bytes, "max_latency" and "max_load" in milliseconds;
+            "max_size_ratio" and "max_latency_ratio" as shares of the source's.
         value: None where it could not be measured; then the limit is not kept.
         said: figure and limit in words.
         where: FILE:LINE, KEY that sets it.

@@ -47,6 +47,22 @@ class Timing(Record):
     parallel: bool = False
 
 
+class StartRecord(Record):
+    """The start of an artefact in a process of its own.
+
+    Attributes:
+        load_ms: from the file to a model that can run, without imports.
+        first_ms: the first run, which may still prepare kernels; with `load_ms` it is the cold start.
+        second_ms: the second run; None where the first one took all the time that there was.
+        memory: bytes that runtime and model add to a bare process, at the peak.
+    """
+
+    load_ms: float
+    first_ms: float
+    second_ms: float | None = None
+    memory: int
+
+
 class Latency(Record):
     """Times of a run of the source and the artefact, measured in turns on this CPU.
 
@@ -55,6 +71,7 @@ class Latency(Record):
         before_ms, after_ms: milliseconds of the source and of the artefact, medians over the rounds.
         speedup: the median of the rounds' ratios of the two; above 1 the artefact is faster.
         low, high, confidence: an interval, and the probability that it holds the true median: 0 of a single round.
+        start: of the artefact.
     """
 
     runtime: str
@@ -65,6 +82,7 @@ class Latency(Record):
     high: float
     confidence: float
     rounds: int
+    start: StartRecord | None = None
 
 
 class Finding(Record):

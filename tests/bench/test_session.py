@@ -13,10 +13,12 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from onnxport.bench import session as session_module
 from onnxport.bench.report import Settings
 from onnxport.bench.session import Session, Subject, rounds
 from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec
+from tests.bench.waking import SECONDS
 from tests.validate.tflite_files import CHAIN, chain_manifest, write
 
 DIGITS = Path("fixtures/digits/digits.onnx")
@@ -55,6 +57,20 @@ def test_each_has_a_turn_in_every_round_and_answers_as_the_runtime_does() -> Non
             assert 0 < trial.bare < trial.imported < trial.loaded <= trial.peak
             expected = onnxruntime.InferenceSession(DIGITS).run(None, dict(trial.feeds))
             np.testing.assert_allclose(session.answers(trial)["logits"], expected[0], rtol=1e-5, atol=1e-5)
+
+
+def test_first_second_and_warm_runs_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "_TARGET", "tests.bench.waking:Runner")
+    with Session([subject()]) as session:
+        session.load()
+        session.feed()
+        session.warm_up(runs=1)
+        session.run(until=rounds(1))
+        (trial,) = session.trials
+    assert trial.failure is None
+    assert trial.second is not None
+    for found, seconds in zip((trial.first, trial.second, min(trial.times)), SECONDS, strict=True):
+        assert seconds <= found < 2 * seconds + 0.01
 
 
 def test_a_missing_provider_a_refused_model_and_a_killed_process_are_theirs_alone(tmp_path: Path) -> None:

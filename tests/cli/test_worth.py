@@ -51,7 +51,7 @@ def test_a_package_is_timed_on_the_device(sandbox: Sandbox) -> None:
     sampled(sandbox)
     outcome = sandbox.run("convert", "model.onnx", "--to", "coreml", *CALIBRATED)
     assert outcome.code == 0, outcome.stderr
-    assert "not timed: the time of a Core ML model can be measured only" in outcome.stderr
+    assert "not timed: time and memory of a Core ML model can be measured only" in outcome.stderr
 
 
 def test_a_model_that_is_slower_on_purpose_gets_its_reason(sandbox: Sandbox) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -145,4 +147,51 @@ def test_a_latency_without_a_unit_is_refused(project: Path) -> None:
         "version: 1\nmodel: digits.onnx\ntargets:\n  a: {to: ort, max_latency: 20}\n"
     )
     with pytest.raises(UsageError, match=r"pipeline\.yaml:4, targets\.a\.max_latency.* 20ms"):
+        read(Path("pipeline.yaml"))
+
+
+def test_load_and_memory_have_limits(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, cells = ran(
+        capsys,
+        "  slow: {to: ort, max_load: 0.001us}\n  fat: {to: ort, max_memory: 1kB}\n"
+        "  kept: {to: ort, max_load: 1000s, max_memory: 10GB}\n",
+    )
+    assert code == 1
+    assert {name: cell["verdict"] for name, cell in cells.items()} == {
+        "slow": "over budget",
+        "fat": "over budget",
+        "kept": "proven",
+    }
+    assert "pipeline.yaml:4, targets.slow.max_load: loading takes " in cells["slow"]["reason"]
+    assert "pipeline.yaml:5, targets.fat.max_memory: runtime and model take " in cells["fat"]["reason"]
+    load, memory = cells["kept"]["limits"]
+    assert 0.1 < load["value"] < 1000, "milliseconds"
+    assert memory["value"] == pytest.approx(added_by(project / "build" / "digits" / "kept.ort"), rel=0.3)
+    start = cells["kept"]["latency"]["start"]
+    assert (start["load_ms"], start["memory"]) == (load["value"], memory["value"])
+    assert start["first_ms"] > cells["kept"]["latency"]["after_ms"], "the first run is cold"
+
+
+def added_by(model: Path) -> int:
+    """What a process that runs the model has at its peak, in bytes, above one that only started."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("reads Linux' figures")
+    program = (
+        "import re, sys\n"
+        "def read(name): return int(re.search(name + r':\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
+        "bare = read('VmRSS')\n"
+        "import numpy, onnxruntime\n"
+        "session = onnxruntime.InferenceSession(sys.argv[1])\n"
+        "for _ in range(3): session.run(None, {'image': numpy.zeros((3, 1, 8, 8), numpy.float32)})\n"
+        "print(1024 * (read('VmHWM') - bare))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, model], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize("limit", ["max_load: 1s", "max_memory: 50MB"])
+def test_what_core_ml_takes_cannot_be_measured_here(project: Path, limit: str) -> None:
+    text = f"version: 1\nmodel: digits.onnx\ntargets:\n  mac:\n    to: coreml\n    {limit}\n"
+    Path("pipeline.yaml").write_text(text)
+    with pytest.raises(UsageError, match=r"pipeline\.yaml:6, targets\.mac\.max_.* on its target device"):
         read(Path("pipeline.yaml"))

@@ -16,13 +16,15 @@ from onnxport.validate.params import ValidateParams
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on size and latency; None for no limit.
+    """Limits on size, time and memory; None for no limit.
 
     Attributes:
         size: bytes on disk.
         size_ratio: of the source's bytes.
         latency: milliseconds of a run on this machine.
         latency_ratio: of the source's time in ONNX Runtime on the same machine.
+        load: milliseconds of loading on this machine.
+        memory: bytes that runtime and model add to a bare process.
         places: of the limits in the file, by key.
     """
 
@@ -30,12 +32,14 @@ class Limits:
     size_ratio: float | None = None
     latency: float | None = None
     latency_ratio: float | None = None
+    load: float | None = None
+    memory: int | None = None
     places: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_timed(self) -> bool:
-        """Return whether a limit needs a measured time."""
-        return self.latency is not None or self.latency_ratio is not None
+        """Return whether a limit needs runs of the artefact."""
+        return any(each is not None for each in (self.latency, self.latency_ratio, self.load, self.memory))
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from onnxport.pipelines.runner.speedup import TIMED, UNTIMED
 from onnxport.reports import FORMATS as REPORTS
 from onnxport.reports.pipeline import files_of
 
-_TIMES = ("max_latency", "max_latency_ratio")
-_LIMITS = ("max_size", "max_size_ratio", *_TIMES)
+_MEASURED = ("max_latency", "max_latency_ratio", "max_load", "max_memory")
+_LIMITS = ("max_size", "max_size_ratio", *_MEASURED)
 # The target without a stage of its own: it delivers the product of a shared stage.
 _ONNX = "onnx"
 
@@ -215,7 +215,7 @@ class _Reader:
 
     def _limits(self, name: str, target: TargetSpec, suffix: str) -> Limits:
         place: Place = ("targets", name)
-        for key in _TIMES:
+        for key in _MEASURED:
             if getattr(target, key) is not None and FORMATS[suffix] not in TIMED:
                 what, fix = "this limit cannot be checked", "set it for another target"
                 self.faults.add(what, *place, key, why=UNTIMED, fix=fix)
@@ -225,6 +225,8 @@ class _Reader:
             size_ratio=target.max_size_ratio,
             latency=target.max_latency,
             latency_ratio=target.max_latency_ratio,
+            load=target.max_load,
+            memory=target.max_memory,
             places=places,
         )
 

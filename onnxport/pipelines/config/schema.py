@@ -37,7 +37,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Proof = Annotated[Any, BeforeValidator(_proof)]
 # In bytes; units are decimal, as a file manager shows them.
 Size = Annotated[Any, BeforeValidator(str), AfterValidator(bytes_of)]
-MaxLatency = Annotated[Any, BeforeValidator(str), AfterValidator(milliseconds_of)]  # in milliseconds
+Time = Annotated[Any, BeforeValidator(str), AfterValidator(milliseconds_of)]  # in milliseconds
 
 FROM = "The stage whose result it takes; the model itself unless given."
 PROOF = "Options of its proof beside those of the whole pipeline, or false to deliver it unproven."
@@ -100,7 +100,7 @@ class TargetSpec(_WithOptions):
     max_size_ratio: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Maximum bytes, as a share of the source's."
     )
-    max_latency: MaxLatency | None = Field(
+    max_latency: Time | None = Field(
         default=None, description="Maximum time of a run on the machine that runs the pipeline, as 20ms."
     )
     max_latency_ratio: float | None = Field(
@@ -108,6 +108,12 @@ class TargetSpec(_WithOptions):
         gt=0,
         allow_inf_nan=False,
         description="Maximum time of a run, as a share of the source's in ONNX Runtime on the same machine.",
+    )
+    max_load: Time | None = Field(
+        default=None, description="Maximum time from the file to a model that can run, as 100ms."
+    )
+    max_memory: Size | None = Field(
+        default=None, description="Maximum memory that runtime and model add to a bare process, as 50MB."
     )
     validate_: Proof = Field(default={}, alias="validate", description=PROOF)
 

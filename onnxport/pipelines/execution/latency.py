@@ -26,7 +26,7 @@ from onnxport.pipelines.runner.verdicts import open_judge, start_reference
 from onnxport.reports.run_report import Worth
 from onnxport.validate.params import ValidateParams
 
-_FORM = 2  # 2: timed by the engine of onnxport bench
+_FORM = 3  # 3: with the start of the artefact
 # One input set is enough to time a model.
 _ONE = {"samples": 1, "budget": {}, "metric": (), "report_tensors": None}
 

@@ -1,4 +1,4 @@
-"""Checks artefacts against the limits of a pipeline.yaml on size and latency.
+"""Checks artefacts against the limits of a pipeline.yaml on size, time and memory.
 
 A latency is the median of its rounds; the message gives its interval. A limit without a figure counts as not kept.
 """
@@ -44,6 +44,19 @@ def _records(limits: Limits, made: ArtifactRecord, timed: Worth | None) -> Itera
     why = timed.why_not if timed is not None and timed.why_not else "it was not timed"
     untimed = f"it could not be timed: {printable(why)}"
     found: float | None
+    start = latency.start if latency is not None else None
+    if limits.load is not None:
+        said, found = untimed, None
+        if start is not None:
+            said = f"loading takes {start.load_ms:g} ms; the limit is {limits.load:g} ms"
+            found = start.load_ms
+        yield _record(limits, "max_load", limits.load, found, said)
+    if limits.memory is not None:
+        said, found = untimed, None
+        if start is not None:
+            said = f"runtime and model take {_size(start.memory)}; the limit is {_size(limits.memory)}"
+            found = start.memory
+        yield _record(limits, "max_memory", limits.memory, found, said)
     if limits.latency is not None:
         said, found = untimed, None
         if latency is not None:

@@ -10,15 +10,15 @@ from onnxport.core.child_process import ChildBug
 from onnxport.core.errors import OnnxportError, printable
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.environment import instruction_sets
-from onnxport.reports.run_report import Finding, Latency, Worth
+from onnxport.reports.run_report import Finding, Latency, StartRecord, Worth
 
 if TYPE_CHECKING:
     from onnxport.pipelines.runner.judges import Judges
-    from onnxport.quantize.latency import Times
+    from onnxport.quantize.latency import Start, Times
 
 # Formats with a runtime for this CPU.
 TIMED = frozenset(("onnx", "ort", "tflite"))
-UNTIMED = "the time of a Core ML model can be measured only on its target device"
+UNTIMED = "time and memory of a Core ML model can be measured only on its target device"
 
 
 def measure_speedup(
@@ -57,6 +57,16 @@ def latency_of(times: Times) -> Latency:
         high=_round(found.high),
         confidence=_round(found.confidence),
         rounds=len(times.before),
+        start=None if times.start is None else _start_of(times.start),
+    )
+
+
+def _start_of(found: Start) -> StartRecord:
+    return StartRecord(
+        load_ms=_round(1000 * found.loading),
+        first_ms=_round(1000 * found.first),
+        second_ms=None if found.second is None else _round(1000 * found.second),
+        memory=found.memory,
     )
 
 

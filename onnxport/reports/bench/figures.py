@@ -274,6 +274,7 @@ COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "CPU time": lambda row: "" if row.floor is None else phrases.duration(row.floor.cpu),
     "samples": throughput,
     "first run": lambda row: phrases.duration(row.first_ms),
+    "second run": lambda row: phrases.duration(row.second_ms),
     "load": lambda row: phrases.duration(row.load_ms),
     "peak memory": peak_memory,
     "added": lambda row: phrases.human_size(row.memory.added) if row.memory else "",

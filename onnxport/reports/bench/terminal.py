@@ -98,6 +98,7 @@ def _columns(rows: Sequence[Row]) -> Mapping[str, Callable[[Row], str]]:
         "size": figures.size,
         "load ms": lambda row: _three(row.load_ms),
         "first ms": lambda row: _three(row.first_ms),
+        "2nd ms": lambda row: _three(row.second_ms),
         f"p50 {unit}": time("median"),
         "95 %": lambda row: f"{low(row)}–{high(row)}",
         f"p99 {unit}": time("p99"),
