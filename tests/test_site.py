@@ -15,7 +15,15 @@ import pytest
 from tests.reports import chromium
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("index", "start", "questions", "tutorials/web", "reference/python", "reference/pipeline-yaml")
+PAGES = (
+    "index",
+    "start",
+    "notebooks/convert-and-prove",
+    "questions",
+    "tutorials/web",
+    "reference/python",
+    "reference/pipeline-yaml",
+)
 _MOST = (
     500_000  # bytes of a page with all that it loads, the search's index too, packed as web servers send them
 )

@@ -1,4 +1,4 @@
-"""What `make docs` adds to the pages: the keys of pipeline.yaml, and links to files beside the docs folder."""
+"""What `make docs` adds: the keys of pipeline.yaml, notebooks as pages, links to files beside the docs folder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import posixpath
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -26,6 +27,8 @@ from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import SamplesParams, ValidateParams
 
 _LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)#\s]*)[^)]*\)")
+_STYLE = re.compile(r"<style.*?</style>", re.DOTALL)
+_NOTEBOOKS = Path(__file__).parents[2] / "examples" / "notebooks"
 _KEYS = """# pipeline.yaml
 
 Every key of a [pipeline](../guide/pipelines.md) file, made from the code. `onnxport schema` prints
@@ -64,8 +67,11 @@ _OPTIONS: dict[str, tuple[type, tuple[type[BaseModel], ...]]] = {
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the page of the keys of pipeline.yaml."""
+    """Add the page of the keys of pipeline.yaml, and a page for each notebook."""
     files.append(File.generated(config, "reference/pipeline-yaml.md", content=_keys_page()))
+    for path in sorted(_NOTEBOOKS.glob("*.ipynb")):
+        name = f"notebooks/{path.stem.replace('_', '-')}.md"
+        files.append(File.generated(config, name, content=_notebook_page(path)))
     return files
 
 
@@ -93,6 +99,32 @@ def _options() -> Iterator[str]:
         yield "|---|---|"
         for name in get_type_hints(types):
             yield f"| `{name}` | {_escape(fields[name].description or '')} |"
+
+
+def _notebook_page(path: Path) -> str:
+    """Return a notebook with the outputs that it has, as Markdown."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    parts = [part for cell in cells for part in _cell(cell)]
+    parts.insert(1, f"*The notebook: [{path.name}](../../examples/notebooks/{path.name}).*")
+    return "\n\n".join(parts)
+
+
+def _cell(cell: dict[str, Any]) -> Iterator[str]:
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        title, _, rest = source.partition("\n\n") if source.startswith("# ") else ("", "", source)
+        yield from filter(None, (title, rest))
+        return
+    yield f"```python\n{source}\n```"
+    for output in cell["outputs"]:
+        data = output.get("data", {"text/plain": output.get("text", "")})
+        if "text/html" in data:
+            yield _STYLE.sub("", "".join(data["text/html"]))
+        elif "text/markdown" in data:
+            quoted = "".join(data["text/markdown"]).replace("\n#", "\n###").splitlines()
+            yield "\n".join(f"> {line}" for line in ("", *quoted)).replace("> ## ", "> ### ")
+        else:
+            yield "```text\n" + "".join(data["text/plain"]).rstrip() + "\n```"
 
 
 def _keys_page() -> str:
