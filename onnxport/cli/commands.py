@@ -37,6 +37,7 @@ GROUPS = {
     "Look at it, and measure it": {
         "inspect": "Show the content of a model file and what is unusual about it.",
         "bench": "Measure speed, size and memory use of model files on this machine.",
+        "view": "Open model files in Netron beside each other, or write them for Model Explorer, with our findings.",
         "profile": "Show the time of each node of a model, and of the ONNX node that it came from.",
     },
     "Pipelines": {

@@ -121,6 +121,7 @@ LIBRARIES: Mapping[str, Library] = {
         Library("s3fs", "files by s3://", extra="s3"),
         Library("gcsfs", "files by gs://", extra="gs"),
         Library("huggingface-hub", "files by hf://", extra="hf"),
+        Library("netron", "viewing models", extra="view"),
         Library("dask", "work on a Dask cluster", extra="distributed"),
         Library("torch", "export from PyTorch", extra="torch"),
         Library("onnxscript", "export from PyTorch", extra="torch"),

@@ -74,6 +74,7 @@ OWN = {
     "plan": {"targets", "frozen"},
     "cache": {"size", "calibrations"},
     "profile": {"custom_ops_library", "trace_file", "report_files"},
+    "view": {"reports", "export", "port", "no_browser"},
     "inspect": {"plan", "report_files", "others", "required_operators"},
     "samples": {"custom_ops_library", "folder"},
     "schema": set(),
