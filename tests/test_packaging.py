@@ -30,6 +30,7 @@ IMPORT_NAMES = {
     "google": "protobuf",
     "h5py": "tensorflow",
     "joblib": "scikit-learn",
+    "mlflow": "mlflow-skinny",
     "keras": "tensorflow",
     "PIL": "pillow",
     "sklearn": "scikit-learn",
@@ -41,7 +42,7 @@ UNREQUIRED = {"paddle", "tf-keras", "threadpoolctl"}
 # What a user needs for part of what the package does; the others are for those who work on it.
 OPTIONAL = (
     *("distributed", "images", "audio", "torch", "tensorflow", "sklearn", "boosting"),
-    *("remote", "s3", "gs", "hf", "view"),
+    *("remote", "s3", "gs", "hf", "view", "mlflow", "wandb"),
     *("tract", "openvino", "ncnn", "mnn", "rten", "webgpu"),
 )
 # Never imported by us: run as programs (the package of pnnx imports PyTorch), loaded by

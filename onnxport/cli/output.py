@@ -181,7 +181,8 @@ report_option = click.option(
     type=TARGET,
     multiple=True,
     metavar="FILE",
-    help="Write the full report to FILE, in the form of its suffix. May be given several times.",
+    help="Write the full report to FILE, in the form of its suffix, or to mlflow:EXPERIMENT or wandb:PROJECT. May be "
+    "given several times.",
 )
 
 

@@ -84,7 +84,8 @@ def reporting_options(function: Callable[..., int]) -> Callable[..., int]:
         type=TARGET,
         multiple=True,
         metavar="DIR|FILE",
-        help="Write the report of the run into DIR in all forms, or to FILE in the form of its suffix.",
+        help="Write the report of the run into DIR in all forms, or to FILE in the form of its suffix, or to "
+        "mlflow:EXPERIMENT or wandb:PROJECT.",
     )
     @click.option(
         "--annotations",

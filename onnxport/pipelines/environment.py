@@ -122,6 +122,8 @@ LIBRARIES: Mapping[str, Library] = {
         Library("gcsfs", "files by gs://", extra="gs"),
         Library("huggingface-hub", "files by hf://", extra="hf"),
         Library("netron", "viewing models", extra="view"),
+        Library("mlflow-skinny", "reports in MLflow", module="mlflow", builds=("mlflow",), extra="mlflow"),
+        Library("wandb", "reports in Weights & Biases", extra="wandb"),
         Library("dask", "work on a Dask cluster", extra="distributed"),
         Library("torch", "export from PyTorch", extra="torch"),
         Library("onnxscript", "export from PyTorch", extra="torch"),

@@ -66,10 +66,19 @@ def saving(paths: Sequence[Path], command: str = "", subject: str = "run") -> It
 
     Raises:
         UsageError: the subject has no form of this suffix, a path is given twice, or the folder does not exist.
-        MachineError: the folder cannot be written to.
+        MissingDependencyError: a path means an experiment tracker that is not installed.
+        MachineError: the folder cannot be written to, or a tracker does not take the report.
     """
+    from onnxport.reports.trackers import tracker_of, tracking
+
     with ExitStack() as stack:
-        saves = [stack.enter_context(_saving(path, _form(path, subject), subject, command)) for path in paths]
+        # Trackers first: they are told last, when the files are in their places.
+        trackers = [found for path in paths if (found := tracker_of(path)) is not None]
+        saves: list[Save] = [stack.enter_context(tracking(each, subject)) for each in trackers]
+        files = [path for path in paths if tracker_of(path) is None]
+        saves += [
+            stack.enter_context(_saving(path, _form(path, subject), subject, command)) for path in files
+        ]
         if len({path.resolve() for path in paths}) < len(paths):
             raise UsageError(f"{_OPTION} names one file twice", fix="give each form a file of its own")
 

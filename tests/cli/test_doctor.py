@@ -13,8 +13,9 @@ from onnxport.pipelines.registry import TARGETS as STAGES
 from tests.cli.sandbox import Sandbox
 
 # What the tests of URLs can do without; docs/guide/urls.md.
-OF_URLS = {"aiohttp", "s3fs", "gcsfs", "huggingface-hub"}
-URL_EXTRAS = ("[remote]'", "[s3]'", "[gs]'", "[hf]'")
+# What the tests' environment may lack: files by URL, viewers and trackers.
+OF_DOORS = {"aiohttp", "s3fs", "gcsfs", "huggingface-hub", "netron", "mlflow-skinny", "wandb"}
+DOORS = tuple(f"[{extra}]'" for extra in ("remote", "s3", "gs", "hf", "view", "mlflow", "wandb"))
 
 
 def test_every_library_with_its_version_and_every_target(sandbox: Sandbox) -> None:
@@ -24,7 +25,7 @@ def test_every_library_with_its_version_and_every_target(sandbox: Sandbox) -> No
     assert found == {name: library.version for name, library in environment.LIBRARIES.items()}
     assert found["onnx"] == metadata.version("onnx")
     missing = {name for name, version in found.items() if version is None}
-    assert missing <= OF_URLS, "the tests' environment has all others"
+    assert missing <= OF_DOORS, "the tests' environment has all others"
     assert set(outcome.document["targets"]) == set(STAGES)
     text = sandbox.run("doctor").stdout
     for name, number in found.items():
@@ -47,7 +48,7 @@ def test_a_missing_framework_is_optional_and_named_with_its_extra(monkeypatch: p
     remove(monkeypatch, "torch", "onnxscript")
     found = json.loads(CliRunner().invoke(cli, ["doctor", "--json"]).stdout)
     assert (found["exit_code"], found["remedies"]) == (errors.PROVEN, [])
-    (line,) = (each for each in found["extras"] if not each.endswith(URL_EXTRAS))
+    (line,) = (each for each in found["extras"] if not each.endswith(DOORS))
     assert line.endswith("-m pip install 'onnxport[torch]'")
     assert found["sources"]["pytorch"] == {"works": False, "lacks": ["torch", "onnxscript"]}
     text = CliRunner().invoke(cli, ["doctor"]).stdout

@@ -14,7 +14,7 @@ from onnxport.pipelines.registry import TARGETS as STAGES
 PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-OF_DEVELOPERS = ("all", "dev", "test", "test-s3")
+OF_DEVELOPERS = ("all", "dev", "test", "test-s3", "test-trackers")
 
 
 def _name(requirement: str) -> str:

@@ -27,6 +27,7 @@ from onnxport.pipelines.config.document import Faults, Part, Place, show
 from onnxport.pipelines.config.scalars import source_text, to_plain
 from onnxport.pipelines.config.schema import NEEDED, Section, keys_of
 from onnxport.pipelines.params import RefusedValue, expected_value, suggest
+from onnxport.reports.trackers import tracker_of
 from onnxport.validate.params import ValidateParams
 
 if TYPE_CHECKING:
@@ -262,6 +263,8 @@ class OptionsReader:
 
     def target(self, given: str) -> Path:
         """Return the path of a file or folder to write; raises as `remote.place_for`."""
+        if tracker_of(Path(given)) is not None:
+            return Path(given)
         if not is_url(given):
             return self.folder / given
         if given not in self._targets:

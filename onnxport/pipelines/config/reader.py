@@ -28,6 +28,7 @@ from onnxport.pipelines.params import suggest
 from onnxport.pipelines.runner.speedup import TIMED, UNTIMED
 from onnxport.reports import FORMATS as REPORTS
 from onnxport.reports.pipeline import files_of
+from onnxport.reports.trackers import tracker_of
 
 _MEASURED = ("max_latency", "max_latency_ratio", "max_load", "max_memory")
 _LIMITS = ("max_size", "max_size_ratio", *_MEASURED)
@@ -235,7 +236,7 @@ class _Reader:
         for number, report in enumerate(self.spec.reports):
             with self.faults.catching("reports", number):
                 outputs.check_below(report)
-                suffix = Path(report).suffix
+                suffix = "" if tracker_of(Path(report)) is not None else Path(report).suffix
                 if suffix and suffix.lower() not in REPORTS:  # a folder gets all forms
                     fix = f"known suffixes are {', '.join(REPORTS)}"
                     raise UsageError(f"{report!r} has no known report suffix", fix=fix)

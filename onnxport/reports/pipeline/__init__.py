@@ -9,6 +9,7 @@ from pathlib import Path
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import writing
 from onnxport.reports import FORMATS, Save, saving
+from onnxport.reports.trackers import tracker_of
 
 # The files in a folder of reports.
 NAMES = ("index.html", "report.json", "junit.xml", "report.sarif", "summary.md")
@@ -33,7 +34,7 @@ def saving_run(paths: Sequence[Path], besides: Sequence[Path] = ()) -> Iterator[
 
 
 def _is_folder(path: Path) -> bool:
-    return path.is_dir() or path.suffix.lower() not in FORMATS
+    return tracker_of(path) is None and (path.is_dir() or path.suffix.lower() not in FORMATS)
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
