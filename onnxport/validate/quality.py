@@ -197,10 +197,10 @@ class DecisionAgreement:
         """The loss in words; empty where nine in ten decisions are left, or chance may explain it."""
         if _probability(self.differing, self.count, 1 - _KEPT_DECISIONS) >= _CHANCE:
             return ""
-        share = 100 * self.differing / self.count
+        counts = f"{self.differing:,} of {self.count:,}"
         texts = {
-            "first class": f"the top-1 class differs from the original's in {share:.3g} % of {self.count} rows",
-            "detection": f"{share:.3g} % of the original's {self.count} detections are lost",
+            "first class": f"the top-1 class differs from the original's in {counts} rows",
+            "detection": f"{counts} detections of the original are lost",
         }
         return f"{texts[self.kind]}, the floor is {100 * (1 - _KEPT_DECISIONS):.0f} % beyond chance"
 

@@ -22,7 +22,7 @@ from onnxport.pipelines.init import installation
 from onnxport.pipelines.init.files import Plan, pipeline_text, workflow_text
 from onnxport.pipelines.init.hosts import project_of
 from onnxport.pipelines.init.model_summary import ModelSummary, Samples, find_samples_of, summarize
-from onnxport.pipelines.init.project import create_project
+from onnxport.pipelines.init.project import _notes, create_project
 from onnxport.pipelines.registry import TARGETS
 
 ROOT = Path(__file__).parents[2]
@@ -331,3 +331,34 @@ def test_a_package_from_a_folder_is_said_since_ci_has_no_such_folder(
     shutil.copy(DIGITS / "digits.onnx", project)
     created = create_project("digits.onnx", project / "pipeline.yaml", "github", force=False)
     assert any("file:///home/me/onnxport" in note and "git+URL" in note for note in created.notes)
+
+
+def test_pictures_of_other_sizes_are_fitted_and_the_guess_is_said(tmp_path: Path) -> None:
+    from PIL import Image
+
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    (tmp_path / "samples").mkdir()
+    for number in range(3):
+        Image.new("RGB", (30, 40), (number, 90, 200)).save(tmp_path / "samples" / f"{number}.png")
+    plan = plan_of(tmp_path, "digits.onnx")
+    assert (plan.samples.count, plan.samples.images) == (3, True)
+    text = pipeline_text(plan)
+    assert yaml.safe_load(text)["validate"] == {
+        "inputs": "samples",
+        "preprocess": {"resize": "8x8", "scale": "1/255"},
+    }
+    assert "A guess" in text
+    assert "ImageNet" not in text, "the model takes one channel"
+    (tmp_path / "pipeline.yaml").write_text(text)
+    read(tmp_path / "pipeline.yaml")
+    assert any("a guess" in note for note in _notes(plan, None))
+
+
+def test_settings_of_the_user_beside_pictures_are_not_guessed_over(tmp_path: Path) -> None:
+    from PIL import Image
+
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    (tmp_path / "samples").mkdir()
+    Image.new("L", (30, 40)).save(tmp_path / "samples" / "0.png")
+    (tmp_path / "samples" / "preprocess.yaml").write_text("resize: 9x9\n")
+    assert "9x9" in plan_of(tmp_path, "digits.onnx").samples.why_not

@@ -53,5 +53,5 @@ def test_detections_are_what_a_sigmoid_gives_above_one_half() -> None:
     found, other = DecisionAgreement("heads", is_sigmoid=True), DecisionAgreement("heads")
     for each in (found, other):
         each.add(scores, weak)
-    assert "66.7 % of the original's 12 detections are lost" in found.loss
+    assert "8 of 12 detections of the original are lost" in found.loss
     assert not other.loss

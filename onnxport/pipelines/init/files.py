@@ -88,6 +88,7 @@ def pipeline_text(plan: Plan) -> str:
         export_hints=_export_hints,
         samples=plan.samples,
         preprocess=_flow(preprocess),
+        imagenet=", ".join(f"{key}: {_flow(preprocess[key])}" for key in _COLORS if key in preprocess),
         image=look is not None and look.image_size is not None,
         sizes=_flow(look.sizes) if look is not None and look.sizes else "",
         quantizes=quantizes,

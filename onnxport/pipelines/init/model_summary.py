@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onnxport.core.errors import OnnxportError, printable
 from onnxport.core.urls import shown
 from onnxport.exporters.sources import KINDS, Source
 from onnxport.formats.artifact import Artifact, TensorSpec
 from onnxport.pipelines.runner.model_sources import load
+
+if TYPE_CHECKING:
+    from onnxport.samples.readers import SampleFile
 
 _CHANNELS = (1, 3, 4)
 _IMAGE = (224, 224)
@@ -135,11 +139,16 @@ _ENOUGH = 100
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of a project: at most a hundred input sets, or why an existing folder does not fit."""
+    """The samples of a project: at most a hundred input sets, or why an existing folder does not fit.
+
+    Attributes:
+        preprocess: the settings that make the pictures fit the model; empty where they fit as they are.
+    """
 
     count: int = 0
     images: bool = False
     why_not: str = ""
+    preprocess: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_samples_of(look: ModelSummary, folder: Path) -> Samples:
@@ -149,13 +158,41 @@ def find_samples_of(look: ModelSummary, folder: Path) -> Samples:
         return Samples()
     if not look.is_onnx:
         return Samples(why_not="it can be checked only when the model is exported")
-    from onnxport.samples.preprocessing import preprocessing
-    from onnxport.samples.readers import find_samples, holds_images
-
+    given: dict[str, str] = {}
     try:
-        settings, states = preprocessing({}, place), frozenset(look.states)
-        files = find_samples(place, look.inputs, _ENOUGH, settings=settings, optional=states)
-        files[0].load()
+        try:
+            files = _first_samples(look, place, given)
+        except OnnxportError:
+            given = _fitting(look, place)
+            if not given:
+                raise
+            files = _first_samples(look, place, given)
     except (OnnxportError, IndexError) as error:
         return Samples(why_not=printable((str(error) or "it is empty").splitlines()[0]))
-    return Samples(len(files), holds_images(files))
+    from onnxport.samples.readers import holds_images
+
+    return Samples(len(files), holds_images(files), preprocess=given)
+
+
+def _first_samples(look: ModelSummary, place: Path, given: Mapping[str, str]) -> Sequence[SampleFile]:
+    """Find the samples, the first of which can be read; IndexError if there are none."""
+    from onnxport.samples.preprocessing import preprocessing
+    from onnxport.samples.readers import find_samples
+
+    states = frozenset(look.states)
+    settings = preprocessing(given, place)
+    files = find_samples(place, look.inputs, _ENOUGH, settings=settings, optional=states)
+    files[0].load()
+    return files
+
+
+def _fitting(look: ModelSummary, place: Path) -> dict[str, str]:
+    """Return settings that make pictures fit the model; none where the user has settings in the folder."""
+    from onnxport.samples.preprocessing import SIDECARS
+
+    if look.image_size is None or any((place / name).exists() for name in SIDECARS):
+        return {}
+    height, width, _ = look.image_size
+    (image,) = (spec for spec in look.inputs if _is_image(spec))
+    scale = {} if image.dtype == "uint8" else {"scale": "1/255"}
+    return {"resize": f"{height}x{width}"} | scale

@@ -110,6 +110,8 @@ def _notes(plan: Plan, workflow: Path | None) -> Iterator[str]:
         yield from (f"{name} is switched off for {model}: {reason}" for name, reason in reasons.items())
     if plan.samples.why_not:
         yield f"the folder {FOLDER} is left out: {plan.samples.why_not}"
+    if plan.samples.preprocess:
+        yield f"how pictures become inputs is a guess: see preprocess in {plan.file}"
     if workflow is not None and (origin := local_origin()):
         yield (
             f"{workflow} installs onnxport from the package index, this one came from {origin}: name a place that CI "
