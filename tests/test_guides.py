@@ -1,16 +1,22 @@
-"""The indented command lines of the guides: each is one that the command line takes."""
+"""The indented command lines of the guides: each is one that the command line takes; those of some pages are run."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 
+import onnxport
 from onnxport.cli.commands import COMMANDS
 from onnxport.formats import remote
 
@@ -66,3 +72,49 @@ def test_a_misspelt_option_and_a_wrong_value_would_be_found(tmp_path: Path) -> N
     one, other = commands(page)
     assert "--thread" in complaint(one)
     assert "tflit" in complaint(other)
+
+
+# Pages whose commands are about any model: they run in the folder of `prepared`, as they stand.
+RUN = ("diff", "memory", "profile", "quantize", "reduced-build", "routes", "several", "view")
+# Of these pages, what is about a model of another size.
+OF_OTHERS = ("--shape",)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with models and samples under the names that the guides use."""
+    folder = tmp_path_factory.mktemp("guides")
+    for name in ("model", "a", "b", "release1", "release2", "detector", "recognizer"):
+        shutil.copy(ROOT / "fixtures" / "digits" / "digits.onnx", folder / f"{name}.onnx")
+    images = np.load(ROOT / "fixtures" / "digits" / "test.npz")["image"]
+    for name in ("samples", "calib"):
+        (folder / name).mkdir()
+        for number in range(40):
+            np.savez(folder / name / f"{number:03}.npz", image=images[number : number + 1])
+    onnxport.convert_model(folder / "model.onnx", ["tflite", "ort"], folder, samples=1)
+    for name in ("detector", "recognizer"):
+        onnxport.convert_model(folder / f"{name}.onnx", "ort", samples=1)
+    onnxport.quantize_model(folder / "model.onnx", "int8", calib=folder / "samples")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUN)
+def test_every_command_of_a_page_works_as_written(name: str, prepared: Path, tmp_path: Path) -> None:
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    found = [words for words in commands(ROOT / "docs" / "guide" / f"{name}.md") if runs_here(words)]
+    assert found
+    for words in found:
+        command = [sys.executable, "-m", "onnxport", *words]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}{done.stderr}"
+        if "--json" in words:  # what `> NAME.json` keeps
+            (tmp_path / f"{words[0] if '--runs-on' not in words else 'runs-on'}.json").write_text(done.stdout)
+
+
+def runs_here(words: list[str]) -> bool:
+    """Leave out what is about another model, and the page that is served until Ctrl-C."""
+    return not any(each in words for each in OF_OTHERS) and (words[0] != "view" or "--export" in words)

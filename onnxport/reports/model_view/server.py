@@ -11,6 +11,7 @@ import http.server
 import importlib.util
 import mimetypes
 import re
+import sys
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -42,7 +43,9 @@ def netron_folder() -> Path:
     """Return the folder of Netron's pages; MissingDependencyError if it is not installed."""
     found = importlib.util.find_spec("netron")
     if found is None or found.origin is None:
-        raise MissingDependencyError("Netron is not installed", fix="pip install 'onnxport[view]'")
+        raise MissingDependencyError(
+            "Netron is not installed", fix=f"run: {sys.executable} -m pip install 'onnxport[view]'"
+        )
     return Path(found.origin).parent
 
 

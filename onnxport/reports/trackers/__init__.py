@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def tracking(tracker: Tracker, subject: str) -> Iterator[Any]:
     try:
         module.require()
     except ImportError as error:
-        fix = f"pip install 'onnxport[{tracker.kind}]'"
+        fix = f"run: {sys.executable} -m pip install 'onnxport[{tracker.kind}]'"
         raise MissingDependencyError(
             f"{_TITLES[tracker.kind]} cannot be imported", why=printable(error), fix=fix
         ) from error
