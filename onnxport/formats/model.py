@@ -19,6 +19,7 @@ from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.formats.artifact import Artifact, Dim, TensorSpec
 from onnxport.formats.manifest import KEY, Manifest, Port
 from onnxport.formats.model_limits import check_parts
+from onnxport.formats.model_syntax import check_syntax
 from onnxport.formats.output_shapes import infer_output_shapes
 from onnxport.formats.zipmap import Labels, drop_zipmaps
 
@@ -236,6 +237,7 @@ def _load(path: Path) -> Model:
     """Read a file; lists of dictionaries, which onnx-ir cannot represent, become tensors."""
     proto = onnx.load(path, load_external_data=False)
     check_parts(proto, path)
+    check_syntax(proto, path)
     infer_output_shapes(proto)
     labels: dict[str, Labels] = {}
     try:
@@ -432,6 +434,8 @@ def _check_stored(tensor: ir.TensorProtoTensor) -> None:
         stored, wanted, unit = len(proto.raw_data), tensor.nbytes, "bytes"
         fits = stored == wanted
     else:
+        if tensor.dtype == ir.DataType.UNDEFINED:
+            raise TypeError("it has no element type")
         field = onnx.helper.tensor_dtype_to_field(tensor.dtype.value)
         stored, wanted, unit = len(getattr(proto, field)), tensor.size, "numbers"
         fits = wanted <= _MOST_PACKED * stored  # else reading it would fill the memory

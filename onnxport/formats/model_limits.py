@@ -15,12 +15,7 @@ from onnxport.core.errors import InputError
 
 
 def check_parts(proto: onnx.ModelProto, path: Path) -> None:
-    """Raise InputError for more than the limit `parts`, a function that calls itself, or names that are no text."""
-    if not all(
-        isinstance(text, str) for text in _texts(proto)
-    ):  # protobuf gives bytes where they are no text
-        what = f"{path} is not a valid ONNX model"
-        raise InputError(what, why="it has names that are not UTF-8", fix="export it again")
+    """Raise InputError for more than the limit `parts` or a function that calls itself."""
     functions = {(each.domain, each.name): each.node for each in proto.functions}
     sizes: dict[tuple[str, str], int] = {}
     for caller in _callees_first(functions, path):
@@ -36,47 +31,6 @@ def check_parts(proto: onnx.ModelProto, path: Path) -> None:
             fix="export it with its loops, not unrolled, or divide it: onnxport extract in a smaller model; "
             + limits.advice("parts", total),
         )
-
-
-def _texts(proto: onnx.ModelProto) -> Iterator[object]:
-    """Yield every name of a model."""
-    for imported in proto.opset_import:
-        yield imported.domain
-    for entry in proto.metadata_props:
-        yield from (entry.key, entry.value)
-    yield from (proto.producer_name, proto.producer_version)
-    for function in proto.functions:
-        yield from (function.name, function.domain, *function.input, *function.output, *function.attribute)
-        yield from _texts_of_nodes(function.node)
-    yield from _texts_of_graph(proto.graph)
-
-
-def _texts_of_graph(graph: onnx.GraphProto) -> Iterator[object]:
-    yield graph.name
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        yield value.name
-        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
-    for tensor in graph.initializer:
-        yield from _texts_of_tensor(tensor)
-    yield from _texts_of_nodes(graph.node)
-
-
-def _texts_of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[object]:
-    for node in nodes:
-        yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
-        for attribute in node.attribute:
-            yield attribute.name
-            yield attribute.ref_attr_name
-            if attribute.HasField("t"):
-                yield from _texts_of_tensor(attribute.t)
-        for graph in _bodies(node):
-            yield from _texts_of_graph(graph)
-
-
-def _texts_of_tensor(tensor: onnx.TensorProto) -> Iterator[object]:
-    yield tensor.name
-    for entry in tensor.external_data:
-        yield from (entry.key, entry.value)
 
 
 _Functions = Mapping[tuple[str, str], Iterable[onnx.NodeProto]]
@@ -109,11 +63,12 @@ def _callees_first(functions: _Functions, path: Path) -> Iterator[tuple[str, str
 def _callees(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, str]]:
     for node in nodes:
         yield node.domain, node.op_type
-        for graph in _bodies(node):
+        for graph in bodies(node):
             yield from _callees(graph.node)
 
 
-def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs in a node's attributes."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -129,5 +84,5 @@ def _count_nodes(nodes: Iterable[onnx.NodeProto], sizes: dict[tuple[str, str], i
     total = 0
     for node in nodes:
         total += 1 + len(node.attribute) + sizes.get((node.domain, node.op_type), 0)
-        total += sum(_count_graph(body, sizes) for body in _bodies(node))
+        total += sum(_count_graph(body, sizes) for body in bodies(node))
     return total

@@ -261,6 +261,54 @@ def weight_of_no_type(target: Target) -> tuple[str, ...]:
     return INSPECT
 
 
+@attack(4, "'w' of bad.onnx", "it has no element type")
+def weight_of_no_type_as_numbers(target: Target) -> tuple[str, ...]:
+    weight = TensorProto(name="w", dims=[4], float_data=[1.0, 2.0, 3.0, 4.0])
+    save(target, [helper.make_node("Add", ["x", "w"], ["y"])], weight)
+    return INSPECT
+
+
+@attack(4, "its Constant 'c' has 0 attributes")
+def constant_without_a_value(target: Target) -> tuple[str, ...]:
+    save(target, [helper.make_node("Constant", [], ["c"]), helper.make_node("Add", ["x", "c"], ["y"])])
+    return INSPECT
+
+
+@attack(4, "its Constant 'c' has 2 attributes")
+def constant_of_two_values_in_a_branch(target: Target) -> tuple[str, ...]:
+    constant = helper.make_node("Constant", [], ["c"], value_int=1, value_float=2.0)
+    body = helper.make_graph([constant], "branch", [], [value("c", [])])
+    save(target, [helper.make_node("If", ["x"], ["y"], then_branch=body, else_branch=body)])
+    return INSPECT
+
+
+@attack(4, "'value' of its Constant 'c' has no element type")
+def constant_of_no_type(target: Target) -> tuple[str, ...]:
+    constant = helper.make_node("Constant", [], ["c"], value=TensorProto(name="c", float_data=[1.0]))
+    save(target, [constant, helper.make_node("Add", ["x", "c"], ["y"])])
+    return INSPECT
+
+
+def _loop(inputs: Sequence[str], **body: onnx.GraphProto) -> onnx.NodeProto:
+    return helper.make_node("Loop", inputs, ["y"], "loop", **body)
+
+
+@attack(4, "its Loop 'loop' has no body")
+def loop_without_a_body(target: Target) -> tuple[str, ...]:
+    save(target, [_loop(["", "", "x"])])
+    return INSPECT
+
+
+@attack(4, "'body' of its Loop 'loop' has 4 inputs and 2 outputs, and needs 3 and 2")
+def loop_whose_body_takes_more(target: Target) -> tuple[str, ...]:
+    bool_ = TensorProto.BOOL
+    takes = [value("i", [], TensorProto.INT64), value("go", [], bool_), value("v"), value("u")]
+    node = helper.make_node("Relu", ["v"], ["w"])
+    body = helper.make_graph([node], "body", takes, [value("go", [], bool_), value("w")])
+    save(target, [_loop(["", "", "x"], body=body)])
+    return INSPECT
+
+
 def _without_text(target: Target, name: bytes) -> tuple[str, ...]:
     """The saved model with bytes that are no UTF-8 for a name."""
     file = target.folder / "bad.onnx"
@@ -269,13 +317,20 @@ def _without_text(target: Target, name: bytes) -> tuple[str, ...]:
     return INSPECT
 
 
-@attack(4, "names that are not UTF-8")
+@attack(4, "names or doc strings that are not UTF-8")
 def operator_that_is_no_text(target: Target) -> tuple[str, ...]:
     save(target, [helper.make_node("Relu", ["x"], ["y"], domain="own")])
     return _without_text(target, b"Relu")
 
 
-@attack(4, "names that are not UTF-8")
+@attack(4, "names or doc strings that are not UTF-8")
+def doc_string_that_is_no_text(target: Target) -> tuple[str, ...]:
+    save(target, [helper.make_node("Relu", ["x"], ["y"], doc_string="rectified")])
+    _without_text(target, b"rectified")
+    return "convert", "bad.onnx", "--to", "ort", "--no-validate", "-o", "out.ort"
+
+
+@attack(4, "names or doc strings that are not UTF-8")
 def place_of_weights_that_is_no_text(target: Target) -> tuple[str, ...]:
     weighed(target, "w.bin", offset="12345")
     return _without_text(target, b"12345")
