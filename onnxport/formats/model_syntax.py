@@ -1,4 +1,4 @@
-"""What protobuf lets pass and readers fail on: texts that are no UTF-8, tensors without type, bodies that do not fit."""
+"""What protobuf passes and readers fail on: texts that are no UTF-8, tensors without type, bodies that do not fit."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
 
+from benchmarks.matching import Array
 from benchmarks.reality import __main__ as command
 from benchmarks.reality import conversion
 from benchmarks.reality.check import (
@@ -118,6 +119,34 @@ def test_a_silent_output_is_the_same_whatever_its_rounding(tmp_path: Path) -> No
     for model, other, verdict in (("a", "b", SAME), ("c", "d", DIFFERENT)):
         artefact = ort_of(files[other], tmp_path / f"{other}.ort")
         assert check(files[model], artefact, {}, 1, "fp32").verdict == verdict
+
+
+def test_what_rounding_of_weights_costs_is_allowed_at_float16_only(tmp_path: Path) -> None:
+    """Two products that nearly cancel: their difference is as small as the rounding of their weights."""
+    first = np.random.default_rng(0).random((32, 32)).astype(np.float32) + 1
+    second = first * np.float32(1 + 4e-4)
+    halves = [each.astype(np.float16).astype(np.float32) for each in (first, second)]
+    model = cancelling(first, second, tmp_path / "m.onnx")
+    half = ort_of(cancelling(*halves, tmp_path / "half.onnx"), tmp_path / "half.ort")
+    other = ort_of(cancelling(second, first * 1.01, tmp_path / "other.onnx"), tmp_path / "other.ort")
+    assert check(model, half, {}, 1, "fp32").verdict == DIFFERENT
+    assert check(model, half, {}, 1, "fp16").verdict == SAME
+    assert check(model, other, {}, 1, "fp16").verdict == DIFFERENT
+
+
+def cancelling(first: Array, second: Array, target: Path) -> Path:
+    """The difference of two products of one input."""
+    port = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 32]) for name in "xy"]
+    nodes = [onnx.helper.make_node("MatMul", ["x", each], [f"p{each}"]) for each in "ab"]
+    nodes.append(onnx.helper.make_node("Sub", ["pa", "pb"], ["y"]))
+    weights = [
+        numpy_helper.from_array(each.astype(np.float32), name)
+        for each, name in zip((first, second), "ab", strict=True)
+    ]
+    graph = onnx.helper.make_graph(nodes, "g", port[:1], port[1:], weights)
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), target)
+    return target
 
 
 def test_a_model_of_strings_is_not_checked(tmp_path: Path) -> None:

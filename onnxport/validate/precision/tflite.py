@@ -100,6 +100,12 @@ def precision(path: Path) -> Precision:
     return _summarize(products or others, grids)
 
 
+def least_narrow_constant(path: Path) -> int:
+    """Return how many elements the smallest constant of float16 in the file at `path` has; 0 for none."""
+    sizes = [each.size for each in read_tflite(path).stored if each.dtype == "float16"]
+    return min(sizes, default=0)
+
+
 def _summarize(products: list[_Product], grids: set[str]) -> Precision:
     kinds = Counter(product.precision for product in products)
     kinds.update(_GRIDS[grid] for grid in grids)

@@ -1,0 +1,70 @@
+"""A TFLite file of float16 weights holds its small constants in float32, and so does what it is compared with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import onnxport
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
+from onnxport.validate.precision import kept_constants, precision_of
+from tests.validate.models import parsed
+
+# Float16 does not hold NeMo's guard of a logarithm: its smallest normal number is a thousand times larger.
+GUARD = 2.0**-24
+
+
+def log_of_filters(path: Path, guard: float = GUARD) -> Path:
+    """The logarithm of 64 filters on 32 features, many of them 0: what a speech front end computes."""
+    body = "p = MatMul (x, w) r = Relu (p) g = Add (r, guard) y = Log (g)"
+    model = parsed(f"g (float[4, 32] x) => (float[4, 64] y) {{ {body} }}")
+    weights = np.random.default_rng(0).standard_normal((32, 64)).astype(np.float32)
+    for name, values in (("w", weights), ("guard", np.array(guard, np.float32))):
+        model.graph.initializer.append(numpy_helper.from_array(values, name))
+    onnx.save(model, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("files")
+
+
+@pytest.fixture(scope="module")
+def artefact(folder: Path) -> Path:
+    made = folder / "m.tflite"
+    onnxport.convert_model(log_of_filters(folder / "m.onnx"), to="tflite", precision="fp16", output=made)
+    return made
+
+
+def test_a_guard_that_float16_does_not_hold_is_proven_by_answers_alone(folder: Path, artefact: Path) -> None:
+    report = onnxport.validate_model(folder / "m.onnx", artefact)
+    assert (report.verdict, report.candidate.precision) == ("proven", "float16 weights")
+    fidelity = report.judgements[0]
+    # Not by the file's own numbers, which help only where each node is found again.
+    assert (fidelity.question, fidelity.against) == (
+        "fidelity",
+        "the reference with weights rounded to float16",
+    )
+    assert (fidelity.outputs[0].sqnr_db or 0.0) > 80
+
+
+def test_another_guard_is_a_fault(folder: Path, artefact: Path) -> None:
+    """The number that float16 would make of it: rounding does not explain it, since the file did not round it."""
+    other = log_of_filters(folder / "other.onnx", 2.0**-14)
+    report = onnxport.validate_model(other, artefact)
+    assert report.verdict == "not equivalent", report.reason
+
+
+def test_only_constants_below_the_smallest_rounded_one_are_kept(folder: Path, artefact: Path) -> None:
+    found, source = Artifact.open(artefact), Model.load(folder / "m.onnx")
+    assert precision_of(found) == "float16 weights"
+    assert kept_constants(found, "float16 weights", source) == {"guard"}
+    assert kept_constants(found, "float16", source) == frozenset()
+    assert kept_constants(Artifact.open(folder / "m.onnx"), "float16 weights", source) == frozenset()
+    assert kept_constants(found, "float16 weights", None) == frozenset()
