@@ -422,7 +422,7 @@ def _check_stored_weights(model: ir.Model, path: Path) -> None:
             continue
         try:
             _check_stored(tensor)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             what = f"weight {tensor.name!r} of {path} cannot be read"
             raise InputError(what, why=_message(error), fix="export the model again") from error
 

@@ -1,4 +1,4 @@
-"""What protobuf passes and readers fail on: texts that are no UTF-8, tensors without type, bodies that do not fit."""
+"""What protobuf lets pass and readers fail on: texts that are no UTF-8, untyped tensors, bodies that do not fit."""
 
 from __future__ import annotations
 
@@ -15,13 +15,25 @@ from onnxport.formats.model_limits import bodies
 _ONNX = ("", "ai.onnx")
 # Operators that run graphs -> their attributes.
 _BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
+_TYPES = onnx.AttributeProto.AttributeType
+# Type of an attribute -> the field that holds its value; and the types whose value cannot be left out.
+_FIELDS = {
+    **{_TYPES.Value(name): name[0].lower() for name in ("FLOAT", "INT", "STRING", "TENSOR", "GRAPH")},
+    **{_TYPES.Value(name): name.lower() for name in ("FLOATS", "INTS", "STRINGS", "TENSORS", "GRAPHS")},
+    _TYPES.Value("SPARSE_TENSOR"): "sparse_tensor",
+    _TYPES.Value("SPARSE_TENSORS"): "sparse_tensors",
+    _TYPES.Value("TYPE_PROTO"): "tp",
+    _TYPES.Value("TYPE_PROTOS"): "type_protos",
+}
+_ALONE = (_TYPES.Value("TENSOR"), _TYPES.Value("GRAPH"))
+_ABOUT = frozenset(("name", "doc_string", "type", "ref_attr_name"))
 
 
 def check_syntax(proto: onnx.ModelProto, path: Path) -> None:
     """Raise InputError for texts that are no UTF-8, and for nodes that no reader can make sense of.
 
-    These are weights without a type, a Constant whose number of values is not one, and control flow whose body has
-    other inputs or outputs than the node. ONNX's checker lets the last pass.
+    These are attributes whose value is not of their type, tensors without one, a Constant whose number of values is
+    not one, and control flow whose body has other inputs or outputs than the node. ONNX's checker lets the last pass.
     """
     faults = (fault for nodes in _all_nodes(proto) for fault in map(_fault, nodes) if fault)
     why = next(faults, "") if _is_text(proto) else "it has names or doc strings that are not UTF-8"
@@ -41,9 +53,8 @@ def _all_nodes(proto: onnx.ModelProto) -> Iterator[Iterable[onnx.NodeProto]]:
 def _fault(node: onnx.NodeProto) -> str:
     """Return why a node is none; empty if it is one."""
     for attribute in node.attribute:
-        tensors = (attribute.t, *attribute.tensors) if _is_tensor(attribute) else attribute.tensors
-        if not all(tensor.data_type for tensor in tensors):
-            return f"{attribute.name!r} of its {node.op_type} {_name(node)!r} has no element type"
+        if fault := _fault_of_attribute(attribute):
+            return f"{attribute.name!r} of its {node.op_type} {_name(node)!r} {fault}"
     if node.domain not in _ONNX:
         return ""
     if node.op_type == "Constant" and len(node.attribute) != 1:
@@ -63,10 +74,18 @@ def _fault(node: onnx.NodeProto) -> str:
     return ""
 
 
-def _is_tensor(attribute: onnx.AttributeProto) -> bool:
-    """Return whether an attribute holds a tensor, or says so and holds none."""
-    said = attribute.type == onnx.AttributeProto.TENSOR and not attribute.ref_attr_name
-    return said or attribute.HasField("t")
+def _fault_of_attribute(attribute: onnx.AttributeProto) -> str:
+    """Return what an attribute holds beside or instead of a value of its type; empty if it is as it should be."""
+    held = {field.name for field, _ in attribute.ListFields()} - _ABOUT
+    field = _FIELDS.get(attribute.type)  # none before IR version 2
+    if field is None or attribute.ref_attr_name:
+        wrong = set() if field is None else held
+    else:
+        wrong = held - {field} or ({field} - held if attribute.type in _ALONE else set())
+    if wrong:
+        return f"says that it is of the type {_TYPES.Name(attribute.type)} and is not"
+    tensors = (*((attribute.t,) if attribute.HasField("t") else ()), *attribute.tensors)
+    return "" if all(tensor.data_type for tensor in tensors) else "has no element type"
 
 
 def _inputs_of_body(node: onnx.NodeProto) -> tuple[int, ...]:

@@ -60,7 +60,7 @@ class Dimensions:
         """Return the known dimensions of the result of an operator in TARGETED."""
         target = node.inputs[0 if node.op_type == "ConstantOfShape" else 1]
         partial = None if target is None else _partial(target, self._partials)
-        if partial is None:
+        if partial is None or partial.ndim != 1:  # a target of another rank is the runtime's to refuse
             return None
         elements: list[Dim] = partial.tolist()
         source = node.inputs[0]

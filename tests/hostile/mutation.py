@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import random
@@ -12,10 +11,11 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 from onnxport.pipelines.graph.digests import digest_of_value
+from tests.hostile.structures import STRUCTURES
+from tests.hostile.wire import Field, encode, messages, parse, to_varint
 
 # Names and doc strings that something downstream could take for more than text.
 TEXTS = (
@@ -51,8 +51,12 @@ _DEEPEST = 2000
 def mutate(data: bytes, syntax: str, chance: random.Random) -> bytes:
     """Return `data` with one to three changes; a quarter of them know nothing of the syntax."""
     for _ in range(chance.choice(_CHANGES)):
-        change = SYNTAXES[syntax] if chance.random() < 0.75 else _damage
-        data = change(data, chance)
+        known = (SYNTAXES[syntax], *STRUCTURES.get(syntax, ()))
+        change = chance.choice(known) if chance.random() < 0.75 else _damage
+        try:
+            data = change(data, chance)
+        except Exception:  # a former change left nothing that has this structure
+            data = _damage(data, chance)
     return data
 
 
@@ -80,94 +84,15 @@ def _damage(data: bytes, chance: random.Random) -> bytes:
     return data[:start] + replaced + data[end:]
 
 
-# ---- protobuf, by its wire format alone
-
-
-@dataclass
-class _Field:
-    number: int
-    wire: int
-    value: Any  # int, bytes, or a list of _Field
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-        if shift > 63:
-            raise ValueError("no varint")
-
-
-def _to_varint(value: int) -> bytes:
-    value &= 2**64 - 1
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def _parse(data: bytes, depth: int = 0) -> list[_Field]:
-    """Parse a message; raises ValueError or IndexError where it is none."""
-    fields, at = [], 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        number, wire = key >> 3, key & 7
-        if not 0 < number < 600 or wire not in (0, 1, 2, 5):
-            raise ValueError("no field")
-        value: Any
-        if wire == 0:
-            value, at = _varint(data, at)
-        else:
-            size, at = _varint(data, at) if wire == 2 else ({1: 8, 5: 4}[wire], at)
-            if at + size > len(data):
-                raise ValueError("too long")
-            value, at = data[at : at + size], at + size
-            if wire == 2 and value and depth < 20 and not _is_text(value):
-                with contextlib.suppress(ValueError, IndexError):
-                    value = _parse(value, depth + 1)
-        fields.append(_Field(number, wire, value))
-    return fields
-
-
-def _is_text(value: bytes) -> bool:
-    try:
-        return value.decode().isprintable()
-    except UnicodeDecodeError:
-        return False
-
-
-def _encode(fields: list[_Field]) -> bytes:
-    out = bytearray()
-    for field in fields:
-        out += _to_varint(field.number << 3 | field.wire)
-        if field.wire == 0:
-            out += _to_varint(field.value)
-            continue
-        content = _encode(field.value) if isinstance(field.value, list) else field.value
-        if field.wire == 2:
-            out += _to_varint(len(content))
-        out += content
-    return bytes(out)
-
-
-def _messages(fields: list[_Field]) -> Iterator[list[_Field]]:
-    yield fields
-    for field in fields:
-        if isinstance(field.value, list):
-            yield from _messages(field.value)
+# ---- protobuf
 
 
 def _protobuf(data: bytes, chance: random.Random) -> bytes:
     try:
-        root = _parse(data)
+        root = parse(data)
     except (ValueError, IndexError):
         return _damage(data, chance)
-    message = chance.choice([each for each in _messages(root) if each] or [root])
+    message = chance.choice([each for each in messages(root) if each] or [root])
     if not message:
         return _damage(data, chance)
     place = chance.randrange(len(message))
@@ -182,25 +107,25 @@ def _protobuf(data: bytes, chance: random.Random) -> bytes:
     elif kind == 3:
         field.number = chance.randint(1, 30)
     elif kind == 4 and isinstance(field.value, list):
-        small = [_Field(field.number, 2, b"")] if chance.random() < 0.5 else [deepcopy(field)]
+        small = [Field(field.number, 2, b"")] if chance.random() < 0.5 else [deepcopy(field)]
         message[place:place] = small * chance.randint(2, _MOST_REPEATED)
     elif kind == 5 and isinstance(field.value, list):
-        inner = _encode(field.value)
+        inner = encode(field.value)
         for _ in range(chance.randint(2, _DEEPEST)):
-            inner = _to_varint(field.number << 3 | 2) + _to_varint(len(inner)) + inner
+            inner = to_varint(field.number << 3 | 2) + to_varint(len(inner)) + inner
         field.value = inner
     else:
         _change_value(field, chance)
-    return _encode(root)
+    return encode(root)
 
 
-def _change_value(field: _Field, chance: random.Random) -> None:
+def _change_value(field: Field, chance: random.Random) -> None:
     if field.wire == 0:
         field.value = chance.choice((*NUMBERS, field.value + 1, field.value - 1))
     elif field.wire == 2:
-        content = _encode(field.value) if isinstance(field.value, list) else field.value
+        content = encode(field.value) if isinstance(field.value, list) else field.value
         text = chance.choice(TEXTS).encode()
-        numbers = b"".join(_to_varint(chance.choice(NUMBERS)) for _ in range(chance.randint(1, 5)))
+        numbers = b"".join(to_varint(chance.choice(NUMBERS)) for _ in range(chance.randint(1, 5)))
         field.value = chance.choice((text, text, numbers, b"", content[: len(content) // 2], content * 2))
     else:
         size = len(field.value)
@@ -417,4 +342,6 @@ SYNTAXES: Mapping[str, Callable[[bytes, random.Random], bytes]] = {
     "json": _json,
     "entry": _entry,
     "lines": _lines,
+    "yaml": _lines,
+    "tflite": _words,
 }

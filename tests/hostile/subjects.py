@@ -349,7 +349,7 @@ SUBJECTS: Mapping[str, Subject] = {
     ),
     "tflite": Subject(
         _converted("tflite"),
-        dict.fromkeys(("digits.tflite", "mlp.tflite"), "words"),
+        dict.fromkeys(("digits.tflite", "mlp.tflite"), "tflite"),
         (
             ("inspect", "{}"),
             ("inspect", "{}", "--json"),
@@ -392,7 +392,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "wav": Subject(
         _wav, dict.fromkeys(("in/a.wav", "in/b.wav"), "words"), ((":samples", "in", "x=float32:N"),)
     ),
-    "yaml": Subject(_pipeline, {"pipeline.yaml": "lines"}, (("plan", "pipeline.yaml"),)),
+    "yaml": Subject(_pipeline, {"pipeline.yaml": "yaml"}, (("plan", "pipeline.yaml"),)),
     "lock": Subject(
         _ran,
         {"pipeline.lock": "lines"},

@@ -299,6 +299,11 @@ def package_weights_without_a_header(target: Target) -> tuple[str, ...]:
     return _package(target, change)
 
 
+@attack(4, "bad.mlpackage is damaged", "its program has no function")
+def package_without_a_function(target: Target) -> tuple[str, ...]:
+    return _package(target, lambda model, block: model.mlProgram.functions.clear())
+
+
 @attack(4, "bad.mlpackage")
 def package_that_is_a_circle_of_links(target: Target) -> tuple[str, ...]:
     arguments = _package(target, lambda model, block: None)

@@ -289,6 +289,28 @@ def constant_of_no_type(target: Target) -> tuple[str, ...]:
     return INSPECT
 
 
+@attack(4, "'alpha' of its Elu 'e' says that it is of the type GRAPH and is not")
+def attribute_of_another_type(target: Target) -> tuple[str, ...]:
+    node = helper.make_node("Elu", ["x"], ["y"], "e", alpha=2.0)
+    node.attribute[0].type = onnx.AttributeProto.GRAPH
+    save(target, [node])
+    return INSPECT
+
+
+@attack(4, "'w' of bad.onnx")
+def weight_with_more_elements_than_numbers_hold(target: Target) -> tuple[str, ...]:
+    weight = TensorProto(name="w", data_type=FLOAT, dims=[2**62] * 20, raw_data=bytes(16))
+    save(target, [helper.make_node("Add", ["x", "w"], ["y"])], weight)
+    return INSPECT
+
+
+@attack(0)
+def reshape_to_a_scalar(target: Target) -> tuple[str, ...]:
+    shape = numpy_helper.from_array(np.array(4), "shape")
+    save(target, [helper.make_node("Reshape", ["x", "shape"], ["y"])], shape)
+    return INSPECT
+
+
 def _loop(inputs: Sequence[str], **body: onnx.GraphProto) -> onnx.NodeProto:
     return helper.make_node("Loop", inputs, ["y"], "loop", **body)
 

@@ -94,6 +94,8 @@ def _functions(spec: Any, folder: Path, root: Path) -> dict[str, Function]:
         functions = {
             name: _function(each, weights) for name, each in sorted(spec.mlProgram.functions.items())
         }
+        if not functions:
+            raise ValueError("its program has no function")
         for function in functions.values():
             program.check_function(function)
         return functions

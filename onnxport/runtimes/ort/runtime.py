@@ -129,13 +129,13 @@ class OrtRuntime(Closing):
 
         try:
             if isinstance(self._source, Path):
-                return without_functions(Model(ir.load(self._source), self._source))
+                return _sorted(without_functions(Model(ir.load(self._source), self._source)))
             # onnx-ir looks for external data beside the model's path.
             path = self._folder / "model.onnx" if self._folder is not None else None
             read = ir.from_proto(_proto(self._source))
             if self._folder is not None:
                 ir.external_data.set_base_dir(read.graph, self._folder)
-            return without_functions(Model(read, path))
+            return _sorted(without_functions(Model(read, path)))
         except (ValueError, TypeError, KeyError, AttributeError, DecodeError, ir.serde.SerdeError, OSError):
             return None
 
@@ -304,6 +304,12 @@ def _ort_value(array: Array) -> Any:
 def _unpacked(value: Array, dtype: str) -> Array:
     """Return an answer in its own type: ONNX Runtime returns the bits of 8-bit floats."""
     return value.view(dtype) if dtype.startswith("float8") and value.dtype == np.uint8 else value
+
+
+def _sorted(model: Model) -> Model:
+    """Return the model with each node behind those that it reads, as onnx-ir expects; ONNX Runtime takes any order."""
+    model.graph.sort()
+    return model
 
 
 def _short(provider: str) -> str:
