@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import struct
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,17 +67,6 @@ _OTHERWISE: Mapping[str, str] = {
     ".py": "write package.module:function, without .py, for what builds the model",
     **dict.fromkeys((".ort", ".mlpackage"), "it was converted from ONNX: export what that was made of"),
 }
-# What zipfile and json raise for archives that are damaged, encrypted, compressed in an unknown way, or nested deeply.
-DAMAGED_ARCHIVE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    ValueError,
-)
 # How PaddlePaddle's programs begin that are JSON.
 _PIR = b'{"base_code":{"magic":"pir"'
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")

@@ -242,7 +242,7 @@ class Staging:
 
     def __enter__(self) -> Staging:
         with writing(self.output, self._option):
-            self._check()
+            self.check()
             parent = self.output.parent
             _sweep(parent, self._live)
             self.folder = parent / f"{_STAGING_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
@@ -298,7 +298,7 @@ class Staging:
         for folder in tuple(cls._live):
             _discard(folder)
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raise UsageError where the output cannot be written."""
         if not _is_unicode(self.output):
             what = f"{self.output} cannot be written: its path is not UTF-8"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass
 
-from onnxport.core.errors import BUG, MACHINE_FAILED, MISSING_DEPENDENCY, OnnxportError
+from onnxport.core.errors import BUG, MACHINE_FAILED, MISSING_DEPENDENCY, USAGE, OnnxportError
 from onnxport.pipelines.environment import LIBRARIES
 
 # Errors of the operating system about exhausted resources.
@@ -14,6 +14,13 @@ _MACHINE_AT_ITS_END = {
     for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "ENOMEM", "EMFILE", "ENFILE", "EROFS")
     if hasattr(errno, name)
 }
+# Errors about a path as the user gave it, which no code caught by name -> the way out.
+_REFUSED_PATHS = {
+    errno.ENAMETOOLONG: "give a shorter one",
+    errno.EACCES: "give a path that you may use",
+    errno.EPERM: "give a path that you may use",
+}
+_LONGEST_PATH = 100
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,11 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, OSError) and error.errno in _MACHINE_AT_ITS_END:
         where = f"{error.filename}: " if error.filename else ""
         return Failure("MachineError", f"the machine failed: {where}{error.strerror}", MACHINE_FAILED)
+    if isinstance(error, OSError) and error.errno in _REFUSED_PATHS and error.filename is not None:
+        path = str(error.filename)
+        shown = path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}..."
+        message = f"the path {shown} cannot be used: {error.strerror}; {_REFUSED_PATHS[error.errno]}"
+        return Failure("UsageError", message, USAGE)
     if isinstance(error, ModuleNotFoundError) and (absent := _library_of(error)):
         return Failure("MissingDependencyError", absent, MISSING_DEPENDENCY)
     said = (str(error).strip().splitlines() or [""])[-1]

@@ -6,10 +6,7 @@ lists the file types.
 
 from __future__ import annotations
 
-import struct
 import tokenize
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from onnxport.core import limits
+from onnxport.core.archives import DAMAGED_ARCHIVE
 from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError, UsageError, printable
 from onnxport.core.memory import machine_memory
@@ -29,24 +27,16 @@ from onnxport.samples.preprocessing import Preprocessing
 from onnxport.samples.rows import split_rows
 from onnxport.samples.sizes import OpenSizes
 
-# Exceptions of NumPy for files that are damaged, of another kind, or pickles. An archive may be encrypted
-# (RuntimeError), use an unknown compression, or claim more bytes than the machine has; a header is parsed as Python.
+# Exceptions of NumPy for files that are damaged, of another kind, or pickles. An archive may claim more bytes than the
+# machine has; a header is parsed as Python.
 _BROKEN = (
-    OSError,
-    ValueError,
-    EOFError,
-    RuntimeError,
-    NotImplementedError,
+    *DAMAGED_ARCHIVE,
     MemoryError,
     TypeError,
     AttributeError,
-    KeyError,
     SyntaxError,
     RecursionError,
     tokenize.TokenError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
 )
 
 

@@ -16,6 +16,7 @@ import yaml
 
 from fixtures import models
 from onnxport.cli.commands import cli
+from onnxport.core.errors import UsageError
 from onnxport.pipelines.config.json_schema import schema
 from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.init import installation
@@ -331,6 +332,12 @@ def test_a_package_from_a_folder_is_said_since_ci_has_no_such_folder(
     shutil.copy(DIGITS / "digits.onnx", project)
     created = create_project("digits.onnx", project / "pipeline.yaml", "github", force=False)
     assert any("file:///home/me/onnxport" in note and "git+URL" in note for note in created.notes)
+
+
+def test_a_missing_folder_is_said_before_the_model_is_read(project: Path) -> None:
+    (project / "model.onnx").write_bytes(b"no model")
+    with pytest.raises(UsageError, match="ml for the output does not exist; create it: mkdir -p"):
+        create_project(str(project / "model.onnx"), project / "ml" / "pipeline.yaml", "github", force=False)
 
 
 def test_pictures_of_other_sizes_are_fitted_and_the_guess_is_said(tmp_path: Path) -> None:

@@ -137,6 +137,17 @@ def archive_whose_array_is_text(target: Target) -> tuple[str, ...]:
     return IMAGE
 
 
+@attack(4, "a.npz cannot be read")
+def archive_whose_packed_numbers_are_damaged(target: Target) -> tuple[str, ...]:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("image.npy", bytes(5000))
+    data = bytearray(out.getvalue())
+    data[60:64] = b"\xff" * 4  # behind the header of the member and that of LZMA
+    put(target, "a.npz", bytes(data))
+    return IMAGE
+
+
 @attack(4, "a.safetensors cannot be read")
 def safetensors_with_an_endless_header(target: Target) -> tuple[str, ...]:
     put(target, "a.safetensors", struct.pack("<Q", 2**63) + b"{}")

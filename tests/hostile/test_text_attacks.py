@@ -217,6 +217,11 @@ def test_names_are_text_in_every_report(reports: dict[str, str]) -> None:
     json.loads(reports["sarif"])
 
 
+@attack(2, "the path xxx", "... cannot be used: File name too long; give a shorter one")
+def report_with_a_name_that_no_disk_takes(target: Target) -> tuple[str, ...]:
+    return pipeline(target, f"{HEAD}{TARGETS}reports: [{'x' * 5000}]\n")
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_text_attack_is_refused_or_harmless(name: str, target: Target) -> None:
     case = CASES[name]

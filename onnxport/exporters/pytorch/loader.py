@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
+from onnxport.core.archives import DAMAGED_ARCHIVE
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.pytorch import programs, weights
 from onnxport.exporters.pytorch.errors import first_line
 from onnxport.exporters.pytorch.modules import TorchModel, of_module
-from onnxport.exporters.sources import DAMAGED_ARCHIVE, Source
+from onnxport.exporters.sources import Source
 
 # Operators of TorchScript that read or write files by a name in the script, and what could name them otherwise.
 _OPENS_FILES = re.compile(rb"from_file|getattr|\b(?:torch|aten)[\s\\]*\.[\s\\]*save\b")

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from onnxport.core.archives import DAMAGED_ARCHIVE
 from onnxport.core.errors import CannotConvertError, InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.pytorch.capture import is_fixed, symbolic_inputs
@@ -25,7 +26,7 @@ from onnxport.exporters.pytorch.errors import first_line
 from onnxport.exporters.pytorch.modules import TorchModel, of_program
 from onnxport.exporters.pytorch.outputs import register_dataclasses
 from onnxport.exporters.pytorch.states import BufferStates
-from onnxport.exporters.sources import DAMAGED_ARCHIVE, is_archive
+from onnxport.exporters.sources import is_archive
 
 # Parts of an archive that hold code: native libraries, and objects of other classes than tensors.
 _CODE = re.compile(r"/(aotinductor|executorch)/|/(custom_obj|opaque_obj)[^/]*$")

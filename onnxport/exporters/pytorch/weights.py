@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
+from onnxport.core.archives import DAMAGED_ARCHIVE
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.pytorch.errors import first_line
-from onnxport.exporters.sources import DAMAGED_ARCHIVE, is_archive
+from onnxport.exporters.sources import is_archive
 
 Tensors = Mapping[str, torch.Tensor]
 

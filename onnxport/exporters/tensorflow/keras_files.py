@@ -12,9 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from onnxport.core.archives import DAMAGED_ARCHIVE
 from onnxport.core.errors import InputError
 from onnxport.exporters.params import ExportParams
-from onnxport.exporters.sources import DAMAGED_ARCHIVE, Source, is_archive
+from onnxport.exporters.sources import Source, is_archive
 from onnxport.exporters.tensorflow.keras_models import from_model, read_weights_file
 from onnxport.exporters.tensorflow.library import tf
 from onnxport.exporters.tensorflow.model import TensorflowModel, first_line

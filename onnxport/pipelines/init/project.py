@@ -10,7 +10,7 @@ from pathlib import Path
 
 from onnxport.core.errors import CannotConvertError, MachineError, UsageError, printable
 from onnxport.core.scratch import ScratchFolder
-from onnxport.formats.artifact import SUFFIXES, Artifact, path_of
+from onnxport.formats.artifact import SUFFIXES, Artifact, Staging, path_of
 from onnxport.formats.manifest import Manifest
 from onnxport.pipelines.config.json_schema import schema
 from onnxport.pipelines.environment import RUNS_ON, missing
@@ -61,6 +61,7 @@ def create_project(
     path_of(output, "the output", fix="give -o a file name")
     if output.suffix.lower() not in _SUFFIXES:
         raise UsageError(f"the output {output} does not end in .yaml", fix="give -o pipeline.yaml")
+    Staging(output).check()  # before the model is read and converted, which takes seconds
     project = project_of(output.parent)
     host = host or project.host
     workflow = project.workflow(host)
