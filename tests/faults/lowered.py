@@ -16,6 +16,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from pathlib import Path
 
@@ -438,11 +439,15 @@ def page(outcomes: Sequence[Outcome], names: Sequence[str]) -> str:
     found = sum(each.found for each in faults)
     lines = [
         *("# Faults in models of lower precision", ""),
-        "Faults in files of `onnxport quantize`, one at a time, compared with the float model by `onnxport validate",
-        "FLOAT FILE --inputs DIR` with its defaults, in a separate process. Faults that cost less than 1 dB are left",
-        "out. The harness writes this page:",
-        *("", "    python -m tests.faults.lowered --root FOLDER -o docs/internals/faults-lowered.md", ""),
+        "Faults in files of `onnxport quantize`, one at a time, compared with the float model by `onnxport",
+        "validate FLOAT FILE --inputs DIR` with its defaults, in a separate process. Faults that cost less",
+        "than 1 dB are left out. The harness writes this page:",
+        "",
+        f"    python -m tests.faults.lowered --root FOLDER --models {','.join(names)} \\",
+        "        -o docs/internals/faults-lowered.md",
+        "",
         f"Models: {', '.join(MODELS[name] or 'digits' for name in names)}.",
+        f"Run on {date.today():%Y-%m-%d}. What the proof of quantized files looks at: [translation](translation.md).",
         "",
         f"Found: {found} of {len(faults)}. Correct files refused: {', '.join(refused) or 'none'}, of "
         f"{sum(not each.fault for each in outcomes)}.",

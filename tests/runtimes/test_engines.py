@@ -135,6 +135,26 @@ def test_an_operator_that_an_engine_lacks_is_its_own_cause_in_one_line(name: str
     assert "Stack backtrace" not in said
 
 
+def test_an_epsilon_that_mnn_leaves_out_is_said(explicit: Path, tmp_path: Path) -> None:
+    """The words hold: without an epsilon, MNN's answer is that of a file which says 0."""
+    pytest.importorskip("MNN")
+    zero = onnx.load(explicit)
+    for node in zero.graph.node:
+        for attribute in node.attribute:
+            if attribute.name == "epsilon":
+                attribute.f = 0.0
+    onnx.save(zero, tmp_path / "zero.onnx")
+    feeds = {"image": images(4)}
+    with opened("mnn", DIGITS) as runtime:
+        assert runtime.remarks[0].endswith(
+            "as 'bn1' and 1 more: write it out, or fuse it by onnxport optimize"
+        )
+        assert np.abs(runtime.run(feeds)["logits"] - expected(tmp_path / "zero.onnx", feeds)[0]).max() < NOISE
+        assert np.abs(runtime.run(feeds)["logits"] - expected(explicit, feeds)[0]).max() > 10 * NOISE
+    with opened("mnn", explicit) as runtime:
+        assert runtime.remarks == ()
+
+
 @pytest.mark.parametrize("name", ["ncnn", "mnn"])
 def test_a_type_that_an_engine_lacks_is_refused(name: str, tmp_path: Path) -> None:
     path = single(tmp_path / "m.onnx", "Abs", TensorProto.DOUBLE, [2, 3])

@@ -49,6 +49,22 @@ class MnnRuntime(EngineRuntime):
     fixes_sizes = False
     types = frozenset(_DTYPES)
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """A known error of MNN that this model meets (seen in 3.6.1), for the report; the file is given as it is."""
+        found = [
+            node
+            for node in self._model.graph.all_nodes()
+            if node.op_type == "BatchNormalization" and "epsilon" not in node.attributes
+        ]
+        if not found:
+            return ()
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        return (
+            f"{self.title} computes with epsilon 0 where a BatchNormalization leaves out ONNX's default of 1e-5, as "
+            f"{found[0].name or found[0].outputs[0].name!r}{more}: write it out, or fuse it by onnxport optimize",
+        )
+
     def _load(self, work: Work) -> Session:
         winograd = work.own.get("winograd", "on")
         if winograd not in _WINOGRAD:
