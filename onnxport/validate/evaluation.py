@@ -36,6 +36,7 @@ def evaluate(
     criterion: Criterion | None = None,
     tell: Tell | None = None,
     lifted: LiftedReference | None = None,
+    least: int = 0,
 ) -> tuple[tuple[Judgement, ...], tuple[str, ...]]:
     """Judge a candidate's answers; it runs once per set, and no criterion keeps its answers.
 
@@ -43,6 +44,7 @@ def evaluate(
         precision: the candidate's.
         budgets: apply to the last judgement, and so do the user's metrics.
         kept: the reference's values that the candidate computes in float32 in spite of its precision.
+        least: elements; the candidate holds smaller constants in float32 in spite of its precision.
         criterion: the only one to apply; None for those that the two precisions call for.
         lifted: of a candidate that is proven to be the reference node for node, which needs no evidence of that: what
             its own numbers give. It is closed.
@@ -54,7 +56,7 @@ def evaluate(
     if lifted is not None:
         criteria, rounded = Criteria(fidelity=True, rounded=True, quality=True), lifted
     elif criterion is None:
-        criteria, rounded = _choose(reference, precision, kept)
+        criteria, rounded = _choose(reference, precision, kept, least)
     else:
         criteria, rounded = Criteria(criterion == "fidelity", quality=criterion == "quality"), None
     with rounded or nullcontext():
@@ -124,7 +126,7 @@ def _add_further(
 
 
 def _choose(
-    reference: Reference, candidate: Precision, kept: Collection[str]
+    reference: Reference, candidate: Precision, kept: Collection[str], least: int
 ) -> tuple[Criteria, RoundedReference | None]:
     """Choose the criteria, and round the reference if fidelity asks for that and ONNX has such roundings."""
     criteria = choose_criteria(
@@ -138,6 +140,6 @@ def _choose(
     from onnxport.validate.rounded_reference import RoundedReference
 
     try:
-        return criteria, RoundedReference(reference, candidate, kept)
+        return criteria, RoundedReference(reference, candidate, kept, least)
     except InputError as error:
         return Criteria(quality=True, note=f"only quality was evaluated: {error}"), None

@@ -23,7 +23,7 @@ from onnxport.validate.comparison import compare
 from onnxport.validate.evaluation import evaluate
 from onnxport.validate.float_reference import FloatReference
 from onnxport.validate.params import NO_DEMANDS, ValidateParams
-from onnxport.validate.precision import kept_constants, kept_float32, precision_of, read_onnx
+from onnxport.validate.precision import kept_float32, least_rounded, precision_of, read_onnx
 from onnxport.validate.progress import Tell
 from onnxport.validate.reference import Reference
 from onnxport.validate.report import RIGHT, Criterion, Judgement, Precision, Report, Side, overall
@@ -212,10 +212,17 @@ class Judge(Closing):
             model = reference.roll_out(oriented)
             check_signatures(reference, model, self._names(candidate), reference.declared)
             kept = kept_float32(candidate, graph, function)
-            kept |= kept_constants(candidate, precision, reference.graph)
             del graph
             ask = partial(
-                evaluate, reference, model, precision, self._params, self._budgets, kept, self._criterion
+                evaluate,
+                reference,
+                model,
+                precision,
+                self._params,
+                self._budgets,
+                kept,
+                self._criterion,
+                least=least_rounded(candidate, precision),
             )
             judgements, notes = ask(self._tell)
             if checks_nodes is None:

@@ -52,7 +52,12 @@ _FLOAT32_OPERANDS = (
 
 
 def round_model(
-    model: Model, precision: Precision, *, dither: int | None = None, keep: Collection[str] = ()
+    model: Model,
+    precision: Precision,
+    *,
+    dither: int | None = None,
+    keep: Collection[str] = (),
+    least: int = 0,
 ) -> Model | None:
     """Copy `model` with the roundings of an artefact in `precision`; None where ONNX has no Cast for it.
 
@@ -62,13 +67,14 @@ def round_model(
         dither: a seed for moving every weight by up to half a step before it is rounded, which gives other roundings of
             the same size; None for the nearest numbers.
         keep: values that stay float32, with their weights, and constants that do; other nodes read them rounded.
+        least: elements; smaller constants stay float32.
     """
     dtype, results = ROUNDINGS[precision]
     if results and model.opset < _CASTABLE[dtype]:
         return None
     copy = model.clone()
     for graph in copy.ir.graphs():
-        _round_weights(graph, _NUMPY[dtype], dither, keep)
+        _round_weights(graph, _NUMPY[dtype], dither, keep, least)
     if results:
         # For the element types; files need not declare those of intermediate values.
         common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(copy.ir)
@@ -78,21 +84,25 @@ def round_model(
 
 
 def _round_weights(
-    graph: ir.Graph, dtype: np.dtype[np.generic], dither: int | None, keep: Collection[str]
+    graph: ir.Graph, dtype: np.dtype[np.generic], dither: int | None, keep: Collection[str], least: int
 ) -> None:
     """Round float32 constants; numbers beyond the type's range become its largest number, as in converters."""
     for value in graph.initializers.values():
         tensor = value.const_value
-        if tensor is not None and tensor.dtype == ir.DataType.FLOAT and not _kept_float32(value, keep):
+        if tensor is not None and _is_float(tensor, least) and not _kept_float32(value, keep):
             values = _dither(tensor.numpy(), dtype, value.name or "", dither)
             value.const_value = ir.tensor(to_dtype(values, dtype), name=value.name)
     for node in graph:
         if node.op_type != "Constant" or _kept_float32(node.outputs[0], keep):
             continue
         found = node.attributes.get("value")
-        if found is not None and found.as_tensor().dtype == ir.DataType.FLOAT:
+        if found is not None and _is_float(found.as_tensor(), least):
             values = _dither(found.as_tensor().numpy(), dtype, node.outputs[0].name or "", dither)
             node.attributes["value"] = ir.AttrTensor("value", ir.tensor(to_dtype(values, dtype)))
+
+
+def _is_float(tensor: ir.TensorProtocol, least: int) -> bool:
+    return tensor.dtype == ir.DataType.FLOAT and tensor.size >= least
 
 
 def _dither(values: Array, dtype: np.dtype[np.generic], name: str, dither: int | None) -> Array:

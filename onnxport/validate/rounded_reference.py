@@ -24,6 +24,7 @@ from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.comparison import Alternative
 from onnxport.validate.evidence import Proof
+from onnxport.validate.folded_constants import fold_constants
 from onnxport.validate.graph_analysis import constant_outputs
 from onnxport.validate.noise_runs import Answers, Run, perturb_inputs
 from onnxport.validate.reference import Reference
@@ -53,11 +54,17 @@ class RoundedReference(Closing):
     no such roundings; and a second rounded model whose weights and inputs move by up to half a step first, so that it
     rounds otherwise all the way.
 
+    Args:
+        kept: values that the candidate computes in float32 in spite of its precision.
+        least: elements; constants of fewer stay float32.
+
     Raises:
         InputError: ONNX has no such rounding of this model, or ONNX Runtime refuses it.
     """
 
-    def __init__(self, reference: Reference, precision: Precision, kept: Collection[str] = ()) -> None:
+    def __init__(
+        self, reference: Reference, precision: Precision, kept: Collection[str] = (), least: int = 0
+    ) -> None:
         dtype, rounds_results = ROUNDINGS[precision]
         assert reference.graph is not None, "criteria.py calls for it with ONNX references only"
         computed, constants = _value_names(reference.graph)
@@ -65,8 +72,10 @@ class RoundedReference(Closing):
         but = f", {len(known)} of its values kept in float32" if known else ""
         rounded = "weights and activations" if rounds_results else "weights"
         self.against = f"the reference with {rounded} rounded to {dtype.name.lower()}{but}"
+        # An artefact stores what constants give, and rounds that.
+        graph = reference.graph if rounds_results else fold_constants(reference.graph)
         nearest, other = (
-            round_model(reference.graph, precision, dither=seed, keep=known | fixed) for seed in (None, 1)
+            round_model(graph, precision, dither=seed, keep=known | fixed, least=least) for seed in (None, 1)
         )
         if nearest is None or other is None:
             raise InputError(f"opset {reference.graph.opset} has no Cast to {dtype.name.lower()}")

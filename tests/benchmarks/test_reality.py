@@ -121,7 +121,7 @@ def test_a_silent_output_is_the_same_whatever_its_rounding(tmp_path: Path) -> No
         assert check(files[model], artefact, {}, 1, "fp32").verdict == verdict
 
 
-def test_what_rounding_of_weights_costs_is_allowed_at_float16_only(tmp_path: Path) -> None:
+def test_what_rounding_of_weights_costs_is_no_fault_at_float16_and_proves_nothing(tmp_path: Path) -> None:
     """Two products that nearly cancel: their difference is as small as the rounding of their weights."""
     first = np.random.default_rng(0).random((32, 32)).astype(np.float32) + 1
     second = first * np.float32(1 + 4e-4)
@@ -130,7 +130,9 @@ def test_what_rounding_of_weights_costs_is_allowed_at_float16_only(tmp_path: Pat
     half = ort_of(cancelling(*halves, tmp_path / "half.onnx"), tmp_path / "half.ort")
     other = ort_of(cancelling(second, first * 1.01, tmp_path / "other.onnx"), tmp_path / "other.ort")
     assert check(model, half, {}, 1, "fp32").verdict == DIFFERENT
-    assert check(model, half, {}, 1, "fp16").verdict == SAME
+    found = check(model, half, {}, 1, "fp16")
+    assert found.verdict == NOT_CHECKED, "a fault as small would not show"
+    assert "rounding its weights to float16 alone" in found.told
     assert check(model, other, {}, 1, "fp16").verdict == DIFFERENT
 
 

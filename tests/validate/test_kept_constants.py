@@ -12,7 +12,9 @@ from onnx import numpy_helper
 import onnxport
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
-from onnxport.validate.precision import kept_constants, precision_of
+from onnxport.validate.folded_constants import fold_constants
+from onnxport.validate.precision import least_rounded, precision_of
+from tests.converters.tflite.models import run_onnx
 from tests.validate.models import parsed
 
 # Float16 does not hold NeMo's guard of a logarithm: its smallest normal number is a thousand times larger.
@@ -61,10 +63,29 @@ def test_another_guard_is_a_fault(folder: Path, artefact: Path) -> None:
     assert report.verdict == "not equivalent", report.reason
 
 
-def test_only_constants_below_the_smallest_rounded_one_are_kept(folder: Path, artefact: Path) -> None:
-    found, source = Artifact.open(artefact), Model.load(folder / "m.onnx")
+def test_the_smallest_rounded_constant_is_read_off_the_file(folder: Path, artefact: Path) -> None:
+    found = Artifact.open(artefact)
     assert precision_of(found) == "float16 weights"
-    assert kept_constants(found, "float16 weights", source) == {"guard"}
-    assert kept_constants(found, "float16", source) == frozenset()
-    assert kept_constants(Artifact.open(folder / "m.onnx"), "float16 weights", source) == frozenset()
-    assert kept_constants(found, "float16 weights", None) == frozenset()
+    assert least_rounded(found, "float16 weights") == 32 * 64
+    assert least_rounded(found, "float16") == 0
+    assert least_rounded(Artifact.open(folder / "m.onnx"), "float16 weights") == 0
+
+
+def test_a_weight_that_the_source_computes_is_rounded_as_a_stored_one(folder: Path) -> None:
+    """Torchaudio's resampling: a file stores the kernel, the source 64 numbers of which it computes it."""
+    body = "k = Mul (column, row) s = Sin (k) w = Cast <to = 1> (s) p = MatMul (x, w) y = Relu (p)"
+    model = parsed(f"g (float[4, 32] x) => (float[4, 64] y) {{ {body} }}")
+    for name, shape in (("column", (32, 1)), ("row", (1, 64))):
+        values = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(values, name))
+    onnx.save(model, folder / "computed.onnx")
+    source = Model.load(folder / "computed.onnx")
+    folded = fold_constants(source)
+    assert [node.op_type for node in folded.graph] == ["MatMul", "Relu"]
+    x = np.random.default_rng(2).standard_normal((4, 32)).astype(np.float32)
+    assert np.array_equal(*(run_onnx(each, {"x": x})["y"] for each in (source, folded)))
+    made = folder / "computed.tflite"
+    onnxport.convert_model(folder / "computed.onnx", to="tflite", precision="fp16", output=made)
+    fidelity = onnxport.validate_model(folder / "computed.onnx", made).judgements[0]
+    assert fidelity.verdict == "proven", fidelity.reason
+    assert fidelity.against == "the reference with weights rounded to float16"

@@ -24,7 +24,7 @@ from onnxport.validate.debug.rounding import Rounds
 from onnxport.validate.debug.search import Trail, search
 from onnxport.validate.debug.taps import Sides
 from onnxport.validate.judge import Judge
-from onnxport.validate.precision import kept_constants, kept_float32
+from onnxport.validate.precision import kept_float32, least_rounded
 from onnxport.validate.progress import Tell
 from onnxport.validate.reference import Reference
 from onnxport.validate.report import Diagnosis, LayerFigure, NodeRef, OutputReport, Report, Worst
@@ -78,8 +78,8 @@ def diagnose(
             agree = text.KEPT if text.is_lossy(report) else text.AGREE
             return report.model_copy(update={"diagnosis": Diagnosis(summary=agree, node=None)})
         precision = report.candidate.precision
-        kept = kept_float32(candidate) | kept_constants(candidate, precision, graph)
-        rounds = Rounds.of(report.reference.precision, precision, kept)
+        least = least_rounded(candidate, precision)
+        rounds = Rounds.of(report.reference.precision, precision, kept_float32(candidate), least)
         with phase("search"):
             known = judge.reference
             with Sides(Network(graph), candidate, params, known, rounds, known.unread) as sides:

@@ -33,16 +33,24 @@ class Rounds:
         precision: whose tolerance applies (tolerance.RULES); "float32" for the usual one.
         made: whether to round the reference's nodes first, since only the candidate rounds.
         kept: the values that the candidate computes in float32 nevertheless.
+        least: elements; the candidate holds smaller constants in float32 nevertheless.
     """
 
     precision: Precision = "float32"
     made: bool = False
     kept: frozenset[str] = frozenset()
+    least: int = 0
 
     @classmethod
-    def of(cls, reference: Precision, candidate: Precision, kept: frozenset[str] = frozenset()) -> Rounds:
+    def of(
+        cls,
+        reference: Precision,
+        candidate: Precision,
+        kept: frozenset[str] = frozenset(),
+        least: int = 0,
+    ) -> Rounds:
         if reference == "float32" and candidate in ROUNDINGS:
-            return cls(candidate, made=True, kept=kept)
+            return cls(candidate, made=True, kept=kept, least=least)
         return cls(reference) if reference in RULES else cls()
 
     def model(self, proto: onnx.ModelProto, folder: Path | None, dither: int | None) -> Model | None:
@@ -54,7 +62,8 @@ class Rounds:
         copy = onnx.ModelProto.FromString(proto.SerializeToString())
         if folder is not None:
             onnx.load_external_data_for_model(copy, str(folder))
-        return round_model(Model(ir.from_proto(copy)), self.precision, dither=dither, keep=self.kept)
+        model = Model(ir.from_proto(copy))
+        return round_model(model, self.precision, dither=dither, keep=self.kept, least=self.least)
 
     def stored(self, values: Array) -> Array:
         """Round float32 values as weights of this precision."""

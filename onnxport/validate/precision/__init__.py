@@ -11,7 +11,7 @@ from onnxport.validate.report import Precision
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
 
-__all__ = ["has_rounding", "kept_constants", "kept_float32", "precision_of", "read_onnx"]
+__all__ = ["has_rounding", "kept_float32", "least_rounded", "precision_of", "read_onnx"]
 
 
 def precision_of(artifact: Referent, graph: Model | None = None, function: str = "") -> Precision:
@@ -86,18 +86,16 @@ def kept_float32(artifact: Artifact, graph: Model | None = None, function: str =
     return frozenset()
 
 
-def kept_constants(artifact: Artifact, precision: Precision, source: Model | None) -> frozenset[str]:
-    """Return the constants of `source` that its artefact holds in float32 although it has "float16 weights".
+def least_rounded(artifact: Artifact, precision: Precision) -> int:
+    """Return the number of elements of the smallest constant that an artefact rounded; 0 if it does not tell.
 
-    Converters to TFLite round large constants only: an epsilon below a logarithm stays as it is. So those are kept that
-    have fewer elements than the smallest constant which the file holds in float16. Other formats do not tell.
+    Converters to TFLite round the large weights only: an epsilon below a logarithm stays as it is.
     """
-    if source is None or artifact.format != "tflite" or precision != "float16 weights":
-        return frozenset()
-    from onnxport.validate.precision import onnx, tflite
+    if artifact.format != "tflite" or precision != "float16 weights":
+        return 0
+    from onnxport.validate.precision import tflite
 
-    least = tflite.least_narrow_constant(artifact.path)
-    return frozenset(onnx.float_constants_below(source, least))
+    return tflite.least_narrow_constant(artifact.path)
 
 
 def has_rounding(artifact: Artifact) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import onnx_ir as ir
@@ -37,16 +36,6 @@ def read_unchecked(path: Path) -> Model | None:
         return Model(ir.load(path), path)
     except (*_NO_MANIFEST, DecodeError, ir.serde.SerdeError, OSError):
         return None
-
-
-def float_constants_below(model: Model, size: int) -> Iterator[str]:
-    """Yield the names of the float32 constants of `model` that have fewer elements than `size`."""
-    for graph in model.ir.graphs():
-        made = [node.outputs[0] for node in graph if node.op_type == "Constant"]
-        for value in (*graph.initializers.values(), *made):
-            tensor = ir.convenience.get_const_tensor(value)
-            if value.name and tensor is not None and tensor.dtype == ir.DataType.FLOAT and tensor.size < size:
-                yield value.name
 
 
 def manifest_in(model: Model | OrtModel) -> Manifest | None:
