@@ -78,6 +78,7 @@ class Child(Closing):
         environment: variables for the child where the user's environment has none of that name.
         writes: the folders that it may write to, beside one for its temporary files; the network is closed then, too
             (confinement.py). None for a child that runs the user's code, with the user's rights.
+        offline: whether the network is closed to a child without `writes`.
 
     Attributes:
         memory: bytes that the process may hold while a call runs, without mapped files; None for no limit.
@@ -99,6 +100,7 @@ class Child(Closing):
         preload: Sequence[str] = (),
         environment: Mapping[str, str] = _PLAIN,
         writes: Sequence[Path] | None = None,
+        offline: bool = False,
     ) -> None:
         import subprocess
         import tempfile
@@ -111,7 +113,9 @@ class Child(Closing):
             "memory": limit("child-memory", memory),
             "file": limit("child-file", memory),
         }
-        self.writes = None if writes is None else tuple(writes)
+        if offline and writes is None:
+            settings["folders"] = None
+        self.writes, self.offline = None if writes is None else tuple(writes), offline
         own = {}
         self._temporary = None if writes is None else ScratchFolder()
         if self._temporary is not None:
@@ -315,11 +319,11 @@ class Child(Closing):
         return error
 
 
-# Idle children by target, environment and folders; empty outside `reuse_children`.
+# Idle children by target, environment, folders and network; empty outside `reuse_children`.
 _spares: dict[_Key, Child] = {}
 _blocks = 0  # of `reuse_children` that are open, in all threads
 _reuse = threading.Lock()
-_Key = tuple[str, frozenset[tuple[str, str]], tuple[Path, ...] | None]
+_Key = tuple[str, frozenset[tuple[str, str]], tuple[Path, ...] | None, bool]
 
 
 @contextlib.contextmanager
@@ -350,13 +354,14 @@ def borrow(
     preload: Sequence[str] = (),
     environment: Mapping[str, str] = _PLAIN,
     writes: tuple[Path, ...] | None = None,
+    offline: bool = False,
 ) -> Child:
     """Return a Child for `target`, an idle one if there is one; `give_back` returns it.
 
     Only for code whose bytes do not depend on what its libraries did before; those of coremltools do.
     """
     with _reuse:
-        spare = _spares.pop((target, frozenset(environment.items()), writes), None)
+        spare = _spares.pop((target, frozenset(environment.items()), writes, offline), None)
     if spare is None:
         return Child(
             target,
@@ -366,6 +371,7 @@ def borrow(
             preload=preload,
             environment=environment,
             writes=writes,
+            offline=offline,
         )
     spare.lend(purpose, timeout, patience)
     return spare
@@ -373,7 +379,7 @@ def borrow(
 
 def give_back(child: Child) -> None:
     """Return a borrowed child: keep it, with a new object, within `reuse_children`; else close it."""
-    key = child.target, frozenset(child.environment.items()), child.writes
+    key = child.target, frozenset(child.environment.items()), child.writes, child.offline
     if _blocks and key not in _spares and child.begin_anew():
         with _reuse:  # meanwhile another thread may have been faster, or ended the last block
             if _blocks and key not in _spares:

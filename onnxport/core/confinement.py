@@ -65,10 +65,10 @@ def limit_seconds(wall: float) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
-def confine(folders: Sequence[str]) -> None:
+def confine(folders: Sequence[str] | None) -> None:
     """Refuse this thread, and all that it starts, the network and writes outside of `folders`, as far as known here.
 
-    To be called before other threads exist.
+    To be called before other threads exist. With None for `folders`, it may write everywhere.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -79,21 +79,23 @@ def confine(folders: Sequence[str]) -> None:
     _forbid_sockets(kernel)
 
 
-def _forbid_writing(kernel: ctypes.CDLL, folders: Sequence[str]) -> None:
+def _forbid_writing(kernel: ctypes.CDLL, folders: Sequence[str] | None) -> None:
     version = _call(kernel, _CREATE_RULESET, None, 0, _VERSION)
     if version < 1:
         return
-    rights = sum(each for since, each in _FILES.items() if version >= since)
+    rights = 0 if folders is None else sum(each for since, each in _FILES.items() if version >= since)
     network = _TCP if version >= _NETWORK_SINCE else 0
     scopes = _ABSTRACT_SOCKETS_AND_SIGNALS if version >= _SCOPES_SINCE else 0
     # An older kernel knows a shorter struct.
     fields = [rights, *([network] if network else []), *([scopes] if scopes else [])]
+    if not any(fields):  # before Landlock knew of more than files
+        return
     handled = struct.pack(f"={len(fields)}Q", *fields)
     rules = _call(kernel, _CREATE_RULESET, handled, len(handled), 0)
     if rules < 0:
         return
     devices = [path for pattern in _DEVICES for path in glob.glob(pattern)]
-    for path in (*folders, *devices):
+    for path in (*folders, *devices) if folders is not None else ():
         with contextlib.suppress(OSError):
             opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
             allowed = rights if os.path.isdir(path) else rights & (_WRITE_FILE | _TRUNCATE)

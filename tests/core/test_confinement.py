@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import os
 import resource
 import signal
@@ -129,6 +130,36 @@ def test_what_it_starts_is_confined_too(confined: Child, tmp_path: Path) -> None
 
 
 def test_it_reaches_no_network_and_no_other_process(confined: Child) -> None:
+    _check_isolation(confined)
+
+
+def test_an_offline_child_writes_where_it_likes_and_reaches_no_network(tmp_path: Path) -> None:
+    """A compiler: its output lies in the user's folder."""
+    if gaps := find_gaps():
+        pytest.skip(f"this system cannot confine: it {' and '.join(gaps)}")
+    with Child(TARGET, purpose=PURPOSE, offline=True) as child:
+        assert child.call("write", str(tmp_path / "a")) == str(tmp_path / "a")
+        _check_isolation(child)
+
+
+@pytest.mark.parametrize("compiler", ["tflite", "coreml"])
+def test_compilers_are_offline(compiler: str) -> None:
+    pytest.importorskip({"tflite": "litert_converter", "coreml": "coremltools"}[compiler])
+    if gaps := find_gaps():
+        pytest.skip(f"this system cannot confine: it {' and '.join(gaps)}")
+    module = importlib.import_module(f"onnxport.converters.{compiler}.compiler")
+    with getattr(module, f"{compiler.capitalize()}Converter")() as converter:
+        assert converter.native_ops(), "it has begun"
+        assert _filters(str(converter._child._process.pid)) > _filters("self")
+
+
+def _filters(process: str) -> int:
+    """Return how many filters of system calls a process has; a container's are inherited."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("Seccomp_filters:")[2].split()[0])
+
+
+def _check_isolation(confined: Child) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(type=socket.SOCK_DGRAM) as waiting:
         waiting.bind(("127.0.0.1", 0))
         assert confined.call("error_of", "connect", str(server.getsockname()[1])) == errno.EACCES

@@ -22,7 +22,9 @@ class CoremlConverter(CompilerProcess):
     """coremltools' converter."""
 
     def __init__(self) -> None:
-        super().__init__(Child("onnxport.converters.coreml.worker:Worker", purpose="the Core ML converter"))
+        super().__init__(
+            Child("onnxport.converters.coreml.worker:Worker", purpose="the Core ML converter", offline=True)
+        )
 
     def lower(
         self,

@@ -21,7 +21,9 @@ class TfliteConverter(CompilerProcess):
     """Google's compiler."""
 
     def __init__(self) -> None:
-        super().__init__(borrow("onnxport.converters.tflite.worker:Worker", purpose="the LiteRT compiler"))
+        super().__init__(
+            borrow("onnxport.converters.tflite.worker:Worker", purpose="the LiteRT compiler", offline=True)
+        )
 
     def convert(
         self,
