@@ -72,12 +72,12 @@ def show_on_stdout(text: str) -> None:
 
 
 def show_on_stderr(text: str, *, is_command: bool = False) -> None:
-    """Print a line on stderr; ignore a closed pipe. A command for the CI service keeps its control characters."""
+    """Print a line on stderr; ignore one that takes none. A command for the CI service keeps its control characters."""
     try:
         named = urls.shown(text)
         lines = named if is_command else inert(_printable_lines(named))
         click.echo(lines, err=True, color=is_command or None)
-    except BrokenPipeError:
+    except OSError:  # a full disk, too: the exit code must not become Python's 1, which says "not equivalent"
         _silence(sys.stderr)
 
 

@@ -544,6 +544,31 @@ def test_every_documented_exit_code_is_reached_and_every_reached_one_documented(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is always full")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("inspect", "absent.onnx"), errors.BAD_INPUT),
+        (("inspect", "model.onnx", "--limit", "a=b"), errors.USAGE),
+        (("optimize", "model.onnx", "-o", "out.onnx", "--no-validate"), errors.PROVEN),
+    ],
+)
+def test_messages_on_a_full_disk_leave_the_exit_code(
+    arguments: tuple[str, ...], code: int, sandbox: Sandbox
+) -> None:
+    """Python's own would be 1, which says "not equivalent"."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            sandbox.command(*arguments),
+            cwd=sandbox.folder,
+            env=sandbox.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=full,
+            check=False,
+        )
+    assert done.returncode == code
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is always full")
 def test_a_document_that_finds_no_room_is_told_on_stderr(sandbox: Sandbox) -> None:
     with Path("/dev/full").open("w") as full:
         command = sandbox.command("inspect", "model.onnx", "--json")
