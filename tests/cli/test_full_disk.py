@@ -41,6 +41,15 @@ def test_full_disk(target: str, full_disk: Path, sandbox: Sandbox) -> None:
     assert sandbox.contents() == before
 
 
+def test_disk_that_fills_up_with_weights(full_disk: Path, sandbox: Sandbox) -> None:
+    """coremltools writes them, and does not say why it could not."""
+    before = sandbox.contents()
+    outcome = sandbox.run("convert", "model.onnx", "--to", "coreml", "-o", "disk/model.mlpackage")
+    assert outcome.code == errors.MACHINE_FAILED
+    assert "disk/model.mlpackage cannot be written: No space left on device" in error_of(outcome)
+    assert sandbox.contents() == before
+
+
 def test_report_on_a_full_disk_leaves_no_artefact(full_disk: Path, sandbox: Sandbox) -> None:
     (full_disk / "filling").write_bytes(bytes(56 * 1024))  # room for a page, which the report is longer than
     before = sandbox.contents()

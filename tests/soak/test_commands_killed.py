@@ -43,7 +43,8 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "view": ("view", "digits.onnx", "--export", "out"),
 }
 FORMER = b"the former artefact"
-KILLS, DISKS = 100, 30
+KILLS, DISKS, ERRORS = 100, 30, 12
+_WRITES_NOTHING = ("inspect plan", "cache prune")
 _FEW = ("convert",)  # in CI; the others take minutes
 
 
@@ -85,9 +86,13 @@ class Work:
         return self.folder / command[command.index("-o") + 1] if "-o" in command else None
 
     def start(
-        self, command: tuple[str, ...] = (), before_exec: Callable[[], None] | None = None
+        self,
+        command: tuple[str, ...] = (),
+        before_exec: Callable[[], None] | None = None,
+        **variables: str,
     ) -> subprocess.Popen[str]:
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(self.folder.parent / "tmp")}
+        environment = os.environ | variables
+        environment |= {"PYTHONPATH": str(ROOT), "TMPDIR": str(self.folder.parent / "tmp")}
         environment.pop("ONNXPORT_CACHE", None)
         environment["XDG_CACHE_HOME"] = str(self.folder.parent / "home")
         return subprocess.Popen(
@@ -210,6 +215,38 @@ def test_a_full_disk_leaves_the_old_or_the_new(
     most = int(10 ** random.Random(f"{name} {trial}").uniform(1, 5))
     code = work.end(work.start(before_exec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))))
     assert code in (0, 6), code
+    assert work.litter() == []
+    _check(work, expected)
+
+
+@pytest.fixture(scope="session")
+def failing_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that makes writes fail; skips where none can be built or preloaded."""
+    compiler = shutil.which("cc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        pytest.skip("building a library to preload takes a C compiler on Linux")
+    library = tmp_path_factory.mktemp("failing") / "disk.so"
+    source = Path(__file__).with_name("failing_disk.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+@pytest.mark.parametrize(("name", "trial"), _trials(ERRORS))
+def test_a_broken_disk_leaves_the_old_or_the_new(
+    name: str,
+    trial: int,
+    failing_disk: Path,
+    tmp_path: Path,
+    undisturbed_commands: Callable[[str], Undisturbed],
+) -> None:
+    """EIO from write number `trial` of each process on."""
+    expected = undisturbed_commands(name)
+    work = Work.made(name, tmp_path)
+    broken = {"LD_PRELOAD": str(failing_disk), "FAIL_BELOW": str(tmp_path), "FAIL_AFTER": str(trial)}
+    code = work.end(work.start(**broken))
+    assert code in (0, 6), code
+    if not trial:
+        assert (code == 6) == (name not in _WRITES_NOTHING), "the library has no effect"
     assert work.litter() == []
     _check(work, expected)
 

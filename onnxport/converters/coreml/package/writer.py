@@ -10,6 +10,7 @@ a copy in the temp folder if it is killed. The layout of a package is simple:
 
 from __future__ import annotations
 
+import errno
 import json
 import uuid
 from collections.abc import Mapping
@@ -44,6 +45,10 @@ class Metadata:
     others: Mapping[str, str] = field(default_factory=dict)
 
 
+_FAILED_WRITE = "[MIL FileWriter]"  # begins the message of coremltools' writer of weights
+_CHUNK = 2**20  # bytes
+
+
 def write_package(functions: Mapping[str, Lowered], folder: Path, metadata: Metadata) -> None:
     """Write the programs by function name to a package, `folder`, which must not exist.
 
@@ -63,7 +68,12 @@ def write_package(functions: Mapping[str, Lowered], folder: Path, metadata: Meta
     version = program.functions[MAIN].opset_version.value
     exporter = MILProtoExporter(prog=program, weights_dir=str(weights), specification_version=version)
     model = proto.Model_pb2.Model(specificationVersion=version)
-    model.mlProgram.CopyFrom(exporter.export())
+    try:
+        model.mlProgram.CopyFrom(exporter.export())
+    except RuntimeError as error:
+        if _FAILED_WRITE in str(error):
+            raise _write_error(weights) from error
+        raise
     share_constants(model.mlProgram)
     if len(functions) == 1:
         _describe(model.description, functions[MAIN])
@@ -76,6 +86,15 @@ def write_package(functions: Mapping[str, Lowered], folder: Path, metadata: Meta
         setattr(model.description.metadata, name, text)
     (folder / "Data" / _MODEL).write_bytes(model.SerializeToString(deterministic=True))
     (folder / "Manifest.json").write_text(_manifest_json(), encoding="utf-8")
+
+
+def _write_error(folder: Path) -> OSError:
+    """Return the operating system's reason for a failed write, which coremltools does not report."""
+    try:
+        (folder / "again").write_bytes(bytes(_CHUNK))
+    except OSError as error:
+        return error
+    return OSError(errno.EIO, "coremltools could not write the weights")
 
 
 def _describe(target: Any, lowered: Lowered) -> None:
