@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import date
 
 from tests.faults.harness import Outcome
 
@@ -46,10 +47,12 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 _HEAD = """# Faults, and which are found
 
-Faults in correct models and artefacts, one at a time, checked by `onnxport validate` with its default settings in a
-separate process. The harness writes this page:
+Faults in correct models and artefacts, one at a time, checked by `onnxport validate` with its
+default settings in a separate process. The harness writes this page, of one run or of several:
 
-    python -m tests.faults --all --debug -o docs/internals/faults.md
+    python -m tests.faults --all --keep a.jsonl                # 276 in 11 minutes on 2 cores
+    python -m tests.faults ID... --debug --keep b.jsonl        # asks debug, too
+    python -m tests.faults --kept a.jsonl b.jsonl -o docs/internals/faults.md
 
 | level | compared |
 |---|---|
@@ -59,11 +62,12 @@ separate process. The harness writes this page:
 | int8 | a faulty QDQ graph with the correct one of ONNX Runtime's quantizer |
 | made | small models for operators that few real models have |
 
-Node and size are drawn by seed from all places where the fault is possible. *Effect, in noises* is the fault's largest
-effect on an output, divided by the largest difference between ONNX Runtime's own answers there (four optimization
-levels, one thread and two, inputs moved by 1e-7), measured on other inputs than those of `validate`
-(`tests/faults/noise.py`). At most 1: noise hides the fault. 0: these inputs do not show it. *Named* is the answer of
-`onnxport debug`, for faults that are found and lie in one node.
+Node and size are drawn by seed from all places where the fault is possible. *Effect, in noises*
+is the fault's largest effect on an output, divided by the largest difference between ONNX
+Runtime's own answers there (four optimization levels, one thread and two, inputs moved by 1e-7),
+measured on other inputs than those of `validate` (`tests/faults/noise.py`). At most 1: noise
+hides the fault. 0: these inputs do not show it. *Named* is the answer of `onnxport debug`, for
+faults that are found and lie in one node; it is empty where debug was not asked.
 """
 
 
@@ -75,7 +79,10 @@ def page(outcomes: Sequence[Outcome]) -> str:
         _counts(level, [each for each in outcomes if each.id.split("/")[0] == level]) for level in levels
     ]
     counts.append(_counts("all", outcomes))
-    return "\n\n".join([_HEAD, "\n".join(counts), "Not found:\n\n" + _missed(outcomes), markdown(outcomes)])
+    today = f"Written on {date.today():%Y-%m-%d}."
+    return "\n\n".join(
+        [f"{_HEAD}\n{today}", "\n".join(counts), "Not found:\n\n" + _missed(outcomes), markdown(outcomes)]
+    )
 
 
 def _counts(level: str, outcomes: Sequence[Outcome]) -> str:
