@@ -122,7 +122,8 @@ def find_fault(run: Run, subject: Subject) -> str:
         lines = run.stderr.strip().splitlines()
         return f"exit {run.code}: {' '.join(lines[-2:])[:300]}"
     if subject.in_child:  # what libraries say there is not shown
-        run = replace(run, stderr=run.stderr[max(run.stderr.rfind("\nerror: "), 0) :].lstrip("\n"))
+        _, ours, said = f"\n{run.stderr}".rpartition("\nerror: ")
+        run = replace(run, stderr=f"{ours}{said}".lstrip("\n") if ours else "")
     if "Traceback" in run.stdout + run.stderr:
         return "a traceback"
     if run.peak > MEMORY:

@@ -292,6 +292,19 @@ def test_a_booster_whose_names_are_no_text_is_refused(tmp_path: Path) -> None:
         load(file)
 
 
+def test_a_booster_that_dumps_no_json_is_refused(tmp_path: Path) -> None:
+    """LightGBM writes a setting as it is read, here without its end, and cannot read its own dump."""
+    pytest.importorskip("lightgbm")
+    from tests.hostile.subjects import _boosters
+
+    _boosters(tmp_path)
+    file = tmp_path / "l.txt"
+    assert b"[sigmoid: 1]" in file.read_bytes()
+    file.write_bytes(file.read_bytes().replace(b"[sigmoid: 1]", b"[sigmoid: -1"))
+    with pytest.raises(InputError, match=r"l\.txt is not a LightGBM model"):
+        load(file)
+
+
 def test_the_child_process_tells_what_trust_does(tmp_path: Path) -> None:
     """Host is what an export's child runs: the refusal crosses the border as the user's error."""
     file = tmp_path / "a.pkl"

@@ -61,7 +61,7 @@ def load(source: Source, params: ExportParams) -> Booster:
         )
     try:
         return of_object(lightgbm.Booster(model_file=path), source, params)
-    except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:
+    except (lightgbm.basic.LightGBMError, ValueError, LookupError) as error:  # it dumps JSON and reads that
         raise InputError(f"{source.name} is not a LightGBM model", why=first_line(error)) from error
 
 
