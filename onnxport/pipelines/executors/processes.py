@@ -22,6 +22,7 @@ from onnxport.pipelines.executors.process_worker import Message
 from onnxport.pipelines.executors.task import Task
 
 _WORKER = "onnxport.pipelines.executors.process_worker:Worker"
+_BEGINNINGS = 2  # of a task: its process may be killed before it takes the task
 
 
 @dataclass
@@ -96,9 +97,10 @@ class Processes(Closing):
             child = self._idle.pop()
             if self._hand_to(child, attempt):
                 return
-        child = Child(_WORKER, purpose="a worker process", timeout=None)
-        if not self._hand_to(child, attempt):
-            raise MachineError("a worker process ended before it began")
+        for _ in range(_BEGINNINGS):
+            if self._hand_to(Child(_WORKER, purpose="a worker process", timeout=None), attempt):
+                return
+        raise MachineError("a worker process ended before it began")
 
     def _hand_to(self, child: Child, attempt: _Attempt) -> bool:
         try:
