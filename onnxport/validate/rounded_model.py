@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -21,6 +22,7 @@ from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
 from onnxport.samples.value_uses import CARRIERS
 from onnxport.validate.report import Precision
+from onnxport.validate.rounded_transforms import round_transforms
 
 # The type to round to, and whether to round results as well as weights.
 ROUNDINGS: dict[Precision, tuple[ir.DataType, bool]] = {
@@ -73,6 +75,9 @@ def round_model(
     if results and model.opset < _CASTABLE[dtype]:
         return None
     copy = model.clone()
+    if not results:
+        rounding = partial(_rounded_weights, dtype=_NUMPY[dtype], dither=dither)
+        keep = {*keep, *round_transforms(copy, rounding)}
     for graph in copy.ir.graphs():
         _round_weights(graph, _NUMPY[dtype], dither, keep, least)
     if results:
@@ -90,15 +95,20 @@ def _round_weights(
     for value in graph.initializers.values():
         tensor = value.const_value
         if tensor is not None and _is_float(tensor, least) and not _kept_float32(value, keep):
-            values = _dither(tensor.numpy(), dtype, value.name or "", dither)
-            value.const_value = ir.tensor(to_dtype(values, dtype), name=value.name)
+            values = _rounded_weights(tensor.numpy(), value.name or "", dtype=dtype, dither=dither)
+            value.const_value = ir.tensor(values, name=value.name)
     for node in graph:
         if node.op_type != "Constant" or _kept_float32(node.outputs[0], keep):
             continue
         found = node.attributes.get("value")
         if found is not None and _is_float(found.as_tensor(), least):
-            values = _dither(found.as_tensor().numpy(), dtype, node.outputs[0].name or "", dither)
-            node.attributes["value"] = ir.AttrTensor("value", ir.tensor(to_dtype(values, dtype)))
+            name = node.outputs[0].name or ""
+            values = _rounded_weights(found.as_tensor().numpy(), name, dtype=dtype, dither=dither)
+            node.attributes["value"] = ir.AttrTensor("value", ir.tensor(values))
+
+
+def _rounded_weights(values: Array, name: str, *, dtype: np.dtype[np.generic], dither: int | None) -> Array:
+    return to_dtype(_dither(values, dtype, name, dither), dtype)
 
 
 def _is_float(tensor: ir.TensorProtocol, least: int) -> bool:
