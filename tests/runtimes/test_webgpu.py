@@ -59,6 +59,23 @@ def test_a_node_left_to_the_cpu_is_named(tmp_path: Path) -> None:
 
 
 @needs_device
+@pytest.mark.parametrize("suffix", [".onnx", ".ort"])
+@pytest.mark.parametrize(("opset", "helps"), [(21, False), (22, True)])
+def test_an_older_opset_is_advised_only_to_a_newer_file(
+    opset: int, helps: bool, suffix: str, tmp_path: Path
+) -> None:
+    """Shrink has no kernel there at any opset, and a file of opset 21 cannot be mended by opset 21."""
+    source = saved(PART, tmp_path, opset=opset)
+    model = tmp_path / f"m{suffix}"
+    if suffix == ".ort":
+        onnxport.convert_model(source, "ort", model, level="basic")
+    with pytest.raises(InputError, match="left to the CPU") as caught:
+        onnxport.validate_model(source, model, candidate_runtime=GPU)
+    assert ("--opset 21" in caught.value.fix) is helps
+    assert "onnxport extract" in caught.value.fix
+
+
+@needs_device
 @pytest.mark.parametrize("only", [True, False])
 def test_an_ort_file_with_a_node_on_the_cpu_is_refused(only: bool, tmp_path: Path) -> None:
     """ONNX Runtime itself loads it without a word, and runs a file without any node on the GPU."""

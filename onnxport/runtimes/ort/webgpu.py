@@ -38,7 +38,12 @@ _NO_ADAPTER = re.compile(r"Failed to get a WebGPU adapter|No supported adapters"
 _OTHER_BUFFERS = re.compile(r"tensor->Location\(\)|WebGPU buffers")
 _FUSED = re.compile(r"Failed to find op_id: com\.ms\.internal\.nhwc:")
 _OPTIMIZE = "write it with onnxport convert --to ort --level basic"
-_OPSET = "many of its kernels end at opset 21: try onnxport optimize --opset 21, or cut the model (onnxport extract)"
+_NEWEST_OPSET = 21  # of many of its kernels
+_LOWER = (
+    f"many of its kernels end at opset {_NEWEST_OPSET}: "
+    f"try onnxport optimize --opset {_NEWEST_OPSET}, or cut the model (onnxport extract)"
+)
+_CUT = "cut the model there (onnxport extract), and run the other part elsewhere"
 _SHARED = "it shares values with the CPU, which fails in an .ort file"
 _MOST_NAMED = 8
 _SOFTWARE = "the GPU is one in software: its answers count, its speed says nothing of a real GPU, and it has no float16"
@@ -166,13 +171,27 @@ class WebgpuRuntime(OrtRuntime):
             )
         return super()._load_error(error)
 
+    def _way_out(self) -> str:
+        """Return what helps against nodes on the CPU: an older opset only where the file has a newer one."""
+        if not isinstance(self._source, Path):
+            return _LOWER
+        # Imported here: a file that runs whole is not read.
+        from onnxport.formats.model import Model
+        from onnxport.formats.ort_model import load_ort
+
+        try:
+            opset = (load_ort if self._is_ort else Model.load)(self._source).opset
+        except InputError:  # ONNX Runtime reads what we do not: an .ort file with weights in another file
+            return _CUT
+        return _LOWER if opset > _NEWEST_OPSET else _CUT
+
     def _refuse(self, nodes: tuple[CpuNode, ...], count: int, why: str = "") -> WebgpuRefusal:
         named = ", ".join(f"{each.op} {each.name!r}" for each in nodes[:_MOST_NAMED])
         more = f" and {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
         return WebgpuRefusal(
             f"{self._label} does not run whole on ONNX Runtime's WebGPU provider",
             why=f"left to the CPU: {named}{more}" if nodes else why,
-            fix=_OPSET if nodes else "",
+            fix=self._way_out() if nodes else "",
             nodes=nodes,
             count=count,
         )
