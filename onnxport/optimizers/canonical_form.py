@@ -160,6 +160,22 @@ def _lift_constants(model: Model) -> None:
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model.ir)
 
 
+def without_impossible_branches(model: Model) -> tuple[Model, int]:
+    """Return a folded copy with each If replaced by the only branch that can run, and how many these are.
+
+    Where there is none, the model itself is returned: which branch runs shows only in folded constants.
+    """
+    if not any(node.op_type == "If" and not node.domain for node in model.graph.all_nodes()):
+        return model, 0
+    trial = model.clone()
+    _infer_and_fold(trial)
+    dropped = drop_impossible_branches(trial, _infer_and_fold)
+    if not dropped:
+        return model, 0
+    common.RemoveUnusedNodesPass()(trial.ir)
+    return trial, dropped
+
+
 def _infer_afresh(model: Model) -> None:
     shape_inference.drop_declared(model)
     _infer_and_fold(model)

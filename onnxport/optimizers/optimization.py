@@ -43,6 +43,7 @@ def optimize(
         UsageError: sizes that do not fit the model.
         CannotConvertError: nodes without a form at the opset, or nothing that can be float16.
     """
+    from onnxport.optimizers.canonical_form import without_impossible_branches
     from onnxport.optimizers.float16.conversion import to_float16
     from onnxport.optimizers.simplification import simplify
 
@@ -60,6 +61,10 @@ def optimize(
     if params.shape:
         with step("fix sizes"):
             notes += pin_shapes(work, params.shape)
+            # ONNX Runtime does not load an If with a branch that the sizes contradict.
+            work, dropped = without_impossible_branches(work)
+            if dropped:
+                notes.append(f"{dropped} If replaced by the only branch that can run at these sizes")
     if params.opset is not None:
         with step("opset"):
             converted = convert_opset(work, params.opset)

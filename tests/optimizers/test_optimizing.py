@@ -158,3 +158,31 @@ def test_float16_is_measured_on_samples_that_have_more_inputs_than_the_model_now
 def test_options_that_contradict_each_other_are_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         OptimizeParams(**options)
+
+
+@pytest.mark.parametrize("simplify", [False, True])
+def test_a_branch_that_the_sizes_contradict_keeps_no_file_from_loading(
+    simplify: bool, tmp_path: Path
+) -> None:
+    """As in silero-vad: each branch squeezes an axis that only its number of samples makes 1."""
+    text = """<ir_version: 8, opset_import: ["": 16]>
+    g (float[A,B,2,2] x, bool flag) => (float[2,2] y)
+    <int64[2] axes = {0,1}, int64[1] one = {1}, float[2,2] w = {1,2,3,4}, int64[1] zero = {0}, int64[1] far = {9}> {
+        y = If (flag) <
+            then_branch = a () => (float[2,2] r) { s = Slice(x, one, far, zero) t = Squeeze(s) r = Gemm(t, w) },
+            else_branch = b () => (float[2,2] r) { t = Squeeze(x) r = Gemm(t, w) }
+        >
+    }"""
+    source = onnx.parser.parse_model(text)
+    onnx.save(source, tmp_path / "m.onnx")
+    pinned = onnx.parser.parse_model(text.replace("[A,B,", "[2,1,"))
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.Fail, match=r"rank|dimension|2D"):
+        onnxruntime.InferenceSession(pinned.SerializeToString())
+    made = done(Model.load(tmp_path / "m.onnx"), tmp_path, simplify=simplify, shape="x=2,1,2,2")
+    feeds = {"x": np.arange(8, dtype=np.float32).reshape(2, 1, 2, 2), "flag": np.array(True)}
+    made.model.save(tmp_path / "fixed.onnx")
+    answers = [
+        onnxruntime.InferenceSession(tmp_path / name).run(None, feeds)[0] for name in ("m.onnx", "fixed.onnx")
+    ]
+    assert np.allclose(*answers)
+    assert any("only branch that can run" in note for note in made.notes)
