@@ -83,7 +83,10 @@ class RoundedReference(Closing):
         self._nearest, self._other = OrtRuntime.of_model(nearest), OrtRuntime.of_model(other)
         # The logits of several steps are not available.
         self._decisions = find_decisions(reference.graph) if reference.steps == 1 else {}
-        taps = sorted({each.logits for each in self._decisions.values()})
+        # Logits that are an output as well are answered without.
+        taps = sorted(
+            {each.logits for each in self._decisions.values()} - {each.name for each in reference.outputs}
+        )
         sides = [Oriented(each) for each in (self._nearest, self._other)]
         runs: list[Run] = (
             [partial(side.run, taps=taps) for side in sides]

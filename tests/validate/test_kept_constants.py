@@ -110,3 +110,15 @@ def test_a_fourier_transform_is_what_it_was_but_for_its_rounded_matrix(shape: st
     assert "STFT" not in {node.op_type for node in exact.graph}
     np.testing.assert_allclose(run_onnx(exact, {"x": x})["y"], expected, atol=2e-5)
     assert 1e-5 < np.abs(run_onnx(rounded, {"x": x})["y"] - expected).max() < 1e-2
+
+
+def test_a_classifier_that_answers_logits_and_probabilities_is_judged(tmp_path: Path) -> None:
+    body = "logits = MatMul (x, w) probs = Softmax (logits)"
+    model = parsed(f"g (float[4, 32] x) => (float[4, 64] logits, float[4, 64] probs) {{ {body} }}")
+    weights = np.random.default_rng(0).standard_normal((32, 64)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    onnx.save(model, tmp_path / "m.onnx")
+    made = onnxport.convert_model(
+        tmp_path / "m.onnx", to="tflite", precision="fp16", output=tmp_path / "m.tflite"
+    )
+    assert made.report.verdict == "proven", made.report.reason
