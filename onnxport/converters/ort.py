@@ -16,7 +16,7 @@ from typing import Any
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-from onnxport.converters import required_operators
+from onnxport.converters import required_operators, webgpu_fit
 from onnxport.converters.constant_growth import constant_bytes, format_size, has_narrow_constants
 from onnxport.converters.params import OrtParams
 from onnxport.converters.precisions import check_precision
@@ -59,6 +59,7 @@ _LEVEL = (
     "saved with basic graph optimization: with more, ONNX Runtime stores float16 weights as float32 on a CPU without "
     "float16 kernels, and the file is as large as before"
 )
+_LEVEL_OF_WEBGPU = "saved with basic graph optimization: with more, convolutions are fused for the CPU"
 _FOLDING = ("ConstantFolding",)
 # What no note need explain: times the source's size, and bytes.
 _USUAL, _LEAST = 1.15, 64 * 2**10
@@ -99,6 +100,14 @@ def convert(
         if params.level not in ("disable", _MOST_IN_FLOAT16):
             params = params.model_copy(update={"level": _MOST_IN_FLOAT16})
             notes.append(_LEVEL)
+    if params.fit:
+        model, changed = webgpu_fit.fit(model)
+        notes += (
+            [f"for WebGPU, the input channels of {changed} Conv are filled up with zeros"] if changed else []
+        )
+        if params.level not in ("disable", "basic"):
+            params = params.model_copy(update={"level": "basic"})
+            notes.append(_LEVEL_OF_WEBGPU)
     data = model.noted(manifest).to_bytes()
     if data is None:
         what = f"{model.path} cannot be converted to ONNX Runtime format"

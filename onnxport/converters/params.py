@@ -40,6 +40,7 @@ _NOT_ON_GPU: Mapping[str, str] = {
     "int16x8": "its integers have 8 bits",
 }
 Accelerators = Annotated[tuple[Accelerator, ...], BeforeValidator(split_words)]
+WebAccelerators = Annotated[tuple[Literal["webgpu"], ...], BeforeValidator(split_words)]
 
 
 class TfliteParams(Params):
@@ -176,6 +177,12 @@ class OrtParams(Params):
         "ONNX Runtime's graph optimizations saved into the file. Optimizations for the CPU of this machine are left "
         "out at every level.",
         default="all",
+    )
+    fit: WebAccelerators = option(
+        "Use what this accelerator computes right: webgpu is ONNX Runtime's WebGPU provider. The file has level basic, "
+        "and is proven there, too, where there is a GPU. Nodes that would stay on the CPU are refused by name.",
+        default=(),
+        metavar="webgpu",
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnxport.validate.report import Report
 
 # Word of `--fit` -> the runtime that is asked.
-_RUNTIMES: Mapping[str, str] = {"gpu": "litert-gpu"}
+_RUNTIMES: Mapping[str, str] = {"gpu": "litert-gpu", "webgpu": "ort-webgpu"}
 
 
 def ask_accelerators(
@@ -42,7 +42,7 @@ def ask_accelerators(
                 found = asked.verdict(candidate)
             except InputError as refusal:
                 what = f"{kind.title} does not take what was converted for it"
-                raise CannotConvertError(what, why=refusal.why or refusal.what) from refusal
+                raise CannotConvertError(what, why=refusal.why or refusal.what, fix=refusal.fix) from refusal
         if not found.passed:
             return found.model_copy(update={"notes": (*report.notes, *found.notes)})
         report = _noted(report, f"{found.candidate.runtime}: {found.verdict}, {found.reason}", *found.notes)
