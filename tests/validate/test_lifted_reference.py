@@ -119,3 +119,26 @@ def _double_a_weight(model: Any, _: object) -> None:
     )
     weights = constant(model, widened.inputs[0], np.float16)
     weights[np.argmax(np.abs(weights))] *= 2
+
+
+@pytest.mark.parametrize(("moved", "verdict"), [(0.0, "proven"), (0.05, "not equivalent")])
+def test_a_bias_and_a_code_of_positions_may_be_stored_as_their_sum(
+    moved: float, verdict: str, tmp_path: Path
+) -> None:
+    """A transformer adds both to one product; the file holds one constant of every position."""
+    draw = np.random.default_rng(0)
+    shapes = {"w": (32, 64), "b": (64,), "places": (1, 6, 64)}
+    constants = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    for name, shift in (("m", 0.0), ("other", moved)):
+        model = parsed(
+            "g (float[N, 6, 32] x) => (float[N, 6, 64] y) { p = MatMul (x, w) a = Add (b, p) y = Add (a, places) }"
+        )
+        for key, values in constants.items():
+            given = values + np.float32(shift) if key == "places" else values
+            model.graph.initializer.append(numpy_helper.from_array(given, key))
+        onnx.save(model, tmp_path / f"{name}.onnx")
+    made = tmp_path / "m.tflite"
+    onnxport.convert_model(tmp_path / "m.onnx", "tflite", made, precision="fp16", latency=False)
+    report = onnxport.validate_model(tmp_path / "other.onnx", made)
+    translation = next(each for each in report.judgements if each.question == "translation")
+    assert translation.verdict == verdict, translation.reason

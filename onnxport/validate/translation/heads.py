@@ -215,12 +215,22 @@ class Graph:
         channels = len(core.bias.values)
         scale, shift = (_by_channel(each, axis, rank, channels) for each in (head.scale, head.shift))
         if scale is None or shift is None:
-            return head
+            return _unfold(head, channels, rank - 1 - axis)
         weight = _times_channels(core, scale)
         if weight is None:
             return head
         folded = replace(core, weight=weight, bias=core.bias.times(scale).plus(shift))
         return replace(head, core=folded, scale=ONE, shift=NOTHING)
+
+
+def _unfold(head: Head, channels: int, axes_behind: int) -> Head:
+    """Add a product's bias to a shift that varies within channels: an artefact stores the sum of the two."""
+    bias = head.core.bias
+    if bias is None or head.shift is NOTHING or not bias.values.any():
+        return head
+    spread = bias.moved(lambda values: values.reshape(channels, *[1] * axes_behind))
+    core = replace(head.core, bias=Rounded.exact(np.zeros(channels, np.float32)))
+    return replace(head, core=core, shift=spread.times(head.scale).plus(head.shift))
 
 
 # An end of a Slice behind every last element: exporters write this or the largest int64.
