@@ -76,7 +76,7 @@ FIELDS: dict[type[BaseModel], dict[str, Any]] = {
         "state": {"in": "out"},
         "function": {"decode": Path("other.onnx")},
     },
-    OrtParams: {"precision": "fp16", "level": "basic"},
+    OrtParams: {"precision": "fp16", "level": "basic", "fit": ("webgpu",)},
     OptimizeParams: {
         "opset": 17,
         "simplify": False,
