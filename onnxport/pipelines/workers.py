@@ -296,9 +296,20 @@ def _own_route_option(params: TfliteParams) -> str:
 
 
 def _may_help(refusal: CannotConvertError) -> bool:
-    """Return whether onnx2tf may convert what we refuse: not where a size is missing, nor domains that it lacks."""
+    """Return whether onnx2tf may convert what we refuse, and the result be proven.
+
+    Not where a size is missing, numbers are random or the opset is one that ONNX Runtime lacks, nor domains that
+    onnx2tf lacks.
+    """
+    from onnxport.converters.lowering import RANDOM
+    from onnxport.optimizers.opset import LiftError
+
+    if isinstance(refusal, LiftError) and not refusal.refusals:
+        return False
     return not any(
-        "--shape" in each.why or ("::" in each.op and not each.op.startswith("com.microsoft::"))
+        "--shape" in each.why
+        or each.why == RANDOM
+        or ("::" in each.op and not each.op.startswith("com.microsoft::"))
         for each in refusal.refusals
     )
 

@@ -246,23 +246,34 @@ class OpenSizes:
             refusal: error of the last one; None where none was tried.
             told: the extent of the search, for the message.
         """
-        name, dims = next(iter(self._declared.items()))
-        for each, declared in self._declared.items():
-            if any(isinstance(dim, str) for dim in declared):
-                name, dims = each, declared
-                break
+        missing = self._unnamed()
+        named = ", ".join(map(repr, missing))
         # No example sizes: the usual ones were tried.
-        example = ",".join(str(dim) if isinstance(dim, int) else "SIZE" for dim in dims)
+        options = " ".join(
+            f"--shape {name}={','.join('SIZE' if isinstance(dim, str) else str(dim) for dim in dims)}"
+            for name, dims in missing.items()
+        )
         if refusal is not None:
             told = f"{told}; the last try: {refusal.why}"
         if self._contradiction:
             told = f"no size meets all demands: {self._demands()}; {told}"
         return NoSizesError(
-            f"no sizes were found that the model accepts for the open dimensions of input {name!r}",
+            f"no sizes were found that the model accepts for the open dimensions of "
+            f"{'input' if len(missing) == 1 else 'inputs'} {named}",
             why=told,
-            fix=f"give the sizes that it was exported with: --shape {name}={example}, or inputs of your own: "
-            "--inputs DIR",
+            fix=f"give the sizes that it was exported with: {options}, or inputs of your own: --inputs DIR",
         )
+
+    def _unnamed(self) -> dict[str, tuple[int | str, ...]]:
+        """Return the inputs that decide every open size, in order: not those whose sizes earlier ones share."""
+        decided: set[str] = set()
+        missing = {}
+        for name, dims in self._declared.items():
+            symbols = {dim for dim in dims if isinstance(dim, str)}
+            if symbols - decided:
+                missing[name] = dims
+                decided |= symbols
+        return missing or dict(list(self._declared.items())[:1])
 
     def _demands(self) -> str:
         """Return the demands that contradict each other, in words."""

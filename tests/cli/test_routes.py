@@ -144,6 +144,22 @@ def test_it_is_not_named_where_it_cannot_help(sandbox: Sandbox) -> None:
         assert "onnx2tf" not in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("op", "opset", "said"), [("Relu", 6, "opset 6"), ("RandomNormalLike", 21, "random numbers")]
+)
+def test_it_is_not_named_where_nothing_could_be_proven(
+    sandbox: Sandbox, op: str, opset: int, said: str
+) -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in "xy")
+    graph = helper.make_graph([helper.make_node(op, ["x"], ["y"])], "g", [x], [y])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    onnx.save(made, sandbox.folder / "odd.onnx")
+    refused = sandbox.run("convert", "odd.onnx", "--to", "tflite")
+    assert refused.code == 3, refused.stderr
+    assert said in refused.stderr
+    assert "onnx2tf" not in refused.stderr
+
+
 def test_both_routes_failures_are_told_together(sandbox: Sandbox) -> None:
     onnx.save(through_text(), sandbox.folder / "odd.onnx")
     stand_in(sandbox, "sys.exit('ValueError: no such cast')")

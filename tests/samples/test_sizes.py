@@ -87,7 +87,16 @@ def test_when_none_is_accepted_the_option_is_spelled_out() -> None:
     assert error.exit_code == 2
     assert "input 'x'" in str(error)
     assert "bad Concat" in str(error)
-    assert "--shape x=SIZE,80,SIZE" in str(error)
+    assert "--shape x=SIZE,80,SIZE, or" in str(error)
+
+
+def test_every_missing_size_is_asked_for_at_once() -> None:
+    open_inputs = (("nodes", ("N", 2)), ("edges", ("E", 1)), ("weights", ("E",)), ("senders", ("S",)))
+    error = sizes(*open_inputs).refused(None, "3 sizes were tried")
+    assert "inputs 'nodes', 'edges', 'senders'" in str(error)
+    assert "--shape nodes=SIZE,2 --shape edges=SIZE,1 --shape senders=SIZE, or" in str(error), (
+        "E is named once"
+    )
 
 
 def test_a_size_that_no_runtime_can_hold_is_refused() -> None:
