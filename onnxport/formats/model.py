@@ -17,6 +17,7 @@ import onnx_ir as ir
 from onnxport.core import limits
 from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.formats.artifact import Artifact, Dim, TensorSpec
+from onnxport.formats.constant_tensors import attribute_tensor
 from onnxport.formats.manifest import KEY, Manifest, Port
 from onnxport.formats.model_limits import check_parts
 from onnxport.formats.model_syntax import check_syntax
@@ -307,7 +308,7 @@ def _tensors(model: ir.Model, *, initializers: bool = True) -> Iterator[tuple[ir
         for node in graph:
             for name, attribute in list(node.attributes.items()):
                 if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
-                    yield attribute.as_tensor(), partial(_set_tensor, node, name)
+                    yield attribute_tensor(attribute), partial(_set_tensor, node, name)
 
 
 def _set_tensor(node: ir.Node, name: str, tensor: ir.TensorProtocol) -> None:
@@ -345,7 +346,7 @@ def _external_tensors(model: ir.Model) -> list[ir.ExternalTensor]:
         for node in graph.all_nodes():
             for attribute in node.attributes.values():
                 if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
-                    tensors.append(attribute.as_tensor())
+                    tensors.append(attribute_tensor(attribute))
                 elif attribute.type == ir.AttributeType.TENSORS and not attribute.is_ref():
                     tensors += attribute.as_tensors()
     return [tensor for tensor in tensors if isinstance(tensor, ir.ExternalTensor)]

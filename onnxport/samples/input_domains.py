@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.formats.model import Model
 from onnxport.samples.demands.backward import demand_before
 from onnxport.samples.demands.demand import Demand
@@ -20,7 +21,6 @@ from onnxport.samples.refusals import integer_inputs_of, parse_refusal
 from onnxport.samples.shapes.analysis import Site, Sizes, infer
 from onnxport.samples.shapes.fact import UNKNOWN, Fact, of_constant, size
 from onnxport.samples.shapes.rules import RULES
-from onnxport.samples.value_uses import constant_tensor
 
 # Operators between an input and the setting that it is, which only reshape it.
 _RESHAPED = frozenset("Identity Cast Reshape Squeeze Unsqueeze Flatten".split())

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.constant_tensors import constant_tensor
 
 # Operators whose output has the values of their first input; Concat, of every input.
 CARRIERS = frozenset(
@@ -43,16 +44,6 @@ def made_by(value: ir.Value | None, op_type: str) -> bool:
             return False
         value = producer.inputs[0]
     return False
-
-
-def constant_tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
-    """Return the tensor of an initializer or of a Constant node, unread; None for computed values."""
-    if value is None:
-        return None
-    producer = value.producer()
-    if value.const_value is None and producer is not None and producer.op_type == "Constant":
-        return ir.convenience.get_const_tensor(value)
-    return value.const_value
 
 
 def constant(value: ir.Value | None) -> Array | None:

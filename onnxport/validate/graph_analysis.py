@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.formats.model import Model
 from onnxport.samples.shapes.analysis import Sizes, infer
 from onnxport.samples.shapes.fact import Fact, fixed, size
 from onnxport.samples.shapes.rules import RULES
-from onnxport.samples.value_uses import CARRIERS, constant, constant_tensor
+from onnxport.samples.value_uses import CARRIERS, constant
 from onnxport.validate.report import NodeRef
 
 # Assumed where there is no graph to read (`.ort`, `.tflite` as reference): a 3x3 convolution over 128 channels.
@@ -310,7 +311,7 @@ def has_16_bit_activations(model: Model) -> bool:
 def _zero_point_type(node: ir.Node) -> ir.DataType | None:
     if len(node.inputs) < 3 or node.inputs[2] is None:
         return node.outputs[0].dtype
-    tensor = ir.convenience.get_const_tensor(node.inputs[2])
+    tensor = constant_tensor(node.inputs[2])
     return node.inputs[2].dtype if tensor is None else tensor.dtype
 
 

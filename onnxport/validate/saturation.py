@@ -27,6 +27,7 @@ from onnx_ir.passes import common
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model
 from onnxport.runtimes.ort.integer_products import holds_integer_products
@@ -203,7 +204,7 @@ def _dequantized(value: ir.Value | None) -> ir.Node | None:
 
 
 def _constant(value: ir.Value | None) -> Array | None:
-    tensor = None if value is None else ir.convenience.get_const_tensor(value)
+    tensor = constant_tensor(value)
     return None if tensor is None else tensor.numpy()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.formats.graph import Node, OperatorGraph, Tensor
 from onnxport.formats.model import dims_of, dtype_name
 
@@ -94,7 +95,7 @@ def _data(value: ir.Value) -> ir.TensorProtocol | None:
     if value.const_value is not None or producer is None:
         return value.const_value
     is_constant = producer.op_type == "Constant" and producer.domain in _ONNX
-    return ir.convenience.get_const_tensor(value) if is_constant else None
+    return constant_tensor(value) if is_constant else None
 
 
 def _attribute(attribute: ir.Attr) -> Any:

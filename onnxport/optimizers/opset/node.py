@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.optimizers.opset.type_inference import InferredTypes
 
 _CAST_LIKE_SINCE = 15
@@ -127,7 +128,7 @@ class Node:
         """Return the value of a constant; None for a computed value."""
         if value is None or value.is_graph_input():
             return None
-        tensor = ir.convenience.get_const_tensor(value)
+        tensor = constant_tensor(value)
         return None if tensor is None else tensor.numpy()
 
     def take(self, name: str, default: Any = None) -> Any:

@@ -17,6 +17,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.core.arrays import Array
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model
 from onnxport.runtimes.ort.integer_products import DEQUANTIZE, FUSED, OFFSET, OPERANDS, Operands, to_unsigned
@@ -63,7 +64,7 @@ class SignedWeight:
     @property
     def constant(self) -> ir.TensorProtocol | None:
         """Its tensor; None for a computed value."""
-        return ir.convenience.get_const_tensor(self.value)
+        return constant_tensor(self.value)
 
 
 def signed_weights(node: ir.Node) -> Iterator[SignedWeight]:
@@ -87,7 +88,7 @@ def _is_fused_weight(node: ir.Node) -> bool:
     if "block_size" in node.attributes and node.attributes["block_size"].as_int():
         return False
     weights = node.inputs[0]
-    if weights is None or ir.convenience.get_const_tensor(weights) is None:
+    if weights is None or constant_tensor(weights) is None:
         return False
     return any(
         place == 1 and user.op_type in FUSED and _is_dequantized(user.inputs[0])
@@ -112,7 +113,7 @@ def _element_type(node: ir.Node, place: int) -> ir.DataType | None:
     value = node.inputs[place] if place < len(node.inputs) else None
     if value is None:
         return None
-    constant = ir.convenience.get_const_tensor(value)
+    constant = constant_tensor(value)
     return value.dtype if constant is None else constant.dtype
 
 
@@ -133,7 +134,7 @@ def _zero_point(use: SignedWeight, zero: ir.Value | None) -> ir.Value:
     shape: tuple[int, ...] = ()
     if use.node.op_type == DEQUANTIZE:  # as many as there are scales
         scale = use.node.inputs[1]
-        constant = None if scale is None else ir.convenience.get_const_tensor(scale)
+        constant = constant_tensor(scale)
         shape = () if constant is None else tuple(constant.shape.numpy())
     name = f"{use.node.outputs[0].name}/zero_point"
     return _constant(use.node.graph, name, np.full(shape, OFFSET, np.uint8))
@@ -141,7 +142,7 @@ def _zero_point(use: SignedWeight, zero: ir.Value | None) -> ir.Value:
 
 def _shift(value: ir.Value, node: ir.Node) -> ir.Value:
     """Return `value` 128 higher, as uint8."""
-    constant = ir.convenience.get_const_tensor(value)
+    constant = constant_tensor(value)
     if constant is not None:
         # In the original's graph: an inner graph must not repeat names of an outer one.
         return _constant(value.graph or node.graph, f"{value.name}/unsigned", to_unsigned(constant.numpy()))

@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.samples.shapes.fact import UNKNOWN, Fact, Size, of_constant, size
-from onnxport.samples.value_uses import constant_tensor
 
 # Computes the facts of a node's outputs.
 Rule = Callable[["Site"], Iterable[Fact]]

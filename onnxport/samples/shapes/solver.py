@@ -9,11 +9,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.formats.model import Model
 from onnxport.samples.shapes.analysis import Constraint, Sizes, infer
 from onnxport.samples.shapes.fact import Fact, size
 from onnxport.samples.shapes.rules import RULES
-from onnxport.samples.value_uses import constant_tensor
 
 _LONG_WINDOW = 128  # samples
 # Each pass assigns one more symbol, and may bind others.

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from onnxport.core.arrays import Array
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.validate.translation.rounding_bounds import Rounded, dequantize, is_float
 
 # Elements of a result that is folded by onnx's reference implementation, which is slow.
@@ -71,7 +72,7 @@ class Constants:
             stored = value.const_value
             return None if stored is None or value.is_graph_input() else self._stored(stored.numpy())
         if node.op_type == "Constant":
-            tensor = ir.convenience.get_const_tensor(value)
+            tensor = constant_tensor(value)
             return None if tensor is None else self._stored(tensor.numpy())
         if node.op_type == "Shape":
             return _static_shape(node)

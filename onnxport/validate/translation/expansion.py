@@ -19,6 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model
 from onnxport.validate.translation.constants import Constants
@@ -151,7 +152,7 @@ def _integer_product(place: Rewrite) -> None:
     floats = place.add("DequantizeLinear", [data, scale_of_data, source.outputs[2]])
     weight, zero = place.input(1), place.input(3)
     is_matrix = place.node.op_type == "MatMulInteger"
-    tensor, along = ir.convenience.get_const_tensor(scale), {}
+    tensor, along = constant_tensor(scale), {}
     if tensor is None:  # the weight's own DynamicQuantizeLinear gives it
         stored = scale
     else:
@@ -268,9 +269,7 @@ def _table(place: Rewrite) -> None:
     ):
         return
     stored = _plain_codes(rows.inputs[0])
-    codes, scales = (
-        None if each is None else ir.convenience.get_const_tensor(each) for each in (stored, other.inputs[0])
-    )
+    codes, scales = (constant_tensor(each) for each in (stored, other.inputs[0]))
     if codes is None or scales is None or codes.dtype not in (ir.DataType.INT8, ir.DataType.UINT8):
         return
     steps = scales.numpy()
@@ -286,7 +285,7 @@ def _plain_codes(value: ir.Value | None) -> ir.Value | None:
     maker = None if value is None else value.producer()
     if maker is None or maker.op_type != "DequantizeLinear":
         return value
-    numbers = [None if each is None else ir.convenience.get_const_tensor(each) for each in maker.inputs[1:]]
+    numbers = [constant_tensor(each) for each in maker.inputs[1:]]
     is_plain = all(
         each is not None and bool((each.numpy() == wanted).all())
         for each, wanted in zip(numbers, (1, 0), strict=False)

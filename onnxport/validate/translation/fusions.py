@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.validate.translation.rewrite import Rewrite
 
 MICROSOFT = "com.microsoft"
@@ -90,7 +91,7 @@ def _fused_matrix_product(place: Rewrite) -> None:
 def _rank(value: ir.Value | None) -> int | None:
     if value is None:
         return None
-    tensor = ir.convenience.get_const_tensor(value)
+    tensor = constant_tensor(value)
     return None if value.shape is None and tensor is None else len((tensor or value).shape or ())
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.formats.initializers import add_initializer
 
 
@@ -24,7 +25,7 @@ class Rewrite:
 
     def constant(self, place: int) -> Array | None:
         value = self.input(place)
-        tensor = None if value is None else ir.convenience.get_const_tensor(value)
+        tensor = constant_tensor(value)
         return None if tensor is None else tensor.numpy()
 
     def add(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.validate.translation.graph_writer import NotLifted, data_type
 from onnxport.validate.translation.tflite.lift import OperatorView
 
@@ -265,10 +266,7 @@ def _before_wrap(value: ir.Value, size: int) -> ir.Value | None:
     given = node.inputs[2]
     if less is None or moved is None or (less.op_type, moved.op_type) != ("Less", "Add"):
         return None
-    numbers = [
-        None if each.inputs[1] is None else ir.convenience.get_const_tensor(each.inputs[1])
-        for each in (less, moved)
-    ]
+    numbers = [None if each.inputs[1] is None else constant_tensor(each.inputs[1]) for each in (less, moved)]
     values = [each.numpy().reshape(-1).tolist() for each in numbers if each is not None]
     is_same = less.inputs[0] is given and moved.inputs[0] is given
     return given if is_same and values == [[0], [size]] else None
