@@ -27,6 +27,9 @@ from onnxport.validate.noise_runs import (
     perturb_zeros,
     widen_transforms,
 )
+from onnxport.validate.params import ValidateParams
+from onnxport.validate.reference import Reference
+from onnxport.validate.sessions import isolated
 from tests.validate.models import save, verdict
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -284,3 +287,29 @@ def test_a_norm_over_space_shows_its_own_rounding(opset: int, tmp_path: Path) ->
         verdict(save(source, tmp_path / "a.onnx"), save(wrong, tmp_path / "c.onnx")).verdict
         == "not equivalent"
     )
+
+
+@pytest.mark.parametrize(
+    ("batch", "is_one_first"), [("N", True), ("2", False)], ids=["open batch", "fixed batch"]
+)
+def test_token_ids_in_other_batches_come_before_moved_weights(
+    batch: str, is_one_first: bool, tmp_path: Path
+) -> None:
+    """Token ids cannot be moved; a copy of the weights costs a second model, other batches do not."""
+    weights = np.random.default_rng(0).standard_normal((40, 8)).astype(np.float32)
+    source = onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 17]>
+        g (int64[{batch}, 4] ids) => (float[{batch}, 8] y)
+        {{ rows = Gather (table, ids) half = Tanh (rows) y = ReduceSum <keepdims = 0> (half, axes) }}""")
+    source.graph.initializer.extend(
+        [onnx.numpy_helper.from_array(weights, "table"), onnx.numpy_helper.from_array(np.array([1]), "axes")]
+    )
+    artifact, params = save(source, tmp_path / "ids.onnx"), ValidateParams()
+    with isolated(artifact, params, "reference") as runtime:
+        reference = Reference(artifact, params, runtime)
+        reference.prepare()
+        assert not reference.doubts
+        assert reference.measure_fully() is is_one_first
+        reference.close()
+    weights[:, 3] *= 1 + 1e-4
+    source.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weights, "table"))
+    assert verdict(artifact, save(source, tmp_path / "wrong.onnx")).verdict == "not equivalent"
