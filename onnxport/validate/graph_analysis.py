@@ -216,6 +216,16 @@ def unread_inputs(model: Model) -> frozenset[str]:
     )
 
 
+def unreached_outputs(model: Model) -> tuple[str, ...]:
+    """Return the graph outputs that depend on no input, not even on its shape."""
+    inputs = {id(given) for given in model.graph.inputs if given.name not in model.graph.initializers}
+    return tuple(
+        value.name
+        for value in model.graph.outputs
+        if value.name and not any(id(source) in inputs for source in _sources(value, None, _NOTHING))
+    )
+
+
 def saturating_outputs(model: Model) -> frozenset[str]:
     """Return the graph outputs of saturating functions; see `is_saturating`."""
     return frozenset(

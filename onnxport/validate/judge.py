@@ -22,6 +22,7 @@ from onnxport.validate.budgets import Budgets
 from onnxport.validate.comparison import compare
 from onnxport.validate.evaluation import evaluate
 from onnxport.validate.float_reference import FloatReference
+from onnxport.validate.graph_analysis import unreached_outputs
 from onnxport.validate.params import NO_DEMANDS, ValidateParams
 from onnxport.validate.precision import kept_float32, least_rounded, precision_of, read_onnx
 from onnxport.validate.progress import Tell
@@ -422,6 +423,11 @@ def _notes(reference: Reference, model: Oriented) -> tuple[str, ...]:
     notes = [*reference.notes, *getattr(model.runtime, "remarks", ())]
     if all(answered.source == "generated" for answered in reference.sets):
         notes.append(_SYNTHETIC)
+    if reference.graph is not None:
+        notes += (
+            f"the output {name!r} depends on no input: it is a constant of the model"
+            for name in unreached_outputs(reference.graph)
+        )
     if missing:
         names = ", ".join(map(repr, sorted(missing)))
         which, it = ("input", "it") if len(missing) == 1 else ("inputs", "them")

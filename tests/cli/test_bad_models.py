@@ -56,7 +56,20 @@ def branch(name: str, outputs: int) -> onnx.GraphProto:
 # ---- what contradicts itself is said in ONNX Runtime's words, and is no bug of ours
 
 
-@case(4, "ONNX Runtime cannot load", "different number of outputs. 1 != 2")
+@case(
+    4,
+    "bad.onnx has opset 3, older than 7, the oldest that ONNX Runtime runs; export it again with a newer opset",
+)
+def an_opset_before_those_of_onnx_runtime(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])], "graph", [tensor("x", [1, 3])], [tensor("y", [1, 3])]
+    )
+    old = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 3)], ir_version=3)
+    onnx.save(old, sandbox.folder / "bad.onnx")
+    return ("optimize", "bad.onnx")
+
+
+@case(4, "bad.onnx is not a valid ONNX model", "'else_branch' of its If 'y'", "2 outputs, and needs 0 and 1")
 def branches_with_other_output_counts(sandbox: Sandbox) -> tuple[str | Path, ...]:
     yes = helper.make_tensor("yes", TensorProto.BOOL, [], [True])
     node = helper.make_node("If", ["yes"], ["y"], then_branch=branch("a", 1), else_branch=branch("b", 2))

@@ -530,6 +530,15 @@ def test_a_candidate_may_do_without_inputs_that_no_output_depends_on(tmp_path: P
         assert judge.differs(Model.load(candidate.path)) is None
 
 
+def test_an_output_that_no_input_reaches_is_told(tmp_path: Path) -> None:
+    """A trace that kept one example's answer looks so; a constant beside other outputs is told, too."""
+    text = "g (float[N, 4] x) => (float[2] y, int64[2] sizes) <float[2] c = {1, 2}> { y = Neg (c) sizes = Shape (x) }"
+    path = save(parsed(text), tmp_path / "model.onnx")
+    assert [note for note in verdict(path, path).notes if "depends on no input" in note] == [
+        "the output 'y' depends on no input: it is a constant of the model"
+    ]
+
+
 @pytest.mark.parametrize("gone", ["mask", "x"])
 def test_an_input_that_an_output_depends_on_has_to_be_there(gone: str, tmp_path: Path) -> None:
     reference = save(parsed(WITH_UNREAD), tmp_path / "reference.onnx")

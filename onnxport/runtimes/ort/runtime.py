@@ -232,6 +232,13 @@ class OrtRuntime(Closing):
                 f"{self._label} has opset {opset}, newer than ONNX Runtime {ort.__version__} knows ({known})",
                 fix=f"export it with opset {known} or older",
             )
+        if not self._is_ort and _NO_KERNEL.search(str(error)):
+            opset = self._load_model().opset
+            if opset < _OLDEST_OPSET:
+                return InputError(
+                    f"{self._label} has opset {opset}, older than {_OLDEST_OPSET}, the oldest that ONNX Runtime runs",
+                    fix="export it again with a newer opset",
+                )
         if self._is_ort and _NO_ORT_MODEL.search(str(error)):
             return _ort_file_error(Path(self._label))
         fix = ""
@@ -335,6 +342,8 @@ def _proto(data: bytes) -> Any:
 
 
 _NEWER_OPSET = re.compile(r"Opset (\d+) is under development.*is till opset (\d+)")
+_NO_KERNEL = re.compile(r"Could not find an implementation for")
+_OLDEST_OPSET = 7
 _UNREGISTERED = re.compile(r"is not a registered function/op")
 _NO_ORT_MODEL = re.compile(r"ORT model verification failed|Invalid ORT format model")
 _OUT_OF_MEMORY = re.compile(r"Failed to allocate memory|bad_alloc|bad allocation")
