@@ -208,6 +208,9 @@ class BenchOptions(_FeedingOptions, total=False):
     levels: _Names
     batch: _Whole
     reference: StrPath | None
+    device: str | None
+    device_binary: _Names
+    device_arguments: str
     against: StrPath | None
     max_slowdown: float | None
     max_latency: str | None

@@ -1,4 +1,4 @@
-"""A baseline: the JSON of an earlier `onnxport bench` on this machine, and the rows that match new ones."""
+"""A baseline: the JSON of an earlier `onnxport bench`, or of results measured elsewhere, and the rows that match."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from onnxport.bench.comparison import Comparison, Conditions, compare
+from onnxport.bench.comparison import Comparison, Conditions, compare, compare_rows
 from onnxport.bench.report import SCHEMA_VERSION, BenchReport, Floor, Machine, Row, Settings, Standard
+from onnxport.bench.results import KEY, ForeignReport, fits, foreign_report, machine_differences
 from onnxport.core.errors import InputError, UsageError, printable
 
 _MAKE = "make one with: onnxport bench MODEL --report baseline.json"
@@ -29,6 +31,9 @@ _DECISIVE: dict[str, str] = {
 def read(path: Path) -> BenchReport:
     """Read the report at `path`. Raises InputError: the file has no report that this version reads."""
     document = _document(path, _bytes(path))
+    if KEY in document:
+        with _reading(path):
+            return foreign_report(document)
     if "error" in document and "rows" not in document:
         raise _no_baseline(path, f"it is from a run that failed with exit {document.get('exit_code')}")
     if "rows" not in document or "machine" not in document:
@@ -43,8 +48,15 @@ def read(path: Path) -> BenchReport:
             why=f"this onnxport reads version {SCHEMA_VERSION}",
             fix="make the baseline again with this onnxport",
         )
-    try:
+    with _reading(path):
         return BenchReport.model_validate_json(json.dumps(document))
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn what pydantic finds wrong with a document into an InputError."""
+    try:
+        yield
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "its top"
@@ -53,9 +65,9 @@ def read(path: Path) -> BenchReport:
         ) from None
 
 
-def check_machine(path: Path, then: Machine, now: Machine) -> None:
+def check_machine(path: Path, report: BenchReport, now: Machine) -> None:
     """Refuse a baseline of another machine (UsageError): its times say nothing about this one."""
-    if differing := "; ".join(differences(then, now)):
+    if differing := "; ".join(differences(report, now)):
         raise UsageError(
             f"{path} was measured on another machine",
             why=differing,
@@ -63,8 +75,12 @@ def check_machine(path: Path, then: Machine, now: Machine) -> None:
         )
 
 
-def differences(then: Machine, now: Machine) -> Iterator[str]:
-    """Yield the differences of two machines, each in a clause."""
+def differences(report: BenchReport, now: Machine) -> Iterator[str]:
+    """Yield how the machine of a baseline differs from the one that is measured on, each in a clause."""
+    then = report.machine
+    if isinstance(report, ForeignReport):
+        yield from machine_differences(then, now)
+        return
     for name, said in _DECISIVE.items():
         before, after = getattr(then, name), getattr(now, name)
         if before != after:
@@ -138,6 +154,13 @@ class Baseline:
         return found
 
     def _find(self, artifact: str, settings: Settings) -> Row | None:
+        if isinstance(self.report, ForeignReport):
+            fitting = [
+                row
+                for row in self.report.rows
+                if _name(row.artifact) == _name(artifact) and fits(row.settings, settings)
+            ]
+            return fitting[0] if len(fitting) == 1 else None
         by_path = self._by_path.get((os.path.normpath(artifact), settings))
         return by_path or self._by_name.get((_name(artifact), settings))
 
@@ -150,11 +173,12 @@ class Baseline:
 
     def standard(self, row: Row, at: Conditions) -> Standard | None:
         """Return the result of a measured row; None for others, which have their own reason."""
-        if row.floor is None:
+        if row.latency is None:
             return None
-        if found := self.compare(row.artifact, row.settings, row.floor, at):
-            return found.standard(self.limit)
         then = self.counterpart(row.artifact, row.settings)
+        found = None if then is None else compare_rows(row, then, at, self.was)
+        if found is not None:
+            return found.standard(self.limit)
         said = "the baseline has no such row" if then is None else f"in the baseline it was {then.status}"
         return Standard(standing="new", limit=self.limit, said=said)
 
@@ -172,7 +196,7 @@ class Baseline:
         """Yield a sentence for each measured row of the baseline that `rows` lack."""
         matched = {id(self.counterpart(row.artifact, row.settings)) for row in rows}
         for row in self.report.rows:
-            if row.floor is not None and id(row) not in matched:
+            if row.latency is not None and id(row) not in matched:
                 yield printable(
                     f"{row.artifact} is in the baseline, but was not measured with these settings now"
                 )

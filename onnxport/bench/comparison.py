@@ -12,7 +12,7 @@ import math
 import os
 from dataclasses import dataclass
 
-from onnxport.bench.report import Floor, Standard, Standing
+from onnxport.bench.report import Floor, Row, Spread, Standard, Standing
 
 # Least half width of the interval, in logarithms: turns are less independent than the binomial distribution assumes.
 _LEAST_NOISE = 0.01
@@ -95,6 +95,22 @@ def compare(
         had_cores=single or at.is_calm or had_cores(now, threads),
         baseline_lacked_cores=not (single or was.is_calm or had_cores(then, threads)),
     )
+
+
+def compare_spreads(now: Spread, then: Spread) -> Comparison:
+    """Compare the medians of two rows of which one has no floor: on a device, or measured elsewhere."""
+    centre, below, above = now.median / then.median, now.low / then.high, now.high / then.low
+    low, high = min(below, centre * math.exp(-_LEAST_NOISE)), max(above, centre * math.exp(_LEAST_NOISE))
+    return Comparison(ratio=centre, low=low, high=high, turns=len(now.rounds))
+
+
+def compare_rows(now: Row, then: Row, at: Conditions, was: Conditions) -> Comparison | None:
+    """Compare two measured rows, by their floors where both have one; None where one was not measured."""
+    if now.floor is not None and then.floor is not None:
+        return compare(now.floor, then.floor, at, was, threads=now.settings.threads)
+    if now.latency is not None and then.latency is not None:
+        return compare_spreads(now.latency, then.latency)
+    return None
 
 
 def had_cores(floor: Floor, threads: int | None) -> bool:

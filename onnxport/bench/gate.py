@@ -12,18 +12,22 @@ from collections.abc import Callable, Mapping, Sequence
 
 from onnxport.bench import baseline
 from onnxport.bench.baseline import Baseline
-from onnxport.bench.comparison import ENOUGH_TURNS, Comparison, Conditions, compare, had_cores
+from onnxport.bench.comparison import ENOUGH_TURNS, Comparison, Conditions, compare, compare_rows, had_cores
 from onnxport.bench.params import BenchParams
-from onnxport.bench.plan import plan_rows
+from onnxport.bench.plan import Planned, plan_rows
 from onnxport.bench.report import Floor, Machine, Row, Settings
 from onnxport.bench.session import Session, Stop, Trial
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import FORMATS, Artifact
 
+Plan = Callable[[Sequence[Artifact], BenchParams], Sequence[Planned]]
+
 LIMIT = 1.10
 # Most seconds of further measuring; without a baseline only from this number of runs on.
 _PATIENCE = 6.0
 _LEAST_RUNS = 100
+# Of floors of the same session.
+_SAME = Conditions(others=None)
 # Rounds between two decisions whether to go on.
 _EVERY = 10
 
@@ -65,8 +69,10 @@ def keep_faster(rows: Sequence[Row], again: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(min(row, second.get(row.key, row), key=ratio) for row in rows)
 
 
-def make_gate(artifacts: Sequence[Artifact], params: BenchParams, machine: Machine) -> Gate:
-    """Return the gate for `--against`.
+def make_gate(
+    artifacts: Sequence[Artifact], params: BenchParams, machine: Machine, plan: Plan = plan_rows
+) -> Gate:
+    """Return the gate for `--against`; `plan` tells the rows of a bench on this `machine`.
 
     Raises:
         InputError: the file is neither a baseline nor a model.
@@ -80,7 +86,7 @@ def make_gate(artifacts: Sequence[Artifact], params: BenchParams, machine: Machi
     limit = LIMIT if params.max_slowdown is None else params.max_slowdown
     if params.against.suffix.lower() in FORMATS:
         return _ModelGate(artifacts, Artifact.open(params.against), limit)
-    return _BaselineGate(artifacts, params, machine, limit)
+    return _BaselineGate(plan(artifacts, params), params, machine, limit)
 
 
 class _LimitGate(Gate, ABC):
@@ -105,17 +111,14 @@ class _LimitGate(Gate, ABC):
 class _BaselineGate(_LimitGate):
     """Compares with the JSON of an earlier bench."""
 
-    def __init__(
-        self, artifacts: Sequence[Artifact], params: BenchParams, machine: Machine, limit: float
-    ) -> None:
+    def __init__(self, rows: Sequence[Planned], params: BenchParams, machine: Machine, limit: float) -> None:
         super().__init__(limit)
         assert params.against is not None
         report = baseline.read(params.against)
         if not params.force:
-            baseline.check_machine(params.against, report.machine, machine)
-        self._differences = tuple(baseline.differences(report.machine, machine))
+            baseline.check_machine(params.against, report, machine)
+        self._differences = tuple(baseline.differences(report, machine))
         self._baseline = Baseline(report, params.against, limit)
-        rows = plan_rows(artifacts, params)
         self._baseline.check([(str(row.artifact.path), row.settings) for row in rows])
 
     def judge(self, rows: Sequence[Row], at: Conditions) -> tuple[Row, ...]:
@@ -149,9 +152,10 @@ class _ModelGate(_LimitGate):
         found = []
         for row in rows:
             before = earlier.get(_shared_settings(row.settings))
-            if row.artifact != str(self._path) and row.floor is not None and before and before.floor:
-                compared = _compare_now(row.floor, before.floor, row.settings)
-                row = row.model_copy(update={"against": compared.standard(self._limit)})
+            if row.artifact != str(self._path) and before is not None:
+                compared = compare_rows(row, before, _SAME, _SAME)
+                if compared is not None:
+                    row = row.model_copy(update={"against": compared.standard(self._limit)})
             found.append(row)
         return tuple(found)
 
@@ -171,9 +175,7 @@ def _shared_settings(settings: Settings) -> tuple[object, ...]:
 
 
 def _compare_now(now: Floor, before: Floor, settings: Settings) -> Comparison:
-    """Compare floors of the same session, so that the machine was the same."""
-    same = Conditions(others=None)
-    return compare(now, before, same, same, threads=settings.threads)
+    return compare(now, before, _SAME, _SAME, threads=settings.threads)
 
 
 def _extend(enough: Stop, is_decided: Callable[[Session], bool], seconds: float) -> Stop:

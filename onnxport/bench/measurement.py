@@ -14,8 +14,8 @@ from onnxport.bench.inputs import Inputs
 from onnxport.bench.params import BenchParams
 from onnxport.bench.plan import Planned, plan_rows
 from onnxport.bench.report import Accuracy, Memory, Row, Spread
-from onnxport.bench.session import ROUNDS, Session, Stop, Subject, Trial, enough
-from onnxport.bench.statistics import median, median_interval, quantile
+from onnxport.bench.session import ROUNDS, Failure, Session, Stop, Subject, Trial, enough
+from onnxport.bench.statistics import digits, median, median_interval, quantile
 from onnxport.core.errors import PROVEN, UsageError, printable
 from onnxport.formats.artifact import Artifact
 
@@ -98,7 +98,8 @@ def _run(session: Session, inputs: Inputs, params: BenchParams, phases: Phases, 
         session.run(stop)
 
 
-def _row(plan: Planned, files: Files, trial: Trial | None, accuracy: Accuracy | None, inputs: Inputs) -> Row:
+def row_of(plan: Planned, files: Files, failure: Failure | None) -> Row:
+    """Return a row without times: with what its files show, or with the reason why there will be none."""
     artifact = plan.artifact
     row = Row(
         artifact=str(artifact.path),
@@ -108,13 +109,21 @@ def _row(plan: Planned, files: Files, trial: Trial | None, accuracy: Accuracy | 
         precision=files.precisions[artifact.path].replace("unknown", ""),
         size=artifact.size,
         compressed=files.zipped[artifact.path],
-        accuracy=accuracy,
     )
+    if failure is None:
+        return row
+    code = (
+        PROVEN if failure is plan.failure else failure.error.exit_code
+    )  # a planned failure fails no command
+    why = printable(" ".join(str(failure.error).split()))
+    return row.model_copy(update={"status": failure.status, "why": why, "exit_code": code})
+
+
+def _row(plan: Planned, files: Files, trial: Trial | None, accuracy: Accuracy | None, inputs: Inputs) -> Row:
     failure = plan.failure if trial is None else trial.failure
+    row = row_of(plan, files, failure).model_copy(update={"accuracy": accuracy})
     if failure is not None:
-        code = PROVEN if trial is None else failure.error.exit_code  # a planned failure fails no command
-        why = printable(" ".join(str(failure.error).split()))
-        return row.model_copy(update={"status": failure.status, "why": why, "exit_code": code})
+        return row
     assert trial is not None
     assert trial.ports is not None
     batch = inputs.batch_of(trial.ports.inputs, trial.feeds)
@@ -128,14 +137,14 @@ def _figure_fields(trial: Trial, batch: int) -> dict[str, object]:
     used = sum(filter(None, joules)) if all(each is not None for each in joules) else None
     return {
         "ran_on": trial.ran_on,
-        "load_ms": _digits(_MS * trial.loading),
-        "first_ms": _digits(_MS * trial.first),
-        "second_ms": None if trial.second is None else _digits(_MS * trial.second),
+        "load_ms": digits(_MS * trial.loading),
+        "first_ms": digits(_MS * trial.first),
+        "second_ms": None if trial.second is None else digits(_MS * trial.second),
         "latency": spread,
         "floor": trial.floor,
-        "throughput": _digits(_MS * batch / spread.median),
+        "throughput": digits(_MS * batch / spread.median),
         "memory": Memory(bare=trial.bare, imported=trial.imported, loaded=trial.loaded, peak=trial.peak),
-        "joules": None if used is None else _digits(used / len(trial.times)),
+        "joules": None if used is None else digits(used / len(trial.times)),
     }
 
 
@@ -145,18 +154,13 @@ def _spread(trial: Trial) -> Spread:
     rounds = [_MS * median(turn.times) for turn in trial.turns]
     middle, interval = median(times), median_interval(rounds)
     return Spread(
-        median=_digits(middle),
-        p90=_digits(quantile(times, 0.9)),
-        p99=_digits(quantile(times, 0.99)),
-        least=_digits(min(times)),
-        low=_digits(min(interval.low, middle)),
-        high=_digits(max(interval.high, middle)),
-        confidence=_digits(interval.confidence),
+        median=digits(middle),
+        p90=digits(quantile(times, 0.9)),
+        p99=digits(quantile(times, 0.99)),
+        least=digits(min(times)),
+        low=digits(min(interval.low, middle)),
+        high=digits(max(interval.high, middle)),
+        confidence=digits(interval.confidence),
         runs=len(times),
-        rounds=tuple(map(_digits, rounds)),
+        rounds=tuple(map(digits, rounds)),
     )
-
-
-def _digits(value: float) -> float:
-    """Round to five digits: more mean nothing."""
-    return float(f"{value:.5g}")

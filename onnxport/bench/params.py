@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from onnxport.core.child_process import RUN_TIMEOUT
 from onnxport.core.durations import Duration
 from onnxport.core.errors import UsageError
-from onnxport.core.option_types import Params, Seconds, Seed, Size, option
+from onnxport.core.option_types import Names, Params, Seconds, Seed, Size, option
 from onnxport.formats.input_paths import InputPath
 from onnxport.runtimes.feeding_options import Inputs, Preprocess, Shape, check_preprocess
 from onnxport.runtimes.options import THREADS, OrtLevel
@@ -118,9 +118,23 @@ class BenchParams(FeedingParams):
         metavar="FILE",
     )
     timeout: Seconds = option("Maximum seconds for loading, or for one run.", default=RUN_TIMEOUT)
+    device: str | None = option(
+        "Measure on another machine: adb:SERIAL or ssh:HOST. Needs --device-binary.",
+        default=None,
+        metavar="DEVICE",
+    )
+    device_binary: Names = option(
+        "Benchmark tool built for the device, LiteRT's benchmark_model or onnxruntime_perf_test: its file, or a folder "
+        "with it and its libraries. Once for each runtime.",
+        default=(),
+        metavar="PATH",
+    )
+    device_arguments: str = option(
+        "Further arguments for the tool on the device, as one text.", default="", metavar="TEXT"
+    )
     against: InputPath | None = option(
-        "JSON of an earlier bench on this machine, or an earlier model, which then runs in turns with the others. "
-        "Exit 1 if a row is slower than --max-slowdown allows.",
+        "JSON of an earlier bench on this machine, or of results measured elsewhere; or an earlier model, which then "
+        "runs in turns with the others. Exit 1 if a row is slower than --max-slowdown allows.",
         default=None,
         metavar="FILE",
     )

@@ -11,7 +11,8 @@ import numpy as np
 from onnxport.bench.loaders.base import Port
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import UsageError
-from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.artifact import Artifact, TensorSpec
+from onnxport.formats.model import Model
 from onnxport.runtimes.base import check_feeds
 
 
@@ -40,6 +41,22 @@ def ports_of(runtime: str, path: Path, inputs: Sequence[Port], outputs: Sequence
 
         return NamedPorts([spec_of(*each) for each in inputs], [spec_of(*each) for each in outputs])
     return NamedPorts([TensorSpec(*each) for each in inputs], [TensorSpec(*each) for each in outputs])
+
+
+def ports_in_file(artifact: Artifact) -> Ports:
+    """Return the ports of a model from its file, without a runtime (InputError)."""
+    if artifact.format == "tflite":
+        from onnxport.formats.tflite.ports import read_signature
+
+        found = read_signature(artifact.path, noted=False).inputs
+        return TflitePorts(artifact.path, [(str(index), port.dtype, port.shape) for port, index in found])
+    if artifact.format == "ort":
+        from onnxport.formats.ort_model import load_ort
+
+        model = load_ort(artifact.path)
+    else:
+        model = Model.load(artifact.path)
+    return NamedPorts(model.inputs, model.outputs)
 
 
 class NamedPorts:

@@ -43,14 +43,15 @@ class Spread(_Record):
 
     Attributes:
         median: p50.
+        p90, p99: None where a device's tool does not print them.
         low, high, confidence: an interval and the probability that it contains the true median.
         runs: number of timed runs over all rounds.
         rounds: median of each round, in order.
     """
 
     median: float
-    p90: float
-    p99: float
+    p90: float | None = None
+    p99: float | None = None
     least: float
     low: float
     high: float
@@ -85,13 +86,13 @@ class Memory(_Record):
     Attributes:
         bare: before the runtime was imported.
         imported: after that.
-        loaded: with the model ready to run.
+        loaded: with the model ready to run; None where a device's tool does not print it.
         peak: the maximum until the end of the last run.
     """
 
     bare: int
     imported: int
-    loaded: int
+    loaded: int | None
     peak: int
 
     @property
@@ -112,6 +113,25 @@ class Accuracy(_Record):
     reference: str
     sqnr: float
     output: str
+
+
+class Delegation(_Record):
+    """The nodes that a delegate or an execution provider took, as the benchmark tool of a device says.
+
+    Attributes:
+        delegate: its name, as "TfLiteXNNPackDelegate".
+        nodes, of: number of nodes that it took, and that there were.
+        partitions: number of parts of the graph, its own and those between them.
+        extent: of a tool that counts no nodes: whether it took all, a part or none.
+        kernels: number of its parts, where the tool counts those.
+    """
+
+    delegate: str
+    nodes: int | None = None
+    of: int | None = None
+    partitions: int | None = None
+    extent: Literal["all", "part", "none"] | None = None
+    kernels: int | None = None
 
 
 class Standard(_Record):
@@ -144,6 +164,7 @@ class Row(_Record):
         second_ms: the second run. Later ones, after the warm-up, are in `latency`.
         throughput: samples a second at this batch.
         joules: of one run; None without a counter.
+        delegations: which delegate took how many nodes, on a device.
         over: the limits that it exceeds, with both figures.
         why: reason why a row has no figures, and the fix.
         exit_code: of a run with this row alone.
@@ -166,6 +187,7 @@ class Row(_Record):
     memory: Memory | None = None
     joules: float | None = None
     accuracy: Accuracy | None = None
+    delegations: tuple[Delegation, ...] = ()
     against: Standard | None = None
     over: tuple[str, ...] = ()
     why: str = ""
@@ -183,6 +205,7 @@ class Machine(_Record):
     Attributes:
         memory: bytes.
         load: running programs for each core, over the minute before.
+        device: of `--device`, with its product's name; empty for this machine.
     """
 
     processor: str
@@ -191,6 +214,7 @@ class Machine(_Record):
     memory: int
     system: str
     load: float
+    device: str = ""
 
 
 class BenchReport(Tabular, _Record):

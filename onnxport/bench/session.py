@@ -256,7 +256,7 @@ class Session(Closing):
         try:
             yield
         except OnnxportError as error:
-            trial.failure = Failure(_status(error), error)
+            trial.failure = failed(error)
             if child := self._children.pop(id(trial), None):
                 child.close()
 
@@ -272,6 +272,11 @@ def enough(runs: int) -> Stop:
         session.rounds >= min(ROUNDS, runs)
         and all(len(trial.turns) * trial.runs >= runs for trial in session.running)
     )
+
+
+def failed(error: OnnxportError) -> Failure:
+    """Return the failure of a row that ended with an error."""
+    return Failure(_status(error), error)
 
 
 def _status(error: OnnxportError) -> Status:

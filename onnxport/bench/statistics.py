@@ -64,6 +64,11 @@ def quantile(observations: Sequence[float], share: float) -> float:
 median = statistics.median
 
 
+def digits(value: float) -> float:
+    """Round to five digits: more mean nothing."""
+    return float(f"{value:.5g}")
+
+
 def floor_of(turns: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Floor:
     """Return the floor of at least one turn, each the seconds and the CPU seconds (of all threads) of its runs."""
     fastest = sorted(min(times) for times, _ in turns)

@@ -236,7 +236,7 @@ def processor() -> str:
 
 # Instruction sets of int8 products: without one of the x86 sets of the second line, ONNX Runtime's sums of uint8 and
 # int8 saturate at 16 bits, which changes the answers of a quantized model.
-_INSTRUCTION_SETS = (
+INSTRUCTION_SETS = (
     *("avx2", "avx512f", "asimd"),
     *("avx_vnni", "avx512_vnni", "avx_vnni_int8", "amx_int8", "asimddp", "i8mm", "sve"),
 )
@@ -247,7 +247,7 @@ def instruction_sets() -> str:
     import platform
 
     flags = _cpu_flags()
-    return " ".join((platform.machine(), *(name for name in _INSTRUCTION_SETS if name in flags)))
+    return " ".join((platform.machine(), *(name for name in INSTRUCTION_SETS if name in flags)))
 
 
 def _cpu_flags() -> set[str]:

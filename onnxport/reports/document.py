@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 
 # Kind of report, as docs/schema/KIND.schema.json names it: module and class of its model, and the schema's title.
 _KINDS: Mapping[str, tuple[str, str, str]] = {
@@ -19,6 +19,11 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
         "Report of an onnxport pipeline's run",
     ),
     "bench": ("onnxport.bench.report", "BenchReport", "Report of onnxport bench"),
+    "results": (
+        "onnxport.bench.results",
+        "Results",
+        "Results measured elsewhere, for onnxport bench --against",
+    ),
     "profile": ("onnxport.profiling.report", "ProfileReport", "Report of onnxport profile"),
     "deployment": ("onnxport.deployment.report", "DeploymentReport", "Report of onnxport inspect --runs-on"),
 }
@@ -33,8 +38,10 @@ def schema(kind: str) -> str:
     """Return the text of docs/schema/KIND.schema.json."""
     module, name, title = _KINDS[kind]
     model: type[BaseModel] = getattr(import_module(module), name)
-    version = model.model_fields["schema_version"].default
-    document = model.model_json_schema(mode="serialization", schema_generator=_OpenSchema)
+    (version,) = (field.default for key, field in model.model_fields.items() if key.endswith("_version"))
+    is_read = kind == "results"  # written by others, who may leave out what has a default
+    mode: JsonSchemaMode = "validation" if is_read else "serialization"
+    document = model.model_json_schema(mode=mode, schema_generator=_OpenSchema)
     head: dict[str, Any] = {
         "$schema": GenerateJsonSchema.schema_dialect,
         "$id": f"urn:onnxport:schema:{kind}:{version}",

@@ -90,14 +90,14 @@ def test_no_file_and_a_folder_are_refused(tmp_path: Path) -> None:
 def test_another_machine_is_refused_by_what_differs(field: str, value: Any, said: str) -> None:
     other = GOOD.machine.model_copy(update={field: value})
     with pytest.raises(UsageError, match="another machine") as caught:
-        baseline.check_machine(Path("b.json"), GOOD.machine, other)
+        baseline.check_machine(Path("b.json"), GOOD, other)
     assert said in caught.value.why
     assert "--force" in caught.value.fix
 
 
 def test_another_load_memory_or_patch_of_the_system_is_the_same_machine() -> None:
     update = {"load": 7.0, "memory": 1, "system": "Linux-6.1.1-x86_64-with-glibc2.36"}
-    baseline.check_machine(Path("b.json"), GOOD.machine, GOOD.machine.model_copy(update=update))
+    baseline.check_machine(Path("b.json"), GOOD, GOOD.machine.model_copy(update=update))
 
 
 def test_libraries_of_another_version_are_named() -> None:

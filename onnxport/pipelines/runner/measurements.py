@@ -8,18 +8,31 @@ import os
 import platform
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from onnxport.bench.comparison import Conditions
+from onnxport.bench.devices import open_device
+from onnxport.bench.devices.connection import Device
+from onnxport.bench.devices.description import describe
+from onnxport.bench.devices.measurement import measure_on, plan_on_device
+from onnxport.bench.devices.tools import find_binaries
 from onnxport.bench.gate import keep_faster, make_gate
 from onnxport.bench.limits import check_limits
 from onnxport.bench.measurement import Measured, measure
 from onnxport.bench.params import BenchParams
-from onnxport.bench.report import BenchReport, Machine
-from onnxport.bench.session import enough
-from onnxport.core.errors import InputError
+from onnxport.bench.plan import Planned, plan_rows
+from onnxport.bench.report import BenchReport, Machine, Row
+from onnxport.bench.session import Stop, enough
+from onnxport.core.errors import InputError, UsageError
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, require, versions
+from onnxport.pipelines.environment import (
+    INSTRUCTION_SETS,
+    RUNS_ON,
+    instruction_sets,
+    processor,
+    require,
+    versions,
+)
 from onnxport.pipelines.runner.clock import Clock, Progress
 from onnxport.pipelines.runner.model_sources import reading, unchanged
 from onnxport.runtimes import registry
@@ -41,23 +54,84 @@ def bench(
         UsageError: settings that suit no artefact, or an open size without a value.
         InputError: a file is missing, is no model or no baseline, or changes meanwhile.
     """
-    about = machine()  # before our own work loads it
+    if params.device is not None:
+        with open_device(params.device) as device:
+            return _bench(_Elsewhere(device, params, progress), artifacts, params, arguments)
+    if params.device_binary or params.device_arguments:
+        option = "--device-binary" if params.device_binary else "--device-arguments"
+        raise UsageError(f"{option} needs --device", fix="add --device adb:SERIAL or --device ssh:HOST")
+    return _bench(_Here(progress), artifacts, params, arguments)
+
+
+class _Place(Protocol):
+    """The machine of a bench."""
+
+    machine: Machine
+
+    def plan(self, artifacts: Sequence[Artifact], params: BenchParams) -> tuple[Planned, ...]:
+        """Return all rows of the artefacts."""
+
+    def measure(self, artifacts: Sequence[Artifact], params: BenchParams, until: Stop) -> Measured:
+        """Measure all rows; `until` may lengthen it."""
+
+    def versions(self, artifacts: Sequence[Artifact], rows: Sequence[Row]) -> dict[str, str]:
+        """Return the versions of what ran."""
+
+
+class _Here:
+    """This machine."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.machine = machine()  # before our own work loads it
+        self._progress = progress
+
+    def plan(self, artifacts: Sequence[Artifact], params: BenchParams) -> tuple[Planned, ...]:
+        return plan_rows(artifacts, params)
+
+    def measure(self, artifacts: Sequence[Artifact], params: BenchParams, until: Stop) -> Measured:
+        return measure(artifacts, params, Clock(self._progress), until)
+
+    def versions(self, artifacts: Sequence[Artifact], rows: Sequence[Row]) -> dict[str, str]:
+        libraries = {name for artifact in artifacts for name in RUNS_ON[artifact.format]}
+        libraries |= {name for row in rows for name in registry.distributions(row.settings.runtime)}
+        return {"python": platform.python_version()} | versions(sorted(libraries))
+
+
+class _Elsewhere:
+    """The device of `--device`."""
+
+    def __init__(self, device: Device, params: BenchParams, progress: Progress | None) -> None:
+        self.machine = describe(device, INSTRUCTION_SETS)
+        self._device, self._progress = device, progress
+        self._binaries = find_binaries(params.device_binary)
+
+    def plan(self, artifacts: Sequence[Artifact], params: BenchParams) -> tuple[Planned, ...]:
+        return plan_on_device(artifacts, params, self._binaries)
+
+    def measure(self, artifacts: Sequence[Artifact], params: BenchParams, until: Stop) -> Measured:
+        return measure_on(self._device, artifacts, params, Clock(self._progress), self._binaries)
+
+    def versions(self, artifacts: Sequence[Artifact], rows: Sequence[Row]) -> dict[str, str]:
+        return {binary.tool.name: binary.digest for binary in self._binaries.values()}
+
+
+def _bench(
+    place: _Place, artifacts: Sequence[Artifact], params: BenchParams, arguments: Sequence[str]
+) -> BenchReport:
     if params.reference is not None:
         Artifact.open(params.reference)
     if params.inputs is not None and not params.inputs.exists():
         raise InputError(f"{params.inputs} does not exist", fix="give a folder or a file with inputs")
-    gate = make_gate(artifacts, params, about)
+    gate = make_gate(artifacts, params, place.machine, place.plan)
     subjects = (*artifacts, *gate.beside)
-    libraries = {name for artifact in subjects for name in RUNS_ON[artifact.format]}
 
     def measure_all(some: Sequence[Artifact]) -> Measured:
-        return measure(some, params, Clock(progress), gate.until(enough(params.runs), params))
+        return place.measure(some, params, gate.until(enough(params.runs), params))
 
     with unchanged(*subjects):
         found = measure_all(subjects)
         rows = gate.judge(found.rows, Conditions(found.pace_ms, found.others))
-        libraries |= {name for row in found.rows for name in registry.distributions(row.settings.runtime)}
-        used = {"python": platform.python_version()} | versions(sorted(libraries))
+        used = place.versions(subjects, rows)
         if repeated := {row.artifact for row in gate.rows_to_repeat(rows)}:
             again = measure_all((*(each for each in artifacts if str(each.path) in repeated), *gate.beside))
             rows = keep_faster(rows, gate.judge(again.rows, Conditions(again.pace_ms, again.others)))
@@ -65,7 +139,7 @@ def bench(
     return BenchReport(
         command=shlex.join(("onnxport", "bench", *arguments)),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        machine=about,
+        machine=place.machine,
         versions=used,
         runs=params.runs,
         warmup=params.warmup,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
 
-from onnxport.bench.report import BenchReport, Row, Settings
+from onnxport.bench.report import BenchReport, Delegation, Row, Settings
 from onnxport.core.errors import PROVEN
 from onnxport.reports import phrases
 from onnxport.reports.phrases import text
@@ -217,9 +217,12 @@ def time_title(row: Row) -> str:
     found = row.latency
     if found is None:
         return ""
+    tail = "".join(
+        f", {name} {phrases.duration(ms)}" for name in ("p90", "p99") if (ms := getattr(found, name))
+    )
     return (
-        f"p50 {phrases.duration(found.median)} ({100 * found.confidence:.0f} % confidence: {interval(row)}), "
-        f"p90 {phrases.duration(found.p90)}, p99 {phrases.duration(found.p99)}; {phrases.count(found.runs, 'run')}"
+        f"p50 {phrases.duration(found.median)} ({100 * found.confidence:.0f} % confidence: {interval(row)})"
+        f"{tail}; {phrases.count(found.runs, 'run')}"
     )
 
 
@@ -259,6 +262,20 @@ def peak_memory(row: Row) -> str:
     return phrases.human_size(row.memory.peak) if row.memory else ""
 
 
+def delegated(row: Row) -> str:
+    """Return what delegates took: "TfLiteXNNPackDelegate 539 of 548 nodes, 19 parts"; empty where nothing says it."""
+    return "; ".join(map(_delegation, row.delegations))
+
+
+def _delegation(found: Delegation) -> str:
+    name = text(found.delegate)
+    if found.nodes is None:
+        extent = {"all": "the whole graph", "none": "nothing"}.get(found.extent or "", "a part of the graph")
+        return f"{name} {extent}" + (f", {phrases.count(found.kernels, 'part')}" if found.kernels else "")
+    parts = "" if found.partitions is None else f", {phrases.count(found.partitions, 'part')}"
+    return f"{name} {found.nodes} of {found.of} nodes{parts}"
+
+
 def _latency(name: str) -> Callable[[Row], str]:
     return lambda row: "" if row.latency is None else phrases.duration(getattr(row.latency, name))
 
@@ -279,6 +296,7 @@ COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "peak memory": peak_memory,
     "added": lambda row: phrases.human_size(row.memory.added) if row.memory else "",
     "energy": lambda row: "" if row.joules is None else f"{phrases.number(1000 * row.joules)} mJ",
+    "delegated": delegated,
     "zipped": lambda row: phrases.human_size(row.compressed) if row.compressed else "",
 }
 
@@ -297,6 +315,8 @@ def method(report: BenchReport) -> str:
 def machine(report: BenchReport) -> Iterator[tuple[str, str]]:
     """Yield the machine's properties as pairs of a label and its text."""
     found = report.machine
+    if found.device:
+        yield "device", text(found.device)
     yield "processor", text(found.processor)
     yield "instruction sets", text(found.instruction_sets)
     yield "cores", f"{found.cores:,}"

@@ -82,7 +82,7 @@ def choices(bench: Bench) -> list[Choice]:
 def time_scale(bench: Bench) -> Callable[[float], float]:
     """Return the scale of the strips of times, from 0 to a little more than the largest p90."""
     times = [(row.latency, bench.samples(row)) for row in bench.measured if row.latency is not None]
-    end = max((max(found.p90, found.high) / by for found, by in times), default=0.0) * 1.12 or 1.0
+    end = max((max(found.p90 or 0.0, found.high) / by for found, by in times), default=0.0) * 1.12 or 1.0
     place = linear_axis((0.0, end), 0.0, LENGTH, str).place
     return lambda ms: min(place(ms), LENGTH)
 
@@ -100,7 +100,7 @@ def memory_layers(memory: Memory, most: int) -> list[Layer]:
     layers, at = [], 0
     marks = (memory.bare, memory.imported, memory.loaded, memory.peak)
     for (kind, name), mark in zip(LAYERS.items(), marks, strict=True):
-        if mark > at:
+        if mark is not None and mark > at:
             start, length = (round(each / most * LENGTH, 1) for each in (at, mark - at))
             layers.append(Layer(kind, start, length, f"{name}: {phrases.human_size(mark - at)}"))
             at = mark

@@ -20,7 +20,10 @@ def bench_lines(report: BenchReport) -> str:
     bench = Bench(report)
     shared = f"{bench.shared}; " if bench.shared else ""
     head = f"{shared}{figures.method(bench.report)}"
+    if report.machine.device:
+        head = f"{phrases.text(report.machine.device)}; {head}"
     lines = [head, *_table(bench)]
+    lines += [f"{bench.label(row)}  {said}" for row in bench.measured if (said := figures.delegated(row))]
     for label, row in _group(bench, bench.unmeasured):
         lines.append(f"{label}  {row.status}: {phrases.text(row.why)}")
     for row in bench.measured:
@@ -87,7 +90,11 @@ def _columns(rows: Sequence[Row]) -> Mapping[str, Callable[[Row], str]]:
     unit, factor = ("µs", 1000.0) if fastest < _SMALL else ("ms", 1.0)
 
     def time(name: str) -> Callable[[Row], str]:
-        return lambda row: "" if row.latency is None else _three(factor * getattr(row.latency, name))
+        def figure(row: Row) -> str:
+            ms = None if row.latency is None else getattr(row.latency, name)
+            return "" if ms is None else _three(factor * ms)
+
+        return figure
 
     def sqnr(row: Row) -> str:
         found = None if row.accuracy is None else row.accuracy.sqnr

@@ -6,7 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from onnxport.bench.report import Accuracy, BenchReport, Machine, Memory, Row, Settings, Spread, Standard
+from onnxport.bench.report import (
+    Accuracy,
+    BenchReport,
+    Delegation,
+    Machine,
+    Memory,
+    Row,
+    Settings,
+    Spread,
+    Standard,
+)
 from onnxport.core.errors import CANNOT_CONVERT, MACHINE_FAILED
 from tests.reports.handmade import NASTY
 
@@ -211,6 +221,33 @@ def hostile() -> BenchReport:
     )
 
 
+def device() -> BenchReport:
+    """A phone: no floors, no tail of LiteRT's times, and what delegates took."""
+    phone = Machine(
+        processor="Google Tensor G3",
+        instruction_sets="aarch64 asimd asimddp i8mm",
+        cores=9,
+        memory=7_700 * MB,
+        system="Linux-5.15.148-android14-aarch64, Android 16",
+        load=0.2,
+        device=f"adb:31071FDH2008FK, {NASTY}",
+    )
+    no_tail = spread(4.1).model_copy(update={"p90": None, "p99": None})
+    grown = Memory(bare=0, imported=0, loaded=None, peak=19 * MB)
+    took = (
+        Delegation(delegate=NASTY, nodes=539, of=548, partitions=19),
+        Delegation(delegate="NNAPI", extent="part", kernels=44),
+        Delegation(delegate="GPU", extent="none"),
+    )
+    return report(
+        [
+            row("m.tflite", 14, 4.1, latency=no_tail, memory=grown, delegations=took),
+            row("m.onnx", 14, 9.1, delegations=(Delegation(delegate="QNN", nodes=1, of=3),)),
+        ],
+        machine=phone,
+    )
+
+
 def nothing() -> BenchReport:
     return report(
         [
@@ -228,6 +265,7 @@ REPORTS = {
     "whole": whole,
     "settings": settings,
     "gated": gated,
+    "device": device,
     "crowd": crowd,
     "hostile": hostile,
     "nothing": nothing,

@@ -89,7 +89,7 @@ def test_strips_stay_within_their_drawing(make: Any) -> None:
     for row in bench.measured:
         assert row.latency is not None
         by = bench.samples(row)
-        found = [getattr(row.latency, name) / by for name in ("low", "median", "high", "p90", "p99")]
+        found = [(getattr(row.latency, name) or 0) / by for name in ("low", "median", "high", "p90", "p99")]
         places = list(map(time, found))
         assert places[:3] == sorted(places[:3])
         assert all(0 <= place <= view.LENGTH for place in places)
