@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,10 +14,15 @@ from onnxport.cli.output import SOURCE, Output, output_options
 from onnxport.core.errors import UsageError
 from onnxport.validate.debug.params import DebugParams
 
+if TYPE_CHECKING:
+    from onnxport.formats.artifact import Artifact
+    from onnxport.inspection.comparison import Comparison
+
 
 @subcommand(
     "diff",
     "onnxport diff model.onnx model_int8.onnx",
+    "onnxport diff model.onnx model.tflite",
     "onnxport diff release1.onnx release2.onnx --no-run",
 )
 @click.argument("first", type=SOURCE)
@@ -28,31 +33,48 @@ from onnxport.validate.debug.params import DebugParams
 @output_options
 def command(first: Path, second: Path, no_run: bool, output: Output, **options: Any) -> int:
     from onnxport.formats.artifact import Artifact
-    from onnxport.formats.model import Model
-    from onnxport.inspection.comparison import compare_models
     from onnxport.pipelines.runner import validation
     from onnxport.reports.comparison import comparison_lines, document
     from onnxport.reports.run.terminal import diagnosis_lines, result_lines
 
     params = params_from(DebugParams, options, purpose="a comparison")
     one, other = Artifact.open(first), Artifact.open(second)
-    for artifact in (one, other):
-        if artifact.format != "onnx":
-            raise UsageError(
-                f"{artifact.path} is in {artifact.format} format, and diff compares ONNX files",
-                fix=f"to find the node at which it differs: onnxport debug {first} {second}",
-            )
-    found = compare_models(Model.load(one.path), Model.load(other.path))
+    if one.format != "onnx":
+        raise UsageError(
+            f"{first} is in {one.format} format, and diff compares an ONNX model with other files",
+            fix=f"give the ONNX model first: onnxport diff {second} {first}"
+            if other.format == "onnx"
+            else "",
+        )
+    found = _compare(one, other, params, output)
     run = None
     if not no_run:
-        run = validation.debug(one, other, params, None, output.progress(), output.arguments)
+        # The search for a node reads no packages.
+        judged = validation.validate if other.format == "coreml" else validation.debug
+        run = judged(one, other, params, progress=output.progress(), arguments=output.arguments)
 
     def text() -> str:
         lines = comparison_lines(found, all_of_it=output.verbose)
         if run is None:
             return lines
-        computed = (result_lines(run, detailed=True), diagnosis_lines(run, all_layers=output.verbose))
+        computed = [result_lines(run, detailed=True)]
+        if other.format != "coreml":
+            computed.append(diagnosis_lines(run, all_layers=output.verbose))
         return "\n".join((lines, "what they compute", *computed))
 
     output.result(lambda: document(found, run), text)
     return 0
+
+
+def _compare(one: Artifact, other: Artifact, params: DebugParams, output: Output) -> Comparison:
+    from onnxport.formats.model import Model
+    from onnxport.pipelines.runner import validation
+
+    model = Model.load(one.path)
+    if other.format == "onnx":
+        from onnxport.inspection.comparison import compare_models
+
+        return compare_models(model, Model.load(other.path))
+    from onnxport.inspection.comparison.forms import compare_forms
+
+    return compare_forms(model, other, validation.input_sets(one, other, params, output.progress()))

@@ -24,7 +24,10 @@ def comparison_lines(found: Comparison, *, all_of_it: bool = False) -> str:
     lines += [f"  {_detail(detail)}" for detail in found.model]
     kinds = Counter[str](change.kind for change in found.changes)
     counts = [f"{kinds[kind]} {kind}" for kind in _MARKS if kinds[kind]]
-    lines.append("  " + ", ".join([count(found.equal + kinds["stored"], "equal node"), *counts]))
+    if found.became:
+        lines += _became(found, all_of_it=all_of_it)
+    else:
+        lines.append("  " + ", ".join([count(found.equal + kinds["stored"], "equal node"), *counts]))
     told = [change for change in found.changes if change.kind in _MARKS]
     shown = told if all_of_it else told[:_MOST]
     lines += [line for change in shown for line in _change(change)]
@@ -32,9 +35,20 @@ def comparison_lines(found: Comparison, *, all_of_it: bool = False) -> str:
         more = ", ".join(f"{number} {what}" for what, number in left.most_common())
         lines.append(f"  ... and {more}; all with --verbose")
     lines += _stored(found)
-    if found.is_same:
+    if not found.became and found.is_same:
         lines.append("  no node, attribute or weight differs")
     return "\n".join(printable(line) for line in lines)
+
+
+def _became(found: Comparison, *, all_of_it: bool) -> Iterator[str]:
+    """Yield which nodes a converted form computes by which operator."""
+    nodes = sum(len(each.first) for each in found.became)
+    yield f"  {count(nodes, 'node')} in {count(len(found.became), 'operator')} that compute the same"
+    shown = found.became if all_of_it else found.became[:_MOST]
+    for each in shown:
+        yield f"  = {', '.join(map(_name, each.first))} -> {each.second}"
+    if left := len(found.became) - len(shown):
+        yield f"  ... and {left} more; all with --verbose"
 
 
 def _stored(found: Comparison) -> Iterator[str]:
@@ -58,6 +72,8 @@ def _name(node: NodeName) -> str:
 
 
 def _detail(detail: Detail) -> str:
+    if not detail.before and not detail.after:
+        return detail.what
     if not detail.before or not detail.after:
         return f"{detail.what} {'added: ' + detail.after if detail.after else 'gone: ' + detail.before}"
     return f"{detail.what}: {detail.before} -> {detail.after}"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import onnx
+import pytest
 from onnx import numpy_helper
 
-from tests.cli.sandbox import Sandbox
+from tests.cli.sandbox import ROOT, Sandbox
+
+SAMPLES = ROOT / "fixtures" / "digits" / "test.npz"
 
 
 def test_it_names_the_change_and_what_it_does(sandbox: Sandbox) -> None:
@@ -31,8 +34,54 @@ def test_one_model_twice_has_no_difference(sandbox: Sandbox) -> None:
     assert "no node, attribute or weight differs" in outcome.stdout
 
 
-def test_another_format_is_refused_with_the_command_that_takes_it(sandbox: Sandbox) -> None:
+def converted(sandbox: Sandbox, target: str, *options: str) -> str:
+    name = {"coreml": "model.mlpackage"}.get(target, f"model.{target}")
+    outcome = sandbox.run("convert", "model.onnx", "--to", target, "-o", name, "--no-validate", *options)
+    assert outcome.code == 0, outcome.stderr
+    return name
+
+
+# How each format names the operator that two convolutions, their normalization and their Relu became.
+CONVOLUTIONS = {"ort": "Conv", "tflite": "CONV_2D", "coreml": "conv"}
+
+
+@pytest.mark.parametrize("target", CONVOLUTIONS)
+def test_a_converted_form_is_matched_node_by_node(target: str, sandbox: Sandbox) -> None:
+    name = converted(sandbox, target)
+    graph = sandbox.run("diff", "model.onnx", name, "--no-run", "--json").document["graph"]
+    assert [change["kind"] for change in graph["changes"]] == []
+    became = {each["second"].split()[0]: [node["op"] for node in each["first"]] for each in graph["became"]}
+    assert became[CONVOLUTIONS[target]] == ["Conv", "BatchNormalization", "Relu"]
+    outcome = sandbox.run("diff", "model.onnx", name)
+    assert outcome.code == 0, outcome.stderr
+    assert "= Conv 'conv1', BatchNormalization 'bn1', Relu 'relu1' -> " in outcome.stdout
+    assert "the two agree" in outcome.stdout or "proven" in outcome.stdout
+
+
+@pytest.mark.parametrize("target", CONVOLUTIONS)
+def test_a_weight_that_differs_is_found_in_a_converted_form(target: str, sandbox: Sandbox) -> None:
+    name = converted(sandbox, target)
+    model = onnx.load(sandbox.model)
+    weight = next(each for each in model.graph.initializer if len(each.dims) == 4)
+    numbers = numpy_helper.to_array(weight).copy()
+    numbers[1] *= 2
+    weight.CopyFrom(numpy_helper.from_array(numbers, weight.name))
+    onnx.save(model, sandbox.model)
+    graph = sandbox.run("diff", "model.onnx", name, "--no-run", "--json").document["graph"]
+    (change,) = [each for each in graph["changes"] if each["kind"] == "changed"]
+    reader = next(node for node in model.graph.node if weight.name in node.input)
+    assert (change["node"]["name"], change["details"][0]["kind"]) == (reader.name, "weight")
+
+
+def test_what_is_quantized_in_a_converted_form_is_counted(sandbox: Sandbox) -> None:
+    name = converted(sandbox, "tflite", "--precision", "int8", "--calib", str(SAMPLES))
+    outcome = sandbox.run("diff", "model.onnx", name, "--no-run")
+    assert outcome.code == 0, outcome.stderr
+    assert "3 float32 -> int8 per channel" in outcome.stdout
+
+
+def test_a_first_file_of_another_format_is_refused(sandbox: Sandbox) -> None:
     (sandbox.folder / "model.tflite").write_bytes(b"TFL3")
-    outcome = sandbox.run("diff", "model.onnx", "model.tflite")
+    outcome = sandbox.run("diff", "model.tflite", "model.onnx")
     assert outcome.code == 2
-    assert "onnxport debug model.onnx model.tflite" in outcome.stderr
+    assert "onnxport diff model.onnx model.tflite" in outcome.stderr

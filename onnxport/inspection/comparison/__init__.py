@@ -27,14 +27,15 @@ def compare_models(first: Model, second: Model) -> Comparison:
     int8 is the same weight if each number lies within half a step.
     """
     model = tuple(_compare_signatures(first, second))
-    paths = {"first": str(first.path), "second": str(second.path)}
+    paths = str(first.path), str(second.path)
     first, second, notes = _at_one_opset(first, second)
     views = View(first), View(second)
     pairs = pair_nodes(*views)
     changes = dict(_changes(views, pairs))
     model += tuple(_compare_ends(views, pairs))
     return Comparison(
-        **paths,
+        first=paths[0],
+        second=paths[1],
         model=model,
         equal=len(pairs) - sum(node in pairs for node in changes),
         changes=tuple(changes[node] for node in _in_order(views, pairs) if node in changes),

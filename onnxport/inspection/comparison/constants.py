@@ -19,7 +19,7 @@ _SAME = {"grid": 1.0, "float": 4.0}
 def compare_constants(name: str, one: Origin, other: Origin) -> Detail | None:
     """Return what differs between two constants; None for equal numbers that are stored alike."""
     before, after = one.numbers, other.numbers
-    stored = _storage(one), _storage(other)
+    stored = storage_of(one), storage_of(other)
     if before.shape != after.shape:
         return Detail(kind="weight", what=name, before=_words(before), after=_words(after))
     if before.dtype.kind not in "biufc" or after.dtype.kind not in "biufc":
@@ -71,7 +71,8 @@ def _is_stored_on_a_grid(origin: Origin) -> bool:
     return origin.dequantized_by is not None and not origin.value.const_value.dtype.is_floating_point()
 
 
-def _storage(origin: Origin) -> str:
+def storage_of(origin: Origin) -> str:
+    """Return the type of a stored constant, and how many numbers share a scale: "int8 per channel"."""
     assert origin.value.const_value is not None
     dtype = dtype_name(origin.value.const_value.dtype)
     node = origin.dequantized_by

@@ -48,8 +48,20 @@ class Change(_Record):
     details: tuple[Detail, ...] = ()
 
 
+class Became(_Record):
+    """Nodes that are one operator of a converted form.
+
+    Attributes:
+        first: the first model's; the rest follows in its order what it computes.
+        second: the form's operator and the name of its result.
+    """
+
+    first: tuple[NodeName, ...]
+    second: str
+
+
 class Comparison(_Record):
-    """The differences of two ONNX models.
+    """The differences of two models: of ONNX files, or of an ONNX file and a converted form.
 
     Attributes:
         first, second: paths of the models.
@@ -57,6 +69,7 @@ class Comparison(_Record):
         equal: number of nodes that both have, with equal attributes, weights and inputs.
         changes: in the first model's order, an added node behind the one that it follows.
         notes: what was done to compare them.
+        became: of a converted form only: what computes the same as which nodes, from the inputs to the outputs.
     """
 
     first: str
@@ -65,6 +78,7 @@ class Comparison(_Record):
     equal: int = 0
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
+    became: tuple[Became, ...] = ()
 
     @property
     def is_same(self) -> bool:

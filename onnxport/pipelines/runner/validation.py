@@ -16,7 +16,10 @@ from onnxport.pipelines.runner.verdicts import open_judge, start_reference, verd
 from onnxport.pipelines.stages import Product
 from onnxport.reports.run_report import RunReport
 
+_SETS = 8  # whose sizes a form may have
+
 if TYPE_CHECKING:
+    from onnxport.core.arrays import Feeds
     from onnxport.formats.model import Model
     from onnxport.validate.debug.params import DebugParams
     from onnxport.validate.params import ValidateParams
@@ -77,6 +80,19 @@ def debug(
     record = record_of(Product(candidate), candidate.path, "", report, origin, clock)
     libraries |= {*runtime_libraries(params)}
     return run_report(("debug", *arguments), origin, (record,), libraries, clock)
+
+
+def input_sets(
+    reference: Artifact, candidate: Artifact, params: ValidateParams, progress: Progress | None = None
+) -> list[Feeds]:
+    """Return the inputs on which `candidate` would be judged, without companions."""
+    clock = Clock(progress)
+    require({*RUNS_ON[reference.format], *RUNS_ON[candidate.format]}, f"reading {candidate.path}")
+    with reuse_children(), start_reference(reference, params) as runtime, reading(reference):
+        graph, reference = _load(reference)
+        with open_judge(reference, params, runtime, graph, candidate, tell=clock.tell) as judge:
+            sets = [each for each in judge.reference.sets if not (each.adversarial or each.nan)]
+            return [each.load().feeds for each in sets[:_SETS]]
 
 
 def _load(artifact: Artifact) -> tuple[Model | None, Artifact]:

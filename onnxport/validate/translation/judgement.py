@@ -26,7 +26,7 @@ PRECISIONS = frozenset[Precision](
     ("int8", "int16x8", "int8 dynamic", "int8 weights", "int4 weights", "mixed")
 )
 # Precision -> the float type of 16 bits that constants and values are rounded to.
-_NARROW: Mapping[Precision, str] = {
+ROUNDINGS: Mapping[Precision, str] = {
     "float16": "float16",
     "float16 weights": "float16",
     "bfloat16": "bfloat16",
@@ -44,7 +44,7 @@ def judge_translation(
     Returns:
         The judgement, and a note; no judgement where this pair cannot be compared node by node.
     """
-    rounding = _NARROW.get(precision, "")
+    rounding = ROUNDINGS.get(precision, "")
     if (precision not in PRECISIONS and not rounding) or reference.precision != "float32":
         return None, ""
     why = _obstacle(reference, candidate)

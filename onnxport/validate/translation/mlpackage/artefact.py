@@ -67,6 +67,16 @@ class MilArtefact:
         declared = package.description.metadata.userDefined
         self.note = QuantizationNote.from_json(declared.get(quantization_key(name)))
 
+    @property
+    def lifted(self) -> Model:
+        """The program in ONNX's operators, before its normal form."""
+        return self._lifted.model
+
+    @property
+    def operators(self) -> Mapping[str, str]:
+        """The operation that gives each value, as "conv 'relu1'", by the value's name."""
+        return self._lifted.labels
+
     def has(self, name: str) -> bool:
         """See Artefact: the program cannot be cut at floats."""
         return False

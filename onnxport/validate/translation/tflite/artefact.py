@@ -61,6 +61,22 @@ class TfliteArtefact:
         }
         return QuantizationNote(ranges, note.means)
 
+    @property
+    def lifted(self) -> Model:
+        """The file in ONNX's operators, before its normal form."""
+        return self._lifted.model
+
+    @property
+    def operators(self) -> dict[str, str]:
+        """The operator that gives each tensor, as "CONV_2D 'relu1'", by the tensor's name."""
+        tensors = self._stored.tensors
+        return {
+            tensors[index].name: f"{operator.op} {tensors[index].name!r}"
+            for operator in self._stored.operators
+            for index in operator.outputs
+            if index >= 0
+        }
+
     def has(self, name: str) -> bool:
         """See Artefact."""
         return name in self._tensors and name in self.graph.layouts
@@ -149,10 +165,15 @@ def prove_tflite(
         InputError: the file is damaged, or LiteRT cannot load it.
         RunError: LiteRT cannot run it.
     """
-    declared = {port.name: _source_shape(port) for port, _ in read_signature(path).inputs}
-    first = next((each for each in sets if _fits(each, declared)), sets[0])
+    first = fitting_set(path, sets)
     opened = partial(TfliteArtefact, path)
     return compare_at_sizes(source, opened, sets, first, are_samples=are_samples, rounding=rounding)
+
+
+def fitting_set(path: Path, sets: Sequence[Feeds]) -> Feeds:
+    """Return the first set of the sizes that a `.tflite` file declares; the first of all if none fits."""
+    declared = {port.name: _source_shape(port) for port, _ in read_signature(path).inputs}
+    return next((each for each in sets if _fits(each, declared)), sets[0])
 
 
 def _source_shape(port: Port) -> tuple[int | None, ...]:
