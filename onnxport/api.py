@@ -526,6 +526,8 @@ def run_pipeline(
     jobs: int = 1,
     memory_limit: str | None = None,
     scheduler: str | None = None,
+    remote_cache: str | None = None,
+    remote_cache_read_only: bool = False,
     progress: Watcher | None = None,
 ) -> PipelineReport:
     """Make the artefacts of a pipeline.yaml, each proven; unchanged ones come from the cache.
@@ -539,6 +541,8 @@ def run_pipeline(
             `if __name__ == "__main__"`.
         memory_limit: maximum estimated memory of these together, as "8GB"; most of the free memory unless given.
         scheduler: a Dask scheduler whose workers make them instead, as tcp://host:8786.
+        remote_cache: the URL of a folder of products that machines share, as s3://bucket/cache.
+        remote_cache_read_only: whether to write no products there.
         progress: receives the progress of each product.
 
     Raises:
@@ -557,6 +561,7 @@ def run_pipeline(
         [('digits/phone', 'proven')]
     """
     from onnxport.core.memory import bytes_of
+    from onnxport.pipelines.cache.shared import SharedCache
     from onnxport.pipelines.execution.run import run
 
     path = path_of(pipeline, "a pipeline", fix="give a path to a pipeline.yaml")
@@ -574,6 +579,7 @@ def run_pipeline(
         jobs=jobs,
         memory_limit=limit,
         scheduler=scheduler,
+        shared=SharedCache(remote_cache, writes=not remote_cache_read_only) if remote_cache else None,
         watcher=progress,
     )
     report = with_urls(report)

@@ -75,6 +75,18 @@ def target_option(verb: str) -> Callable[[Callable[..., int]], Callable[..., int
     help="Where to make them: on this machine, or on the workers of a Dask cluster. [default: local]",
 )
 @click.option("--scheduler", metavar="ADDRESS", help="The cluster's scheduler: tcp://host:8786.")
+@click.option(
+    "--remote-cache",
+    envvar="ONNXPORT_REMOTE_CACHE",
+    metavar="URL",
+    help="Folder of products that other machines share, as s3://bucket/cache. Also $ONNXPORT_REMOTE_CACHE.",
+)
+@click.option(
+    "--remote-cache-read-only",
+    is_flag=True,
+    envvar="ONNXPORT_REMOTE_CACHE_READ_ONLY",
+    help="Take products from the remote cache, and write none to it. Also $ONNXPORT_REMOTE_CACHE_READ_ONLY=1.",
+)
 @reporting_options
 @output_options
 def command(
@@ -87,11 +99,14 @@ def command(
     memory_limit: int | None,
     executor: str,
     scheduler: str | None,
+    remote_cache: str | None,
+    remote_cache_read_only: bool,
     reporting: Reporting,
     output: Output,
 ) -> int:
     from onnxport.cli.error_output import explain, show_traceback
     from onnxport.cli.run_progress import progress_display
+    from onnxport.pipelines.cache.shared import SharedCache
     from onnxport.pipelines.execution.run import run
     from onnxport.reports.pipeline_report import FailureRecord
 
@@ -107,6 +122,13 @@ def command(
         raise UsageError("--executor dask needs a scheduler", fix=fix)
     if frozen and update_sources:
         raise UsageError("--frozen and --update-sources exclude each other", fix="leave one of them out")
+    if remote_cache_read_only and not remote_cache:
+        raise UsageError("--remote-cache-read-only needs --remote-cache", fix="add --remote-cache URL")
+    shared = (
+        SharedCache(remote_cache, writes=not remote_cache_read_only)
+        if remote_cache and not no_cache
+        else None
+    )
     watcher = progress_display(output)
     try:
         with reporting.refusals(pipeline):
@@ -120,6 +142,7 @@ def command(
                 jobs=jobs,
                 memory_limit=memory_limit,
                 scheduler=scheduler,
+                shared=shared,
                 watcher=watcher,
                 arguments=output.arguments,
                 reports=reporting.paths,

@@ -11,7 +11,7 @@ import mmap
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import file_digest
@@ -98,6 +98,15 @@ class Url:
             folder = parts.path.rstrip("/").rpartition("/")[0]
             return replace(self, text=parts._replace(path=f"{folder}/{quote(name)}").geturl(), pin="")
         return replace(self, text=f"{self.text.rstrip('/').rpartition('/')[0]}/{name}", pin="")
+
+    def below(self, name: str) -> Url:
+        """Return the URL of a file in this folder; of the web, with the same query."""
+        if self.scheme in _WEB:
+            parts = urlsplit(self.text)
+            return replace(
+                self, text=parts._replace(path=f"{parts.path.rstrip('/')}/{name}").geturl(), pin=""
+            )
+        return replace(self, text=f"{self.text.rstrip('/')}/{name}", pin="")
 
     def __str__(self) -> str:
         return without_secrets(self.text)
@@ -228,6 +237,46 @@ def _open(url: Url) -> AbstractFileSystem:
     return files
 
 
+class RemoteFolder:
+    """A folder of single files that is read and written at any time; UsageError for a URL that names none.
+
+    Args:
+        on_bytes: called whenever bytes arrive or leave.
+    """
+
+    def __init__(self, given: str, on_bytes: Callable[[], None] = lambda: None) -> None:
+        self._url = Url.parse(given)
+        if self._url.pin:
+            raise UsageError(f"{self._url} is a folder and cannot have a digest", fix="leave out #sha256=")
+        self._on_bytes = on_bytes
+
+    def __str__(self) -> str:
+        return str(self._url)
+
+    def check(self) -> None:
+        """Raise MissingDependencyError if the package of its scheme is missing."""
+        _open(self._url)
+
+    def get(self, name: str, place: Path) -> bool:
+        """Fetch a file; False where there is none. Raises InputError and MachineError as `fetch`."""
+        url = self._url.below(name)
+        with _transfer(url, "fetched"):
+            try:
+                _fetch_file(_open(url), url, place, _Budget(url, limit("download")), self._on_bytes)
+            except FileNotFoundError:
+                return False
+        return True
+
+    def put(self, file: Path, name: str) -> None:
+        """Write a file. Raises as `upload`."""
+        url = self._url.below(name)
+        with _transfer(url, "written"):
+            files = _open(url)
+            if url.scheme == "memory":
+                files.makedirs(url.text.rpartition("/")[0], exist_ok=True)
+            _upload_file(files, file, url, self._on_bytes)
+
+
 class _Budget:
     """The bytes that may still be fetched for a URL."""
 
@@ -245,7 +294,13 @@ class _Budget:
             self.take(size)
 
 
-def _fetch_file(files: AbstractFileSystem, url: Url, place: Path, left: _Budget) -> None:
+def _fetch_file(
+    files: AbstractFileSystem,
+    url: Url,
+    place: Path,
+    left: _Budget,
+    on_bytes: Callable[[], None] = lambda: None,
+) -> None:
     """Fetch a file; what arrives is counted, whatever the server said before."""
     from fsspec import Callback
 
@@ -257,6 +312,7 @@ def _fetch_file(files: AbstractFileSystem, url: Url, place: Path, left: _Budget)
 
         def relative_update(self, inc: int = 1) -> None:
             self.seen += inc
+            on_bytes()
             left.refuse_above(self.seen)
 
     files.get_file(url.text, str(place), callback=Count())
@@ -314,12 +370,20 @@ def _check_pin(url: Url, place: Path) -> None:
             raise InputError(what, fix="if the new content is right, give its digest")
 
 
-def _upload_file(files: AbstractFileSystem, file: Path, url: Url) -> None:
+def _upload_file(
+    files: AbstractFileSystem, file: Path, url: Url, on_bytes: Callable[[], None] = lambda: None
+) -> None:
     """Upload a file; to the web by PUT, with its size: storages refuse pieces of unknown number."""
+    from fsspec import Callback
+
+    class Alive(Callback):  # type: ignore[misc]
+        def relative_update(self, inc: int = 1) -> None:
+            on_bytes()
+
     web: dict[str, Any] = {}
     if url.scheme in _WEB:
         web = {"method": "put", "headers": {"Content-Length": str(file.stat().st_size)}}
-    files.put_file(str(file), url.text, **web)
+    files.put_file(str(file), url.text, callback=Alive(), **web)
 
 
 def _upload_folder(files: AbstractFileSystem, folder: Path, url: Url) -> None:

@@ -122,7 +122,11 @@ class CellRecord(Record):
 
 
 class PipelineReport(Documented, Record):
-    """One run of a pipeline."""
+    """One run of a pipeline.
+
+    Attributes:
+        notes: sentences about the run that change no result.
+    """
 
     schema_version: Literal[1] = PIPELINE_SCHEMA_VERSION
     command: str = "run"
@@ -132,6 +136,7 @@ class PipelineReport(Documented, Record):
     cells: tuple[CellRecord, ...]
     seconds: float
     environment: dict[str, str]
+    notes: tuple[str, ...] = ()
     exit_code: int
 
     def __repr_args__(self) -> Iterator[tuple[str, object]]:

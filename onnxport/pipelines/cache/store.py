@@ -20,6 +20,7 @@ from onnxport.formats.artifact import write_failure
 from onnxport.pipelines.cache import entries
 from onnxport.pipelines.cache.entries import ENTRY, Damaged, Entry, Note
 from onnxport.pipelines.cache.files import files_in, flush, flush_tree, link_file
+from onnxport.pipelines.cache.shared import SharedCache
 from onnxport.pipelines.cache.workspace import Private, sweep
 from onnxport.pipelines.graph.digests import find_change
 from onnxport.reports.run_report import RunReport
@@ -75,10 +76,14 @@ class Cache:
 
     Leaving the context removes unfinished products of this run, and the least recently used entries beyond the size
     limit, but none that this run used.
+
+    Args:
+        shared: the cache of other machines: entries come from there where this one has none, and go there.
     """
 
-    def __init__(self, folder: Path, *, keeps: bool = True) -> None:
+    def __init__(self, folder: Path, *, keeps: bool = True, shared: SharedCache | None = None) -> None:
         self.folder = folder
+        self._shared = shared
         self._keeps = keeps
         self._private = Private(folder / _PRIVATE)
         self._found: dict[str, Entry] = {}
@@ -95,6 +100,8 @@ class Cache:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._shared is not None:
+            self._shared.close()
         if self._has_grown and self._keeps:
             self.prune(self._limit)
         self._private.close()
@@ -106,7 +113,7 @@ class Cache:
     def get(self, key: str) -> Entry | None:
         """Return the checked entry of `key` or None; drop it if it is damaged or was made with other user code."""
         if key not in self._found:
-            entry = self._read(key)
+            entry = self._read(key) or self._fetch(key)
             if entry is None:
                 return None
             self._found[key] = entry
@@ -131,6 +138,8 @@ class Cache:
             for _ in range(_TRIES):
                 if self._is_placed(room, key):
                     self._found[key] = entry
+                    if self._shared is not None:
+                        self._shared.put(key, self._place(key))
                     return entry
                 if (other := self.get(key)) is not None:
                     shutil.rmtree(room, ignore_errors=True)
@@ -214,6 +223,19 @@ class Cache:
         with contextlib.suppress(OSError):
             os.utime(place)  # marks it as used
         return entry
+
+    def _fetch(self, key: str) -> Entry | None:
+        """Bring an entry of the shared cache into this one and return it, checked as any other."""
+        if self._shared is None:
+            return None
+        with contextlib.suppress(OSError):  # no room here: the product is made again, which says so
+            room = self._private.new()
+            if self._shared.get(key, room):
+                flush_tree(room)
+                self._has_grown = True
+                self._is_placed(room, key)
+                return self._read(key)
+        return None
 
     def _link_privately(self, folder: Path, key: str, note: Note) -> Entry:
         """Return the entry with private links to its files; the entry itself if nothing can be written."""

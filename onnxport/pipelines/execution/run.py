@@ -12,6 +12,7 @@ from onnxport.core.child_process import reuse_children
 from onnxport.core.errors import UsageError
 from onnxport.core.user_modules import import_from
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
+from onnxport.pipelines.cache.shared import SharedCache
 from onnxport.pipelines.config.pipeline import Cell, Pipeline
 from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.execution.latency import Timings
@@ -40,6 +41,7 @@ def run(
     jobs: int = 1,
     memory_limit: int | None = None,
     scheduler: str | None = None,
+    shared: SharedCache | None = None,
     watcher: Watcher | None = None,
     arguments: Sequence[str] = (),
     reports: Sequence[Path] = (),
@@ -55,6 +57,7 @@ def run(
         jobs: number of nodes made at a time; from two on in separate processes.
         memory_limit: bytes for all of these together; most of the free memory unless given.
         scheduler: the address of a Dask scheduler whose workers make the nodes instead.
+        shared: a cache of other machines, beside the one here.
         reports: further files and folders for the report, as reports.pipeline takes them.
 
     Raises:
@@ -71,7 +74,7 @@ def run(
         guard = LockGuard(pipeline, cells, frozen=frozen, update_sources=update_sources)
         timings = Timings(timings_beside(path) if cached else None)
         with (
-            Cache(folder_beside(path)) if cached else Cache.apart() as cache,
+            Cache(folder_beside(path), shared=shared) if cached else Cache.apart() as cache,
             _executor(jobs, memory_limit, scheduler, watcher) as executor,
             import_from(pipeline.folder),
             reuse_children(),
@@ -80,6 +83,8 @@ def run(
             run_scheduler = Scheduler(pipeline, cache, executor, explain, watcher, guard, jobs, timings)
             report = run_scheduler.run(cells, arguments)
             guard.close()
+        if shared is not None:
+            report = report.model_copy(update={"notes": tuple(shared.notes)})
         save(report)
         save_own(report)
     return report
