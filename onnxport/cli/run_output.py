@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onnxport.reports.pipeline_report import PipelineReport
 
 SERVICES = ("none", "github", "gitlab")
+_FAULTS = 50
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Reporting:
 
     def show(self, report: PipelineReport, output: Output) -> None:
         """Print the result of a run on stdout, notes and failures on stderr, then the annotations."""
+        from onnxport.reports import phrases
         from onnxport.reports.pipeline import markdown, matrix, services, terminal
         from onnxport.reports.with_urls import with_urls
 
@@ -45,8 +47,13 @@ class Reporting:
         if folds and not output.quiet and not output.json:
             show_on_stderr(services.figure_section(report, time.time()), is_command=True)
         output.notes(terminal.notes(report))
-        for fault in matrix.faults(report):
+        faults, rest = phrases.cut(matrix.faults(report), len(report.nodes) if output.verbose else _FAULTS)
+        for fault in faults:
             show_on_stderr(f"error: {terminal.fault_lines(fault)}")
+        if rest:
+            show_on_stderr(
+                f"error: {phrases.count(rest, 'more failure')}; --verbose lists all, --report DIR has each"
+            )
         if not report.passed:
             show_on_stderr(f"exit {report.exit_code}")
         self._annotate(services.findings(report), functools.partial(markdown.view, report))

@@ -25,6 +25,7 @@ def view(report: PipelineReport) -> str:
     if rest:
         parts.append(f"… and {phrases.count(rest, 'more artefact')}")
     parts += _failures(matrix.faults(report))
+    parts += ["\n".join(f"- {escape(note)}" for note in report.notes)] if report.notes else []
     times = [
         (escape(node.name), escape(node.stage), matrix.origin(node), f"{node.seconds:.1f} s")
         for node in report.nodes

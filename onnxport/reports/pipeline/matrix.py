@@ -172,6 +172,11 @@ def rows(report: PipelineReport) -> list[Row]:
     return found
 
 
+def worst_first(shown: Sequence[Row]) -> list[Row]:
+    """Return the rows, those that were not delivered first."""
+    return sorted(shown, key=lambda row: row.cell.path is not None)
+
+
 def faults(report: PipelineReport) -> list[Fault]:
     """Return all failures in the order of the run: nodes, then limits and deliveries."""
     shown = rows(report)

@@ -11,15 +11,24 @@ from onnxport.reports.pipeline_report import NodeRecord, PipelineReport
 from onnxport.reports.run import terminal
 
 _GAP = "   "
+_ROWS = 100  # those that failed first, where there are more
 _FEW = 3  # failed nodes whose figures are shown
 
 
 def result_lines(report: PipelineReport, *, detailed: bool = False, figures: bool = True) -> str:
-    """Return a line per cell and one of totals; `figures` adds the figures of a few nodes that failed their proof.
+    """Return a line per cell, at most 100, and one of totals.
 
-    `detailed` adds a line per node and the figures of all instead.
+    `figures` adds the figures of a few nodes that failed their proof. `detailed` lists all cells and adds a line per
+    node and the figures of all instead.
     """
-    lines = [*_align([_cells(row) for row in matrix.rows(report)]), matrix.totals(report)]
+    rows = matrix.rows(report)
+    shown, rest = (rows, 0) if detailed else phrases.cut(matrix.worst_first(rows), _ROWS)
+    lines = _align([_cells(row) for row in (shown if rest else rows)])
+    if rest:
+        lines.append(
+            f"... and {phrases.count(rest, 'more artefact')}; --verbose lists all, --report DIR has each"
+        )
+    lines.append(matrix.totals(report))
     if detailed:
         lines += ["", figure_lines(report)]
     elif figures:
@@ -58,7 +67,8 @@ def notes(report: PipelineReport) -> list[str]:
         run = matrix.run_of(node)
         for note in terminal.notes(run) if run is not None else ():
             about.setdefault(note, []).append(node.name)
-    return [f"{note} ({phrases.name_list(names)})" for note, names in about.items()]
+    of_nodes = [f"{note} ({phrases.name_list(names)})" for note, names in about.items()]
+    return [*of_nodes, *(f"note: {phrases.text(note)}" for note in report.notes)]
 
 
 def _cells(row: Row) -> tuple[str, ...]:
