@@ -43,6 +43,8 @@ def check_limits(rows: Sequence[Row], params: BenchParams) -> tuple[Row, ...]:
 def _excesses(row: Row, params: BenchParams) -> Iterator[str]:
     for name, limit in _LIMITS.items():
         text, figure = getattr(params, name), limit.figure(row)
+        option = f"--{name.replace('_', '-')}"
+        if text is not None and figure is None and row.status == "measured":  # by a device's tool
+            yield f"{limit.what} was not measured; {option} allows {text}"
         if text is not None and figure is not None and figure > limit.parse(text):
-            option = f"--{name.replace('_', '-')}"
             yield f"{limit.what} {figure * limit.scale:.4g} {limit.unit}; {option} allows {text}"

@@ -76,6 +76,13 @@ def target_option(verb: str) -> Callable[[Callable[..., int]], Callable[..., int
 )
 @click.option("--scheduler", metavar="ADDRESS", help="The cluster's scheduler: tcp://host:8786.")
 @click.option(
+    "--retries",
+    type=click.IntRange(0, 100),
+    default=1,
+    metavar="N",
+    help="Times that the cluster makes a product again after the failure of a machine. [default: 1]",
+)
+@click.option(
     "--remote-cache",
     envvar="ONNXPORT_REMOTE_CACHE",
     metavar="URL",
@@ -99,6 +106,7 @@ def command(
     memory_limit: int | None,
     executor: str,
     scheduler: str | None,
+    retries: int,
     remote_cache: str | None,
     remote_cache_read_only: bool,
     reporting: Reporting,
@@ -142,6 +150,7 @@ def command(
                 jobs=jobs,
                 memory_limit=memory_limit,
                 scheduler=scheduler,
+                retries=retries,
                 shared=shared,
                 watcher=watcher,
                 arguments=output.arguments,

@@ -35,10 +35,13 @@ class Lines(Unwatched):
 
     def __init__(self, *, phases: bool = False, say: Callable[[str], None] = show_on_stderr) -> None:
         self._phases, self._say = phases, say
-        self._total = self._settled = self._kept = 0
+        self._total = self._settled = self._kept = self._failed = 0
 
     def begun(self, nodes: Sequence[Node], jobs: int) -> None:
         self._total = len(nodes)
+
+    def dashboard(self, link: str) -> None:
+        self._say(f"the cluster's dashboard: {printable(link)}")
 
     def phase(self, node: str, step: str) -> None:
         if self._phases:
@@ -47,6 +50,7 @@ class Lines(Unwatched):
     def node(self, record: NodeRecord) -> None:
         self._settled += 1
         self._kept += record.status in ("made", "cached")
+        self._failed += record.status == "failed"
         self._say(f"[{self._settled}/{self._total}] {printable(record.name)}: {printable(_describe(record))}")
 
     def close(self) -> None: ...
@@ -78,6 +82,9 @@ class _RunningNode:
     since: float = field(default_factory=time.monotonic)
     step: str = ""
     part: str = ""
+
+
+_SHOWN = 12  # running nodes; a cluster may have hundreds
 
 
 class Live(Lines):
@@ -129,10 +136,16 @@ class Live(Lines):
 
         now = time.monotonic()
         table = Table.grid(padding=(0, 2))
-        for name, work in tuple(self._at_work.items()):
+        working = sorted(self._at_work.copy().items(), key=lambda each: each[1].since)  # the slowest first
+        for name, work in working[:_SHOWN]:
             doing = Text(f"{work.step} {work.part}".strip(), style="dim")
             table.add_row(Text(printable(name)), doing, Text(clock(now - work.since)))
-        return Group(table, Text(f"{self._settled} of {self._total}{self._left(now)}", style="bold"))
+        if len(working) > _SHOWN:
+            table.add_row(Text(f"and {len(working) - _SHOWN:,} more", style="dim"))
+        failed = f", {self._failed:,} failed" if self._failed else ""
+        return Group(
+            table, Text(f"{self._settled:,} of {self._total:,}{failed}{self._left(now)}", style="bold")
+        )
 
     def _left(self, now: float) -> str:
         """Estimate the time left from the pace of the made nodes."""

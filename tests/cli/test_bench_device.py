@@ -99,6 +99,15 @@ def test_the_table_names_the_device_and_what_its_delegate_took(sandbox: Sandbox,
         assert "GPU the whole graph" in (sandbox.folder / name).read_text(encoding="utf-8")
 
 
+def test_a_limit_of_what_the_tool_does_not_print_is_not_kept(sandbox: Sandbox, phone: Path) -> None:
+    tool(sandbox.folder / "benchmark_model", "android_gpu")
+    same = ("bench", "m.tflite", *PHONE, "--device-binary", "benchmark_model")
+    assert sandbox.run(*same, "--max-latency", "200ms", "--max-load", "1s").code == 0
+    outcome = sandbox.run(*same, "--max-memory", "50MB")
+    assert outcome.code == 1
+    assert "runtime and model was not measured; --max-memory allows 50MB" in outcome.stderr
+
+
 def test_what_fails_there_has_its_row_and_the_others_go_on(sandbox: Sandbox, phone: Path) -> None:
     fails = 'case "$*" in *m.tflite*) echo "ERROR: Op 117 is unknown" >&2; exit 1;; *slow*) sleep 60;; esac'
     tool(sandbox.folder / "benchmark_model", "board_cpu", fails)

@@ -83,13 +83,17 @@ class Device(Closing):
         """Run a program of the folder, with the libraries beside it; what takes longer is ended there, too."""
         folder, program = shlex.quote(self.folder), shlex.join(words)
         libraries = shlex.quote(words[0].rpartition("/")[0])
-        ran = self.run(
+        command = (
             f"cd {folder} && echo $$ > pid && export LD_LIBRARY_PATH={libraries} DYLD_LIBRARY_PATH={libraries} && "
-            f"exec {program}",
-            seconds=seconds,
+            f"exec {program}"
         )
-        if ran.code == _KILLED:
-            self.run(f"kill -9 $(cat {folder}/pid) 2>/dev/null")
+        code = _KILLED  # as after Ctrl-C
+        try:
+            ran = self.run(command, seconds=seconds)
+            code = ran.code
+        finally:
+            if code == _KILLED:
+                self.run(f"kill -9 $(cat {folder}/pid) 2>/dev/null")
         return ran
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -35,12 +35,16 @@ _OF_THE_PROOF: Mapping[str, str] = dict.fromkeys(
 
 @dataclass(frozen=True)
 class Link:
-    """A step to run; `step` is None for the export, `validation` None for no proof, `place` that of its section."""
+    """A step to run; `step` is None for the export, `validation` None for no proof, `place` that of its section.
+
+    `resources` say where it may run, and are no part of what it does.
+    """
 
     name: str
     step: Step | None
     validation: ValidateParams | None
     place: Place
+    resources: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def identity(self) -> str:
@@ -67,6 +71,7 @@ class Request:
     place: Place
     options: Options
     proofs: Proofs | None
+    resources: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class ChainReader:
         own: Place = ("stages", name)
         before = self.to_stage(origin, spec.from_, own, (*below, name))
         proofs = self.options.proofs((*own, "validate"), spec.validate_)
-        asked = Request(name, own, Options.at(own, spec.options), proofs)
+        asked = Request(name, own, Options.at(own, spec.options), proofs, spec.resources)
         with faults.catching(*own, "use"):
             stage = registry.shared_stage(spec.use)
             purpose = f"the stage {spec.use}"
@@ -165,7 +170,7 @@ class ChainReader:
             link = self._link(name, rooted, so_far, proofs.with_shared(shared), asked.place)
             if link is None:
                 return None
-            links.append(link)
+            links.append(replace(link, resources=asked.resources))
         return Chain(tuple(links), shared)
 
     def _export(self, origin: Origin) -> Chain | None:

@@ -62,6 +62,7 @@ class Node:
         after: the node whose product it takes; None for the model itself.
         validation: of its product; None to deliver it unproven.
         latency: whether its product is timed.
+        resources: what it needs of a worker of a cluster.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Node:
     validation: ValidateParams | None
     latency: bool = True
     line: Line | None = None
+    resources: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def chain(self) -> tuple[Node, ...]:

@@ -140,7 +140,7 @@ class _Reader:
         own = Options.at(place, target.options)
         options = own.overridden_by(cell.without("from"))
         proofs = self.options.proofs((*place, "validate"), target.validate_)
-        asked = Request("/".join((name, *labels.values())), place, options, proofs)
+        asked = Request("/".join((name, *labels.values())), place, options, proofs, target.resources)
         before = chains.to_stage(origin, start, place)
         if target.to == _ONNX:
             chain, suffix = self._onnx_chain(origin, asked, before), SUFFIXES["onnx"]
@@ -341,7 +341,9 @@ def _build_graph(
             key = _key(each.origin, each.chain.links[:number])
             if key not in nodes:
                 model, line, timed = models[each.origin.name], document.line(link.place), key in delivered
-                nodes[key] = Node(link.name, model, link.step, node, link.validation, timed, line)
+                nodes[key] = Node(
+                    link.name, model, link.step, node, link.validation, timed, line, link.resources
+                )
             node = nodes[key]
         assert node is not None, "a chain without a link delivers nothing"
         line = document.line(each.place)

@@ -39,6 +39,9 @@ Proof = Annotated[Any, BeforeValidator(_proof)]
 Size = Annotated[Any, BeforeValidator(str), AfterValidator(bytes_of)]
 Time = Annotated[Any, BeforeValidator(str), AfterValidator(milliseconds_of)]  # in milliseconds
 
+# By the names that `dask worker --resources` gives them.
+Resources = dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]]
+RESOURCES = "What its steps need of a worker of a Dask cluster, as {GPU: 1}; without effect elsewhere."
 FROM = "The stage whose result it takes; the model itself unless given."
 PROOF = "Options of its proof beside those of the whole pipeline, or false to deliver it unproven."
 
@@ -79,6 +82,7 @@ class StageSpec(_WithOptions):
 
     use: str = Field(description="The name of the step; its options are further keys.")
     from_: str | None = Field(default=None, alias="from", description=FROM)
+    resources: Resources = Field(default={}, description=RESOURCES)
     validate_: Proof = Field(default={}, alias="validate", description=PROOF)
 
 
@@ -88,6 +92,7 @@ class TargetSpec(_WithOptions):
     to: str = Field(description="The format; its options, those of onnxport convert, are further keys.")
     from_: str | None = Field(default=None, alias="from", description=FROM)
     models: Names = Field(default=(), description="The models that it applies to; all unless given.")
+    resources: Resources = Field(default={}, description=RESOURCES)
     matrix: dict[str, Any] = Field(
         default={},
         description="Options with a list of values, or from: one artefact per combination.",

@@ -41,6 +41,7 @@ def run(
     jobs: int = 1,
     memory_limit: int | None = None,
     scheduler: str | None = None,
+    retries: int = 1,
     shared: SharedCache | None = None,
     watcher: Watcher | None = None,
     arguments: Sequence[str] = (),
@@ -57,6 +58,7 @@ def run(
         jobs: number of nodes made at a time; from two on in separate processes.
         memory_limit: bytes for all of these together; most of the free memory unless given.
         scheduler: the address of a Dask scheduler whose workers make the nodes instead.
+        retries: of a node that a worker's machine failed.
         shared: a cache of other machines, beside the one here.
         reports: further files and folders for the report, as reports.pipeline takes them.
 
@@ -75,7 +77,7 @@ def run(
         timings = Timings(timings_beside(path) if cached else None)
         with (
             Cache(folder_beside(path), shared=shared) if cached else Cache.apart() as cache,
-            _executor(jobs, memory_limit, scheduler, watcher) as executor,
+            _executor(jobs, memory_limit, scheduler, retries, watcher) as executor,
             import_from(pipeline.folder),
             reuse_children(),
         ):
@@ -91,7 +93,7 @@ def run(
 
 
 def _executor(
-    jobs: int, memory_limit: int | None, scheduler: str | None, watcher: Watcher
+    jobs: int, memory_limit: int | None, scheduler: str | None, retries: int, watcher: Watcher
 ) -> Local | Processes | Cluster:
     """Return the executor that the options ask for; UsageError for limits of this machine on a cluster."""
     if scheduler is not None:
@@ -100,7 +102,7 @@ def _executor(
             raise UsageError("--jobs and --memory-limit apply to this machine only", fix=fix)
         from onnxport.pipelines.executors.dask import Cluster  # imports the libraries that calibrate
 
-        return Cluster(check_address(scheduler), watcher)
+        return Cluster(check_address(scheduler), watcher, retries)
     return Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
 
 

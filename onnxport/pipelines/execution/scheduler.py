@@ -152,6 +152,7 @@ class Scheduler:
             diagnose=self.pipeline.diagnose,
             folder=self.pipeline.folder,
             versions=self._inputs[node.name][1]["versions"],
+            resources=node.resources,
         )
 
     def _record(self, node: Node, status: Status, **facts: Any) -> None:

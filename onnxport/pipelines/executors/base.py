@@ -78,6 +78,9 @@ class Unwatched:
 
     def node(self, record: NodeRecord) -> None: ...
 
+    def dashboard(self, link: str) -> None:
+        """The cluster shows its state at this URL."""
+
 
 @dataclass(frozen=True)
 class Phases:

@@ -41,19 +41,25 @@ class _Sent:
     task: Task
     parcel: Parcel
     sendings: int = 1
+    retries: int = 0
 
 
 class Cluster(Closing):
     """The executor on the scheduler at `address`, as tcp://host:8786.
+
+    Args:
+        retries: of a task that a machine failed: its disk, its memory, a process that hung.
 
     Raises:
         MissingDependencyError: Dask is not installed here.
         MachineError: no scheduler answers, or it has no workers.
     """
 
-    def __init__(self, address: str, watcher: Watcher) -> None:
-        self._address, self._watcher = address, watcher
+    def __init__(self, address: str, watcher: Watcher, retries: int = 0) -> None:
+        self._address, self._watcher, self._retries = address, watcher, retries
         self._client = connect(address)
+        if hasattr(watcher, "dashboard") and self._client.dashboard_link:
+            watcher.dashboard(self._client.dashboard_link)
         # It logs tracebacks of failures that our own errors report.
         self._log = logging.getLogger("distributed.client")
         self._level = self._log.level
@@ -80,6 +86,9 @@ class Cluster(Closing):
             sent = _Sent(task, Parcel.of(task))
         except (NotPortable, OSError):  # running it here reports a missing file best
             self._run_here(task)
+            return
+        if missing := self._missing_resources(task):
+            self._done.append(Result(task, 0.0, failure=missing))
             return
         self._send(sent)
 
@@ -116,6 +125,7 @@ class Cluster(Closing):
                 [digest for digest, _ in bundles],
                 *(contents for _, contents in bundles),
                 pure=False,
+                resources=dict(sent.task.resources) or None,
             )
         except (OSError, RuntimeError, CancelledError) as error:  # of Dask: our own errors are of other types
             self._give_up(error)
@@ -123,6 +133,19 @@ class Cluster(Closing):
             return
         self._running[future] = sent
         future.add_done_callback(self._messages.put)
+
+    def _missing_resources(self, task: Task) -> MachineError | None:
+        """Return why no worker can ever run a task: Dask would wait for one."""
+        if not task.resources:
+            return None
+        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+        for worker in workers:
+            offered = worker.get("resources", {})
+            if all(offered.get(name, 0) >= amount for name, amount in task.resources.items()):
+                return None
+        wanted = ",".join(f"{name}={amount:g}" for name, amount in task.resources.items())
+        what = f"no worker of the cluster offers what {task.node} needs: {wanted}"
+        return MachineError(what, fix=f"start one: dask worker {self._address} --resources {wanted}")
 
     def _bundle(self, bundle: Bundle) -> tuple[str, Future]:
         """Return the digest of the bundle's files, and their contents on the workers."""
@@ -176,6 +199,10 @@ class Cluster(Closing):
             self._run_here(sent.task)
             return
         failure = reply.failure
+        if isinstance(failure, MachineError) and sent.retries < self._retries:
+            sent.retries += 1
+            self._send(sent)
+            return
         try:
             with writing(sent.task.room, "the cache"):
                 for name, content in reply.files.items():

@@ -33,6 +33,7 @@ class Task:
         diagnose: whether to search the ONNX node behind a failed proof.
         folder: searched first for the user's modules; the current folder unless given.
         versions: of the libraries that compute, as in the cache key.
+        resources: what it needs of a worker of a cluster.
     """
 
     node: str
@@ -45,6 +46,7 @@ class Task:
     diagnose: bool = False
     folder: Path | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def output(self) -> Path:

@@ -65,6 +65,16 @@ STAGE = Stage("deadly", Params, "onnx", "onnx", (), __name__ + ":deadly")
 """
 
 
+# Has no room on the disk the first time.
+FULL = (
+    DEADLY.replace(
+        "import os, pathlib, signal", "import pathlib\nfrom onnxport.core.errors import MachineError"
+    )
+    .replace("os.kill(os.getppid(), signal.SIGKILL)", 'raise MachineError("the disk is full")')
+    .replace("deadly", "full")
+)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Plugins that the cluster's processes have as well as this one."""
@@ -74,6 +84,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
         site = Site(folder)
         site.plugin("acme-deadly", "stages", "deadly", DEADLY)
+        site.plugin("acme-full", "stages", "full", FULL)
         yield site
 
 
@@ -154,6 +165,42 @@ def test_what_a_killed_worker_left_undone_another_does(scheduler: str, project: 
     assert on(scheduler)[0] == 0
     assert mark.exists()
     assert artefacts(project) == expected
+
+
+def test_a_product_that_a_machine_failed_is_made_again(scheduler: str, project: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    (project / "pipeline.yaml").write_text(
+        PIPELINE.replace("{use: optimize}", f"{{use: full, mark: {mark}}}").replace(", opset: 12", "")
+    )
+    code, document = run("--executor", "dask", "--scheduler", scheduler, "--retries", "0")
+    assert code == 6
+    assert "the disk is full" in json.dumps(document)
+    mark.unlink()
+    assert on(scheduler)[0] == 0
+
+
+def test_a_product_runs_where_its_resources_are(scheduler: str, project: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    needy = PIPELINE.replace("from: older}", "from: older, resources: {GPU: 1}}")
+    (project / "pipeline.yaml").write_text(needy)
+    code, document = on(scheduler)
+    assert code == 6
+    (said,) = {node["failure"]["message"] for node in document["nodes"] if node["failure"] is not None}
+    assert said.startswith(
+        "no worker of the cluster offers what digits/app needs: GPU=1; start one: dask worker tcp"
+    )
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1", resources={"GPU": 1}
+    ) as gifted:
+        assert on(gifted.scheduler_address)[0] == 0
+    assert {node["status"] for node in run()[1]["nodes"]} == {"cached"}  # they are no part of the key
+
+
+def test_the_dashboard_is_told(scheduler: str, project: Path) -> None:
+    options = ["run", "pipeline.yaml", "--executor", "dask", "--scheduler", scheduler]
+    outcome = CliRunner().invoke(cli, options)
+    assert outcome.exit_code == 0
+    assert "the cluster's dashboard: http://127.0.0.1:" in outcome.stderr
 
 
 def test_an_error_names_the_users_file(scheduler: str, project: Path) -> None:
