@@ -1,7 +1,8 @@
 """The command in a fork of a process that has its imports done: thousands of runs in the time of a hundred.
 
 `python -m tests.hostile.forks` serves: a line of JSON asks for one run, a line answers. Each run has a process of its
-own with limits of memory, processor time and file size, and ends with all that it started.
+own with limits of memory and file size, and ends with all that it started. With `shared`, up to _SHARED runs in a row
+have one such process, for a fifth of the time; whoever asks repeats alone what ends badly there.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, NoReturn
 
 ROOT = Path(__file__).parents[2]
 # Of one process. A run that needs so much of a file of kilobytes is a fault, which `peak` shows before.
 ADDRESS_SPACE, FILE_SIZE = 12 << 30, 1 << 30
+_SHARED = 50
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,10 @@ class Forks:
         *arguments: str,
         timeout: float = 30.0,
         environment: Mapping[str, str] | None = None,
+        shared: bool = False,
     ) -> Run:
-        """Run the command in `place`."""
-        asked = {"run": list(arguments), "folder": str(place), "timeout": timeout}
+        """Run the command in `place`, with `shared` in a process that had runs before and will have others."""
+        asked = {"run": list(arguments), "folder": str(place), "timeout": timeout, "shared": shared}
         answer = self._ask({**asked, "environment": dict(environment or {})})
         stdout, stderr = (
             (self._folder / name).read_bytes().decode(errors="backslashreplace") for name in ("out", "err")
@@ -120,10 +124,18 @@ def forks(folder: Path) -> Iterator[Forks]:
 def _serve(folder: Path) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    worker: Worker | None = None
     for line in sys.stdin:
         asked = json.loads(line)
         answer: dict[str, object] = {}
-        if "warm" in asked:
+        if worker is not None and (not asked.get("shared") or worker.left == 0):
+            worker.end()
+            worker = None
+        if asked.get("shared"):
+            worker = worker or Worker(folder)
+            answer = worker.run(asked)
+            worker = worker if worker.left else None
+        elif "warm" in asked:
             _warm(asked)
             gc.collect()
             gc.freeze()  # a collection in a fork would copy all pages
@@ -176,6 +188,66 @@ def _fork(folder: Path, asked: Mapping[str, object]) -> dict[str, object]:
     return {"code": code, "seconds": seconds, "peak": max(used.ru_maxrss * 1024 - base, 0)}
 
 
+class Worker:
+    """A fork that runs one command after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.left = _SHARED
+        self._base = _resident()
+        requests, self._requests = os.pipe()
+        self._answers, answers = os.pipe()
+        self._process = os.fork()
+        if not self._process:
+            _work(folder, os.fdopen(requests), answers)
+        os.close(requests)
+        os.close(answers)
+
+    def run(self, asked: Mapping[str, object]) -> dict[str, object]:
+        begun = time.monotonic()
+        self.left -= 1
+        os.write(self._requests, json.dumps(asked).encode() + b"\n")
+        is_late = not select.select([self._answers], [], [], float(str(asked["timeout"])))[0]
+        answer = b"" if is_late else os.read(self._answers, 100)
+        seconds = None if is_late else time.monotonic() - begun
+        if answer:
+            code, peak = map(int, answer.split())
+            return {"code": code, "seconds": seconds, "peak": max(peak - self._base, 0)}
+        code, peak = self.end()
+        return {"code": code, "seconds": seconds, "peak": max(peak - self._base, 0)}
+
+    def end(self) -> tuple[int, int]:
+        """End the process and all that it started; return the code and the bytes that it held at most."""
+        self.left = 0
+        if select.select([self._answers], [], [], 0)[0]:  # it has ended
+            _, status, used = os.wait4(self._process, 0)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            _, status, used = os.wait4(self._process, 0)
+        for each in (self._requests, self._answers):
+            os.close(each)
+        return os.waitstatus_to_exitcode(status), used.ru_maxrss * 1024
+
+
+def _work(folder: Path, requests: IO[str], answers: int) -> NoReturn:
+    try:
+        environment = dict(os.environ)
+        _settle()
+        for line in requests:
+            asked = json.loads(line)
+            for name in ("out", "err"):
+                (folder / name).write_bytes(b"")
+            os.environ.clear()
+            os.environ.update(environment)
+            code = _command(
+                asked, [os.open(folder / name, os.O_WRONLY | os.O_APPEND) for name in ("out", "err")]
+            )
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            os.write(answers, f"{code} {peak}".encode())
+    finally:
+        os._exit(99)
+
+
 def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -188,38 +260,56 @@ def _wait(process: int, seconds: float) -> bool:
         os.close(descriptor)
 
 
-def _run(asked: Mapping[str, object], outputs: Sequence[int]) -> None:
+def _run(asked: Mapping[str, object], outputs: Sequence[int]) -> NoReturn:
     code = 99
     try:
-        os.setpgid(0, 0)
-        for number, output in enumerate(outputs, start=1):
-            os.dup2(output, number)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        _settle()
+        code = _command(asked, outputs)
+    finally:
+        os._exit(code)
+
+
+def _settle() -> None:
+    """Begin a process group with limits of its own."""
+    os.setpgid(0, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    logging.root.handlers.clear()  # of tools that other formats had imported
+
+
+def _command(asked: Mapping[str, object], outputs: Sequence[int]) -> int:
+    """Run a command or a reader with its output into `outputs`, and return its exit code."""
+    for number, output in enumerate(outputs, start=1):
+        os.dup2(output, number)
+        os.close(output)
+    sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    code = 99
+    try:
         os.chdir(str(asked["folder"]))
         os.environ.update(asked["environment"])  # type: ignore[call-overload]
-        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        logging.root.handlers.clear()  # of tools that other formats had imported
         arguments = [str(each) for each in asked["run"]]  # type: ignore[attr-defined]
         if arguments[0].startswith(":"):
             code = _called(arguments)
+        elif asked["shared"]:
+            from onnxport.cli.commands import cli
+
+            code = cli.main(arguments, prog_name="onnxport", standalone_mode=False)
         else:
             from onnxport.cli import main
 
             sys.argv = ["onnxport", *arguments]
             main()
-    finally:
-        with contextlib.suppress(Exception):
-            if sys.exc_info()[0] is not None:
-                import traceback
+    except BaseException:
+        import traceback
 
-                traceback.print_exc()
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+        traceback.print_exc()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    return code
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
+import onnx
+
+from onnxport.formats.manifest import KEY
 from onnxport.pipelines.graph.digests import digest_of_value
 from tests.hostile.structures import STRUCTURES
 from tests.hostile.wire import Field, encode, messages, parse, to_varint
@@ -332,6 +335,24 @@ def _lines(data: bytes, chance: random.Random) -> bytes:
     return "\n".join(lines).encode(errors="surrogateescape")
 
 
+# ---- what we write into formats of others
+
+
+def _note(data: bytes, chance: random.Random) -> bytes:
+    """Change the manifest in an `.onnx` file."""
+    model = onnx.load_from_string(data)
+    (entry,) = (each for each in model.metadata_props if each.key == KEY)
+    entry.value = _json(entry.value.encode(), chance).decode(errors="replace")
+    return model.SerializeToString()
+
+
+def _labels(data: bytes, chance: random.Random) -> bytes:
+    """Change the archive of label files at the end of a `.tflite` file."""
+    start = data.index(b"PK\3\4")
+    change = chance.choice((_zip, *STRUCTURES["zip"]))
+    return data[:start] + change(data[start:], chance)
+
+
 SYNTAXES: Mapping[str, Callable[[bytes, random.Random], bytes]] = {
     "bytes": _damage,
     "protobuf": _protobuf,
@@ -344,4 +365,6 @@ SYNTAXES: Mapping[str, Callable[[bytes, random.Random], bytes]] = {
     "lines": _lines,
     "yaml": _lines,
     "tflite": _words,
+    "note": _note,
+    "labels": _labels,
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import wave
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -178,6 +180,34 @@ def _ort(folder: Path) -> None:
         onnxruntime.InferenceSession(model.SerializeToString(), options)
 
 
+def _noted(folder: Path) -> None:
+    """A made `.onnx` file, whose metadata has our manifest, and its attestation."""
+    shutil.copy(DIGITS, folder)
+    command = ("optimize", "digits.onnx", "--attest", "-o", "made.onnx")
+    subprocess.run(
+        [sys.executable, "-P", "-m", "onnxport", *command],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=True,
+    )
+
+
+def _labelled(folder: Path) -> None:
+    """A `.tflite` file with metadata, and with label files in an archive behind the model."""
+    from onnxport import convert_model
+
+    (folder / "labels.txt").write_text("\n".join(f"digit {number}" for number in range(10)))
+    shutil.copy(DIGITS, folder)
+    convert_model(
+        folder / "digits.onnx",
+        "tflite",
+        output=folder / "labelled.tflite",
+        labels={"logits": folder / "labels.txt"},
+        validate=False,
+    )
+
+
 def _converted(target: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         from onnxport import convert_model
@@ -290,17 +320,29 @@ def _skops(folder: Path) -> None:
     shutil.copy(ROOT / "fixtures" / "digits" / "linear.skops", folder)
 
 
+def _table() -> tuple[np.ndarray, np.ndarray]:
+    features = np.random.default_rng(0).normal(size=(60, 4))
+    return features, (features[:, 0] > 0).astype(int)
+
+
 def _boosters(folder: Path) -> None:
     import lightgbm
     import xgboost
 
-    generator = np.random.default_rng(0)
-    features = generator.normal(size=(60, 4))
-    labels = (features[:, 0] > 0).astype(int)
+    features, labels = _table()
     xgboost.XGBClassifier(n_estimators=3, max_depth=2).fit(features, labels).save_model(folder / "x.json")
     lightgbm.LGBMClassifier(n_estimators=3, num_leaves=3, min_child_samples=2, verbose=-1).fit(
         features, labels
     ).booster_.save_model(folder / "l.txt")
+
+
+def _catboost(folder: Path) -> None:
+    import catboost
+
+    model = catboost.CatBoostClassifier(
+        iterations=3, depth=2, verbose=False, allow_writing_files=False, thread_count=1
+    )
+    model.fit(*_table()).save_model(str(folder / "c.cbm"))
 
 
 def _torch(folder: Path) -> None:
@@ -359,6 +401,32 @@ SUBJECTS: Mapping[str, Subject] = {
         60.0,
         needs="litert_converter",
     ),
+    "tflite-labels": Subject(
+        _labelled,
+        {"labelled.tflite": "labels"},
+        (("inspect", "{}"), ("inspect", "{}", "--json"), ("validate", "digits.onnx", "{}", "--timeout", "5")),
+        60.0,
+        needs="litert_converter",
+    ),
+    "manifest": Subject(
+        _noted,
+        {"made.onnx": "note"},
+        (
+            ("inspect", "{}"),
+            ("inspect", "{}", "--json"),
+            ("convert", "{}", "--to", "ort", "--no-validate", "-o", "out.ort"),
+            ("validate", "digits.onnx", "{}", "--timeout", "5"),
+        ),
+        60.0,
+    ),
+    "attestation": Subject(
+        _noted,
+        {"made.onnx.intoto.json": "json"},
+        (
+            ("verify", "made.onnx", "--attestation", "{}"),
+            ("verify", "made.onnx", "--attestation", "{}", "--json"),
+        ),
+    ),
     "mlpackage": Subject(
         _converted("coreml"),
         {
@@ -413,7 +481,22 @@ SUBJECTS: Mapping[str, Subject] = {
     ),
     "skops": Subject(_skops, {"linear.skops": "zip"}, (_LOAD,), 60.0, True, "skops", _SKOPS),
     "boosters": Subject(
-        _boosters, {"x.json": "json", "l.txt": "lines"}, (_LOAD,), 60.0, True, "lightgbm", _BOOSTERS
+        _boosters,
+        {"x.json": "json", "l.txt": "lines"},
+        (_LOAD,),
+        60.0,
+        True,
+        "lightgbm",
+        _BOOSTERS,
+    ),
+    "catboost": Subject(
+        _catboost,
+        {"c.cbm": "words"},
+        (_LOAD,),
+        60.0,
+        True,
+        "catboost",
+        ("onnxport.exporters.classical.boosters.catboost",),
     ),
     "torch": Subject(_torch, {"a.pt2": "zip"}, (_LOAD,), 60.0, True, "torch", _TORCH),
     "torch-weights": Subject(_torch, {"a.pt": "zip"}, ((":weights", "{}"),), 60.0, True, "torch", _TORCH),
