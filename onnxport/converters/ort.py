@@ -28,7 +28,7 @@ from onnxport.formats.manifest import Manifest
 from onnxport.formats.model import Model
 from onnxport.optimizers.float16.conversion import to_float16
 from onnxport.runtimes.options import OrtLevel
-from onnxport.runtimes.ort.inference_session import open_session
+from onnxport.runtimes.ort.offline_optimizer import write_optimized
 
 # It arranges weights in blocks as wide as this machine's vector registers: such a file runs on no other kind of
 # CPU, and it comes out differently from run to run. ONNX Runtime's tool leaves it out for the same reason.
@@ -141,16 +141,16 @@ def _save(model: Model, data: bytes, level: OrtLevel, scratch: Path) -> tuple[by
     Constants that ONNX Runtime computes ahead can be much larger than what they are made of. Where that widens stored
     numbers, it is left to run time.
     """
-    written = _optimize(data, level, scratch)
+    written = _optimize(model, data, level, scratch)
     if len(written) <= max(_USUAL * len(data), len(data) + _LEAST) or level == "disable":
         return written, []
     if not has_narrow_constants(model):
-        unfolded = _optimize(data, level, scratch, _FOLDING)
+        unfolded = _optimize(model, data, level, scratch, _FOLDING)
         more = len(written) - len(unfolded)
         return written, [_GROWN.format(format_size(more))] if more > _LEAST else []
     # In the order of speed.
     for at, without, note in ((level, _FOLDING, _KEPT), (_MOST_IN_FLOAT16, _FOLDING, f"{_KEPT}; {_LEVEL}")):
-        smaller = _optimize(data, at, scratch, without)
+        smaller = _optimize(model, data, at, scratch, without)
         if len(smaller) <= _USUAL * len(data):
             return smaller, [note]
     return written, []
@@ -170,13 +170,14 @@ def _tensor_bytes(tensor: dict[str, Any]) -> int:
     return texts + len(tensor.get("raw_data", b""))
 
 
-def _optimize(data: bytes, level: OrtLevel, path: Path, disabled: Sequence[str] = ()) -> bytes:
+def _optimize(model: Model, data: bytes, level: OrtLevel, path: Path, disabled: Sequence[str] = ()) -> bytes:
     """Return what ONNX Runtime saves by way of the file `path`."""
-    open_session(
+    write_optimized(
+        model,
         data,
+        path,
         level=level,
         threads=1,
-        optimized=path,
         # qdqisint8allowed as the tool sets it; the default depends on the CPU that converts.
         config={"session.save_model_format": "ORT", "session.qdqisint8allowed": "0"},
         disabled_optimizers=[*_MACHINE_BOUND, *disabled],

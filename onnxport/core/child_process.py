@@ -35,6 +35,8 @@ RUN_TIMEOUT = 600.0  # seconds for one run of a model; the largest measured (2.4
 _HEADER = struct.Struct("<Q")
 _MOST_REUSED = 800 * 2**20  # bytes; a process does not return the memory of a large model before the next one
 _MOST_LEFT = 300 * 2**20  # bytes that it may hold after its object is gone; libraries alone take up to 150 MB
+# Bytes that a compiler or an optimizer may hold: XXX
+_LEAST_ALLOWED, _ALLOWED_FOR_WEIGHTS = 2_000_000_000, 8
 _RESET = 10.0  # seconds for the new object
 _PLAIN: Mapping[str, str] = {}
 _RECREATE = ""  # in place of a method's name
@@ -206,6 +208,23 @@ class Child(Closing):
         if isinstance(value, (OnnxportError, OSError)):
             raise value
         raise ChildBug(f"{self._purpose}: {value}")
+
+    @contextlib.contextmanager
+    def bounded(self, weights: int) -> Iterator[None]:
+        """Limit the memory of calls for a model with `weights` bytes, unless the user has set that limit.
+
+        Raises:
+            ChildTooLarge: a call exceeded it; the message names the option that raises it.
+        """
+        self.memory = limit("child-memory", _LEAST_ALLOWED + _ALLOWED_FOR_WEIGHTS * weights)
+        try:
+            yield
+        except ChildTooLarge as large:
+            large.why = f"it held {large.taken / 1e9:.1f} GB when it was ended"
+            large.fix = advice("child-memory", 2 * large.taken)
+            raise
+        finally:
+            self.memory = None
 
     def _send(self, message: object) -> None:
         request = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)

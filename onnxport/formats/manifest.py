@@ -14,6 +14,7 @@ from typing import Any, Literal
 from onnxport.formats.artifact import Dim, TensorSpec
 
 KEY = "onnxport"
+_DEEPEST = 32  # levels of lists and dictionaries; JSON writers stop at some hundreds
 MAIN = "main"  # the default function of a package; the manifest under KEY is this function's
 
 
@@ -120,6 +121,8 @@ class Manifest:
             data = json.loads(text)
         except RecursionError as error:
             raise ValueError("lists are nested too deeply") from error
+        if _depth(data) > _DEEPEST:
+            raise ValueError("lists are nested too deeply")
         if not all(isinstance(data[name], dict) for name in ("made_by", "options", "taps")):
             raise TypeError("onnxport did not write this note")
         return cls(
@@ -137,6 +140,19 @@ class Manifest:
             states=dict(data.get("states", {})),
             labels=dict(data.get("labels", {})),
         )
+
+
+def _depth(value: object) -> int:
+    """Return how many lists and dictionaries are around the innermost value."""
+    deepest, level = 0, [value]
+    while level := [
+        inner
+        for each in level
+        if isinstance(each, dict | list)
+        for inner in (each.values() if isinstance(each, dict) else each)
+    ]:
+        deepest += 1
+    return deepest
 
 
 def _port(data: dict[str, Any]) -> Port:

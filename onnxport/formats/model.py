@@ -73,12 +73,14 @@ class Model:
 
     Attributes:
         labels: outputs that are dictionaries in the file and a tensor here -> the labels of their columns.
+        grown: bytes of weights that were computed from much smaller ones; constant folding counts them.
     """
 
     def __init__(self, graph_model: ir.Model, path: Path | None = None) -> None:
         self.ir = graph_model
         self.path = path
         self.labels: dict[str, Labels] = {}
+        self.grown = 0
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Model:
@@ -165,7 +167,9 @@ class Model:
 
     def clone(self) -> Model:
         """Return a copy of the graph; the weights are shared."""
-        return Model(self.ir.clone(), self.path)
+        copy = Model(self.ir.clone(), self.path)
+        copy.grown = self.grown
+        return copy
 
     def to_bytes(self) -> bytes | None:
         """Return the serialized model with its weights; None above protobuf's 2 GB."""

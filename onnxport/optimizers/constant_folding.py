@@ -14,12 +14,17 @@ import onnx
 import onnx_ir as ir
 from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_errors
 
+from onnxport.core.child_process import ChildTooLarge
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.shape_arithmetic import Dimensions
 from onnxport.runtimes.ort.inference_session import open_session
+from onnxport.runtimes.ort.offline_optimizer import compute_confined
 
 # Larger results are left to run time: Expand and ConstantOfShape can turn eight bytes into gigabytes.
 SIZE_LIMIT = 256 * 2**20  # bytes
+# Of all results together that have more than _GROWTH bytes for each of their operands: many of them fill the memory,
+# too.
+_TOTAL_LIMIT, _GROWTH = 2**30, 4  # bytes
 
 # Constants of more bytes go to ONNX Runtime node by node, since it copies them; beyond protobuf's limit not at all.
 TOGETHER, LARGEST_INPUTS = SIZE_LIMIT, 2**30
@@ -72,15 +77,23 @@ def _fold_graph(model: Model, graph: ir.Graph, limit: int) -> int:
     if not nodes:
         return folded
     if _constant_bytes(nodes) <= TOGETHER:
-        with contextlib.suppress(*_ORT_REFUSES):
+        grown = sum(map(_growth, nodes))
+        try:
             _replace(graph, nodes, _evaluate(model, nodes))
+            model.grown += grown
             return folded + len(nodes)
+        except ChildTooLarge:
+            nodes = [node for node in nodes if _are_small([node])]
+        except _ORT_REFUSES:
+            pass
     for node in nodes:
         # One that depends on a node that ONNX Runtime refused stays, too.
         known = all(value is None or value.const_value is not None for value in node.inputs)
         if known and _constant_bytes([node]) <= LARGEST_INPUTS:
-            with contextlib.suppress(*_ORT_REFUSES):
+            grown = _growth(node)
+            with contextlib.suppress(ChildTooLarge, *_ORT_REFUSES):
                 _replace(graph, [node], _evaluate(model, [node]))
+                model.grown += grown
                 folded += 1
     return folded
 
@@ -114,12 +127,15 @@ def _is_result_inside(model: Model, node: ir.Node) -> bool:
 def _constant_nodes(model: Model, graph: ir.Graph, limit: int) -> list[ir.Node]:
     """Return the nodes that depend on constants alone, in graph order."""
     known: set[ir.Value] = set()
-    nodes = []
+    nodes, grown = [], model.grown
     for node in graph:
         if not _is_foldable(node) or _is_result_inside(model, node):
             continue
         inputs = [value for value in node.inputs if value is not None]
         if all(v in known or v.const_value is not None for v in inputs) and not _is_too_large(node, limit):
+            grown += _growth(node)
+            if grown > _TOTAL_LIMIT:
+                break
             nodes.append(node)
             known.update(node.outputs)
     return nodes
@@ -138,15 +154,34 @@ def _is_too_large(node: ir.Node, limit: int) -> bool:
     if node.op_type in _SIZED_BY_VALUES and not all(_is_sized(value) for value in node.outputs):
         return True
     limit = min(max(limit, _constant_bytes([node])), SIZE_LIMIT)
-    return any(
-        prod(dim for dim in dims_of(value) if isinstance(dim, int)) * value.dtype.itemsize > limit
-        for value in node.outputs
-        if value.shape is not None and value.dtype is not None
-    )
+    return any(_bytes_of(value) > limit for value in node.outputs)
+
+
+def _bytes_of(value: ir.Value) -> int:
+    """Return the bytes that its shape tells, without open dimensions; 0 where that or its type is unknown."""
+    if value.shape is None or value.dtype is None:
+        return 0
+    return int(prod(dim for dim in dims_of(value) if isinstance(dim, int)) * value.dtype.itemsize)
+
+
+def _growth(node: ir.Node) -> int:
+    """Return the bytes of results that are much larger than the constants that they are made of."""
+    size = sum(map(_bytes_of, node.outputs))
+    operands = sum(_bytes_of(value) for value in node.inputs if value is not None)
+    return size if size > _GROWTH * operands else 0
 
 
 def _is_sized(value: ir.Value) -> bool:
     return value.shape is not None and all(isinstance(dim, int) for dim in dims_of(value))
+
+
+def _are_small(nodes: Iterable[ir.Node]) -> bool:
+    """Return whether the shapes say that all results together have at most SIZE_LIMIT bytes."""
+    results = [value for node in nodes for value in node.outputs if value.name]
+    return (
+        all(_is_sized(value) and value.dtype is not None for value in results)
+        and sum(map(_bytes_of, results)) <= SIZE_LIMIT
+    )
 
 
 def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:
@@ -167,9 +202,13 @@ def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:
     graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in wanted)
     opsets = [onnx.helper.make_opsetid(d, v) for d, v in model.ir.opset_imports.items()]
     proto = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=min(model.ir.ir_version, 10))
-    session = open_session(proto.SerializeToString(), level="disable")
     names = [value.name or "" for value in wanted]
-    return dict(zip(names, session.run(names, {}), strict=True))
+    data = proto.SerializeToString()
+    if _are_small(nodes):
+        arrays = open_session(data, level="disable").run(names, {})
+    else:
+        arrays = compute_confined(data, names, max(_TOTAL_LIMIT, 4 * len(data)))
+    return dict(zip(names, arrays, strict=True))
 
 
 def _replace(graph: ir.Graph, nodes: Iterable[ir.Node], arrays: dict[str, np.ndarray]) -> None:

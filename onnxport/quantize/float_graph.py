@@ -20,7 +20,7 @@ from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.canonical_operators import canonicalize_operators
 from onnxport.quantize.channel_fusion import fold_into_products
-from onnxport.runtimes.ort.inference_session import open_session
+from onnxport.runtimes.ort.offline_optimizer import write_optimized
 
 # DequantizeLinear has an axis since 13, int16 since 21.
 OLDEST_OPSET = 13
@@ -89,12 +89,13 @@ def _optimize(model: Model, path: Path) -> None:
     """Have ONNX Runtime write the simplified graph of `model` to `path`."""
     assert model.path is not None
     try:
-        open_session(
+        write_optimized(
+            model,
             model.path,
+            path,
             level="basic",
             threads=1,
             prepacking=False,
-            optimized=path,
             optimized_weights=path.name + ".data" if model.weight_bytes > _LARGE else "",
         )
     except REFUSALS as error:

@@ -68,14 +68,14 @@ class Campaign:
             run = running.run(self.folder, *self._command(target, 0), timeout=120.0)
             assert run.code == 0, f"{self.name}, {target}: {run.stderr}"
 
-    def trial(self, seed: int, running: Forks, *, deep: bool = False) -> Trial:
-        """Change a file by `seed`, read it, with `deep` by one of the rare commands, and restore it."""
+    def trial(self, seed: int, running: Forks, *, rarity: int = RARE) -> Trial:
+        """Change a file by `seed`, read it, one in `rarity` by a command that runs models, and restore it."""
         chance = random.Random(f"{self.name} {seed}")
         target = chance.choice(list(self.targets))
         file = self.folder / target
         valid = file.read_bytes()
         content = mutate(valid, self.targets[target], chance)
-        rare = len(self.subject.commands) > 1 and (deep or seed % RARE == 1)
+        rare = len(self.subject.commands) > 1 and seed % rarity == 1 % rarity
         number = chance.randrange(1, len(self.subject.commands)) if rare else 0
         command = self._command(target, number)
         file.unlink()  # it may be a hard link, as in a cache
@@ -144,7 +144,12 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="folder for the files that end in no allowed way")
-    parser.add_argument("--deep", action="store_true", help="the rare commands alone, which run models")
+    parser.add_argument(
+        "--rarity",
+        type=int,
+        default=RARE,
+        help="one file in N is read by a command that runs models; 1 for all",
+    )
     asked = parser.parse_args()
     names = list(SUBJECTS) if "all" in asked.formats else asked.formats
     with tempfile.TemporaryDirectory() as folder, forks(Path(folder, "forks")) as running:
@@ -159,7 +164,7 @@ def _report(campaign: Campaign, running: Forks, asked: argparse.Namespace) -> No
     faults: Counter[str] = Counter()
     seconds, slowest, peak = 0.0, 0.0, 0
     for seed in range(asked.first, asked.first + asked.count):
-        trial = campaign.trial(seed, running, deep=asked.deep)
+        trial = campaign.trial(seed, running, rarity=asked.rarity)
         ends[trial.run.code] += 1
         seconds += trial.run.seconds or campaign.subject.seconds
         slowest, peak = max(slowest, trial.run.seconds or 0.0), max(peak, trial.run.peak)

@@ -8,16 +8,32 @@ from collections.abc import Callable
 
 import flatbuffers
 import numpy as np
+import onnx
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 from onnx import helper
 
 from onnxport.formats import ort_file
+from onnxport.formats.manifest import KEY, Manifest
 from tests.hostile.attacking import Case, Target, registering
 from tests.hostile.test_model_attacks import save
 
 CASES: dict[str, Case] = {}
 attack = registering(CASES)
+
+
+# ---- our notes
+
+
+@attack(0)
+def manifest_of_many_levels(target: Target) -> tuple[str, ...]:
+    save(target, [helper.make_node("Relu", ["x"], ["y"])])
+    model = onnx.load(target.folder / "bad.onnx")
+    manifest = Manifest("0" * 64, {}, {"deep": "here"}, "skipped").to_json()
+    deep = manifest.replace('"here"', "[" * 600 + "]" * 600)
+    helper.set_model_props(model, {KEY: deep})
+    onnx.save(model, target.folder / "bad.onnx")
+    return ("inspect", "bad.onnx", "--json")
 
 
 # ---- .ort

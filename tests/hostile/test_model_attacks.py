@@ -23,6 +23,7 @@ CASES: dict[str, Case] = {}
 attack = registering(CASES)
 INSPECT = ("inspect", "bad.onnx")
 FLOAT = TensorProto.FLOAT
+_LITTLE = ("--limit", "child-memory=700M")
 
 
 def value(name: str, dims: Sequence[int | str] = ("N", 4), type_: int = FLOAT) -> onnx.ValueInfoProto:
@@ -409,6 +410,43 @@ def constant_whose_size_no_shape_tells(target: Target) -> tuple[str, ...]:
 
 
 attack(2, "exceeds --memory-limit 700MB")(constant_whose_size_no_shape_tells)
+
+
+def _fill_together(target: Target) -> None:
+    """Each constant has 96 MB, all of them 4 GB, in a file of 4 kB."""
+    shape = numpy_helper.from_array(np.array([6_000_000, 4]), "shape")
+    nodes, last = [], "x"
+    for number in range(40):
+        filled = numpy_helper.from_array(np.array([number], np.float32))
+        nodes.append(helper.make_node("ConstantOfShape", ["shape"], [f"big{number}"], value=filled))
+        nodes.append(helper.make_node("Concat", [last, f"big{number}"], [f"all{number}"], axis=0))
+        last = f"all{number}"
+    nodes += [helper.make_node("ReduceSum", [last], ["s"]), helper.make_node("Add", ["x", "s"], ["y"])]
+    save(target, nodes, shape)
+
+
+@attack(6, "ran out of memory", "--limit child-memory=")
+def constants_that_fill_the_memory_together(target: Target) -> tuple[str, ...]:
+    _fill_together(target)
+    return ("convert", "bad.onnx", "--to", "ort", "-o", "out.ort", "--no-validate", *_LITTLE)
+
+
+@attack(0)
+def constants_of_which_some_are_folded(target: Target) -> tuple[str, ...]:
+    _fill_together(target)
+    return ("optimize", "bad.onnx", "-o", "out.onnx", "--no-validate", *_LITTLE)
+
+
+@attack(0)
+def constant_of_open_size_that_a_simplifier_would_compute(target: Target) -> tuple[str, ...]:
+    constant_whose_size_no_shape_tells(target)
+    return ("optimize", "bad.onnx", "-o", "out.onnx", "--no-validate", *_LITTLE)
+
+
+@attack(0)
+def constant_of_open_size_that_onnxruntime_would_compute(target: Target) -> tuple[str, ...]:
+    constant_whose_size_no_shape_tells(target)
+    return ("convert", "bad.onnx", "--to", "ort", "-o", "out.ort", "--no-validate", *_LITTLE)
 
 
 # ---- names

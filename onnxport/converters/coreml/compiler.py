@@ -56,7 +56,8 @@ class CoremlConverter(CompilerProcess):
         model.hand_over(handed_over)  # the child maps the weights instead of parsing them
         try:
             islands, notes = self._islands(model, handed_over, params, samples)
-            self._child.call("lower", handed_over, params, manifest, islands, function)
+            with self._child.bounded(model.weight_bytes):
+                self._child.call("lower", handed_over, params, manifest, islands, function)
         except CannotConvertError as error:
             raise explain_refusals(error, model, "Core ML") from error
         return notes

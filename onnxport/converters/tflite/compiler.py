@@ -52,9 +52,10 @@ class TfliteConverter(CompilerProcess):
         prepared = output.with_name("prepared.onnx")  # in the run's own staging folder
         model.hand_over(prepared)  # the child maps the weights instead of parsing them
         try:
-            compiled: Compiled = self._child.call(
-                "compile", prepared, output, params, manifest, stored, labels
-            )
+            with self._child.bounded(model.weight_bytes):
+                compiled: Compiled = self._child.call(
+                    "compile", prepared, output, params, manifest, stored, labels
+                )
         except CannotConvertError as error:
             raise explain_refusals(error, model, "TFLite") from error
         return compiled

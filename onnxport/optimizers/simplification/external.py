@@ -21,6 +21,7 @@ from onnxport.optimizers import shape_inference
 from onnxport.optimizers.simplification.graph import ModelEditor, measure_size, simplification
 from onnxport.runtimes.options import OrtLevel
 from onnxport.runtimes.ort.inference_session import open_session
+from onnxport.runtimes.ort.offline_optimizer import write_optimized
 
 # A larger model is not copied for a tool.
 _LARGEST = 2**30  # bytes
@@ -71,7 +72,7 @@ def _run_onnxruntime(editor: ModelEditor, level: OrtLevel) -> int:
     if source is None:
         return 0
     try:
-        open_session(source, level=level, threads=1, prepacking=False, optimized=path)
+        write_optimized(editor.model, source, path, level=level, threads=1, prepacking=False)
     except _REFUSALS as error:
         editor.note(f"pass {name!r} did nothing: ONNX Runtime says: {' '.join(str(error).split())[:200]}")
         return 0
