@@ -5,6 +5,9 @@ One moment of each kind in CI, a hundred of each command with `make soak`.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
 import hashlib
 import os
 import random
@@ -13,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -67,8 +71,11 @@ class Work:
     @classmethod
     def made(cls, name: str, root: Path) -> Work:
         work = cls(name, root / "work")
-        work.folder.mkdir(parents=True)
-        (root / "tmp").mkdir()
+        (root / "tmp").mkdir(parents=True)
+        if name == "cache prune":
+            shutil.copytree(_ran_pipeline(), work.folder)
+            return work
+        work.folder.mkdir()
         shutil.copy(DIGITS, work.folder)
         shutil.copy(LINEAR, work.folder)
         if name == "init":
@@ -76,8 +83,6 @@ class Work:
         (work.folder / "pipeline.yaml").write_text(PIPELINE)
         if (output := work.output) is not None:
             output.write_bytes(FORMER)
-        elif name == "cache prune":
-            assert work.end(work.start(("run", "pipeline.yaml"))) == 0
         return work
 
     @property
@@ -135,6 +140,19 @@ class Work:
             *temporary,
         ]
         return [each.name for each in found]
+
+
+@functools.cache
+def _ran_pipeline() -> Path:
+    """Return a folder with a pipeline that was run; it lives as long as this process."""
+    root = Path(_KEPT.enter_context(tempfile.TemporaryDirectory()))
+    work = Work.made("run", root)
+    assert work.end(work.start()) == 0
+    return work.folder
+
+
+_KEPT = contextlib.ExitStack()
+atexit.register(_KEPT.close)
 
 
 def _draw(folder: Path) -> None:
