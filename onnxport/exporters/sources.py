@@ -12,7 +12,7 @@ from pathlib import Path
 
 from onnxport.core.errors import InputError, UsageError
 from onnxport.core.user_modules import find_module
-from onnxport.formats.artifact import path_of
+from onnxport.formats.artifact import Stamp, path_of, stamp_of
 
 # Kind of model, as reports name it, to what it is for a user.
 KINDS: Mapping[str, str] = {
@@ -117,10 +117,9 @@ class Source:
         return self.kind
 
     @property
-    def stamp(self) -> tuple[tuple[int, int, int], ...]:
+    def stamp(self) -> Stamp:
         """See Artifact.stamp."""
-        stats = [file.stat() for file in self.files]
-        return tuple((found.st_ino, found.st_size, found.st_mtime_ns) for found in stats)
+        return stamp_of(self.files)
 
     @property
     def size(self) -> int:

@@ -39,6 +39,9 @@ _RELATIVES = {
 Dim = int | str | None
 
 
+Stamp = tuple[tuple[int, int, int, int], ...]
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """One input or output: its name, its NumPy dtype name ("float32", "string", ...), its shape."""
@@ -139,10 +142,13 @@ class Artifact:
         return sum(file.stat().st_size for file in self.files)
 
     @property
-    def stamp(self) -> tuple[tuple[int, int, int], ...]:
-        """Inode, bytes and time in nanoseconds of each file; they change when a file is written."""
-        stats = [file.stat() for file in self.files]
-        return tuple((found.st_ino, found.st_size, found.st_mtime_ns) for found in stats)
+    def stamp(self) -> Stamp:
+        """Inode, bytes and times in nanoseconds of each file; they change when a file is written or moved.
+
+        The second time, of the last change to the inode, is one that nobody can set. It is 0 for a file with several
+        names, as products in a cache: another name changes it, too.
+        """
+        return stamp_of(self.files)
 
     def digest(self, content: Callable[[Path], bytes] | None = None) -> str:
         """Return the SHA-256 over every file's relative name and content, sorted by name.
@@ -156,6 +162,15 @@ class Artifact:
             name = "" if file == self.path else file.relative_to(root).as_posix()
             tree.update(name.encode() + b"\0" + (content or _sha256)(file))
         return tree.hexdigest()
+
+
+def stamp_of(files: Iterable[Path]) -> Stamp:
+    """Return `Artifact.stamp` of files."""
+    stats = [file.stat() for file in files]
+    return tuple(
+        (found.st_ino, found.st_size, found.st_mtime_ns, 0 if found.st_nlink > 1 else found.st_ctime_ns)
+        for found in stats
+    )
 
 
 def _sha256(file: Path) -> bytes:
@@ -177,7 +192,7 @@ class Referent(Protocol):
         """Bytes on disk."""
 
     @property
-    def stamp(self) -> tuple[tuple[int, int, int], ...]: ...
+    def stamp(self) -> Stamp: ...
 
     def digest(self) -> str: ...
 

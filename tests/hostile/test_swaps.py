@@ -5,10 +5,14 @@ A hook of the interpreter does it at the last moment, right before the file is o
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from onnxport.core.errors import InputError
+from onnxport.formats.artifact import Artifact
+from onnxport.pipelines.runner.model_sources import unchanged
 from tests.cli.sandbox import DIGITS, Sandbox
 from tests.hostile.attacking import Target
 from tests.hostile.test_artefact_attacks import _constant, _package
@@ -66,6 +70,31 @@ def test_a_swapped_file_is_refused(
     assert says in outcome.stderr
     assert "the-secret" not in outcome.stdout + outcome.stderr
     assert "Traceback" not in outcome.stderr
+
+
+def test_a_file_that_was_swapped_and_put_back_is_refused(tmp_path: Path) -> None:
+    """Inode, size and time are those of before; only the system's own time of change is not."""
+    model, aside, other = (tmp_path / name for name in ("model.onnx", "aside", "other"))
+    model.write_bytes(DIGITS.read_bytes())
+    other.write_bytes(b"another model")
+    time.sleep(0.02)  # some file systems count time in ticks
+    reading = unchanged(Artifact.open(model))
+    reading.__enter__()
+    model.rename(aside)
+    other.rename(model)
+    aside.rename(model)
+    with pytest.raises(InputError, match=r"model\.onnx changed while it was read"):
+        reading.__exit__(None, None, None)
+
+
+def test_a_file_that_gets_another_name_is_the_same(tmp_path: Path) -> None:
+    """As a cache does that links its products."""
+    model = tmp_path / "model.onnx"
+    model.write_bytes(DIGITS.read_bytes())
+    (tmp_path / "first.onnx").hardlink_to(model)
+    time.sleep(0.02)
+    with unchanged(Artifact.open(model)):
+        (tmp_path / "second.onnx").hardlink_to(model)
 
 
 def test_an_untouched_project_plans(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Many conversions in one process through the Python API: what memory, descriptors, children and files are left.
 
     python -m tests.soak.load --count 500
-    python -m tests.soak.load --count 80 --threads 8
+    python -m tests.soak.load --count 80 --threads 8 --targets ort
 
 Each conversion is proven. The models and targets take turns, and the same of both must give the same bytes.
 """
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,9 +89,9 @@ def held(scratch: Path) -> Held:
     )
 
 
-def convert(number: int, folder: Path) -> tuple[str, str]:
+def convert(number: int, folder: Path, targets: Sequence[str] = TARGETS) -> tuple[str, str]:
     """Convert once, in a folder of its own that is removed; return the kind and the artefact's digest."""
-    target = TARGETS[number % len(TARGETS)]
+    target = targets[number % len(targets)]
     place = folder / str(number)
     place.mkdir()
     try:
@@ -108,7 +109,15 @@ def digest(path: Path) -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest()
 
 
-def run(count: int, threads: int, folder: Path, scratch: Path, *, shown: int = 0) -> Load:
+def run(
+    count: int,
+    threads: int,
+    folder: Path,
+    scratch: Path,
+    *,
+    shown: int = 0,
+    targets: Sequence[str] = TARGETS,
+) -> Load:
     """Convert `count` times after a warm-up, `threads` at once."""
     digests: dict[str, set[str]] = {}
     numbers = itertools.count()
@@ -116,7 +125,7 @@ def run(count: int, threads: int, folder: Path, scratch: Path, *, shown: int = 0
     def several(number: int) -> None:
         with ThreadPoolExecutor(threads) as pool:
             for kind, found in pool.map(
-                lambda each: convert(each, folder), itertools.islice(numbers, number)
+                lambda each: convert(each, folder, targets), itertools.islice(numbers, number)
             ):
                 digests.setdefault(kind, set()).add(found)
 
@@ -133,13 +142,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=TARGETS)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder, scratch = Path(name, "work"), Path(name, "tmp")
         folder.mkdir()
         scratch.mkdir()
         os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
-        found = run(asked.count, asked.threads, folder, scratch, shown=20)
+        found = run(asked.count, asked.threads, folder, scratch, shown=20, targets=asked.targets)
     print(found)
     leaked = found.after.descriptors > found.before.descriptors or found.after.children or found.growth > 0.05
     sys.exit(1 if leaked or any(len(each) > 1 for each in found.digests.values()) else 0)

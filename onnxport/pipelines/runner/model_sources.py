@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from onnxport.core.errors import InputError
-from onnxport.formats.artifact import Artifact, Referent
+from onnxport.formats.artifact import Artifact, Referent, Stamp
 from onnxport.reports.run_report import SourceRecord
 
 if TYPE_CHECKING:
@@ -38,12 +38,19 @@ def unchanged(*artifacts: Referent) -> Iterator[None]:
         yield
     finally:
         for artifact, stamp in zip(artifacts, before, strict=True):
-            now: object = None
+            now: Stamp = ()
             with suppress(OSError):  # it is gone
                 now = artifact.stamp
-            if now != stamp and not isinstance(sys.exception(), KeyboardInterrupt):
+            if not _are_same(stamp, now) and not isinstance(sys.exception(), KeyboardInterrupt):
                 what = f"{artifact.path} changed while it was read"
                 raise InputError(what, fix="run again when it is done")
+
+
+def _are_same(before: Stamp, now: Stamp) -> bool:
+    return len(before) == len(now) and all(
+        one[:3] == other[:3] and (one[3] == other[3] or not (one[3] and other[3]))
+        for one, other in zip(before, now, strict=True)
+    )
 
 
 def load(source: Artifact) -> tuple[Model, Artifact]:
