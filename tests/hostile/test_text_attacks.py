@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pickle
 import re
 import shutil
@@ -147,6 +148,40 @@ def entry_of_another_form(target: Target) -> tuple[str, ...]:
 @attack(0)
 def entry_with_a_name_that_clears_the_terminal(target: Target) -> tuple[str, ...]:
     return entry(target, node="\x1b[2J\n::error::forged")
+
+
+def _linked_cache(target: Target, link: str) -> None:
+    """A project whose cache is a link to folders of the user's that look like entries and leftovers."""
+    folder = target.folder.parent / "victim"
+    for name in ("ab/cdef/source.c", "new/old/source.c", "ab/source.c"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("int main;")
+    os.utime(folder / "new" / "old", (0, 0))
+    place = target.folder / link
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(
+        folder / "ab" if place.name == "ab" else folder / "new" if place.name == "new" else folder
+    )
+    shutil.copy(DIGITS, target.folder)
+    (target.folder / "pipeline.yaml").write_text(
+        "version: 1\nmodel: digits.onnx\ntargets: {server: {to: ort}}\n"
+    )
+
+
+_LINKS = (".onnxport", ".onnxport/stages", ".onnxport/stages/ab", ".onnxport/stages/new", ".onnxport/timings")
+
+
+_CACHE_COMMANDS = (
+    *("cache list", "cache prune --size 1kB", "cache clear"),
+    *("plan pipeline.yaml", "run pipeline.yaml"),
+)
+
+
+@pytest.mark.parametrize("link", _LINKS)
+@pytest.mark.parametrize("command", _CACHE_COMMANDS)
+def test_a_cache_that_is_a_link_is_refused(link: str, command: str, target: Target) -> None:
+    _linked_cache(target, link)
+    target.refuses(4, tuple(command.split()), "is a link", "$ONNXPORT_CACHE")
 
 
 def test_a_cached_calibration_runs_no_code(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from onnxport.core.errors import MachineError, OnnxportError, UsageError
+from onnxport.core.errors import InputError, MachineError, OnnxportError, UsageError
 from onnxport.core.memory import bytes_of
 from onnxport.formats.artifact import write_failure
 from onnxport.pipelines.cache import entries
@@ -41,13 +41,31 @@ def home_of(pipeline: Path) -> Path:
 
 
 def folder_beside(pipeline: Path) -> Path:
-    """Return the folder of products."""
-    return home_of(pipeline) / "stages"
+    """Return the folder of products; InputError if it may lie elsewhere, see `_refuse_links`."""
+    return _refuse_links(home_of(pipeline)) / "stages"
 
 
 def timings_beside(pipeline: Path) -> Path:
-    """Return the folder of latency figures (execution/latency.py)."""
-    return home_of(pipeline) / "timings"
+    """Return the folder of latency figures (execution/latency.py); raises as `folder_beside`."""
+    return _refuse_links(home_of(pipeline)) / "timings"
+
+
+def _refuse_links(home: Path) -> Path:
+    """Refuse links in a cache beside a pipeline: a repository can bring some, and what they lead to would be cleared.
+
+    Raises:
+        InputError: there is one.
+    """
+    if home.name != _HOME or os.environ.get("ONNXPORT_CACHE"):
+        return home
+    inside = (home / "stages").iterdir() if (home / "stages").is_dir() else ()
+    for place in (home, home / "stages", home / "timings", *inside):
+        if place.is_symlink():
+            raise InputError(
+                f"{place} is a link, and a cache must not lie elsewhere",
+                fix="remove it; for a cache in another place, set $ONNXPORT_CACHE",
+            )
+    return home
 
 
 def size_limit() -> int:
