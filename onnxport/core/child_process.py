@@ -35,7 +35,8 @@ RUN_TIMEOUT = 600.0  # seconds for one run of a model; the largest measured (2.4
 _HEADER = struct.Struct("<Q")
 _MOST_REUSED = 800 * 2**20  # bytes; a process does not return the memory of a large model before the next one
 _MOST_LEFT = 300 * 2**20  # bytes that it may hold after its object is gone; libraries alone take up to 150 MB
-# Bytes that a compiler or an optimizer may hold: XXX
+# Bytes that a reader, compiler or optimizer of a model may hold, and for each byte of its weights. The same on every
+# machine, as are the artefacts.
 _LEAST_ALLOWED, _ALLOWED_FOR_WEIGHTS = 2_000_000_000, 8
 _RESET = 10.0  # seconds for the new object
 _PLAIN: Mapping[str, str] = {}

@@ -112,7 +112,8 @@ class SourceRuntime(Closing):
     @cached_property
     def described(self) -> Description:
         try:
-            described: Description = self._child.call("open", self._source, self._params)
+            with self._bounded():
+                described: Description = self._child.call("open", self._source, self._params)
         except ChildDied as death:
             if not self._source.is_factory:  # a native reader, on bytes that it did not expect
                 death.fix = f"{self._source.name} may be damaged: save it again, or try an older copy"
@@ -122,8 +123,14 @@ class SourceRuntime(Closing):
     def export(self, output: Path, opset: int | None) -> Exported:
         """See Framework.export."""
         assert self.described
-        exported: Exported = self._child.call("export", output, opset)
+        with self._bounded():
+            exported: Exported = self._child.call("export", output, opset)
         return exported
+
+    def _bounded(self) -> AbstractContextManager[None]:
+        """Limit the memory that a file of others takes; code of the user's may take what it wants."""
+        trusted = self._source.is_factory or self._params.trust
+        return nullcontext() if trusted else self._child.bounded(self._source.size)
 
     def consulted(self) -> UsedCode:
         """Return the user code and files that the model read."""

@@ -19,6 +19,7 @@ from onnxport.exporters.framework import Framework
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.process import Host
 from onnxport.exporters.sources import LOADERS, Source, is_archive
+from tests.hostile.attacking import Target
 from tests.hostile.test_sample_attacks import Evil
 
 
@@ -311,3 +312,20 @@ def test_the_child_process_tells_what_trust_does(tmp_path: Path) -> None:
     file.write_bytes(pickle.dumps(Evil(tmp_path)))
     with pytest.raises(InputError, match="--trust"):
         Host().open(Source.of(file), ExportParams())
+
+
+@pytest.mark.exhaustive
+def test_a_length_that_fills_the_memory_is_stopped(target: Target) -> None:
+    """XGBoost allocates what the file says."""
+    xgboost = pytest.importorskip("xgboost")
+    features = np.random.default_rng(0).normal(size=(60, 4))
+    trees = xgboost.XGBClassifier(n_estimators=3, max_depth=2).fit(features, features[:, 0] > 0)
+    file = target.folder / "bad.ubj"
+    trees.save_model(file)
+    content = file.read_bytes()
+    at = content.index(b"[$d#L") + 5
+    file.write_bytes(content[:at] + (2**31).to_bytes(8, "big") + content[at + 8 :])
+    run = target.running.run(target.folder, "export", "bad.ubj", "-o", "out.onnx", timeout=60)
+    assert run.code == 6, run.stderr
+    assert "took too much memory: it held 2" in run.stderr
+    assert "--limit child-memory=" in run.stderr

@@ -520,3 +520,14 @@ def test_a_valid_model_passes(target: Target) -> None:
     onnx.save(control_flow(), target.folder / "good.onnx")
     target.refuses(0, ("inspect", "good.onnx"))
     assert Path(target.folder / "good.onnx").exists()
+
+
+@pytest.mark.exhaustive
+def test_without_an_option_too_optimizing_keeps_to_a_limit(target: Target) -> None:
+    _fill_together(target)
+    run = target.running.run(
+        target.folder, "convert", "bad.onnx", "--to", "ort", "-o", "out.ort", "--no-validate", timeout=60
+    )
+    assert run.code == 6
+    assert "ONNX Runtime's optimizer took too much memory: it held 2" in run.stderr
+    assert "--limit child-memory=" in run.stderr
