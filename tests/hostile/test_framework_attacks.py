@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -329,3 +330,24 @@ def test_a_length_that_fills_the_memory_is_stopped(target: Target) -> None:
     assert run.code == 6, run.stderr
     assert "took too much memory: it held 2" in run.stderr
     assert "--limit child-memory=" in run.stderr
+
+
+def test_a_damaged_catboost_file_is_refused(tmp_path: Path) -> None:
+    """Texts in it that are no UTF-8, and settings that are null."""
+    catboost = pytest.importorskip("catboost")
+    features = np.random.default_rng(0).normal(size=(60, 4))
+    model = catboost.CatBoostClassifier(iterations=3, depth=2, verbose=False, allow_writing_files=False)
+    model.fit(features, features[:, 0] > 0).save_model(str(tmp_path / "a.cbm"))
+    content = (tmp_path / "a.cbm").read_bytes()
+    refused = 0
+    for text in re.finditer(rb"[ -~]{6,}", content):
+        places = [text.start() + 2 + offset for offset in range(0, len(text[0]) - 4, 31)]
+        damaged = [content[:at] + b"\xff" + content[at + 1 :] for at in places]
+        empty = re.sub(rb"\{[^{}]*\}", lambda found: b"null".ljust(len(found[0])), text[0])
+        for each in (*damaged, content[: text.start()] + empty + content[text.end() :]):
+            (tmp_path / "a.cbm").write_bytes(each)
+            try:
+                load(tmp_path / "a.cbm")
+            except OnnxportError:
+                refused += 1
+    assert refused > 5

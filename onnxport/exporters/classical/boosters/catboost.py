@@ -54,9 +54,20 @@ def load(source: Source, params: ExportParams) -> Booster:
     model = catboost.CatBoost()
     try:
         model.load_model(str(source.files[0]))
+        return of_object(model, source, params)
     except catboost.CatBoostError as error:
         raise InputError(f"{source.name} is not a CatBoost model", why=first_line(error)) from error
-    return of_object(model, source, params)
+    except (
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:  # CatBoost copies what it does not use
+        raise InputError(
+            f"{source.name} is damaged",
+            why=f"its description of itself cannot be read, {first_line(error)}",
+            fix="save the model again",
+        ) from error
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
