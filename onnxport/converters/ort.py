@@ -50,6 +50,8 @@ _LOCATION = re.compile(
 )
 _NEWER_OPSET = re.compile(r"Opset (\d+) is under development.*is till opset (\d+)")
 _INFERENCE = re.compile(r"\[(?:Shape|Type)InferenceError\] ")
+# ONNX Runtime's words for a model that it could not run either.
+_INVALID = ("ShapeInferenceError", "TypeInferenceError", "Type Error", "This is an invalid model")
 
 _PURPOSE = (
     "an .ort file saves runtime size, not time: build ONNX Runtime with --include_ops_by_config "
@@ -206,7 +208,7 @@ def _explain(model: Model, output: Path, error: Exception) -> CannotConvertError
     if refusals := _unknown_operators(model):
         count = f"ONNX Runtime does not know {len(refusals)} of its nodes' operators"
         return CannotConvertError(f"{what}, {count}", refusals=refusals)
-    if "ShapeInferenceError" in message or "TypeInferenceError" in message:
+    if any(words in message for words in _INVALID):
         return InputError(
             f"{model.path} is not a valid ONNX model",
             why=f"ONNX Runtime says: {_INFERENCE.sub('', message)[:300]}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.formats.artifact import Artifact, Dim, TensorSpec
 from onnxport.formats.constant_tensors import attribute_tensor
 from onnxport.formats.manifest import KEY, Manifest, Port
+from onnxport.formats.mending import mend
 from onnxport.formats.model_limits import check_parts
 from onnxport.formats.model_syntax import check_syntax
 from onnxport.formats.output_shapes import infer_output_shapes
@@ -74,6 +75,7 @@ class Model:
     Attributes:
         labels: outputs that are dictionaries in the file and a tensor here -> the labels of their columns.
         grown: bytes of weights that were computed from much smaller ones; constant folding counts them.
+        mended: what the file says wrongly of itself, a note for each repair (`mending.py`).
     """
 
     def __init__(self, graph_model: ir.Model, path: Path | None = None) -> None:
@@ -81,6 +83,7 @@ class Model:
         self.path = path
         self.labels: dict[str, Labels] = {}
         self.grown = 0
+        self.mended: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Model:
@@ -98,20 +101,25 @@ class Model:
             # onnx-ir raises these for graphs with undefined names.
             _check_external_entries(path)
             _refuse_dictionaries(path)
-            _is_sorted(path)
+            _is_sorted(path, ())
             raise InputError(
                 f"{path} cannot be read as an ONNX model", why=_message(error.__cause__ or error)
             ) from error
-        if not model.ir.ir_version or (not model.outputs and not len(model.graph)):
+        if not model.outputs and not len(model.graph):
             raise _of_another_kind(path, "it holds no graph")
+        if not model.ir.ir_version:
+            raise _of_another_kind(path, "it says no IR version")
         if not model.outputs:
             raise InputError(
                 f"{path} has no outputs", fix="declare the values that you need as graph outputs"
             )
         _check_external_data(model.ir, path)
         _check_stored_weights(model.ir, path)
-        if not _is_sorted(path):
+        if not _is_sorted(path, model.mended):
+            order = list(model.graph)
             model.graph.sort()
+            if order != list(model.graph):
+                model.mended += ("nodes stand before those whose results they read; they were sorted",)
         return model
 
     @property
@@ -243,6 +251,7 @@ def _load(path: Path) -> Model:
     proto = onnx.load(path, load_external_data=False)
     check_parts(proto, path)
     check_syntax(proto, path)
+    mended = mend(proto)
     infer_output_shapes(proto)
     labels: dict[str, Labels] = {}
     try:
@@ -253,7 +262,7 @@ def _load(path: Path) -> Model:
             raise
         graph_model = ir.from_proto(proto)
     model = Model(graph_model, path)
-    model.labels = labels
+    model.labels, model.mended = labels, mended
     return model
 
 
@@ -497,12 +506,16 @@ def _of_another_kind(path: Path, otherwise: str) -> InputError:
     return InputError(f"{path} is not an ONNX model", why=f"it is {kind}" if kind else otherwise, fix=fix)
 
 
-def _is_sorted(path: Path) -> bool:
-    """Return whether the nodes are sorted; raise InputError where the ONNX checker finds more than _HARMLESS."""
+def _is_sorted(path: Path, mended: Sequence[str]) -> bool:
+    """Return whether the nodes are sorted; raise InputError where the ONNX checker finds more than _HARMLESS.
+
+    Args:
+        mended: what `mend` repaired, which the checker does not see in the file.
+    """
     try:
         onnx.checker.check_model(os.fspath(path))
     except _REFUSALS as error:
-        if not any(words in str(error) for words in _HARMLESS):
+        if not mended and not any(words in str(error) for words in _HARMLESS):
             raise _invalid(path, error) from error
         _check_repaired(path, error)
         return False
@@ -512,6 +525,7 @@ def _is_sorted(path: Path) -> bool:
 def _check_repaired(path: Path, violation: Exception) -> None:
     """Check a copy without the harmless violations; whether the model runs is up to ONNX Runtime."""
     proto = onnx.load(path, load_external_data=False)
+    mend(proto)
     if not infer_output_shapes(proto):
         raise _invalid(path, violation) from violation
     external = any(tensor.external_data for tensor in proto.graph.initializer)

@@ -24,4 +24,6 @@ def infer_output_shapes(proto: onnx.ModelProto) -> bool:
 
 
 def _lacks_shape(output: onnx.ValueInfoProto) -> bool:
+    if not output.HasField("type"):
+        return True
     return output.type.HasField("tensor_type") and not output.type.tensor_type.HasField("shape")

@@ -164,7 +164,7 @@ class _Chain:
 
     def run_first_steps(self, model: Model) -> _Start:
         """Run all steps but the last, unless they are made already."""
-        start = _Start(model, (*self.notes, *describe_labels(model)))
+        start = _Start(model, (*self.notes, *model.mended, *describe_labels(model)))
         for number, step in enumerate(self.job.steps[:-1]):
             product = Product(step.made) if step.made is not None else self._run(number, start)
             model, artifact = load(product.artifact)

@@ -15,6 +15,7 @@ from onnxport.runtimes.ort.custom_operators import register_libraries
 
 CPU = "CPUExecutionProvider"
 
+_FOLDER_OF_WEIGHTS = "session.model_external_initializers_file_folder_path"
 _FATAL = 4  # log severity: an error arrives as an exception, its echo on stderr would be noise
 
 
@@ -71,7 +72,7 @@ def open_session(
         "session.disable_prepacking": "" if prepacking else "1",
         "session.use_env_allocators": "1" if shared_memory else "",
         "session.optimized_model_external_initializers_file_name": optimized_weights,
-        "session.model_external_initializers_file_folder_path": str(external_data or ""),
+        _FOLDER_OF_WEIGHTS: str(external_data or ""),
         **(config or {}),
     }
     for key, entry in entries.items():
@@ -80,13 +81,25 @@ def open_session(
     register_libraries(options)
     if devices:
         options.add_provider_for_devices(list(devices), {})
-    return onnxruntime.InferenceSession(
-        os.fspath(model) if isinstance(model, Path) else model,
-        options,
+    open_it = functools.partial(
+        onnxruntime.InferenceSession,
+        sess_options=options,
         providers=None if devices else list(dict.fromkeys((provider, CPU))),
         disabled_optimizers=disabled_optimizers,
         enable_fallback=not devices,  # else Python opens it again on the CPU, and says so on stdout only
     )
+    if not isinstance(model, Path):
+        return open_it(model)
+    try:
+        return open_it(os.fspath(model))
+    except Exception:  # ONNX Runtime's exceptions have no base class of their own
+        from onnxport.formats.mending import mended_bytes
+
+        if model.suffix.lower() == ".ort" or (mended := mended_bytes(model)) is None:
+            raise
+        if external_data is None:
+            options.add_session_config_entry(_FOLDER_OF_WEIGHTS, os.fspath(model.parent))
+        return open_it(mended)
 
 
 @functools.cache

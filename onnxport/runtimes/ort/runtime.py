@@ -77,6 +77,8 @@ class OrtRuntime(Closing):
             self._make_exact()
         self._provider = find_provider(options.provider)
         main = self._session(frozenset())
+        if any(not each.shape for each in main.get_inputs()) and self._mend():
+            main = self._session(frozenset())
         self.inputs = tuple(spec_of(each.name, each.type, each.shape) for each in main.get_inputs())
         self.outputs = tuple(spec_of(each.name, each.type, each.shape) for each in main.get_outputs())
 
@@ -96,6 +98,19 @@ class OrtRuntime(Closing):
             replace(spec, dtype="string") if spec.name in runtime._texts else spec for spec in runtime.outputs
         )
         return runtime
+
+    def _mend(self) -> bool:
+        """Replace a file with something wrong in it, as an input that lacks its shape; return whether it was."""
+        source = self._source
+        if self._is_ort or not isinstance(source, Path):
+            return False
+        from onnxport.formats.mending import mended_bytes
+
+        if (data := mended_bytes(source)) is None:
+            return False
+        self._source, self._folder = data, source.parent
+        self._sessions.clear()
+        return True
 
     def _make_exact(self) -> None:
         """Replace the model by an equal one whose integer sums saturate on no CPU."""
