@@ -28,6 +28,7 @@ from fixtures import reality
 
 LIMIT = 300.0  # seconds a command
 SAMPLES = 32  # calibration samples of int8
+BUDGET = "sqnr=15"  # of int8: nodes that lose more stay float, and a note names them
 SEED = 20_261  # of the check and of the calibration samples; the product's own generator never sees it
 
 RIGHT, WRONG, UNPROVEN, REFUSED, CRASHED, SLOW = "right", "wrong", "unproven", "refused", "crashed", "slow"
@@ -70,6 +71,7 @@ class Row:
         first: the message of the first command, if there was a second.
         size: of the artefact, in bytes.
         check: what the independent check found, of a rejected artefact too.
+        notes: those of the command's report: what int8 left in float, why a file is larger than its source.
     """
 
     key: str
@@ -85,6 +87,7 @@ class Row:
     megabytes: float
     size: int = 0
     check: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def convert(key: str, to: str, precision: str) -> Row:
@@ -121,6 +124,7 @@ def convert(key: str, to: str, precision: str) -> Row:
             megabytes=round(ran.megabytes, 1),
             size=_size(target) if target.exists() else 0,
             check=vars(check) if check else {},
+            notes=tuple(_without(temp, note, str(model)) for note in _notes(ran.said)),
         )
 
 
@@ -219,9 +223,12 @@ def _precision_options(
     folder = temp / "samples"
     folder.mkdir()
     sizes = filled(declared_sizes(model), known)
-    for number in range(SAMPLES):
-        np.savez(folder / f"{number:02}.npz", **random_inputs(model, sizes, SEED + number, number))
-    return ["--precision", "int8", "--calib", str(folder)]
+    try:
+        for number in range(SAMPLES):
+            np.savez(folder / f"{number:02}.npz", **random_inputs(model, sizes, SEED + number, number))
+    except ValueError:  # it takes texts, or nothing random: a stranger has no samples either
+        return ["--precision", "int8"]
+    return ["--precision", "int8", "--calib", str(folder), "--budget", BUDGET]
 
 
 def _parsed(output: bytes) -> Mapping[str, Any]:
@@ -230,6 +237,11 @@ def _parsed(output: bytes) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return said if isinstance(said, dict) else {}
+
+
+def _notes(said: Mapping[str, Any]) -> list[str]:
+    """Return the notes of a command's report."""
+    return [note for artifact in said.get("artifacts", ()) for note in artifact.get("notes", ())]
 
 
 def _message(code: int | None, said: Mapping[str, Any], errors: str, limit: float) -> str:

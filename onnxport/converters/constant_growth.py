@@ -11,7 +11,6 @@ from onnxport.formats.model import Model
 
 # What a report need not explain: a share of the source's constants, and bytes.
 _SHARE, _LEAST = 1.15, 64 * 2**10
-_LEAST_OF_FILES = 4 * 2**10
 _NAMED = 3  # constants in a note
 
 
@@ -40,7 +39,7 @@ def describe_size(source: Model, stored: int, made: Artifact) -> tuple[str, ...]
         stored: bytes of the prepared model's constants and lists (`constant_bytes`).
     """
     before, after = source.artifact.size, made.size
-    if after <= max(_SHARE * before, before + _LEAST_OF_FILES):
+    if after <= _SHARE * before:
         return ()
     old = constant_bytes(source, with_lists=True)
     return (

@@ -66,7 +66,6 @@ _FOLDING = ("ConstantFolding",)
 # What no note need explain: times the source's size, and bytes.
 _USUAL, _LEAST = 1.15, 64 * 2**10
 _GROWN = "the file stores {} of constants that the source computes in every run"
-_LEAST_OF_GRAPHS = 4 * 2**10
 _LARGER = (
     "of the file's {}, {} are constants (of the source's, {}) and {} describe the graph: the format has a record for "
     "each value and operator, and writes each integer of a list in 8 bytes"
@@ -160,7 +159,7 @@ def _save(model: Model, data: bytes, level: OrtLevel, scratch: Path) -> tuple[by
 
 def _describe_size(model: Model, before: int, session: dict[str, Any], after: int) -> list[str]:
     """Return a note on what fills a file that is larger than its source for no other known reason."""
-    if after <= max(_USUAL * before, before + _LEAST_OF_GRAPHS):
+    if after <= _USUAL * before:
         return []
     constants = sum(map(_tensor_bytes, session["model"]["graph"].get("initializers", ())))
     sizes = map(format_size, (after, constants, constant_bytes(model), max(after - constants, 0)))

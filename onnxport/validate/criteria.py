@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from onnxport.validate.precision import INTEGER_WEIGHTS
 from onnxport.validate.report import Precision
 from onnxport.validate.rounded_model import ROUNDINGS
 
@@ -57,7 +58,8 @@ def choose_criteria(
         return Criteria(fidelity=True, note=note)
     if has_tolerance:
         return Criteria(fidelity=True, quality=True)
-    if reference == "float32" and candidate in ROUNDINGS:
+    is_float16 = reference in INTEGER_WEIGHTS and candidate == "float16"
+    if is_float16 or (reference == "float32" and candidate in ROUNDINGS):
         if readable:
             return Criteria(fidelity=True, rounded=True, quality=True)
         return Criteria(quality=True, note=_UNREADABLE)

@@ -24,7 +24,7 @@ from onnxport.validate.evaluation import evaluate
 from onnxport.validate.float_reference import FloatReference
 from onnxport.validate.graph_analysis import unreached_outputs
 from onnxport.validate.params import NO_DEMANDS, ValidateParams
-from onnxport.validate.precision import kept_float32, least_rounded, precision_of, read_onnx
+from onnxport.validate.precision import kept_float32, least_rounded, precision_beside, precision_of, read_onnx
 from onnxport.validate.progress import Tell
 from onnxport.validate.reference import Reference
 from onnxport.validate.report import RIGHT, Criterion, Judgement, Precision, Report, Side, overall
@@ -209,6 +209,7 @@ class Judge(Closing):
             precision = precision_of(candidate, graph, function)
             if self._criterion != "quality" and self._run.floats.replaces(reference, candidate, precision):
                 reference = self._run.floats.of(reference)
+            precision = precision_beside(reference.precision, candidate, precision, function)
             oriented = self._renamed(candidate, runtime, graph)
             model = reference.roll_out(oriented)
             check_signatures(reference, model, self._names(candidate), reference.declared)

@@ -134,10 +134,10 @@ def test_recurrent_weights_of_both_directions_stay_int8_or_a_note_says_why(
     assert made.path.stat().st_size < 1.3 * stored
 
 
-def deep(path: Path, op: str) -> Path:
-    """A chain of 99 operators without constants."""
-    nodes = [helper.make_node(op, [f"v{n}"], [f"v{n + 1}"]) for n in range(99)]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4]) for name in ("v0", "v99")]
+def deep(path: Path, op: str, length: int = 99) -> Path:
+    """A chain of operators without constants."""
+    nodes = [helper.make_node(op, [f"v{n}"], [f"v{n + 1}"]) for n in range(length)]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4]) for name in ("v0", f"v{length}")]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
@@ -156,3 +156,11 @@ def test_a_small_file_of_a_target_says_what_takes_the_room(tmp_path: Path, targe
     made = onnxport.convert_model(deep(tmp_path / "m.onnx", "Sin"), target)
     (note,) = [note for note in made.run.artifacts[0].notes if "describes the graph" in note]
     assert "about 0.0 kB are constants" in note
+
+
+@pytest.mark.parametrize("target", ["ort", "tflite", "coreml"])
+def test_a_tiny_file_that_is_larger_than_its_source_says_why(tmp_path: Path, target: str) -> None:
+    made = onnxport.convert_model(deep(tmp_path / "m.onnx", "Sin", 2), target)
+    (artifact,) = made.run.artifacts
+    assert artifact.ratio > 1.15
+    assert any("the graph" in note for note in artifact.notes)

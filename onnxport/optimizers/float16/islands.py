@@ -21,10 +21,13 @@ import onnx_ir as ir
 from onnxport.optimizers.float16.constants import LARGEST, LARGEST_INTEGER, LEAST
 from onnxport.optimizers.float16.epsilons import SHIFTS, guards, is_delicate, reads_tiny
 from onnxport.optimizers.float16.magnitudes import Measured
+from onnxport.optimizers.float16.operator_support import is_float
+from onnxport.optimizers.rewrites.registry import EXACT
 from onnxport.samples.value_uses import CARRIERS
 
 _MOST = LARGEST / 2
 TINY = "computes with a number too small for float16"
+_SETTING = 16  # elements of a constant that is no weight
 _NAMED = 3  # nodes in a note: their names may be long
 
 _SQUARES = frozenset(
@@ -49,9 +52,33 @@ def islands(graph: ir.Graph, peaks: Mapping[str, float], *, mixed: bool) -> tupl
     """Return the names of values whose nodes compute in float32, in graph order.
 
     `peaks` are magnitudes by name, measured by the pre-flight. With `mixed`, operators that amplify errors are islands.
+    What control flow computes inside is not measured: there, values grow beyond float16 by constants that are. Nodes
+    that a rewriting marked as exact are islands, too, so that the judge leaves what they replace unrounded.
     """
-    found = reasons(list(graph), peaks, mixed=mixed)
-    return tuple(value.name for node in found for value in node.outputs if value.name)
+    found = [
+        *reasons(list(graph), peaks, mixed=mixed),
+        *(node for node in graph if EXACT in node.metadata_props),
+    ]
+    for inner in graph.subgraphs():
+        found += reasons(list(inner), _grown_beyond(inner), mixed=mixed)
+    return tuple(dict.fromkeys(value.name for node in found for value in node.outputs if value.name))
+
+
+def _grown_beyond(graph: ir.Graph) -> dict[str, float]:
+    """Return the values that a constant beyond float16 is added to, or multiplied with, with its magnitude."""
+    found: dict[str, float] = {}
+    for node in graph:
+        if node.op_type not in _POSITIONS:
+            continue
+        operands = [value for value in node.inputs if value is not None and is_float(value)]
+        grown = [found[value.name] for value in operands if value.name in found]
+        constants = [value.const_value for value in operands if value.const_value is not None]
+        large = [float(np.abs(each.numpy()).max()) for each in constants if 0 < each.size <= _SETTING]
+        is_divided = node.op_type == "Div" and not grown
+        peak = max([*grown, *([] if is_divided else large)], default=0.0)
+        if peak > _MOST:
+            found |= {value.name: peak for value in node.outputs if value.name and is_float(value)}
+    return found
 
 
 def reasons(

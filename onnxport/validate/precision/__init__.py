@@ -11,7 +11,17 @@ from onnxport.validate.report import Precision
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
 
-__all__ = ["has_rounding", "kept_float32", "least_rounded", "precision_of", "read_onnx"]
+INTEGER_WEIGHTS = frozenset[Precision]({"int8 weights", "int4 weights"})
+
+__all__ = [
+    "INTEGER_WEIGHTS",
+    "has_rounding",
+    "kept_float32",
+    "least_rounded",
+    "precision_beside",
+    "precision_of",
+    "read_onnx",
+]
 
 
 def precision_of(artifact: Referent, graph: Model | None = None, function: str = "") -> Precision:
@@ -46,6 +56,22 @@ def precision_of(artifact: Referent, graph: Model | None = None, function: str =
     if model is None:
         return "unknown"
     return "float16" if onnx.is_half(onnx.manifest_in(model)) else graphs.precision(onnx.typed_graph(model))
+
+
+def precision_beside(
+    reference: Precision, candidate: Artifact, precision: Precision, function: str = ""
+) -> Precision:
+    """Return a candidate's precision beside a reference: where both store the same integers, what it computes in.
+
+    Args:
+        precision: the candidate's, by its file alone.
+        function: see `precision_of`.
+    """
+    if precision != reference or precision not in INTEGER_WEIGHTS or candidate.format != "coreml":
+        return precision
+    from onnxport.validate.precision import coreml
+
+    return "float16" if coreml.computes_in_half(candidate.path, function) else precision
 
 
 def read_onnx(artifact: Referent) -> Model | None:

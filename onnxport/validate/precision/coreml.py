@@ -68,6 +68,12 @@ def islands(path: Path, function: str = "") -> frozenset[str]:
     return frozenset(note.islands) if note else frozenset()
 
 
+def computes_in_half(path: Path, function: str = "") -> bool:
+    """Return whether a package of ours was made in float16, in whatever its weights are stored."""
+    package = read_package(path)
+    return _is_half(package, function or package.default)
+
+
 def _is_half(package: Package, name: str) -> bool:
     """Return whether the package is ours and was made in float16, but for what has to be float32."""
     note = _note(package, name)

@@ -116,6 +116,7 @@ def _regression(
 
 def _leaves(node: Rewrite, forest: Forest) -> tuple[ir.Value, list[int]]:
     """Return the leaf of each row of x in each tree, as an index into the second result."""
+    node.is_exact = True  # in fewer bits, features and thresholds fall on one another
     x = node.input(0)
     *_, features = node.shape(x)
     if features is not None and max(forest.features) >= features:
