@@ -102,10 +102,8 @@ def convert(
             params = params.model_copy(update={"level": _MOST_IN_FLOAT16})
             notes.append(_LEVEL)
     if params.fit:
-        model, changed = webgpu_fit.fit(model)
-        notes += (
-            [f"for WebGPU, the input channels of {changed} Conv are filled up with zeros"] if changed else []
-        )
+        model, changes = webgpu_fit.fit(model)
+        notes += changes
         if params.level not in ("disable", "basic"):
             params = params.model_copy(update={"level": "basic"})
             notes.append(_LEVEL_OF_WEBGPU)

@@ -1,16 +1,23 @@
-"""`--to ort --fit webgpu`: what ONNX Runtime's WebGPU kernels compute wrongly becomes what they compute right."""
+"""`--to ort --fit webgpu`: what ONNX Runtime's WebGPU provider lacks or computes wrongly is written otherwise."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.converters import webgpu_rules
 from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model
+from onnxport.optimizers import shape_inference
+from onnxport.optimizers.canonical_form import prepare
 
 _OLDEST_OPSET = 13  # Pad has its pads as an input since 11, Conv is the same
+_OTHERWISE = "for WebGPU, the model is written in opset {} and simpler operators"
+_REWRITTEN = "for WebGPU, {} became others that it has"
+_FILLED = "for WebGPU, the input channels of {} Conv are filled up with zeros"
 
 
 @dataclass(frozen=True)
@@ -36,22 +43,42 @@ class _ConvChannels:
 _CONV = _ConvChannels(above=3, divided_by=3, full=4)
 
 
-def fit(model: Model) -> tuple[Model, int]:
-    """Return a copy of `model` whose convolutions WebGPU computes right, and how many have changed.
+def fit(model: Model) -> tuple[Model, tuple[str, ...]]:
+    """Return a copy of `model` that WebGPU computes whole and right as far as rules go, and notes on what changed.
 
-    Weights that are no constants stay as they are, and so does a model below opset 13.
+    Convolutions whose weights are no constants stay as they are, and so does a model with texts.
     """
-    copy = model.clone()
-    if copy.opset < _OLDEST_OPSET:
-        return model, 0
-    found = [node for node in copy.graph if _is_wrong(node)]
+    copy, notes = model.clone(), []
+    typed = model.clone()
+    shape_inference.infer(typed)
+    is_old = copy.opset < _OLDEST_OPSET and any(map(_is_wrong, copy.graph))
+    if (is_old or webgpu_rules.lacks(typed)) and not _has_texts(typed):
+        kept = {f"{node.domain}::{node.op_type}" for node in copy.graph.all_nodes() if node.domain}
+        native = webgpu_rules.TAKEN | {op for op in kept if op.startswith("com.microsoft::")}
+        copy = prepare(copy, shapes={}, native=lambda: native).model
+        count = webgpu_rules.rewrite(copy)
+        notes.append(_OTHERWISE.format(webgpu_rules.NEWEST_OPSET))
+        if count:
+            notes.append(_REWRITTEN.format(f"{count} node{'s' if count > 1 else ''}"))
+    if copy.opset >= _OLDEST_OPSET and (found := [node for node in copy.graph if _is_wrong(node)]):
+        _fill_up_all(found, copy)
+        notes.append(_FILLED.format(len(found)))
+    return (copy, tuple(notes)) if notes else (model, ())
+
+
+def _has_texts(model: Model) -> bool:
+    values = (value for node in model.graph.all_nodes() for value in (*node.inputs, *node.outputs) if value)
+    ports = (*model.graph.inputs, *model.graph.outputs)
+    return any(value.dtype == ir.DataType.STRING for value in (*ports, *values))
+
+
+def _fill_up_all(found: Sequence[ir.Node], copy: Model) -> None:
     taken = {
         value.name for node in copy.graph.all_nodes() for value in (*node.inputs, *node.outputs) if value
     }
     taken |= {*copy.graph.initializers, *(value.name for value in copy.graph.inputs)}
     for number, node in enumerate(found):
         _fill_up(node, copy.graph, number, taken)
-    return (copy, len(found)) if found else (model, 0)
 
 
 def _is_wrong(node: ir.Node) -> bool:

@@ -21,7 +21,7 @@ def probe(path: Path, options: ProbeOptions) -> Placement:
                 "extent": "all",
                 "nodes": nodes,
                 "taken": nodes,
-                "notes": (f"asked on {runtime.device}",),
+                "notes": (f"asked on {runtime.device}", *runtime.remarks),
             }
             return answer.model_copy(update=found)
     except MissingDependencyError as error:

@@ -10,7 +10,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -33,6 +33,8 @@ DISTRIBUTION = "onnxruntime-ep-webgpu"
 _ALLOW_SOFTWARE = "ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER"
 _ONLY_THERE = {"session.disable_cpu_ep_fallback": "1"}
 _NAMED = {"session.record_ep_graph_assignment_info": "1"}
+# Off by default; what it switches on computes the low 32 bits.
+_INT64 = {"ep.webgpuexecutionprovider.enableInt64": "1"}
 _LEFT_OVER = re.compile(r"fallback to CPU EP has been explicitly disabled")
 _NO_ADAPTER = re.compile(r"Failed to get a WebGPU adapter|No supported adapters")
 _OTHER_BUFFERS = re.compile(r"tensor->Location\(\)|WebGPU buffers")
@@ -47,6 +49,10 @@ _CUT = "cut the model there (onnxport extract), and run the other part elsewhere
 _SHARED = "it shares values with the CPU, which fails in an .ort file"
 _MOST_NAMED = 8
 _SOFTWARE = "the GPU is one in software: its answers count, its speed says nothing of a real GPU, and it has no float16"
+_WITH_INT64 = (
+    "its kernels for int64 were switched on, and compute 32 bits: give your session the entry "
+    "ep.webgpuexecutionprovider.enableInt64=1"
+)
 _DEFAULT = RuntimeOptions()
 
 
@@ -75,7 +81,8 @@ class WebgpuRefusal(InputError):
 class WebgpuRuntime(OrtRuntime):
     """A model on ONNX Runtime's WebGPU provider; reads the options `level`, `threads`, and `vulkan` in `own`.
 
-    For an `.ort` file ONNX Runtime says only in a run what it left to the CPU.
+    For an `.ort` file ONNX Runtime says only in a run what it left to the CPU. Where nodes are left, the provider's
+    kernels for int64 are switched on.
 
     Raises:
         WebgpuRefusal: nodes are left to the CPU.
@@ -87,7 +94,15 @@ class WebgpuRuntime(OrtRuntime):
         self._device = find_device(dict(options.own).get("vulkan", ""))
         self._profiles = ScratchFolder()
         self._is_checked = path.suffix.lower() != ".ort"
-        super().__init__(path, replace(options, provider="CPU", integers="cpu"))
+        self._int64 = False
+        options = replace(options, provider="CPU", integers="cpu")
+        try:
+            super().__init__(path, options)
+        except WebgpuRefusal as refusal:
+            if not refusal.nodes:
+                raise
+            self._int64 = True
+            super().__init__(path, options)
 
     @property
     def name(self) -> str:
@@ -102,10 +117,21 @@ class WebgpuRuntime(OrtRuntime):
     @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences for the report."""
-        return (_SOFTWARE,) if self._is_software else ()
+        software = (_SOFTWARE,) if self._is_software else ()
+        return (*software, _WITH_INT64) if self._int64 else software
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
         """See `Runtime.run`; raises WebgpuRefusal where a run shows nodes on the CPU."""
+        try:
+            return self._run_there(feeds, taps)
+        except WebgpuRefusal as refusal:
+            if self._int64 or self._is_checked or not refusal.nodes:
+                raise
+            self._int64 = True
+            self._sessions.clear()
+            return self._run_there(feeds, taps)
+
+    def _run_there(self, feeds: Feeds, taps: Sequence[str]) -> dict[str, Array]:
         try:
             found = super().run(feeds, taps=taps)
         except RunError as error:
@@ -133,8 +159,15 @@ class WebgpuRuntime(OrtRuntime):
     def _is_software(self) -> bool:
         return bool(self._device.device.type == ort.OrtHardwareDeviceType.CPU)
 
+    @property
+    def _switches(self) -> dict[str, str]:
+        return _INT64 if self._int64 else {}
+
     def _place(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"devices": [self._device], "config": {**_ONLY_THERE, **_NAMED}}
+        found: dict[str, Any] = {
+            "devices": [self._device],
+            "config": {**_ONLY_THERE, **_NAMED, **self._switches},
+        }
         if not self._is_checked:
             prefix = os.path.join(self._profiles.name, "run")
             found |= {"enable_profiling": True, "profile_file_prefix": prefix}
@@ -161,7 +194,7 @@ class WebgpuRuntime(OrtRuntime):
                 fix="install a Vulkan driver, or name the folder of one with vulkan=DIR (docs/guide/gpu.md)",
             )
         if _LEFT_OVER.search(said):
-            nodes, count = left_over(self._source, self._device, self._options, self._folder)
+            nodes, count = left_over(self._source, self._device, self._options, self._folder, self._switches)
             return self._refuse(nodes, count)
         if _FUSED.search(said):
             return WebgpuRefusal(
@@ -216,11 +249,20 @@ def find_device(vulkan: str) -> Any:
 
 
 def left_over(
-    source: Path | bytes, device: Any, options: RuntimeOptions = _DEFAULT, folder: Path | None = None
+    source: Path | bytes,
+    device: Any,
+    options: RuntimeOptions = _DEFAULT,
+    folder: Path | None = None,
+    switches: Mapping[str, str] | None = None,
 ) -> tuple[tuple[CpuNode, ...], int]:
     """Return the nodes of an ONNX model that ONNX Runtime leaves to the CPU, and how many it placed in all."""
     session = open_session(
-        source, level=options.level, devices=[device], prepacking=False, external_data=folder, config=_NAMED
+        source,
+        level=options.level,
+        devices=[device],
+        prepacking=False,
+        external_data=folder,
+        config={**_NAMED, **(switches or {})},
     )
     groups = session.get_provider_graph_assignment_info()
     nodes = [
