@@ -21,6 +21,7 @@ _PROTOBUF_LIMIT = 2**31 - 1
 _NEWEST_IR, _FIRST_IR = 13, 3
 # Tensors with more elements are weights: shape inference needs their shapes alone.
 _WEIGHT_ELEMENTS = 256
+_LARGE_NODE = 4096  # bytes
 
 # Operators whose result has the shape of their operand; that demand a rank; that demand the rank of their weight.
 _OF_ONE_SHAPE = frozenset(("Cast", "Clip", "Identity", "Relu", "QuantizeLinear", "DequantizeLinear"))
@@ -193,12 +194,13 @@ def _inferred(proto: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
     bare.functions.extend(proto.functions)
     graph = bare.graph
     graph.name = "graph"
-    graph.node.extend(proto.graph.node)
+    for node in proto.graph.node:
+        _add_without_weights(node, graph)
     weights = {tensor.name for tensor in proto.graph.initializer}
     graph.input.extend(value for value in proto.graph.input if value.name not in weights)
     for tensor in proto.graph.initializer:
         if _elements(tensor) > _WEIGHT_ELEMENTS or tensor.external_data:
-            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+            graph.input.append(_declared(tensor.name, tensor))
         else:
             graph.initializer.append(tensor)
     graph.output.extend(onnx.ValueInfoProto(name=output.name) for output in proto.graph.output)
@@ -206,6 +208,21 @@ def _inferred(proto: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
         found = onnx.shape_inference.infer_shapes(bare).graph
         return {value.name: value for value in (*found.value_info, *found.output) if value.HasField("type")}
     return {}
+
+
+def _add_without_weights(node: onnx.NodeProto, graph: onnx.GraphProto) -> None:
+    """Add a node; a large Constant becomes an input, and trees leave their thresholds out, which shape nothing."""
+    if node.ByteSize() <= _LARGE_NODE:
+        graph.node.append(node)
+    elif node.op_type == "Constant" and len(node.output) == 1 and node.attribute[0].HasField("t"):
+        graph.input.append(_declared(node.output[0], node.attribute[0].t))
+    else:
+        bare = graph.node.add(op_type=node.op_type, domain=node.domain, input=node.input, output=node.output)
+        bare.attribute.extend(each for each in node.attribute if each.ByteSize() <= _LARGE_NODE)
+
+
+def _declared(name: str, tensor: onnx.TensorProto) -> onnx.ValueInfoProto:
+    return onnx.helper.make_tensor_value_info(name, tensor.data_type, tensor.dims)
 
 
 def _elements(tensor: onnx.TensorProto) -> int:
