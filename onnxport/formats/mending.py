@@ -53,9 +53,10 @@ def mended_bytes(path: Path) -> bytes | None:
     """Return the file's model, mended; None if nothing is to be mended, or it is no model, or too large."""
     try:
         proto = onnx.load(path, load_external_data=False)
-    except Exception:  # protobuf and onnx raise types of their own
+        mended = mend(proto)
+    except Exception:  # protobuf and onnx raise types of their own, of texts that are no UTF-8 as well
         return None
-    if not mend(proto) or proto.ByteSize() > _PROTOBUF_LIMIT:
+    if not mended or proto.ByteSize() > _PROTOBUF_LIMIT:
         return None
     data: bytes = proto.SerializeToString()
     return data
