@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 import onnxport
+from onnxport.bench.loaders.ort import load
 from onnxport.core.errors import InputError
 from onnxport.formats.model import Model
 from onnxport.runtimes.ort.runtime import OrtRuntime
@@ -180,3 +181,13 @@ def test_a_conversion_tells_what_was_mended(tmp_path: Path) -> None:
     made = onnxport.convert_model(path, to="ort", output=tmp_path / "model.ort")
     assert made.report.verdict == "proven"
     assert sum("the file says" in note for note in made.run.artifacts[0].notes) == 2
+
+
+def test_bench_times_a_mended_file(tmp_path: Path) -> None:
+    proto = onnx.load(DIGITS)
+    one_name(proto)
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path)
+    model = load(str(path), {})
+    model.feed({"image": np.zeros((1, 1, 8, 8), np.float32)})()
+    assert model.answers()["logits"].shape == (1, 10)

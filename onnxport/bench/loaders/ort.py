@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from onnxport.bench.loaders.base import Chosen, Run
@@ -23,6 +24,8 @@ def require() -> None:
 class OrtModel:
     def __init__(self, path: str, settings: Chosen) -> None:
         import onnxruntime
+
+        from onnxport.runtimes.ort.inference_session import open_file
 
         self._path = path
         wanted = settings.get("provider") or "cpu"
@@ -43,7 +46,8 @@ class OrtModel:
         own = {"intra_op_num_threads": str(threads)} if wanted == "xnnpack" and threads else {}
         providers = [(name, own), *([] if name == _CPU else [_CPU])]
         try:
-            self._session = onnxruntime.InferenceSession(path, options, providers=providers)
+            open_it = partial(onnxruntime.InferenceSession, sess_options=options, providers=providers)
+            self._session = open_file(open_it, Path(path), options)
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
             raise _refusal(f"ONNX Runtime cannot load {path}", error) from error
         if name not in self._session.get_providers():  # a provider that cannot start is skipped silently

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,17 +88,30 @@ def open_session(
         disabled_optimizers=disabled_optimizers,
         enable_fallback=not devices,  # else Python opens it again on the CPU, and says so on stdout only
     )
-    if not isinstance(model, Path):
-        return open_it(model)
+    return open_file(open_it, model, options, external_data) if isinstance(model, Path) else open_it(model)
+
+
+def open_file(
+    open_it: Callable[[str | bytes], onnxruntime.InferenceSession],
+    path: Path,
+    options: onnxruntime.SessionOptions,
+    external_data: Path | None = None,
+) -> onnxruntime.InferenceSession:
+    """Open a file, or what it would hold if it said nothing wrong of itself; raise what ONNX Runtime raises.
+
+    Args:
+        open_it: opens a path or the bytes of a model with `options`.
+        external_data: folder of the external data, if it is not the file's.
+    """
     try:
-        return open_it(os.fspath(model))
+        return open_it(os.fspath(path))
     except Exception:  # ONNX Runtime's exceptions have no base class of their own
         from onnxport.formats.mending import mended_bytes
 
-        if model.suffix.lower() == ".ort" or (mended := mended_bytes(model)) is None:
+        if path.suffix.lower() == ".ort" or (mended := mended_bytes(path)) is None:
             raise
         if external_data is None:
-            options.add_session_config_entry(_FOLDER_OF_WEIGHTS, os.fspath(model.parent))
+            options.add_session_config_entry(_FOLDER_OF_WEIGHTS, os.fspath(path.parent))
         return open_it(mended)
 
 
