@@ -47,12 +47,16 @@ _FIRST: frozenset[Precision] = frozenset(
 )
 
 
+# Numbers that a model takes: of fewer, moving the weights shows the rounding of its sums.
+_FEW = 16
+
+
 @dataclass(frozen=True)
 class _Probes:
     """Runs in other batches, of other inputs or weights, on other kernels, with transforms and norms in float64.
 
     Attributes:
-        weights: returns probes of other weights for inputs that cannot be moved.
+        weights: returns probes of other weights, for inputs that cannot be moved, or are few.
     """
 
     batches: tuple[Probe, ...] = ()
@@ -158,7 +162,8 @@ class NoiseMeter:
     def measure(self, sample: Sample, answers: Answers, *, is_thorough: bool = False) -> dict[str, Noise]:
         """Return the noise of every answer to a set.
 
-        Where a set of the same sizes was probed before, its share of the scale counts, too.
+        Where a set of the same sizes was probed before, its share of the scale counts, too; of a model that takes a
+        few numbers, that of any set.
 
         Args:
             is_thorough: whether to run all probes although a set of the same sizes was probed before.
@@ -171,7 +176,7 @@ class NoiseMeter:
         }
         if not sample.adversarial:
             self._probed.add(_sizes(sample))
-        if not sample.adversarial and not is_known:
+        if not sample.adversarial and not is_known and not self._is_small(sample):
             return noise
         margin = MARGIN if sample.adversarial else 1.0
         return {
@@ -226,6 +231,10 @@ class NoiseMeter:
             self._folders.pop().cleanup()
         self._probes, self._model = _Probes(), None
 
+    def _is_small(self, sample: Sample) -> bool:
+        """Return whether a set is a few numbers: moving these moves little of a sum whose terms cancel."""
+        return self._is_smooth and sum(array.size for array in sample.feeds.values()) <= _FEW
+
     def _choose(self, sample: Sample, is_known: bool) -> tuple[Probe, ...]:
         """Return every probe for the first set of a size, and one of other inputs or weights where noise is known.
 
@@ -233,9 +242,10 @@ class NoiseMeter:
         They are run in no other batch. The error of a transform depends on the inputs: each set needs its own.
         """
         probes = self._probes
+        is_small = self._is_small(sample)
         if not sample.adversarial:
             chosen = probes.moves[:1] if is_known else (*probes.batches, *probes.moves, *probes.kernels)
-            return (*chosen, *probes.transforms)
+            return (*chosen, *probes.transforms, *(probes.weights() if is_small and not is_known else ()))
         assert self._model is not None, "probes are run between open and close"
         zeros = perturb_zeros(self._model.run, self._exact)
         chosen = probes.moves[:1] if is_known else (*probes.moves[-1:], *probes.kernels)
@@ -243,7 +253,7 @@ class NoiseMeter:
         is_stuck = bool(floats) and not any(
             array.any() for array in floats
         )  # without floats, weights move anyway
-        return (*chosen, *probes.transforms, *(probes.weights() if is_stuck else (zeros,)))
+        return (*chosen, *probes.transforms, *(probes.weights() if is_stuck or is_small else (zeros,)))
 
     def _moves(self, model: Run, runtime: ReferenceRuntime) -> Iterator[Probe]:
         """Yield probes that move the inputs to their neighbours, or else, and in float16 too, the weights.

@@ -14,7 +14,7 @@ import pytest
 import onnxport
 from fixtures import graphs
 from onnxport.core.arrays import Feeds
-from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.artifact import Artifact, TensorSpec
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import MemoryFullError
 from onnxport.runtimes.ort.runtime import OrtRuntime
@@ -313,3 +313,36 @@ def test_token_ids_in_other_batches_come_before_moved_weights(
     weights[:, 3] *= 1 + 1e-4
     source.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weights, "table"))
     assert verdict(artifact, save(source, tmp_path / "wrong.onnx")).verdict == "not equivalent"
+
+
+def cancelling(path: Path, bias: float = 0.04) -> Path:
+    """A network of one number whose last sum cancels: it moves by no more than a hundredth of its terms."""
+    random, hidden = np.random.default_rng(0), 64
+    weights = {
+        "w": random.standard_normal((1, hidden)) * 0.01,
+        "b": random.standard_normal(hidden),
+        "v": random.standard_normal((hidden, 1)),
+    }
+    weights = {name: array.astype(np.float32) for name, array in weights.items()}
+    terms = np.maximum(0.3 * weights["w"].astype(np.float64) + weights["b"], 0) @ weights["v"]
+    weights["c"] = (bias - terms[0]).astype(np.float32)
+    helper = onnx.helper
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("Gemm", ["r", "v", "c"], ["y"]),
+    ]
+    ports = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N", 1]) for name in ("x", "y")]
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_a_sum_that_cancels_is_as_noisy_as_its_terms_although_one_number_moves_it_little(
+    tmp_path: Path,
+) -> None:
+    made = onnxport.convert_model(cancelling(tmp_path / "m.onnx"), "tflite")
+    assert made.report.verdict == "proven"
+    other = Artifact.open(cancelling(tmp_path / "other.onnx", 0.0401))
+    assert verdict(other, Artifact.open(made.path)).verdict == "not equivalent"
