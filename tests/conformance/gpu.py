@@ -17,7 +17,7 @@ import numpy as np
 
 from onnxport.converters.params import TfliteParams
 from onnxport.formats.model import Model
-from tests.conformance.harness import Array, Outcome, cases, load_case
+from tests.conformance.harness import Array, Outcome, cases, load_case, reference
 from tests.conformance.tflite import Conformance, Prover
 
 # Of the largest answer. SwiftShader's sine and cosine are good to 79 dB.
@@ -47,7 +47,7 @@ class GpuConformance(Conformance):
         return next((f"{name}: {fault}" for name, fault in faults if fault), "")
 
     def is_disputed(self, model: Model, feeds: dict[str, Array], answer: dict[str, Array]) -> bool:
-        return False
+        return not self.fault(reference(model, feeds), answer)
 
 
 def _difference(expected: Array, actual: Array) -> str:

@@ -105,7 +105,7 @@ class Harness(ABC):
 
     def is_disputed(self, model: Model, feeds: dict[str, Array], answer: dict[str, Array]) -> bool:
         """Whether an answer that is not the stored one is ONNX Runtime's."""
-        return not _fault(_reference(model, feeds), answer)
+        return not _fault(reference(model, feeds), answer)
 
     @abstractmethod
     def convert_and_run(self, model: Model, feeds: Sequence[dict[str, Array]]) -> list[dict[str, Array]]:
@@ -170,7 +170,8 @@ def _fault(expected: dict[str, Array], answer: dict[str, Array], atol: float = A
     return next((f"{name}: {fault}" for name, fault in faults if fault), "")
 
 
-def _reference(model: Model, feeds: dict[str, Array]) -> dict[str, Array]:
+def reference(model: Model, feeds: dict[str, Array]) -> dict[str, Array]:
+    """ONNX Runtime's answers."""
     session = onnxruntime.InferenceSession(model.to_bytes(), providers=["CPUExecutionProvider"])
     names = [spec.name for spec in model.outputs]
     return dict(zip(names, session.run(names, feeds), strict=True))

@@ -23,6 +23,11 @@ lacking = vulkan.lacking()
 # Name -> the graph in ONNX's notation, and the operators of the plain artefact that the fitted one must not have.
 CASES = {
     "hard sigmoid": ("g (float[1,4,8,8] x) => (float[1,4,8,8] y) { y = HardSigmoid (x) }", "RELU_0_TO_1"),
+    "the largest and their places": (
+        "g (float[1,2,5,5] x) => (float[1,2,5,5] y, int64[1,2,5,5] z) "
+        "{ y, z = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x) }",
+        "",
+    ),
     "mirrored rows": (
         'g (float[1,64] x) => (float[1,80] y) <int64[4] p = {0, 8, 0, 8}> { y = Pad <mode = "reflect"> (x, p) }',
         "MIRROR_PAD",

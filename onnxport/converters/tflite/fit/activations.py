@@ -96,12 +96,12 @@ def split_activation(op: TflOp) -> Tensor:
 
 
 def copy(tfl: TensorBuilder, tensor: Tensor) -> Tensor:
-    """Return a tensor of its own with the same elements: the larger of them and the lowest number.
+    """Return a tensor of its own with the same elements: the larger of them and of what nothing is below.
 
     The exporter would drop a sum with 0 or a product with 1.
     """
     dtype, shape = tfl.dtype_of(tensor), sizes(tensor)
     if dtype.kind == "b":
         return tfl.op("logical_or", [tensor, tensor], shape)
-    lowest = np.finfo(dtype).min if dtype.kind == "f" else np.iinfo(dtype).min
+    lowest = -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
     return tfl.op("maximum", [tensor, tfl.constant(lowest, dtype)], shape)

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+from litert_converter.mlir import ir
+
 from onnxport.converters.tflite.fit import activations, arithmetic, gathers, movement, products
 from onnxport.converters.tflite.fit.axes import MOST, with_rank
 from onnxport.converters.tflite.fit.operation import TflOp, elements, is_constant, is_tensor, maker, sizes
@@ -170,6 +173,32 @@ def _follows_padding(*fills: str) -> Condition:
     return holds
 
 
+def _pads_with_infinity(op: TflOp) -> bool:
+    """Return whether the padding is infinite and read by more than pools, with which the GPU fuses it."""
+    fill = op.constant(2)
+    if fill is None or fill.dtype != np.float32 or not np.isinf(fill).any():
+        return False
+    return not all(map(_is_pool, _readers(op.operation)))
+
+
+def _readers(operation: ir.Operation) -> Iterator[ir.Operation]:
+    """Yield what reads the first result, through RESHAPE."""
+    for use in operation.results[0].uses:
+        reader = use.owner.operation
+        if reader.name == "tfl.reshape":
+            yield from _readers(reader)
+        else:
+            yield reader
+
+
+def _is_pool(reader: ir.Operation) -> bool:
+    return reader.name == "tfl.max_pool_2d"
+
+
+def _compares_with_itself(op: TflOp) -> bool:
+    return len(op.operands) > 1 and op.operands[0] == op.operands[1]
+
+
 # Their results are never far below 0.
 _BOUNDED = frozenset(
     "relu relu6 relu_n1_to_1 logistic tanh softmax elu gelu hard_swish sqrt square abs exp".split()
@@ -264,6 +293,7 @@ _TABLE: tuple[tuple[str, Condition, Rewrite], ...] = (
     ("transpose_conv", _not(_NO_ACTIVATION), activations.split_activation),
     ("prelu", _slope_does_not_fit, activations.prelu),
     # Taken and computed wrongly.
+    ("padv2", _pads_with_infinity, products.pad_with_infinity),
     ("pad padv2", _pads_batch, movement.pad),
     (
         "average_pool_2d",
@@ -350,6 +380,15 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     name: tuple(rule for each, rule in _by_operation() if each == name)
     for name in dict.fromkeys(each for each, _ in _by_operation())
 }
+
+# What no rule mends: operations, condition, and why they are refused.
+REFUSED: tuple[tuple[str, Condition, str], ...] = (
+    (
+        "equal not_equal",
+        _compares_with_itself,
+        "compares numbers with themselves to find NaN, and a GPU's NaN may equal itself",
+    ),
+)
 
 # Why it refuses what has no rule, by operation.
 REASONS: Mapping[str, str] = {

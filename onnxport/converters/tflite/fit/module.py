@@ -65,7 +65,7 @@ def fit_module(
         _apply_rules(tfl, main)
         _separate_ends(tfl, main)
     _drop_unused(main)
-    _refuse([*_unknown(main, gpu.TAKEN), *_unfit(main, inputs, outputs)])
+    _refuse([*_unknown(main, gpu.TAKEN), *_wrong(tfl, main), *_unfit(main, inputs, outputs)])
     _renew_type(function, main)
     module.operation.verify()
     count = f"{branchings} IF" if branchings == 1 else f"{branchings} IFs"
@@ -131,6 +131,16 @@ def _unknown(main: ir.Block, known: Collection[str]) -> list[Refusal]:
         _refusal(operation, gpu.REASONS.get(name, "is an operator that the GPU runtime lacks"))
         for operation in _operations(main)
         if (name := operation.name.removeprefix("tfl.")) not in known
+    ]
+
+
+def _wrong(tfl: TensorBuilder, main: ir.Block) -> list[Refusal]:
+    """List the operations that the GPU computes wrongly, and no rule has rewritten."""
+    return [
+        _refusal(operation, why)
+        for operation in _operations(main)
+        for names, holds, why in gpu.REFUSED
+        if operation.name.removeprefix("tfl.") in names.split() and holds(TflOp(operation, tfl))
     ]
 
 

@@ -124,6 +124,16 @@ def separate(tfl: TensorBuilder, op: TflOp) -> Tensor:
     return op.again([copy(tfl, op.x), *op.operands[1:]], op.out)
 
 
+def pad_with_infinity(op: TflOp) -> Tensor:
+    """Pad half of the operand with the largest number, and double all: the GPU takes no infinite padding."""
+    tfl, fill = op.tfl, elements(op.operands[2])
+    assert fill is not None
+    largest = np.copysign(np.finfo(np.float32).max, fill.item())
+    half = tfl.op("mul", [op.x, tfl.constant(0.5, np.float32)], op.shape)
+    padded = op.again([half, op.operands[1], tfl.constant(largest, np.float32)], op.out)
+    return tfl.op("mul", [padded, tfl.constant(2, np.float32)], op.out)
+
+
 # The GPU's maxima start here.
 _FLOOR = -10_000.0
 _SCALE = 2.0**-24
