@@ -49,6 +49,20 @@ class Change(_Record):
     mends: int
 
 
+class Run(_Record):
+    """Nodes that run one after the other on one side.
+
+    Attributes:
+        accelerated: by the runtime; else by the fallback.
+        first, last: their names.
+    """
+
+    accelerated: bool
+    nodes: int
+    first: str
+    last: str
+
+
 class Placement(_Record):
     """What one runtime, or one execution provider, takes of the model.
 
@@ -60,6 +74,8 @@ class Placement(_Record):
         nodes: the number of nodes of the graph, which is the model without constant nodes.
         taken: how many of them it takes.
         partitions: connected groups of taken nodes that run without a return to the fallback; None without a fallback.
+        copies: values inside the graph that would move between the runtime and the CPU; None where not counted.
+        runs: runs of nodes in the order in which they would run; empty where all run on one side, or not counted.
         why: why it refuses the whole model, if that is no node; empty otherwise.
     """
 
@@ -73,6 +89,8 @@ class Placement(_Record):
     nodes: int = 0
     taken: int = 0
     partitions: int | None = None
+    copies: int | None = None
+    runs: tuple[Run, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     change: Change | None = None
     why: str = ""

@@ -103,6 +103,9 @@ class Suggestions:
             if mends > (best.mends if best else 0):
                 command = shlex.join(("onnxport", "optimize", str(self._artifact.path), *candidate.words))
                 best = Change(said=candidate.said, command=command, mends=mends)
+        if best is None and before.change is not None:  # by its own probe
+            named = before.change.command.replace(" MODEL ", f" {shlex.quote(str(self._artifact.path))} ")
+            best = before.change.model_copy(update={"command": named})
         return before.model_copy(update={"change": best}) if best else before
 
     def _make_copy(self, remedy: str) -> tuple[_Candidate, ProbedModel] | None:

@@ -1,10 +1,11 @@
 """Runs everything that says what converts to a target, and writes it down: `make conformance`.
 
-    python -m tests.conformance.coverage [tflite] [coreml]
+    python -m tests.conformance.coverage [tflite] [coreml] [gpu]
 
 All of ONNX's tests go through one warm worker, fed and bound, then com.microsoft's operators, and for TFLite every
 element type of the types' sweep and a few nodes of each random family. What comes of it are lists, and
-docs/reference/coverage-*.md made of the lists alone (page.py). Ends with 1 if anything is wrong, crashed or is a bug.
+docs/reference/coverage-*.md made of the lists alone (page.py). The GPU's column is measured where there is a Vulkan
+device (gpu.py), else it stays. Ends with 1 if anything is wrong, crashed or is a bug.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from onnxport.converters.lowering import qualified_op
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
 from onnxport.optimizers.decomposition import rewritten_ops
+from onnxport.runtimes import vulkan
+from tests.conformance import gpu
 from tests.conformance.coreml import CoremlConformance
 from tests.conformance.harness import Array, Harness, Outcome, cases
 from tests.conformance.page import PAGES, Operator, Page, Rest
@@ -205,8 +208,20 @@ _HARNESSES: dict[str, type[_Tflite] | type[_Coreml]] = {"tflite": _Tflite, "core
 def main(stems: Sequence[str]) -> int:
     """Measures, and writes the pages."""
     onnxruntime.set_default_logger_severity(3)
-    are_sound = [_written(PAGES[stem]) for stem in stems or PAGES]
+    are_sound = [_measure_gpu()] if not stems or "gpu" in stems else []
+    are_sound += [_written(PAGES[stem]) for stem in stems or PAGES if stem != "gpu"]
     return 0 if all(are_sound) else 1
+
+
+def _measure_gpu() -> bool:
+    page = PAGES["tflite"]
+    if lacking := vulkan.lacking():
+        print(f"the GPU's column stays as it is: {lacking}")
+        return True
+    found = gpu.measure(())
+    page.write_accelerated({name: Rest(each.verdict, each.reason) for name, each in found.items()})
+    page.path.write_text(page.rendered(), encoding="utf-8")
+    return all(each.verdict in _MAY_BE for each in found.values())
 
 
 def _written(page: Page) -> bool:

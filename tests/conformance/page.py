@@ -57,6 +57,14 @@ inputs but the first as constants, as weights, axes and sizes are in real models
 """
 
 
+_GPU = """\
+## With `--fit gpu`, on LiteRT's GPU runtime
+
+The node tests whose first input is float32, all inputs but the first as constants, converted with `--fit gpu` and run
+on SwiftShader. **Right** is within 1e-3 of the answer and 2e-4 of the largest, since the driver's sine is no better; of
+tests that ONNX Runtime answers otherwise, its answer counts (**disputed**).
+"""
+
 _LEGEND = """\
 *native*: a lowering of our own; *decomposed*: rewritten into simpler operators first; *folded*: computed at
 conversion, from constants. Element types are those of the data operand on which the operator was measured right, in
@@ -74,12 +82,14 @@ class Page:
         stem: in the names of its files.
         right_lists: the cases that come out right, fed and bound.
         how: what else a reader has to know of what ran, a paragraph or nothing.
+        accelerated: the cases on an accelerator's runtime, or None for a target without one.
     """
 
     title: str
     stem: str
     right_lists: Mapping[bool, Path]
     how: str = ""
+    accelerated: Path | None = None
 
     @property
     def path(self) -> Path:
@@ -106,11 +116,21 @@ class Page:
         """Writes what was measured of each operator."""
         _write(self.operators, ((op, each.how, " ".join(each.dtypes)) for op, each in operators.items()))
 
+    def write_accelerated(self, found: Mapping[str, Rest]) -> None:
+        """Writes the list of cases on the accelerator's runtime."""
+        assert self.accelerated is not None
+        _write(self.accelerated, ((each.verdict, name, each.reason) for name, each in found.items()))
+
     def rendered(self) -> str:
         """The page."""
         for read in (_verdicts_of, _rest_of, _ort_right):
             read.cache_clear()
-        return "\n".join([self._head(), *self._summary(), *self._reasons(), *self._operators()]) + "\n"
+        return (
+            "\n".join(
+                [self._head(), *self._summary(), *self._accelerator(), *self._reasons(), *self._operators()]
+            )
+            + "\n"
+        )
 
     def _head(self) -> str:
         return _HEAD.format(title=self.title, how=f"\n{self.how}" if self.how else "")
@@ -131,6 +151,38 @@ class Page:
                 yield f"| {collection} | {how} | {numbers} |"
         yield ""
 
+    def _accelerator(self) -> Iterator[str]:
+        if not (found := self._on_accelerator()):
+            return
+        counts = Counter(each.verdict for each in found.values())
+        sound = [counts[verdict] for verdict in ("right", "disputed", "refused")]
+        wrong = len(found) - sum(sound)
+        yield _GPU
+        yield "| of | compiled whole | right | disputed | refused | wrong |"
+        yield "|---|---|---|---|---|---|"
+        numbers = (len(found), len(found) - counts["refused"], *sound, wrong)
+        yield f"| {' | '.join(f'{count:,}' for count in numbers)} |\n"
+        yield "| refused because of | node tests |"
+        yield "|---|---|"
+        causes = Counter(_first_cause(each.reason) for each in found.values() if each.verdict == "refused")
+        for reason, count in sorted(causes.items(), key=lambda item: (-item[1], item[0])):
+            yield f"| {_cell(reason)} | {count} |"
+        yield ""
+
+    def _on_accelerator(self) -> Mapping[str, Rest]:
+        if self.accelerated is None or not self.accelerated.exists():
+            return {}
+        return _rest_of(self.accelerated)
+
+    def _accelerator_cells(self, names: list[str]) -> list[str]:
+        """Right (as ONNX Runtime's answer), refused and wrong of an operator's tests."""
+        if not (found := self._on_accelerator()):
+            return []
+        counts = Counter(found[name].verdict for name in names if name in found)
+        right, refused = counts["right"] + counts["disputed"], counts["refused"]
+        total = counts.total()
+        return [f"{right} / {refused} / {total - right - refused}" if total else ""]
+
     def _reasons(self) -> Iterator[str]:
         yield "## Why node tests are refused\n"
         yield "All inputs at run time; a test that has several reasons counts under the first.\n"
@@ -148,16 +200,20 @@ class Page:
         yield _LEGEND
         for domain, title in _DOMAINS.items():
             yield f"### {title}\n"
-            yield "| operator | opsets | held as | element types | right | bound | of | refused because of |"
-            yield "|---|---|---|---|---|---|---|---|"
+            gpu = " on the GPU |" if self._on_accelerator() else ""
+            yield f"| operator | opsets | held as | element types | right | bound | of |{gpu} refused because of |"
+            yield f"|---|---|---|---|---|---|---|{'---|' if gpu else ''}---|"
             for op, opsets in _names_of(domain, measured):
                 known = measured.get(op)
+                *counts, reasons = self._test_cells(op, tests.get(op, []))
                 cells = [
                     f"`{op.rpartition('::')[2]}`",
                     opsets,
                     known.how if known else "",
                     " ".join(known.dtypes) if known else "",
-                    *self._test_cells(op, tests.get(op, [])),
+                    *counts,
+                    *self._accelerator_cells(tests.get(op, [])),
+                    reasons,
                 ]
                 yield f"| {' | '.join(cells)} |"
             yield ""
@@ -186,7 +242,12 @@ class Page:
         return {op: Operator(how, tuple(dtypes.split())) for op, how, dtypes in _rows(self.operators)}
 
 
-TFLITE = Page("TFLite", "tflite", tflite.RIGHT_LISTS)
+TFLITE = Page(
+    "TFLite",
+    "tflite",
+    tflite.RIGHT_LISTS,
+    accelerated=Path(__file__).with_name("tflite_gpu.txt"),
+)
 COREML = Page(
     "Core ML",
     "coreml",

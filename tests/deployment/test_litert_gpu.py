@@ -10,6 +10,7 @@ from onnxport.core.errors import MissingDependencyError
 from onnxport.deployment.analysis import analyze_deployment
 from onnxport.deployment.params import DeploymentParams
 from onnxport.deployment.runtimes import RUNTIMES, select_runtimes
+from onnxport.reports.deployment import html, terminal
 from tests.runtimes.test_litert_gpu import needs_device
 
 NETWORK = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4,8,8] x) => (float[1,4,8,8] y) {
@@ -30,7 +31,26 @@ def test_a_node_that_it_lacks_is_named(tmp_path: Path) -> None:
     assert (found.how, found.extent) == ("asked", "none")
     assert [(each.op, each.node) for each in found.fallbacks] == [("HardSigmoid", "gate")]
     assert "RELU_0_TO_1" in found.fallbacks[0].why
-    assert "--fit gpu" in found.notes[0]
+    assert found.change is not None
+    assert found.change.command == f"onnxport convert {tmp_path / 'model.onnx'} --to tflite --fit gpu"
+    assert (found.partitions, found.copies) == (1, 1)
+    assert [(each.accelerated, each.nodes) for each in found.runs] == [
+        (True, 3),  # Mul, and what HardSigmoid became
+        (False, 1),
+    ]
+
+
+@needs_device
+def test_runs_of_nodes_and_copies_are_in_the_page(tmp_path: Path) -> None:
+    gates = NETWORK.replace("y = HardSigmoid(a)", "b = HardSigmoid(a) c = Tanh(b) [end] y = Mul(c, a)")
+    report = analyze_deployment(saved(gates, tmp_path), ASKED)
+    (found,) = report.placements
+    assert [each.accelerated for each in found.runs] == [True, False, True]
+    assert found.copies == 2
+    page = html.view(report)
+    assert "It would run in 3 turns with the CPU, 2 values copied" in page
+    assert "3 turns with the CPU, 2 values copied" in terminal.lines(report)
+    assert "CPU: 1 node" in terminal.lines(report, detailed=True)
 
 
 @needs_device

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from onnxport.converters.params import TfliteParams
 from onnxport.deployment.report import Fallback
 from onnxport.formats.graph import Node
 from onnxport.formats.graph.tflite import Subgraph, TfliteModel, read_tflite
@@ -50,7 +51,7 @@ def convert_once(path: Path, folder: Path) -> ConvertedModel:
     with _exclusive(folder):
         if not made.exists():
             begun = made.with_stem(f"{path.stem}-{os.getpid()}")
-            _convert(model, begun)
+            convert(model, begun, TfliteParams())
             begun.replace(made)
     nodes = list(model.graph.all_nodes())
     # Tensors inside a lowering have the name of the node, all others that of their ONNX value.
@@ -78,8 +79,8 @@ def _exclusive(folder: Path) -> Iterator[None]:
         yield
 
 
-def _convert(model: Model, output: Path) -> None:
-    from onnxport.converters.params import TfliteParams
+def convert(model: Model, output: Path, params: TfliteParams) -> None:
+    """Convert a model without a proof."""
     from onnxport.converters.tflite.compiler import TfliteConverter
     from onnxport.formats.manifest import Manifest
     from onnxport.optimizers.canonical_form import prepare
@@ -87,4 +88,4 @@ def _convert(model: Model, output: Path) -> None:
     with TfliteConverter() as converter:
         prepared = prepare(model, shapes={}, native=converter.native_ops)
         note = Manifest(model.artifact.digest(), {}, {}, "skipped")
-        converter.convert(prepared.model, output, TfliteParams(), note, model)
+        converter.convert(prepared.model, output, params, note, model)

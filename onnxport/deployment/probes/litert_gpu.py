@@ -8,13 +8,16 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
+from onnxport.converters.params import TfliteParams
 from onnxport.core.errors import CannotConvertError, InputError, MissingDependencyError
-from onnxport.deployment.litert.conversion import ConvertedModel, convert_once
+from onnxport.deployment.litert.conversion import ConvertedModel, convert, convert_once
 from onnxport.deployment.probes import NotAvailable, ProbeOptions, refusal_placement
-from onnxport.deployment.report import Fallback, Placement
+from onnxport.deployment.probes.runs import describe_runs
+from onnxport.deployment.report import Change, Placement
+from onnxport.formats.model import Model
 from onnxport.runtimes.litert_gpu import GpuRefusal, TfliteGpuRuntime
 
-_FIT = "onnxport convert --to tflite --fit gpu rewrites most of what it lacks"
+_MOST_NAMED = 3
 
 
 def probe(path: Path, options: ProbeOptions) -> Placement:
@@ -31,7 +34,10 @@ def probe(path: Path, options: ProbeOptions) -> Placement:
     except MissingDependencyError as error:
         raise NotAvailable(error.what, fix=error.fix) from error
     except GpuRefusal as refusal:
-        return _add_fallbacks(answer, model, refusal)
+        refused = _add_fallbacks(answer, model, refusal)
+        if path.suffix != ".onnx" or not refused.fallbacks:
+            return refused
+        return refused.model_copy(update=_fitting(path, options.folder, len(refused.fallbacks)))
     except InputError as error:
         return answer.model_copy(update={"why": error.why or error.what})
 
@@ -43,11 +49,28 @@ def _add_fallbacks(answer: Placement, model: ConvertedModel, refusal: GpuRefusal
     for reason in refusal.reasons:
         operator, _, why = reason.partition(": ")
         reasons.setdefault(operator, why)
-    fallbacks: tuple[Fallback, ...] = tuple(
-        model.fallback(node, reasons[node.op]) for node in nodes if node.op in reasons
-    )
-    taken = len(nodes) - len(fallbacks) if fallbacks else 0
-    why = "" if fallbacks else refusal.why
-    notes = (_FIT,) if fallbacks else ()
-    found = {"nodes": len(nodes), "taken": taken, "fallbacks": fallbacks, "why": why, "notes": notes}
+    left = [node for node in nodes if node.op in reasons]
+    found = {
+        "nodes": len(nodes),
+        "taken": len(nodes) - len(left) if left else 0,
+        "fallbacks": tuple(model.fallback(node, reasons[node.op]) for node in left),
+        "why": "" if left else refusal.why,
+    }
+    if left:
+        graph = model.file.main.graph
+        found |= describe_runs(graph, set(graph.nodes) - set(left))
     return answer.model_copy(update=found)
+
+
+def _fitting(path: Path, folder: Path, mends: int) -> dict[str, object]:
+    """Return the change `--fit gpu` where it makes the model whole, else a note that says why it does not."""
+    to = folder / "fitted.tflite"
+    try:
+        convert(Model.load(path), to, TfliteParams(fit=("gpu",)))
+        with TfliteGpuRuntime(to):
+            command = "onnxport convert MODEL --to tflite --fit gpu"
+            return {"change": Change(said="a file fitted to the GPU", command=command, mends=mends)}
+    except (CannotConvertError, InputError) as error:
+        refusals = getattr(error, "refusals", ())
+        named = "; ".join(f"{each.op} {each.node!r} {each.why}" for each in refusals[:_MOST_NAMED])
+        return {"notes": (f"--fit gpu does not make it whole: {named or error.why or error.what}",)}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from onnxport.deployment.report import DeploymentReport, Extent, Placement
+from onnxport.deployment.report import DeploymentReport, Extent, Placement, Run
 from onnxport.reports import phrases
 from onnxport.reports.phrases import text
 
@@ -77,6 +77,13 @@ def extent_text(placement: Placement) -> str:
         why = f": {phrases.count(len(placement.fallbacks), 'node')} {verb} not supported"
         return f"none{why if placement.fallbacks else ''}"
     return f"{placement.taken:,} of {phrases.count(placement.nodes, 'node')}{groups}"
+
+
+def run(each: Run) -> str:
+    """Return "accelerator: 12 nodes, '/conv' to '/add'"."""
+    side = "accelerator" if each.accelerated else "CPU"
+    names = repr(each.first) if each.nodes == 1 else f"{each.first!r} to {each.last!r}"
+    return f"{side}: {phrases.count(each.nodes, 'node')}, {text(names)}"
 
 
 def origin(placement: Placement) -> str:

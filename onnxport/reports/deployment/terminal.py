@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from onnxport.core.errors import printable
 from onnxport.deployment.report import DeploymentReport, Fallback, Placement
+from onnxport.reports.deployment import figures
 from onnxport.reports.deployment.figures import extent_text, origin
 from onnxport.reports.phrases import align, count
 
@@ -39,6 +40,10 @@ def _below(placement: Placement, detailed: bool) -> Iterator[str]:
         rest = kinds[_SHOWN:]
         operators = ", ".join(f"{each[0].op} {len(each)}" for each in rest)
         yield f"and {count(sum(map(len, rest)), 'node')} more: {operators}"
+    if placement.copies is not None and placement.fallbacks:
+        yield f"it would run in {len(placement.runs)} turns with the CPU, {count(placement.copies, 'value')} copied"
+    if detailed:
+        yield from (f"  {figures.run(each)}" for each in placement.runs)
     if change := placement.change:
         command = f": {change.command}" if change.command else ""
         yield f"{change.said} would solve {change.mends} of these{command}"

@@ -192,11 +192,12 @@ def _readers(operation: ir.Operation) -> Iterator[ir.Operation]:
 
 
 def _is_pool(reader: ir.Operation) -> bool:
-    return reader.name == "tfl.max_pool_2d"
+    return str(reader.name) == "tfl.max_pool_2d"
 
 
 def _compares_with_itself(op: TflOp) -> bool:
-    return len(op.operands) > 1 and op.operands[0] == op.operands[1]
+    left, right = op.operands
+    return bool(left == right)
 
 
 # Their results are never far below 0.
