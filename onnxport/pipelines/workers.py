@@ -208,6 +208,10 @@ def _lower(
     return (*prepared.notes, *grown, *notes), stored
 
 
+# Of TFLite: what a GPU computes in floats.
+_FLOAT = (None, "fp32", "fp16")
+
+
 def _samples(model: Model, work: Work) -> tuple[dict[str, Any], ...]:
     if work.inputs is None:
         return ()
@@ -247,6 +251,9 @@ def tflite() -> Iterator[Worker]:
                 notes = prepared.notes + grown
             with work.phases.phase("convert"):
                 compiled = converter.convert(prepared.model, work.output, params, work.manifest, model)
+            if "gpu" in params.fit and params.precision in _FLOAT:
+                with work.phases.phase("measure float16"):
+                    notes += _describe_half(prepared.model, work)
             if not grown:
                 notes += describe_size(model, stored, Artifact(work.output, "tflite"))
             return _tflite_product(work, compiled, notes + compiled.notes, "direct")
@@ -262,6 +269,16 @@ def tflite() -> Iterator[Worker]:
                 return _second_route(refusal, model, params, work)
 
         yield make
+
+
+def _describe_half(model: Model, work: Work) -> tuple[str, ...]:
+    """Return notes on what a GPU in float16 would make of a prepared model."""
+    from onnxport.optimizers.float16.half_precision import describe_half
+    from onnxport.optimizers.float16.magnitudes import measure_in_subprocess
+
+    path = work.output.with_name("measured.onnx")
+    model.hand_over(path)
+    return describe_half(model.ir, measure_in_subprocess(path, {}, _samples(model, work)))
 
 
 def _tflite_product(work: Work, compiled: Compiled, notes: tuple[str, ...], route: str) -> Product:

@@ -33,7 +33,7 @@ def place(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
     The model has all types and no functions; `peaks` are magnitudes by name, measured by the pre-flight.
     """
     nodes = [node for graph in model.graphs() for node in graph if computes_floats(node)]
-    peaks = _without_masks(nodes, peaks)
+    peaks = without_masks(nodes, peaks)
     found = reasons(nodes, peaks)
     for node in nodes:
         if reason := float32_reason(node, model.opset_imports) or _becomes_integers(node, peaks):
@@ -50,7 +50,7 @@ def place(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
     return {node: found[node] for node in nodes if node in found}
 
 
-def _without_masks(nodes: Iterable[ir.Node], peaks: Mapping[str, float]) -> dict[str, float]:
+def without_masks(nodes: Iterable[ir.Node], peaks: Mapping[str, float]) -> dict[str, float]:
     """Return `peaks` in which a selection between values and constants beyond float16 has the peak of the values.
 
     These constants are clamped: a Where of -3.4e38 does not overflow.

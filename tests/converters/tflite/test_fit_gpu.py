@@ -161,6 +161,25 @@ def test_it_is_right_there(name: str, tmp_path: Path) -> None:
         assert any("GPU runtime on" in note and "proven" in note for note in record.report.notes)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "g (float[1,8] x) => (float[1,8] y) <float c = {300.0}, float d = {0.00001}> "
+            "{ [up] a = Mul (x, c) b = Mul (a, c) [high] e = Mul (b, c) y = Mul (e, d) }",
+            "values go beyond float16: Mul 'b', Mul 'high', Mul 'y'",
+        ),
+        ("g (float[1,8] x) => (float[1,8] y) { a = Sigmoid (x) y = Mul (a, a) }", "sets of samples fit it"),
+    ],
+    ids=["overflow", "sound"],
+)
+def test_what_a_gpu_in_float16_would_lose_is_told_before_a_phone_shows_it(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    notes = _made(text, tmp_path, fit="gpu").notes
+    assert any("a GPU that computes in float16" in note and said in note for note in notes), notes
+
+
 def test_what_has_no_form_there_is_refused_by_its_node(tmp_path: Path) -> None:
     text = "g (float[1,8] x) => (int64[2,N] y) { y = NonZero (x) }"
     with pytest.raises(CannotConvertError) as caught:
