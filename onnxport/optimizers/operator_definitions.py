@@ -12,12 +12,16 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.core.errors import InputError, UsageError
+from onnxport.core.regular_file import read_regular
 from onnxport.formats.model import Model
 from onnxport.optimizers.opset import inline_functions
 
 # onnx.parser reads functions behind a graph only.
 _GRAPH = '<ir_version: 10, opset_import: ["": 21]> none () => () {} '
 _FORM = 'write <domain: "acme", opset_import: ["": 21]> myop <alpha: float = 1.0> (x) => (y) { y = Relu (x) }'
+
+
+_MOST = 1 << 30  # bytes
 
 
 def read_definitions(path: Path) -> list[ir.Function]:
@@ -27,9 +31,11 @@ def read_definitions(path: Path) -> list[ir.Function]:
         InputError: the file is missing, cannot be parsed, or defines nothing.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path, _MOST)
     except OSError as error:
         raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+    except ValueError as error:
+        raise InputError(f"{path} cannot be read", why=str(error)) from error
     try:
         if path.suffix.lower() == ".onnx":
             proto = onnx.ModelProto.FromString(data)

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from onnxport.core.errors import InputError, OnnxportError, UsageError
+from onnxport.core.yaml_settings import read_settings
 from onnxport.samples.audio import LARGEST_RATE
 
 SIDECARS = ("preprocess.yaml", "preprocess.yml")
@@ -152,11 +153,9 @@ def _sidecar(folder: Path) -> Path | None:
 
 
 def _load(path: Path) -> dict[str, object]:
-    import yaml
-
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = read_settings(path)
+    except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read", why=" ".join(str(error).split())[:200]) from error
     if content is None:
         return {}

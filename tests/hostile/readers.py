@@ -23,6 +23,13 @@ def samples(folder: str, *inputs: str) -> None:
         file.load()
 
 
+def preprocessing(folder: str) -> None:
+    """Read the settings beside samples."""
+    from onnxport.samples.preprocessing import preprocessing
+
+    preprocessing({}, Path(folder))
+
+
 def imports(*names: str) -> None:
     """Import modules: a fork may not use what has threads already, as a framework after its first model."""
     with warnings.catch_warnings():

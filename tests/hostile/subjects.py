@@ -34,6 +34,15 @@ targets:
   phone: {to: tflite, shape: {image: "1,1,8,8"}}
 reports: [out/report.html, out/report.md]
 """
+SETTINGS = """\
+resize: 10
+crop: 8x8
+layout: nchw
+scale: 1/255
+mean: [0.485, 0.456, 0.406]
+std: 0.25
+interpolation: bicubic
+"""
 
 
 @dataclass(frozen=True)
@@ -262,6 +271,11 @@ def _images(folder: Path) -> None:
     frames[0].save(folder / "in" / "b.webp", save_all=True, append_images=frames[1:])
 
 
+def _settings(folder: Path) -> None:
+    (folder / "in").mkdir()
+    (folder / "in" / "preprocess.yaml").write_text(SETTINGS)
+
+
 def _wav(folder: Path) -> None:
     (folder / "in").mkdir()
     tone = (np.sin(np.arange(400) / 5) * 2**14).astype("<i2")
@@ -461,6 +475,7 @@ SUBJECTS: Mapping[str, Subject] = {
         _wav, dict.fromkeys(("in/a.wav", "in/b.wav"), "words"), ((":samples", "in", "x=float32:N"),)
     ),
     "yaml": Subject(_pipeline, {"pipeline.yaml": "yaml"}, (("plan", "pipeline.yaml"),)),
+    "preprocess": Subject(_settings, {"in/preprocess.yaml": "yaml"}, ((":preprocessing", "in"),)),
     "lock": Subject(
         _ran,
         {"pipeline.lock": "lines"},

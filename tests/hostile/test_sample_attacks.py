@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import shutil
 import struct
 import zipfile
 import zlib
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+from tests.cli.sandbox import DIGITS
 from tests.hostile.attacking import Case, Target, registering
 
 CASES: dict[str, Case] = {}
@@ -236,6 +238,40 @@ def sample_that_is_a_link_to_a_device(target: Target) -> tuple[str, ...]:
     (target.folder / "in").mkdir()
     (target.folder / "in" / "a.npz").symlink_to("/dev/zero")
     return IMAGE
+
+
+def _settings(target: Target, text: bytes) -> tuple[str, ...]:
+    put(target, "preprocess.yaml", text)
+    return (":preprocessing", "in")
+
+
+@attack(4, "preprocess.yaml cannot be read", "nested too deeply")
+def settings_of_many_levels(target: Target) -> tuple[str, ...]:
+    return _settings(target, b"[" * 100_000)
+
+
+@attack(4, "preprocess.yaml cannot be read", "1,500,000 bytes")
+def settings_of_many_bytes(target: Target) -> tuple[str, ...]:
+    return _settings(target, b"#" * 1_500_000)
+
+
+@attack(4, "preprocess.yaml cannot be read")
+def settings_with_a_day_that_is_none(target: Target) -> tuple[str, ...]:
+    return _settings(target, b"mean: 2026-99-99")
+
+
+@attack(2, "passes.yaml is not YAML", "nested too deeply")
+def passes_of_many_levels(target: Target) -> tuple[str, ...]:
+    (target.folder / "passes.yaml").write_bytes(b"[" * 100_000)
+    shutil.copy(DIGITS, target.folder)
+    return ("optimize", "digits.onnx", "--passes", "passes.yaml", "-o", "out.onnx")
+
+
+@attack(4, "operators.onnx cannot be read", "not a regular file")
+def operators_without_an_end(target: Target) -> tuple[str, ...]:
+    os.mkfifo(target.folder / "operators.onnx")
+    shutil.copy(DIGITS, target.folder)
+    return ("convert", "digits.onnx", "--to", "ort", "--operators", "operators.onnx", "-o", "out.ort")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from onnxport.core.errors import InputError, UsageError
+from onnxport.core.yaml_settings import read_settings
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.passes import Pass
 from onnxport.optimizers.simplification import (  # noqa: F401 - these register their passes
@@ -58,11 +58,11 @@ def _expand(names: Sequence[str], lists: dict[str, Sequence[str]]) -> Iterator[s
 
 def _read_list(path: Path) -> tuple[str, ...]:
     try:
-        given: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        given = read_settings(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not YAML", why=" ".join(str(error).split())) from error
+    except ValueError as error:
+        raise UsageError(f"{path} is not YAML", why=str(error)) from error
     if not isinstance(given, list) or not given or not all(isinstance(name, str) for name in given):
         raise UsageError(
             f"{path} is not a list of passes",
