@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import pickle
+import random
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from onnxport.pipelines.cache import shared
 from onnxport.pipelines.graph.digests import digest_of_value
 from onnxport.quantize.calibration.cache import _FORM, _decode
 from tests.cli.sandbox import DIGITS
 from tests.hostile.attacking import Case, Target, registering
+from tests.hostile.structures import headers
 from tests.hostile.test_sample_attacks import Evil
 
 CASES: dict[str, Case] = {}
@@ -182,6 +186,26 @@ _CACHE_COMMANDS = (
 def test_a_cache_that_is_a_link_is_refused(link: str, command: str, target: Target) -> None:
     _linked_cache(target, link)
     target.refuses(4, tuple(command.split()), "is a link", "$ONNXPORT_CACHE")
+
+
+def test_a_damaged_archive_of_a_remote_cache_is_no_entry(tmp_path: Path) -> None:
+    """Whatever its headers say: the run makes the product itself."""
+    entry = tmp_path / "entry"
+    entry.mkdir()
+    (entry / "entry.json").write_text("{}")
+    (entry / "m\u00e9.onnx").write_bytes(bytes(300))
+    shared._pack(entry, tmp_path / "valid.zip")
+    valid = (tmp_path / "valid.zip").read_bytes()
+    read = 0
+    for seed in range(400):
+        chance = random.Random(seed)
+        (tmp_path / "a.zip").write_bytes(headers(headers(valid, chance), chance))
+        room = tmp_path / str(seed)
+        room.mkdir()
+        with contextlib.suppress(*shared.DAMAGED):
+            shared._unpack(tmp_path / "a.zip", room)
+            read += 1
+    assert 0 < read < 300
 
 
 def test_a_cached_calibration_runs_no_code(tmp_path: Path) -> None:

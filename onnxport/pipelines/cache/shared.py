@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from onnxport.core.archives import DAMAGED_ARCHIVE
 from onnxport.core.errors import OnnxportError
 from onnxport.core.scratch import ScratchFolder
 from onnxport.formats.remote import RemoteFolder
@@ -29,6 +30,9 @@ SILENCE = 15.0  # seconds without a byte
 _LOOKS = 0.05  # seconds between two looks at a transfer
 _LAST = 60.0  # seconds at the end of a run for what is still to be written
 _CHUNK = 1 << 20
+
+# What reading a damaged archive raises.
+DAMAGED = (Damaged, *DAMAGED_ARCHIVE)
 
 
 class SharedCache:
@@ -66,7 +70,7 @@ class SharedCache:
                 return False
             _unpack(archive, room)
             entries.check(room, entries.read(room, key))
-        except (Damaged, OSError, zipfile.BadZipFile, RuntimeError):
+        except DAMAGED:
             self.notes.append(f"{self._folder} has a damaged entry {key[:16]}, which was made again")
             return False
         except OnnxportError as error:
