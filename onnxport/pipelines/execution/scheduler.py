@@ -32,6 +32,8 @@ from onnxport.reports.pipeline_report import (
 )
 from onnxport.reports.run_report import RunReport
 
+_AHEAD = 64  # nodes at the executor at a time, at least: results are taken while others are still to be sent
+
 
 @dataclass
 class Scheduler:
@@ -57,8 +59,9 @@ class Scheduler:
         waiting = [node for node in self.pipeline.nodes if id(node) in wanted]
         self.watcher.begun(waiting, self.jobs)
         running: dict[str, Node] = {}
+        ahead = max(_AHEAD, 4 * self.jobs)
         while waiting or running:
-            waiting = [node for node in waiting if not self._start(node, running)]
+            waiting = [node for node in waiting if len(running) >= ahead or not self._start(node, running)]
             if running:
                 result = self.executor.next()
                 self._finish(running.pop(result.task.node), result)

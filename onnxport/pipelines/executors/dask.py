@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _CLOSING = 10  # seconds
 _LOOKS = 5.0  # seconds between two checks of the cluster
 _PATIENCE = 60.0  # seconds without a worker: a dead one may come back
+_SMALL = 256 << 10  # bytes of a bundle that travels with its tasks
 _SENDINGS = 3  # attempts to send a task: its files are lost if all workers with them die
 
 
@@ -71,7 +72,7 @@ class Cluster(Closing):
         self._local = Local(watcher)
         self._here = 0
         self._running: dict[Future, _Sent] = {}
-        self._bundles: dict[object, tuple[str, Future]] = {}
+        self._bundles: dict[object, tuple[str, Future | dict[str, bytes]]] = {}
         self._done: deque[Result] = deque()
         self._failure: MachineError | None = None
         self._worked = time.monotonic()
@@ -147,11 +148,14 @@ class Cluster(Closing):
         what = f"no worker of the cluster offers what {task.node} needs: {wanted}"
         return MachineError(what, fix=f"start one: dask worker {self._address} --resources {wanted}")
 
-    def _bundle(self, bundle: Bundle) -> tuple[str, Future]:
-        """Return the digest of the bundle's files, and their contents on the workers."""
+    def _bundle(self, bundle: Bundle) -> tuple[str, Future | dict[str, bytes]]:
+        """Return the digest of the bundle's files, and their contents: on the workers, or to travel with the task."""
         stamp = bundle.stamp
         if stamp not in self._bundles:
             contents = bundle.read()
+            # To send a small one by itself takes longer than to send it with every task.
+            if sum(map(len, contents.values())) <= _SMALL:
+                return digest_of(contents), contents
             # To every worker, since workers die. In a list, since Dask names the items of a dictionary by its keys:
             # model.onnx of two products would be mixed up.
             (there,) = self._client.scatter([contents], broadcast=True, hash=False)

@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,9 @@ def requirements_of(task: Task) -> Requirements:
     return Requirements({name: version for name, version in found.items() if version}, provider)
 
 
+@lru_cache(maxsize=256)
 def _version(name: str) -> str | None:
+    """Return a version, which is constant while a process runs."""
     match name:
         case "Python":
             return platform.python_version()
