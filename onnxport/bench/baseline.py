@@ -99,6 +99,12 @@ def version_changes(then: Mapping[str, str], now: Mapping[str, str]) -> Iterator
             )
 
 
+def missing_machine(path: Path, report: BenchReport) -> Iterator[str]:
+    """Yield a sentence where results do not say what they were measured on."""
+    if isinstance(report, ForeignReport) and not report.machine.processor:
+        yield f"{path} does not say on which machine it was measured"
+
+
 def _bytes(path: Path) -> bytes:
     try:
         if path.is_dir():

@@ -210,6 +210,8 @@ def test_results_measured_elsewhere_are_a_baseline(sandbox: Sandbox, phone: Path
     assert outcome.code == 2
     assert "it was Google Pixel 9, this is adb:" in outcome.stderr
     assert sandbox.run(*same, "--force").code == 0
+    place.write_text(results(p50_ms=140.0).replace("Google Pixel 8", ""))
+    assert "does not say on which machine" in sandbox.run(*same).stderr
     place.write_text(results())
     outcome = sandbox.run(*same)
     assert outcome.code == 4
