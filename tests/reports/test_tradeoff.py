@@ -26,6 +26,11 @@ def test_nothing_is_drawn_of_nothing() -> None:
     assert draw([], "time") is None
 
 
+def test_artefacts_of_one_size_are_not_drawn() -> None:
+    """All marks would lie on one line: the bars of times and the table say the same."""
+    assert draw([choice(1, 4.0, 3_000), choice(2, 9.0, 3_001), choice(3, 5.0, 3_000)], "time") is None
+
+
 def test_larger_and_slower_pays_for_accuracy_alone() -> None:
     best = choice(1, 4.0, 3_000, 25.0)
     accurate, worse = choice(2, 9.0, 12_000, math.inf), choice(3, 9.0, 12_000, 25.0)

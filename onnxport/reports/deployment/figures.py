@@ -123,7 +123,17 @@ def change(placement: Placement) -> str:
     if found is None:
         return ""
     command = f": {text(found.command)}" if found.command else ""
-    return f"{text(found.said)} (would solve {found.mends:,} of {len(placement.fallbacks):,}){command}"
+    return f"{text(found.said)} ({solved(placement)}){command}"
+
+
+def solved(placement: Placement) -> str:
+    """Return how much of what does not run the change solves; a runtime may refuse a model without naming nodes."""
+    found = placement.change
+    if found is None:
+        return ""
+    if not placement.fallbacks:
+        return "would let it load"
+    return f"would solve {found.mends:,} of {len(placement.fallbacks):,}"
 
 
 def arguments(report: DeploymentReport) -> tuple[str, ...]:

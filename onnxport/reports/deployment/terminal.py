@@ -46,7 +46,8 @@ def _below(placement: Placement, detailed: bool) -> Iterator[str]:
         yield from (f"  {figures.run(each)}" for each in placement.runs)
     if change := placement.change:
         command = f": {change.command}" if change.command else ""
-        yield f"{change.said} would solve {change.mends} of these{command}"
+        what = f"would solve {change.mends} of these" if placement.fallbacks else "would let it load"
+        yield f"{change.said} {what}{command}"
     if detailed:
         yield from placement.notes
         yield from [placement.source] if placement.source else []

@@ -63,10 +63,13 @@ def histogram(found: Histogram) -> Chart | None:
     for left, right, amount in zip(edges, edges[1:], counts, strict=False):
         if amount:
             height = round(math.log10(1 + amount) / top * (_FLOOR - _TOP), 2)
-            width = round(max(place(right) - place(left) - 1, 1), 2)
             title = f"{phrases.count(amount, 'element')} between 1e{left:g} and 1e{right:g} of scale"
-            alarm = found.allowed is not None and left >= found.allowed
-            marks.append(Mark(place(left), _FLOOR - height, title, width, height, alarm))
+            limit = right if found.allowed is None else min(max(found.allowed, left), right)
+            # A bar on both sides of the tolerance is drawn in two parts.
+            for start, end, alarm in ((left, limit, False), (limit, right, True)):
+                if end > start:
+                    width = round(max(place(end) - place(start) - (end == right), 0.5), 2)
+                    marks.append(Mark(place(start), _FLOOR - height, title, width, height, alarm))
     return Chart(
         marks=tuple(marks),
         x_ticks=tuple(Tick(place(edge), f"1e{edge:g}") for edge in _evenly(edges, WIDTH // 55)),

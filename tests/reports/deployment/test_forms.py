@@ -12,11 +12,11 @@ from junitparser import JUnitXml
 from markdown_it import MarkdownIt
 
 from fixtures import models
-from onnxport.deployment.report import DeploymentReport
+from onnxport.deployment.report import Change, DeploymentReport
 from onnxport.reports.deployment import figures, junit, markdown, sarif
 from onnxport.reports.deployment import html as view
 from tests.reports import chromium
-from tests.reports.deployment.handmade import REPORTS, crowd, fitting, hostile, strict, whole
+from tests.reports.deployment.handmade import REPORTS, asked, crowd, fitting, hostile, report, strict, whole
 from tests.reports.handmade import NASTY
 from tests.reports.pages import Page
 
@@ -35,6 +35,15 @@ def test_markdown_has_a_row_per_runtime_and_what_keeps_it_out(found: DeploymentR
     rendered = MarkdownIt("commonmark", {"html": False}).enable("table").render(source)
     assert rendered.count("<tr>") == 1 + len(found.placements)
     assert "<script" not in rendered
+
+
+def test_a_change_for_a_runtime_that_names_no_node_is_not_counted() -> None:
+    fixed = Change(said="fixed sizes", command="", mends=9)
+    source = markdown.view(
+        report([asked("rten", "RTen", "none", why="it needs sizes", change=fixed)])
+    ).replace("\\", "")
+    assert "fixed sizes (would let it load)" in source
+    assert "of 0" not in source
 
 
 def test_markdown_says_reasons_and_the_change() -> None:
