@@ -10,7 +10,7 @@ import click
 from onnxport.cli.commands import subcommand
 from onnxport.cli.custom_operators import library_option
 from onnxport.cli.options import options_of, params_from
-from onnxport.cli.output import SOURCE, Output, output_options
+from onnxport.cli.output import SOURCE, Output, output_options, report_option
 from onnxport.core.errors import UsageError
 from onnxport.validate.debug.params import DebugParams
 
@@ -30,11 +30,21 @@ if TYPE_CHECKING:
 @click.option("--no-run", is_flag=True, help="Compare the files only; do not compare what they compute.")
 @options_of(DebugParams)
 @library_option
+@report_option
 @output_options
-def command(first: Path, second: Path, no_run: bool, output: Output, **options: Any) -> int:
+def command(
+    first: Path,
+    second: Path,
+    no_run: bool,
+    report_files: tuple[Path, ...],
+    output: Output,
+    **options: Any,
+) -> int:
     from onnxport.formats.artifact import Artifact
     from onnxport.pipelines.runner import validation
-    from onnxport.reports.comparison import comparison_lines, document
+    from onnxport.reports import saving
+    from onnxport.reports.comparison.report import DifferenceReport
+    from onnxport.reports.comparison.terminal import comparison_lines
     from onnxport.reports.run.terminal import diagnosis_lines, result_lines
 
     params = params_from(DebugParams, options, purpose="a comparison")
@@ -46,12 +56,14 @@ def command(first: Path, second: Path, no_run: bool, output: Output, **options: 
             if other.format == "onnx"
             else "",
         )
-    found = _compare(one, other, params, output)
-    run = None
-    if not no_run:
-        # The search for a node reads no packages.
-        judged = validation.validate if other.format == "coreml" else validation.debug
-        run = judged(one, other, params, progress=output.progress(), arguments=output.arguments)
+    with saving(report_files, "diff", subject="comparison") as save:
+        found, run = _compare(one, other, params, output), None
+        if not no_run:
+            # The search for a node reads no packages.
+            judged = validation.validate if other.format == "coreml" else validation.debug
+            run = judged(one, other, params, progress=output.progress(), arguments=output.arguments)
+        report = DifferenceReport(graph=found, run=run)
+        save(report)
 
     def text() -> str:
         lines = comparison_lines(found, all_of_it=output.verbose)
@@ -62,7 +74,7 @@ def command(first: Path, second: Path, no_run: bool, output: Output, **options: 
             computed.append(diagnosis_lines(run, all_layers=output.verbose))
         return "\n".join((lines, "what they compute", *computed))
 
-    output.result(lambda: document(found, run), text)
+    output.result(lambda: report.model_dump_json(indent=2), text)
     return 0
 
 

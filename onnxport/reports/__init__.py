@@ -28,13 +28,14 @@ FORMATS: Mapping[str, str] = {
     ".xml": "junit",
 }
 
-# Subject to its forms. A bench finds nothing that SARIF could locate, and a profile judges nothing.
+# Subject to its forms. A bench finds nothing that SARIF could locate; a profile and a comparison judge nothing.
 FORMS: Mapping[str, frozenset[str]] = {
     "run": frozenset({"terminal", "html", "json", "markdown", "sarif", "junit"}),
     "pipeline": frozenset({"terminal", "html", "json", "markdown", "sarif", "junit"}),
     "bench": frozenset({"terminal", "html", "json", "markdown", "junit"}),
     "profile": frozenset({"terminal", "html", "json", "markdown"}),
     "deployment": frozenset({"terminal", "html", "json", "markdown", "sarif", "junit"}),
+    "comparison": frozenset({"terminal", "html", "json"}),
 }
 
 _OPTION = "--report"

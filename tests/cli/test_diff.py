@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import onnx
 import pytest
 from onnx import numpy_helper
@@ -85,3 +87,21 @@ def test_a_first_file_of_another_format_is_refused(sandbox: Sandbox) -> None:
     outcome = sandbox.run("diff", "model.tflite", "model.onnx")
     assert outcome.code == 2
     assert "onnxport diff model.onnx model.tflite" in outcome.stderr
+
+
+def test_the_page_has_what_the_text_has(sandbox: Sandbox) -> None:
+    name = converted(sandbox, "tflite")
+    outcome = sandbox.run(
+        "diff", "model.onnx", name, "--report", "diff.html", "--report", "diff.json", "--json"
+    )
+    assert outcome.code == 0, outcome.stderr
+    page = (sandbox.folder / "diff.html").read_text()
+    for said in (
+        "BatchNormalization &#39;bn1&#39;",
+        "CONV_2D &#39;relu1&#39;",
+        "the two agree",
+        "onnx -&gt; tflite",
+    ):
+        assert said in page
+    assert json.loads((sandbox.folder / "diff.json").read_text()) == outcome.document
+    assert sandbox.run("diff", "model.onnx", name, "--report", "diff.sarif").code == 2

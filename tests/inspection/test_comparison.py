@@ -14,7 +14,7 @@ import onnxport
 from fixtures import models
 from onnxport.formats.model import Model
 from onnxport.inspection.comparison import Comparison, compare_models
-from onnxport.reports.comparison import comparison_lines
+from onnxport.reports.comparison.terminal import comparison_lines
 from tests.faults.collection import MODELS, ROWS, Row
 from tests.faults.harness import draw
 from tests.faults.made import MADE
