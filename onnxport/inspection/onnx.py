@@ -57,6 +57,7 @@ def _count_parameters(graphs: Iterable[OperatorGraph]) -> int:
 def _unusual(model: Model, nodes: Sequence[Node]) -> Iterator[str]:
     """Yield a sentence for each property of `model` that often causes trouble in tools."""
     operators = Counter(node.op for node in nodes)
+    yield from model.mended
     if model.opset < _OLD_OPSET:
         yield f"opset {model.opset} is old: broadcasting, Pad, Slice and Resize had other rules before {_OLD_OPSET}"
     yield from _foreign(model, nodes)

@@ -16,6 +16,7 @@ import onnxport
 from onnxport.bench.loaders.ort import load
 from onnxport.core.errors import InputError
 from onnxport.formats.model import Model
+from onnxport.inspection import inspect_model
 from onnxport.runtimes.ort.runtime import OrtRuntime
 
 DIGITS = Path(__file__).parents[2] / "fixtures" / "digits" / "digits.onnx"
@@ -191,3 +192,11 @@ def test_bench_times_a_mended_file(tmp_path: Path) -> None:
     model = load(str(path), {})
     model.feed({"image": np.zeros((1, 1, 8, 8), np.float32)})()
     assert model.answers()["logits"].shape == (1, 10)
+
+
+def test_inspect_tells_what_a_file_says_wrongly(tmp_path: Path) -> None:
+    proto = onnx.load(DIGITS)
+    proto.ir_version = 14
+    path = tmp_path / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    assert any("says IR version 14" in note for note in inspect_model(path).unusual)
