@@ -105,6 +105,8 @@ class SourceRuntime(Closing):
             purpose=f"{source.name} in its framework",
             timeout=timeout,
             patience="give it more time with --timeout SECONDS",
+            # A confined process makes no semaphores, which joblib would tell the user.
+            environment={"JOBLIB_MULTIPROCESSING": "0"},
             # Code of the user's may write and load what it wants.
             writes=None if source.is_factory or params.trust else (folder,),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from onnxport.exporters.framework import Framework
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.process import Host
 from onnxport.exporters.sources import LOADERS, Source, is_archive
+from tests.cli.sandbox import ROOT
 from tests.hostile.attacking import Target
 from tests.hostile.test_sample_attacks import Evil
 
@@ -351,3 +353,11 @@ def test_a_damaged_catboost_file_is_refused(tmp_path: Path) -> None:
             except OnnxportError:
                 refused += 1
     assert refused > 5
+
+
+def test_a_confined_framework_does_not_talk_of_its_confinement(target: Target) -> None:
+    """Joblib tells that it can make no semaphores."""
+    shutil.copy(ROOT / "fixtures" / "digits" / "linear.skops", target.folder)
+    run = target.run("export", "linear.skops", "-o", "out.onnx", "--no-validate")
+    assert not run.code, run.stderr
+    assert "joblib" not in run.stderr
