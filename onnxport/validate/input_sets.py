@@ -34,6 +34,7 @@ Try = Callable[[Loader, float | None], None]
 _ATTEMPTS = 6  # with other values of one size
 _APART = 1001  # between the numbers of these sets; odd, so that of two choices the other one comes
 BATCH = 3  # of the sets that are not of batch 1
+_OF_ROWS = (".npz", ".npy", ".safetensors")
 ROWS = 256  # of a table: trees have many branches
 # Further sets at the other sizes, for outputs that none at the first sizes moves: x - x^T is 0 for one row.
 _FURTHER_SIZED: Sequence[FloatKind] = ("normal", "uniform", "scaled")
@@ -75,7 +76,10 @@ def feed_from_folder(
         spared = held_back(files)
         if not spared:
             same = f"{len(files)} samples" if len(files) > 1 else "sample"
-            notes.append(f"calibrated and validated on the same {same}: fewer than {FEWEST} are not split")
+            advice = _advise_rows(params.inputs)
+            notes.append(
+                f"calibrated and validated on the same {same}: fewer than {FEWEST} are not split{advice}"
+            )
         files = spared or files
     most = params.samples or READ
     if rows > 1 and len(files) > most:
@@ -93,6 +97,12 @@ def feed_from_folder(
     notes += describe_reading(files, settings)
     notes += [f"{label} has no state {name!r}, so it begins with zeros" for name, label in lacking.items()]
     return tuple(notes)
+
+
+def _advise_rows(inputs: Path) -> str:
+    """Return how the rows of the only file of a folder become samples: in a folder each file is one."""
+    found = [each for each in inputs.iterdir() if each.suffix in _OF_ROWS] if inputs.is_dir() else []
+    return f"; if its rows are samples, give the file itself: {found[0]}" if len(found) == 1 else ""
 
 
 def _is_table(path: Path) -> bool:

@@ -278,6 +278,17 @@ def test_a_step_that_fails_names_the_model_and_the_step_before_and_no_file_that_
     assert ".onnxport-" not in outcome.stderr
 
 
+def test_the_only_file_of_a_folder_is_told_as_the_one_to_give(sandbox: Sandbox) -> None:
+    """In a folder each file is a sample; of a file that is named each row is one."""
+    (sandbox.folder / "samples").mkdir()
+    shutil.copy(DIGITS.with_name("test.npz"), sandbox.folder / "samples" / "rows.npz")
+    command = ("quantize", "model.onnx", "--int8", "--no-latency", "--calib")
+    outcome = sandbox.run(*command, "samples")
+    assert outcome.code == 0, outcome.stderr
+    assert "give the file itself: samples/rows.npz" in outcome.stderr
+    assert "not split" not in sandbox.run(*command, "samples/rows.npz").stderr
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_failure_is_one_sentence_and_leaves_nothing(name: str, sandbox: Sandbox) -> None:
     assert_fails(CASES[name], sandbox)
