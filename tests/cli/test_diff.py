@@ -82,6 +82,22 @@ def test_what_is_quantized_in_a_converted_form_is_counted(sandbox: Sandbox) -> N
     assert "3 float32 -> int8 per channel" in outcome.stdout
 
 
+BRANCHES = """g (float[1, 3] x, bool c) => (float[1, 3] y) {
+    y = If (c) <then_branch = t () => (float[1, 3] a) { a = Relu (x) },
+                else_branch = e () => (float[1, 3] b) { b = Neg (x) }>
+}"""
+
+
+def test_what_cannot_be_matched_is_named_with_its_operator(sandbox: Sandbox) -> None:
+    text = f'<ir_version: 8, opset_import: ["" : 17]>\n{BRANCHES}'
+    onnx.save(onnx.parser.parse_model(text), sandbox.model)
+    outcome = sandbox.run("diff", "model.onnx", converted(sandbox, "tflite"), "--no-run")
+    assert outcome.code == 0, outcome.stderr
+    assert "0 equal nodes" in outcome.stdout
+    assert "+ IF 'y'" in outcome.stdout
+    assert "IF is not known here" in outcome.stdout
+
+
 def test_a_first_file_of_another_format_is_refused(sandbox: Sandbox) -> None:
     (sandbox.folder / "model.tflite").write_bytes(b"TFL3")
     outcome = sandbox.run("diff", "model.tflite", "model.onnx")

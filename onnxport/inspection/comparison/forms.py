@@ -67,8 +67,7 @@ class _Forms:
             first=str(self._first.path),
             second=str(self._second.path),
             model=tuple(self._signature()),
-            equal=len(matching.matches)
-            - sum(any(d.kind != "storage" for d in each) for each in changes.values()),
+            equal=len(became),
             changes=(*_as_changes(names, changes), *self._unknown()),
             notes=tuple(self._notes()),
             became=became,
@@ -119,8 +118,9 @@ class _Forms:
     def _unknown(self) -> Iterator[Change]:
         """Yield operators of the form that have no counterpart in ONNX here."""
         for finding in self._opened.artefact.check_views(self._matching, self._source, self._opened.feeds):
-            op, _, name = finding.node.partition(" ")
-            node = NodeName(op=op, name=name.strip("'"), value=name.strip("'"))
+            label = self._opened.operators.get(finding.node, finding.node)
+            op, _, name = label.partition(" ")
+            node = NodeName(op=op, name=name.strip("'"), value=finding.node)
             detail = Detail(kind="input", what=finding.text, before="", after="")
             yield Change(kind="added", node=node, details=(detail,))
 
