@@ -27,7 +27,7 @@ from tests.cli.sandbox import Sandbox
 
 # What the commands have beside their params.
 OWN = {
-    "diff": {"no_run", "custom_ops_library"},
+    "diff": {"no_run", "report_files", "custom_ops_library"},
     "convert": {
         "to",
         "destination",
