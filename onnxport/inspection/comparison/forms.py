@@ -56,7 +56,6 @@ class _Forms:
         self._matching = match_graphs(opened.artefact.graph, source)
 
     def compare(self) -> Comparison:
-        matching = self._matching
         changes: dict[str, list[Detail]] = {}
         names: dict[str, NodeName] = {}
         for node, detail in (*self._settings(), *self._numbers()):
