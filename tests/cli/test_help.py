@@ -91,6 +91,9 @@ OWN = {
         "executor",
         "scheduler",
         "report_paths",
+        "remote_cache",
+        "remote_cache_read_only",
+        "retries",
         "annotations",
     },
 }
