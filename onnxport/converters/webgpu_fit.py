@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.canonical_form import prepare
+from onnxport.optimizers.opset.conversion import convert_opset
+from onnxport.optimizers.opset.errors import LiftError
 
 _OLDEST_OPSET = 13  # Pad has its pads as an input since 11, Conv is the same
 _OTHERWISE = "for WebGPU, the model is written in opset {} and simpler operators"
@@ -51,16 +54,21 @@ def fit(model: Model) -> tuple[Model, tuple[str, ...]]:
     copy, notes = model.clone(), []
     typed = model.clone()
     shape_inference.infer(typed)
-    is_old = copy.opset < _OLDEST_OPSET and any(map(_is_wrong, copy.graph))
+    is_old = copy.opset < _OLDEST_OPSET and any(map(_is_wrong, copy.graph.all_nodes()))
     if (is_old or webgpu_rules.lacks(typed)) and not _has_texts(typed):
         kept = {f"{node.domain}::{node.op_type}" for node in copy.graph.all_nodes() if node.domain}
+        if copy.opset > webgpu_rules.NEWEST_OPSET:
+            with contextlib.suppress(LiftError):  # the nodes that stay newer are refused by name
+                copy = convert_opset(copy, webgpu_rules.NEWEST_OPSET).model
         native = webgpu_rules.TAKEN | {op for op in kept if op.startswith("com.microsoft::")}
         copy = prepare(copy, shapes={}, native=lambda: native).model
         count = webgpu_rules.rewrite(copy)
-        notes.append(_OTHERWISE.format(webgpu_rules.NEWEST_OPSET))
+        notes.append(_OTHERWISE.format(copy.opset))
         if count:
             notes.append(_REWRITTEN.format(f"{count} node{'s' if count > 1 else ''}"))
-    if copy.opset >= _OLDEST_OPSET and (found := [node for node in copy.graph if _is_wrong(node)]):
+    if copy.opset >= _OLDEST_OPSET and (
+        found := [node for node in copy.graph.all_nodes() if _is_wrong(node)]
+    ):
         _fill_up_all(found, copy)
         notes.append(_FILLED.format(len(found)))
     return (copy, tuple(notes)) if notes else (model, ())
@@ -108,13 +116,12 @@ def _fill_up(node: ir.Node, graph: ir.Graph, number: int, taken: set[str | None]
     wider = np.pad(array, [(0, 0), (0, lacking)] + [(0, 0)] * (rank - 2))
     padded = ir.node("Pad", [data, add_initializer(graph, f"{base}_pads", pads)], name=f"{base}_data")
     padded.outputs[0].name, padded.outputs[0].type = f"{base}_data", data.type
-    graph.insert_before(node, padded)
+    owner = node.graph  # of a branch, where constants of the main graph can be read
+    assert owner is not None
+    owner.insert_before(node, padded)
     node.replace_input_with(0, padded.outputs[0])
     node.replace_input_with(1, add_initializer(graph, f"{base}_weights", wider))
-    if (
-        weights.name
-        and not weights.uses()
-        and weights.name in graph.initializers
-        and not weights.is_graph_input()
-    ):
-        del graph.initializers[weights.name]
+    name = weights.name or ""
+    for holder in (owner, graph):
+        if name in holder.initializers and not weights.uses() and not weights.is_graph_input():
+            del holder.initializers[name]

@@ -12,7 +12,9 @@ import pytest
 from onnx import numpy_helper
 
 import onnxport
+from onnxport.converters import webgpu_fit
 from onnxport.core.errors import CannotConvertError
+from onnxport.formats.model import Model
 from onnxport.runtimes.registry import find
 
 kind = find("ort-webgpu")
@@ -129,6 +131,26 @@ def test_a_newer_opset_is_lowered_to_what_webgpu_has(tmp_path: Path) -> None:
     source = saved("g (float[2,3] x) => (float[2,3] y) { a = Sin (x) y = Elu (a) }", tmp_path, opset=22)
     done = onnxport.convert_model(source, "ort", tmp_path / "m.ort", fit="webgpu")
     assert any("opset 21" in note for note in done.report.notes), done.report.notes
+
+
+@needs_device
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_convolution_in_a_branch_is_mended_too(sign: int, tmp_path: Path) -> None:
+    text = (
+        "g (float[1,6,6,6] x) => (float[1,8,4,4] y) "
+        "{ s = ReduceSum <keepdims = 0> (x) z = Constant <value_float = 0.0> () c = Greater (s, z) "
+        "y = If (c) <then_branch = t () => (float[1,8,4,4] u) { u = Conv (x, w) }, "
+        "else_branch = e () => (float[1,8,4,4] v) { d = Conv (x, w) v = Neg (d) }> }"
+    )
+    weights = np.random.default_rng(0).normal(size=(8, 6, 3, 3)).astype(np.float32)
+    source = saved(text, tmp_path, w=weights)
+    fitted, _ = webgpu_fit.fit(Model.load(source))
+    x = sign * np.abs(np.random.default_rng(1).normal(size=(1, 6, 6, 6))).astype(np.float32)
+    (expected,) = onnxruntime.InferenceSession(source).run(None, {"x": x})
+    from onnxport.runtimes.ort.webgpu import WebgpuRuntime
+
+    with WebgpuRuntime(fitted.save(tmp_path / "fitted.onnx").path) as runtime:
+        np.testing.assert_allclose(runtime.run({"x": x})["y"], expected, atol=1e-4)
 
 
 @needs_device
