@@ -95,6 +95,11 @@ class Forks:
         )
         return Run(answer["code"], answer["seconds"], answer["peak"], stdout, stderr)
 
+    @property
+    def process(self) -> int:
+        """The server's number."""
+        return self._process.pid
+
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
@@ -128,13 +133,15 @@ def _serve(folder: Path) -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         answer: dict[str, object] = {}
-        if worker is not None and (not asked.get("shared") or worker.left == 0):
+        if worker is not None and not asked.get("shared"):
             worker.end()
             worker = None
         if asked.get("shared"):
             worker = worker or Worker(folder)
             answer = worker.run(asked)
-            worker = worker if worker.left else None
+            if not worker.left:
+                worker.end()
+                worker = None
         elif "warm" in asked:
             _warm(asked)
             gc.collect()
@@ -193,11 +200,14 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         self.left = _SHARED
+        self._ended: tuple[int, int] | None = None
         self._base = _resident()
         requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()
         self._process = os.fork()
         if not self._process:
+            os.close(self._requests)  # so that the end of the server is the end of the requests
+            os.close(self._answers)
             _work(folder, os.fdopen(requests), answers)
         os.close(requests)
         os.close(answers)
@@ -211,13 +221,15 @@ class Worker:
         seconds = None if is_late else time.monotonic() - begun
         if answer:
             code, peak = map(int, answer.split())
-            return {"code": code, "seconds": seconds, "peak": max(peak - self._base, 0)}
-        code, peak = self.end()
+        else:
+            code, peak = self.end()
         return {"code": code, "seconds": seconds, "peak": max(peak - self._base, 0)}
 
     def end(self) -> tuple[int, int]:
         """End the process and all that it started; return the code and the bytes that it held at most."""
         self.left = 0
+        if self._ended is not None:
+            return self._ended
         if select.select([self._answers], [], [], 0)[0]:  # it has ended
             _, status, used = os.wait4(self._process, 0)
         with contextlib.suppress(ProcessLookupError):
@@ -226,7 +238,8 @@ class Worker:
             _, status, used = os.wait4(self._process, 0)
         for each in (self._requests, self._answers):
             os.close(each)
-        return os.waitstatus_to_exitcode(status), used.ru_maxrss * 1024
+        self._ended = os.waitstatus_to_exitcode(status), used.ru_maxrss * 1024
+        return self._ended
 
 
 def _work(folder: Path, requests: IO[str], answers: int) -> NoReturn:

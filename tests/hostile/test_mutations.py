@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.campaign import Campaign
-from tests.hostile.forks import Forks
+from tests.hostile.forks import Forks, forks
 from tests.hostile.mutation import SYNTAXES, mutate
 from tests.hostile.subjects import SUBJECTS
+from tests.soak.project import descendants, wait_until_gone
 
 MANY, WHOLE = 100, 10_000
 LIGHT = [name for name, subject in SUBJECTS.items() if not subject.in_child]
@@ -48,6 +49,15 @@ def test_changed_files_of_frameworks_are_read_or_refused(name: str, tmp_path: Pa
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_ten_thousand_changed_files_are_read_or_refused(name: str, tmp_path: Path, running: Forks) -> None:
     check(name, range(MANY, WHOLE), tmp_path, running)
+
+
+def test_a_server_that_is_ended_leaves_no_process(tmp_path: Path) -> None:
+    with forks(tmp_path / "forks") as running:
+        for _ in range(120):  # more than a process has
+            running.run(tmp_path, ":imports", shared=True)
+        started = descendants(running.process)
+        assert len(started) == 1
+    wait_until_gone([running.process, *started], 10)
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)
