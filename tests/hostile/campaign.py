@@ -125,7 +125,7 @@ def find_fault(run: Run, subject: Subject) -> str:
         return f"exit {run.code}: {' '.join(lines[-2:])[:300]}"
     if subject.in_child:  # what libraries say there is not shown
         _, ours, said = f"\n{run.stderr}".rpartition("\nerror: ")
-        run = replace(run, stderr=f"{ours}{said}".lstrip("\n") if ours else "")
+        run = replace(run, stdout="", stderr=f"{ours}{said}".lstrip("\n") if ours else "")
     if "Traceback" in run.stdout + run.stderr:
         return "a traceback"
     if run.peak > MEMORY:
