@@ -95,6 +95,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("detector", "recognizer"):
         onnxport.convert_model(folder / f"{name}.onnx", "ort", samples=1)
     onnxport.quantize_model(folder / "model.onnx", "int8", calib=folder / "samples")
+    onnxport.convert_model(folder / "model_int8.onnx", "tflite", inputs=folder / "samples")
     return folder
 
 
