@@ -561,7 +561,7 @@ def run_pipeline(
         [('digits/phone', 'proven')]
     """
     from onnxport.core.memory import bytes_of
-    from onnxport.pipelines.cache.shared import SharedCache
+    from onnxport.pipelines.cache.shared_cache import SharedCache
     from onnxport.pipelines.execution.run import run
 
     path = path_of(pipeline, "a pipeline", fix="give a path to a pipeline.yaml")

@@ -114,7 +114,7 @@ def command(
 ) -> int:
     from onnxport.cli.error_output import explain, show_traceback
     from onnxport.cli.run_progress import progress_display
-    from onnxport.pipelines.cache.shared import SharedCache
+    from onnxport.pipelines.cache.shared_cache import SharedCache
     from onnxport.pipelines.execution.run import run
     from onnxport.reports.pipeline_report import FailureRecord
 

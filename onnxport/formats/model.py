@@ -19,10 +19,10 @@ from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.formats.artifact import Artifact, Dim, TensorSpec
 from onnxport.formats.constant_tensors import attribute_tensor
 from onnxport.formats.manifest import KEY, Manifest, Port
-from onnxport.formats.mending import mend
 from onnxport.formats.model_limits import check_parts
 from onnxport.formats.model_syntax import check_syntax
 from onnxport.formats.output_shapes import infer_output_shapes
+from onnxport.formats.repairs import mend
 from onnxport.formats.zipmap import Labels, drop_zipmaps
 
 # Bytes that protobuf serializes at most; larger models are saved with external data.
@@ -75,7 +75,7 @@ class Model:
     Attributes:
         labels: outputs that are dictionaries in the file and a tensor here -> the labels of their columns.
         grown: bytes of weights that were computed from much smaller ones; constant folding counts them.
-        mended: what the file says wrongly of itself, a note for each repair (`mending.py`).
+        mended: what the file says wrongly of itself, a note for each repair (`repairs.py`).
     """
 
     def __init__(self, graph_model: ir.Model, path: Path | None = None) -> None:

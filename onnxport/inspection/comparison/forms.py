@@ -21,7 +21,7 @@ from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.judgement import ROUNDINGS
 from onnxport.validate.translation.matches import Match, match_graphs
-from onnxport.validate.translation.opening import Opened, open_form
+from onnxport.validate.translation.opened_form import Opened, open_form
 from onnxport.validate.translation.parameters import Product, check_products, products
 
 

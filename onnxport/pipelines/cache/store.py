@@ -20,7 +20,7 @@ from onnxport.formats.artifact import write_failure
 from onnxport.pipelines.cache import entries
 from onnxport.pipelines.cache.entries import ENTRY, Damaged, Entry, Note
 from onnxport.pipelines.cache.files import files_in, flush, flush_tree, link_file
-from onnxport.pipelines.cache.shared import SharedCache
+from onnxport.pipelines.cache.shared_cache import SharedCache
 from onnxport.pipelines.cache.workspace import Private, sweep
 from onnxport.pipelines.graph.digests import find_change
 from onnxport.reports.run_report import RunReport

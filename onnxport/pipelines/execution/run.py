@@ -12,7 +12,7 @@ from onnxport.core.child_process import reuse_children
 from onnxport.core.errors import UsageError
 from onnxport.core.user_modules import import_from
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
-from onnxport.pipelines.cache.shared import SharedCache
+from onnxport.pipelines.cache.shared_cache import SharedCache
 from onnxport.pipelines.config.pipeline import Cell, Pipeline
 from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.execution.latency import Timings

@@ -106,7 +106,7 @@ def open_file(
     try:
         return open_it(os.fspath(path))
     except Exception:  # ONNX Runtime's exceptions have no base class of their own
-        from onnxport.formats.mending import mended_bytes
+        from onnxport.formats.repairs import mended_bytes
 
         if path.suffix.lower() == ".ort" or (mended := mended_bytes(path)) is None:
             raise

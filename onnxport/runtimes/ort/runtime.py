@@ -104,7 +104,7 @@ class OrtRuntime(Closing):
         source = self._source
         if self._is_ort or not isinstance(source, Path):
             return False
-        from onnxport.formats.mending import mended_bytes
+        from onnxport.formats.repairs import mended_bytes
 
         if (data := mended_bytes(source)) is None:
             return False
