@@ -80,6 +80,11 @@ def feed_from_folder(
             notes.append(
                 f"calibrated and validated on the same {same}: fewer than {FEWEST} are not split{advice}"
             )
+        elif (params.samples or 0) > len(spared):
+            notes.append(
+                f"{len(spared)} of {len(files)} samples are held out of calibration, and no more of them are judged; "
+                "give others with --inputs for more"
+            )
         files = spared or files
     most = params.samples or READ
     if rows > 1 and len(files) > most:

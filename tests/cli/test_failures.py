@@ -159,9 +159,14 @@ def unknown_target(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", "--to", "savedmodel")
 
 
-@case(2, "--sampels", "--samples")
+@case(2, "No such option '--sampels'; did you mean '--samples'?")
 def unknown_option(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *ORT, "--sampels", "3")
+
+
+@case(2, "No such option '--precison'; did you mean '--precision'?")
+def option_with_other_near_ones(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("convert", "model.onnx", *TFLITE, "--precison", "int8")
 
 
 @case(2, "converting to ort has no option 'layout'")

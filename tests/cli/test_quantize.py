@@ -136,6 +136,13 @@ def test_bytes_fed_by_mistake_are_noted_and_fail_with_strict(sandbox: Sandbox) -
     assert not (sandbox.folder / "strict.onnx").exists()
 
 
+def test_more_samples_than_are_held_out_are_not_judged_without_a_word(sandbox: Sandbox) -> None:
+    """A user gave 540 rows for calibration and proof, asked for all, and read a verdict on 20."""
+    found = artifact(sandbox, *INT8, npz(sandbox.folder / "many", 60), "--samples", "50")
+    assert len(fed(found)) == 12
+    assert any("12 of 60 samples are held out" in note for note in found["report"]["notes"])
+
+
 def test_few_samples_serve_twice_and_the_report_says_so(sandbox: Sandbox) -> None:
     found = artifact(sandbox, *INT8, npz(sandbox.folder / "few", 4))
     assert len(fed(found)) == found["facts"]["lint"]["samples"] == 4

@@ -39,6 +39,8 @@ _COMMUTATIVE = frozenset("Add Mul Max Min Sum Mean And Or Xor Equal".split())
 # A factor of an operand is a factor of the result.
 _MULTIPLIES = frozenset({"Mul", "MatMul"})
 _VIEWS = frozenset({"Reshape", "Transpose"})
+# Operators whose axis counts the axes of what they read, which are those of their result.
+_OF_ONE_RANK = frozenset({"Softmax", "LogSoftmax", "Hardmax", "Concat"})
 _HALF = 0.51
 _LEAST = 1e-12
 # Times the half steps: a factor that is rounded, and a shift that is folded with it and rounded again.
@@ -297,6 +299,8 @@ class _Matcher:
             return f"the source has {source.label} here"
         for name in sorted({*core.attributes, *source.attributes}):
             ours, theirs = core.attributes.get(name), source.attributes.get(name)
+            if name == "axis" and core.op in _OF_ONE_RANK:
+                ours, theirs = (_counted(each, core, source) for each in (ours, theirs))
             if not _equal(ours, theirs) and not (name == "perm" and _move_alike(core, source)):
                 return f"its {name} is {ours}, that of the source's {source.label} {theirs}"
         shape, wanted = static_shape(core.value), static_shape(source.value)
@@ -368,6 +372,12 @@ def _bias_distance(core: Core, source: Core) -> float:
 def _times(head: Head, factors: Sequence[float]) -> Head:
     """Return a head whose core is that of the source, which has not these factors."""
     return replace(head, scale=head.scale.times(Rounded.number(float(np.prod(factors)))))
+
+
+def _counted(axis: object, core: Core, source: Core) -> object:
+    """Return an axis counted from the front where either side has a rank: exporters leave ranks out."""
+    shape = core.value.shape if core.value.shape is not None else source.value.shape
+    return axis % len(shape) if isinstance(axis, int) and shape else axis
 
 
 def _move_alike(core: Core, source: Core) -> bool:

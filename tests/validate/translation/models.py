@@ -103,7 +103,9 @@ def build(nodes: Sequence[onnx.NodeProto], constants: dict[str, Array]) -> Model
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2])],
         [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
     )
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    proto = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)], ir_version=9
+    )
     onnx.checker.check_model(proto)
     return Model(ir.from_proto(proto))
 

@@ -262,3 +262,16 @@ def test_a_bias_may_make_up_for_a_rounded_shift(corrected: float, is_complete: b
         {**grid, **weight, "code": np.array(10, np.uint8), "b": (BIAS + taken).astype(np.float32)},
     )
     assert prove(original, candidate, pictures()).is_complete is is_complete
+
+
+@pytest.mark.parametrize(("axis", "is_same"), [(1, True), (-1, True), (0, False), (-2, False)])
+def test_an_axis_from_the_front_is_the_same_from_the_end(axis: int, is_same: bool) -> None:
+    """Behind a Scaler, as scikit-learn's exporter writes it, ONNX knows no rank: only one side can count."""
+    scaler = helper.make_node("Scaler", ["x"], ["s"], domain="ai.onnx.ml", offset=[0.0], scale=[1.0])
+    softmax = helper.make_node("Softmax", ["half"], ["y"], "softmax", axis=1)
+    original = build([scaler, *averaged("s", "m", "half"), softmax], MATRIX)
+    moved = helper.make_node("Softmax", ["half"], ["y"], "softmax", axis=axis)
+    weight = helper.make_node("DequantizeLinear", list(ROW), ["m.d"])
+    file = build([weight, scaler, *averaged("s", "m.d", "half"), moved], ROW)
+    file.graph.node("softmax").outputs[0].shape = ir.Shape([1, 2])
+    assert prove(original, file, pictures()).is_complete is is_same
