@@ -93,7 +93,9 @@ def _silence(stream: TextIO) -> None:
 
 def _usage(error: click.ClickException) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
-    if isinstance(error, click.NoSuchOption) and error.possibilities:  # the nearest first; click lists by name
+    if (
+        isinstance(error, click.NoSuchOption) and error.possibilities
+    ):  # the nearest first; click lists by name
         message = f"No such option {error.option_name!r}; did you mean {error.possibilities[0]!r}?"
     if near := _nearest_choice(message):
         message += f"; did you mean {near!r}?"

@@ -118,7 +118,7 @@ def test_a_server_that_refuses_or_is_gone_fails_no_run(project: Project, web: We
 
 def test_a_silent_server_fails_no_run(project: Project) -> None:
     """It takes the connection and never answers."""
-    project.sandbox.patch("from onnxport.pipelines.cache import shared\nshared.SILENCE = 1.0\n")
+    project.sandbox.patch("from onnxport.pipelines.cache import shared_cache\nshared_cache.SILENCE = 1.0\n")
     with socket.create_server(("127.0.0.1", 0)) as server:
         held: list[socket.socket] = []
         Thread(target=lambda: held.append(server.accept()[0]), daemon=True).start()

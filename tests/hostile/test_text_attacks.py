@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.pipelines.cache import shared
+from onnxport.pipelines.cache import shared_cache
 from onnxport.pipelines.graph.digests import digest_of_value
 from onnxport.quantize.calibration.cache import _FORM, _decode
 from tests.cli.sandbox import DIGITS
@@ -194,7 +194,7 @@ def test_a_damaged_archive_of_a_remote_cache_is_no_entry(tmp_path: Path) -> None
     entry.mkdir()
     (entry / "entry.json").write_text("{}")
     (entry / "m\u00e9.onnx").write_bytes(bytes(300))
-    shared._pack(entry, tmp_path / "valid.zip")
+    shared_cache._pack(entry, tmp_path / "valid.zip")
     valid = (tmp_path / "valid.zip").read_bytes()
     read = 0
     for seed in range(400):
@@ -202,8 +202,8 @@ def test_a_damaged_archive_of_a_remote_cache_is_no_entry(tmp_path: Path) -> None
         (tmp_path / "a.zip").write_bytes(headers(headers(valid, chance), chance))
         room = tmp_path / str(seed)
         room.mkdir()
-        with contextlib.suppress(*shared.DAMAGED):
-            shared._unpack(tmp_path / "a.zip", room)
+        with contextlib.suppress(*shared_cache.DAMAGED):
+            shared_cache._unpack(tmp_path / "a.zip", room)
             read += 1
     assert 0 < read < 300
 
