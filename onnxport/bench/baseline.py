@@ -32,7 +32,7 @@ def read(path: Path) -> BenchReport:
     """Read the report at `path`. Raises InputError: the file has no report that this version reads."""
     document = _document(path, _bytes(path))
     if KEY in document:
-        with _reading(path):
+        with _refuse_unreadable(path):
             return foreign_report(document)
     if "error" in document and "rows" not in document:
         raise _no_baseline(path, f"it is from a run that failed with exit {document.get('exit_code')}")
@@ -48,12 +48,12 @@ def read(path: Path) -> BenchReport:
             why=f"this onnxport reads version {SCHEMA_VERSION}",
             fix="make the baseline again with this onnxport",
         )
-    with _reading(path):
+    with _refuse_unreadable(path):
         return BenchReport.model_validate_json(json.dumps(document))
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _refuse_unreadable(path: Path) -> Iterator[None]:
     """Turn what pydantic finds wrong with a document into an InputError."""
     try:
         yield
@@ -99,7 +99,7 @@ def version_changes(then: Mapping[str, str], now: Mapping[str, str]) -> Iterator
             )
 
 
-def missing_machine(path: Path, report: BenchReport) -> Iterator[str]:
+def note_unknown_machine(path: Path, report: BenchReport) -> Iterator[str]:
     """Yield a sentence where results do not say what they were measured on."""
     if isinstance(report, ForeignReport) and not report.machine.processor:
         yield f"{path} does not say on which machine it was measured"

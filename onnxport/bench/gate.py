@@ -127,7 +127,7 @@ class _BaselineGate(_LimitGate):
     def notes(self, rows: Sequence[Row], versions: Mapping[str, str]) -> tuple[str, ...]:
         forced = [f"compared with figures of another machine: {each}" for each in self._differences]
         changes = baseline.version_changes(self._baseline.report.versions, versions)
-        unknown = baseline.missing_machine(self._baseline.path, self._baseline.report)
+        unknown = baseline.note_unknown_machine(self._baseline.path, self._baseline.report)
         return (*forced, *unknown, *changes, *self._baseline.missing(rows))
 
     def _compare(self, trial: Trial, session: Session) -> Comparison | None:

@@ -146,20 +146,20 @@ class Session(Closing):
         """Start each process and load its model, one after the other; then the ports are known."""
         for number, trial in enumerate(self.trials):
             self._on_progress(number, len(self.trials))
-            with self._ending_on_failure(trial):
+            with self._end_on_failure(trial):
                 self._start(trial)
 
     def feed(self) -> None:
         """Feed each model its inputs and run it for the first time, one after the other."""
         for _, trial in self._runners():
-            with self._ending_on_failure(trial):
+            with self._end_on_failure(trial):
                 self._feed(trial)
 
     def warm_up(self, runs: int, least: int = 1) -> None:
         """Run each model `runs` times and for at least 0.1 s, and choose its turns of `least` runs or more."""
         for number, trial in self._runners():
             self._on_progress(number, len(self.trials))
-            with self._ending_on_failure(trial):
+            with self._end_on_failure(trial):
                 self._warm(trial, runs, least)
 
     def round(self) -> None:
@@ -167,7 +167,7 @@ class Session(Closing):
         order = list(self._runners())
         random.Random(self.rounds).shuffle(order)
         for _, trial in order:
-            with self._ending_on_failure(trial):
+            with self._end_on_failure(trial):
                 trial.turns.append(self._turn(trial, trial.runs, trial.settling))
         self.rounds += 1
         self.pace.read(sum(trial.spent for trial in self.running))
@@ -177,7 +177,7 @@ class Session(Closing):
         while self.running and not until(self):
             self.round()
         for _, trial in self._runners():
-            with self._ending_on_failure(trial):
+            with self._end_on_failure(trial):
                 trial.peak = self._call(trial, "memory")
 
     def answers(self, trial: Trial) -> dict[str, Array]:
@@ -251,7 +251,7 @@ class Session(Closing):
                 yield number, trial
 
     @contextmanager
-    def _ending_on_failure(self, trial: Trial) -> Iterator[None]:
+    def _end_on_failure(self, trial: Trial) -> Iterator[None]:
         """End a trial that fails in the block."""
         try:
             yield

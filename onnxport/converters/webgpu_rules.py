@@ -1,4 +1,4 @@
-"""What ONNX Runtime's WebGPU provider has kernels for at opset 21, and what stands for the rest.
+"""The operators for which ONNX Runtime's WebGPU provider has kernels at opset 21, and rewrites of the rest.
 
 Measured with onnxruntime 1.31 and onnxruntime-ep-webgpu 0.4.0 on models of one node, its kernels for int64 switched on.
 """

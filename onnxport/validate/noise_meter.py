@@ -45,9 +45,7 @@ Probed = Callable[[Feeds, Sequence[str]], Sequence[Answers]]
 _FIRST: frozenset[Precision] = frozenset(
     {"float32", "int8", "int16x8", "int8 dynamic", "int8 weights", "int4 weights"}
 )
-
-
-# Numbers that a model takes: of fewer, moving the weights shows the rounding of its sums.
+# Numbers that a model takes: of at most so many, moving the weights shows the rounding of its sums.
 _FEW = 16
 
 

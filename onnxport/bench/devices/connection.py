@@ -20,7 +20,7 @@ _KILLED = 124  # the exit code of a command that was ended
 
 
 class Answer(NamedTuple):
-    """What a command printed on both streams, and its exit code."""
+    """The text of both streams of a command, and its exit code."""
 
     code: int
     output: str

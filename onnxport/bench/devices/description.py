@@ -1,4 +1,4 @@
-"""What a device is: its processor, its memory and its system, as a bench of this machine has them."""
+"""The processor, the memory and the system of a device, as a bench of this machine describes them."""
 
 from __future__ import annotations
 

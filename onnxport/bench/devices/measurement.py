@@ -143,7 +143,7 @@ def _tool_for(artifact: Artifact, binaries: Mapping[str, Binary]) -> Tool:
 def _read_ports(trials: Sequence[_Trial], files: Files) -> dict[Path, Ports]:
     found: dict[Path, Ports] = {}
     for trial in trials:
-        with _ending_on_failure(trial):
+        with _end_on_failure(trial):
             path = trial.plan.artifact.path
             if path not in found:
                 found[path] = ports_in_file(files.artifacts[path])
@@ -160,11 +160,11 @@ def _push(
     phases: Phases,
 ) -> None:
     """Copy tools once, models and their inputs once per batch, and make the rows' invocations."""
-    programs = {runtime: _push_tool(device, binary) for runtime, binary in _used(trials).items()}
+    programs = {runtime: _push_tool(device, binary) for runtime, binary in _binaries_of(trials).items()}
     pushed: dict[tuple[Path, int | None], _Pushed] = {}
     for number, trial in enumerate(trials):
         phases.progress(number, len(trials))
-        with _ending_on_failure(trial):
+        with _end_on_failure(trial):
             if trial.failure is not None:
                 continue
             path, settings = trial.plan.artifact.path, trial.plan.settings
@@ -188,7 +188,7 @@ def _push(
             )
 
 
-def _used(trials: Sequence[_Trial]) -> dict[str, Binary]:
+def _binaries_of(trials: Sequence[_Trial]) -> dict[str, Binary]:
     return {trial.plan.settings.runtime: trial.binary for trial in trials}
 
 
@@ -229,7 +229,7 @@ def _run(device: Device, trials: Sequence[_Trial], params: BenchParams, phases: 
         phases.progress(done, ROUNDS)
         for trial in trials:
             if trial.failure is None and trial.invocation is not None:
-                with _ending_on_failure(trial):
+                with _end_on_failure(trial):
                     trial.readings.append(_measure(device, trial, further, params.timeout))
 
 
@@ -259,7 +259,7 @@ def _refusal(tool: str, path: Path, ran: Answer, seconds: float) -> OnnxportErro
 
 
 @contextmanager
-def _ending_on_failure(trial: _Trial) -> Iterator[None]:
+def _end_on_failure(trial: _Trial) -> Iterator[None]:
     try:
         yield
     except OnnxportError as error:
