@@ -37,6 +37,7 @@ def evaluate(
     tell: Tell | None = None,
     lifted: LiftedReference | None = None,
     least: int = 0,
+    is_proven: bool = False,
 ) -> tuple[tuple[Judgement, ...], tuple[str, ...]]:
     """Judge a candidate's answers; it runs once per set, and no criterion keeps its answers.
 
@@ -46,22 +47,23 @@ def evaluate(
         kept: the reference's values that the candidate computes in float32 in spite of its precision.
         least: elements; the candidate holds smaller constants in float32 in spite of its precision.
         criterion: the only one to apply; None for those that the two precisions call for.
-        lifted: of a candidate that is proven to be the reference node for node, which needs no evidence of that: what
-            its own numbers give. It is closed.
+        lifted: of a candidate that is proven to be the reference node for node: what its own numbers give. It is
+            closed.
+        is_proven: whether it is so proven, and quality needs no evidence of that (Quality).
 
     Returns:
         The judgements, fidelity first, and notes on the choice of criteria.
     """
     rounded: RoundedReference | LiftedReference | None
     if lifted is not None:
-        criteria, rounded = Criteria(fidelity=True, rounded=True, quality=True), lifted
+        criteria, rounded = Criteria(fidelity=True, rounded=True, quality=criterion is None), lifted
     elif criterion is None:
         criteria, rounded = _choose(reference, precision, kept, least)
     else:
         criteria, rounded = Criteria(criterion == "fidelity", quality=criterion == "quality"), None
     with rounded or nullcontext():
         fidelity = Fidelity(reference, rounded or reference, params) if criteria.fidelity else None
-        quality = _quality(reference, params, lifted is not None) if criteria.quality else None
+        quality = _quality(reference, params, is_proven) if criteria.quality else None
         averages = Averages(budgets.user)
         progress = Counter(tell, "running the candidate, input set")
 

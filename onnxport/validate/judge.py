@@ -39,6 +39,11 @@ _AHEAD = 256 * 2**20
 # `differs` compares one set at batch 1 and one at another size, if there is one.
 _EARLY_SETS = 2
 
+# Format and precision of files whose own numbers can be asked (lifted_reference.py).
+_ROUNDED_FILES = frozenset(
+    (("tflite", "float16 weights"), ("coreml", "float16 weights"), ("coreml", "float16"))
+)
+
 _SYNTHETIC = "only generated inputs were fed; give your own with --inputs DIR"
 
 
@@ -218,15 +223,14 @@ class Judge(Closing):
             ask = partial(
                 evaluate,
                 reference,
-                model,
-                precision,
-                self._params,
-                self._budgets,
-                kept,
-                self._criterion,
+                precision=precision,
+                params=self._params,
+                budgets=self._budgets,
+                kept=kept,
+                criterion=self._criterion,
                 least=least_rounded(candidate, precision),
             )
-            judgements, notes = ask(self._tell)
+            judgements, notes = ask(model, tell=self._tell)
             if checks_nodes is None:
                 checks_nodes = self._criterion is None
             measured = any(each.question == "quality" for each in judgements)
@@ -238,7 +242,9 @@ class Judge(Closing):
                 if _hangs_on_roundings(candidate, precision, translation, judgements):
                     from onnxport.validate.lifted_reference import ask_own_numbers
 
-                    judgements, notes = ask_own_numbers(reference, candidate.path, ask) or (judgements, notes)
+                    shown = partial(self._shown, candidate)
+                    found = ask_own_numbers(reference, candidate, model, ask, shown)
+                    judgements, notes = found or (judgements, notes)
                 judgements += () if translation is None else (translation,)
                 notes += (note,) if note else ()
             notes += (*_notes(reference, oriented), *self._run.floats.notes(self.reference, reference))
@@ -356,6 +362,10 @@ class Judge(Closing):
         renames = split_map(self._params.map, reference, side, self._names(candidate))
         return Oriented(runtime, *renames, dtypes, reference.unread)
 
+    def _shown(self, candidate: Artifact, runtime: Runtime) -> Run:
+        """Return another runtime of the candidate as the reference's own."""
+        return self.reference.roll_out(self._renamed(candidate, runtime, None))
+
     def _names(self, candidate: Artifact) -> tuple[str, str]:
         return str(self._artifact.path), str(candidate.path)
 
@@ -391,8 +401,8 @@ def _hangs_on_roundings(
 ) -> bool:
     """Return whether a file that is proven node for node fails for how its weights round (lifted_reference.py)."""
     is_proven = translation is not None and translation.verdict == "proven"
-    is_kind = candidate.format == "tflite" and precision == "float16 weights"
-    return is_kind and is_proven and any(each.verdict not in RIGHT for each in judgements)
+    may = (candidate.format, precision) in _ROUNDED_FILES
+    return may and is_proven and any(each.verdict not in RIGHT for each in judgements)
 
 
 def _is_quality_alone(judgements: tuple[Judgement, ...]) -> bool:

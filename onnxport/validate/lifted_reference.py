@@ -1,16 +1,21 @@
-"""What a `.tflite` file's own operators and numbers give in ONNX Runtime.
+"""What an artefact's own operators and numbers give in ONNX Runtime.
 
-Weights that are rounded to 16 bits move what lies behind a threshold, or drown in it. So answers alone cannot tell
+Numbers that are rounded to 16 bits move what lies behind a threshold, or drown in it. So answers alone cannot tell
 whether a right file differs from its source by more than another rounding would. Where each node and each constant of a
 file is proven to be the source's, rounded (translation/), one question is left: do the kernels compute what the file
 says? For that the file is written as an ONNX model with its own numbers, and its answers are expected within float32
 noise. No rounding of weights is left between the two.
+
+The values of a Core ML package in float16 are rounded on their way, too, and two right evaluations of one package may
+be as far apart as either is from the source. So both sides compute in float32 here, and what is left of the package is
+that each result is rounded to its type, as its program declares. Quality is still that of the package as it is: its
+answers are finite where the source's are, and within the floor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
@@ -18,54 +23,135 @@ from typing import Protocol
 from onnxport.core.arrays import Feeds
 from onnxport.core.errors import InputError
 from onnxport.core.resources import Closing
+from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
-from onnxport.formats.tflite.ports import read_signature
-from onnxport.runtimes.base import RunError
+from onnxport.runtimes.base import RunError, Runtime
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.answered_set import AnsweredSet
+from onnxport.validate.budgets import Budgets
 from onnxport.validate.comparison import Alternative
 from onnxport.validate.near_ties import NearTies
 from onnxport.validate.noise_meter import Probed
 from onnxport.validate.noise_runs import Answers, perturb_inputs, perturb_zeros
 from onnxport.validate.reference import Reference
-from onnxport.validate.report import RIGHT, Judgement
+from onnxport.validate.report import RIGHT, Criterion, Judgement
+from onnxport.validate.rollout import Run
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.tolerance import CONCLUSIVE_NOISE, Noise, Tolerance, group_scales, measure_noise
-from onnxport.validate.translation.tflite import operators
-from onnxport.validate.translation.tflite.artefact import prove_tflite
-from onnxport.validate.translation.tflite.contents import read_stored
-from onnxport.validate.translation.tflite.lift import Lifting
-from onnxport.validate.translation.tflite.pieces import at_sizes
+from onnxport.validate.translation.judgement import PROVERS
 
 _PLAIN = RuntimeOptions(level="disable")
 
+_AS_STORED = "the file's own operators and numbers, computed by ONNX Runtime"
+_IN_FLOAT32 = f"{_AS_STORED}, both in float32"
+
+Judged = tuple[tuple[Judgement, ...], tuple[str, ...]]
+# Writes a file as an ONNX model at the sizes of a set; raises InputError where that cannot be done.
+Lift = Callable[[Feeds], Model]
+
 
 class Evaluate(Protocol):
-    """Runs the candidate on every set and applies the criteria; evaluation.evaluate without its other arguments."""
+    """Runs a candidate on every set and applies the criteria; evaluation.evaluate without its other arguments."""
 
-    def __call__(self, *, lifted: LiftedReference) -> tuple[tuple[Judgement, ...], tuple[str, ...]]: ...
+    def __call__(
+        self,
+        candidate: Run,
+        *,
+        lifted: LiftedReference | None = None,
+        criterion: Criterion | None = None,
+        is_proven: bool = True,
+        budgets: Budgets = ...,
+    ) -> Judged: ...
 
 
 def ask_own_numbers(
-    reference: Reference, path: Path, evaluate: Evaluate
-) -> tuple[tuple[Judgement, ...], tuple[str, ...]] | None:
+    reference: Reference,
+    candidate: Artifact,
+    model: Run,
+    evaluate: Evaluate,
+    orient: Callable[[Runtime], Run],
+) -> Judged | None:
     """Evaluate a file that is its source node for node against what its own numbers give.
+
+    Args:
+        model: the candidate, running.
+        orient: shows a runtime of the candidate as the reference's own.
 
     Returns:
         Judgements and notes; None where it fails here, too, is not proven at other sizes that were fed, or cannot be
         written as an ONNX model.
     """
-    if not _is_proven_at_all_sizes(reference, path):
+    if not _is_proven_at_all_sizes(reference, candidate):
         return None
     try:
-        judgements, notes = evaluate(lifted=LiftedReference(reference, path))
+        if candidate.format == "tflite":
+            lifted = LiftedReference(reference, lift_tflite(candidate.path))
+            judgements, notes = evaluate(model, lifted=lifted, is_proven=True)
+        else:
+            judgements, notes = _ask_in_float32(reference, candidate.path, evaluate, orient)
+            if judgements[0].verdict in RIGHT:
+                quality, more = evaluate(model, criterion="quality", is_proven=True)
+                judgements, notes = (judgements[0], *quality), (*notes, *more)
     except (InputError, RunError):
         return None
     return (judgements, notes) if judgements[0].verdict in RIGHT else None
 
 
-def _is_proven_at_all_sizes(reference: Reference, path: Path) -> bool:
+def _ask_in_float32(
+    reference: Reference, path: Path, evaluate: Evaluate, orient: Callable[[Runtime], Run]
+) -> Judged:
+    """Evaluate a package in float32."""
+    # Imported here: it needs coremltools.
+    from onnxport.runtimes.mlprogram.runtime import MilRuntime
+
+    with closing(MilRuntime(path, rounds=False)) as wide:
+        lifted = LiftedReference(reference, lift_mlpackage(path), _IN_FLOAT32)
+        return evaluate(
+            orient(wide), lifted=lifted, criterion="fidelity", is_proven=True, budgets=Budgets({})
+        )
+
+
+def lift_tflite(path: Path) -> Lift:
+    """Return what writes a `.tflite` file as an ONNX model."""
+    # Imported here: they need LiteRT.
+    from onnxport.formats.tflite.ports import read_signature
+    from onnxport.validate.translation.tflite import operators
+    from onnxport.validate.translation.tflite.contents import read_stored
+    from onnxport.validate.translation.tflite.lift import Lifting
+    from onnxport.validate.translation.tflite.pieces import at_sizes
+
+    ends, whole = read_signature(path), read_stored(path)
+
+    def lift(feeds: Feeds) -> Model:
+        stored, shapes = at_sizes(whole, ends, feeds)
+        found = Lifting(stored, ends, shapes).run(operators.OPERATORS)
+        _check_known(found.unknown)
+        return found.model
+
+    return lift
+
+
+def lift_mlpackage(path: Path) -> Lift:
+    """Return what writes the default function of an `.mlpackage` as an ONNX model in float32."""
+    # Imported here: it needs coremltools.
+    from onnxport.validate.translation.mlpackage.artefact import lift_function
+
+    def lift(feeds: Feeds) -> Model:
+        found = lift_function(path, feeds, rounds=False)
+        _check_known(found.unknown)
+        return found.model
+
+    return lift
+
+
+def _check_known(unknown: Mapping[str, str]) -> None:
+    if unknown:
+        why = next(iter(unknown.values()))
+        raise InputError("the file cannot be written as an ONNX model", why=why)
+
+
+def _is_proven_at_all_sizes(reference: Reference, candidate: Artifact) -> bool:
     """Return whether the file is its source at each size that was fed; at one of them it is known to be."""
     fed = {tuple(sorted(each.shapes.items())): each for each in reference.sets}
     if len(fed) == 1:
@@ -74,7 +160,7 @@ def _is_proven_at_all_sizes(reference: Reference, path: Path) -> bool:
     sets = (reference.answers(each)[0] for each in fed.values())
     try:
         return all(
-            prove_tflite(reference.graph, path, [feeds], are_samples=False, rounding="float16").is_complete
+            PROVERS[candidate.format](reference.graph, candidate.path, [feeds], False, "float16").is_complete
             for feeds in sets
         )
     except (InputError, RunError):
@@ -82,22 +168,21 @@ def _is_proven_at_all_sizes(reference: Reference, path: Path) -> bool:
 
 
 class LiftedReference(Closing):
-    """The answers that a `.tflite` file in float arithmetic should give, as ExpectedAnswers.
+    """The answers that a file in float arithmetic should give, as ExpectedAnswers.
 
     Args:
         reference: what the file was made of.
-        path: the file.
+        lift: writes the file as an ONNX model.
+        against: its name in the report.
 
     Raises:
         InputError: an operator of the file is not known.
-        RunError: LiteRT cannot run it.
+        RunError: ONNX Runtime cannot run it.
     """
 
-    against = "the file's own operators and numbers, computed by ONNX Runtime"
-
-    def __init__(self, reference: Reference, path: Path) -> None:
-        self._reference, self.tolerance = reference, reference.tolerance
-        self._ends, self._stored = read_signature(path), read_stored(path)
+    def __init__(self, reference: Reference, lift: Lift, against: str = _AS_STORED) -> None:
+        self._reference, self.tolerance, self.against = reference, reference.tolerance, against
+        self._lift = lift
         self._models: dict[tuple[tuple[str, tuple[int, ...]], ...], _Lifted] = {}
         self._least: dict[str, float] = {}
 
@@ -148,12 +233,7 @@ class LiftedReference(Closing):
         """Return the file at the sizes of a set."""
         sizes = tuple((name, array.shape) for name, array in feeds.items())
         if sizes not in self._models:
-            stored, shapes = at_sizes(self._stored, self._ends, feeds)
-            lifted = Lifting(stored, self._ends, shapes).run(operators.OPERATORS)
-            if lifted.unknown:
-                why = next(iter(lifted.unknown.values()))
-                raise InputError("the file cannot be written as an ONNX model", why=why)
-            self._models[sizes] = _Lifted(self._reference, lifted.model)
+            self._models[sizes] = _Lifted(self._reference, self._lift(feeds))
         return self._models[sizes]
 
 

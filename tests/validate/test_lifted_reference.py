@@ -15,16 +15,18 @@ from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
 from onnxport.runtimes.litert import TfliteRuntime
-from onnxport.validate import lifted_reference
+from onnxport.runtimes.mlprogram.runtime import MilRuntime
 from onnxport.validate.fidelity import Fidelity
 from onnxport.validate.judge import ReferenceRun
-from onnxport.validate.lifted_reference import LiftedReference
+from onnxport.validate.lifted_reference import LiftedReference, lift_mlpackage, lift_tflite
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Report
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.translation.proof import Proof
+from onnxport.validate.translation.tflite import artefact
 from onnxport.validate.translation.tflite.artefact import prove_tflite
 from tests.validate.models import parsed
+from tests.validate.translation import mlpackage_faults
 from tests.validate.translation.tflite_faults import constant, operators, put
 
 _BODY = "c = Conv <pads = [1, 1, 1, 1]> (x, w) n = BatchNormalization (c, scale, bias, mean, variance)"
@@ -57,18 +59,22 @@ def save(body: str, path: Path, size: str) -> Path:
     return path
 
 
-def judged(body: str, folder: Path, size: str = "32") -> Report:
+SUFFIXES = {"tflite": ".tflite", "coreml": ".mlpackage"}
+
+
+def judged(body: str, folder: Path, size: str = "32", to: str = "tflite") -> Report:
     made = onnxport.convert_model(
-        save(body, folder / "m.onnx", size), "tflite", folder / "m.tflite", precision="fp16", latency=False
+        save(body, folder / "m.onnx", size), to, folder / f"m{SUFFIXES[to]}", precision="fp16", latency=False
     )
     return made.report
 
 
+@pytest.mark.parametrize("to", SUFFIXES)
 @pytest.mark.parametrize("body", [THRESHOLD, SILENT], ids=["threshold", "silent"])
-def test_what_hangs_on_roundings_is_proven_node_for_node(body: str, tmp_path: Path) -> None:
-    report = judged(body, tmp_path)
+def test_what_hangs_on_roundings_is_proven_node_for_node(body: str, to: str, tmp_path: Path) -> None:
+    report = judged(body, tmp_path, to=to)
     assert report.verdict == "proven", report.reason
-    assert report.judgements[0].against == LiftedReference.against
+    assert "the file's own operators and numbers" in report.judgements[0].against
     assert any(each.question == "translation" for each in report.judgements)
 
 
@@ -81,17 +87,22 @@ def test_each_size_that_was_fed_is_compared_node_for_node(
         sizes.append(sets[0]["x"].shape)
         return prove_tflite(source, path, sets, **options)
 
-    monkeypatch.setattr(lifted_reference, "prove_tflite", noted)
+    monkeypatch.setattr(artefact, "prove_tflite", noted)
     report = judged(THRESHOLD, tmp_path, "W")
     assert report.verdict == "proven", report.reason
     assert set(sizes) == {each.shapes["x"] for each in report.fed}
     assert len(sizes) > 1
 
 
+@pytest.mark.parametrize("to", SUFFIXES)
 @pytest.mark.parametrize("body", [THRESHOLD, SILENT], ids=["threshold", "silent"])
-def test_a_weight_that_no_rounding_explains_is_not(body: str, tmp_path: Path) -> None:
-    judged(body, tmp_path)
-    wrong = put(_double_a_weight, tmp_path / "m.tflite", tmp_path / "wrong.tflite")
+def test_a_weight_that_no_rounding_explains_is_not(body: str, to: str, tmp_path: Path) -> None:
+    judged(body, tmp_path, to=to)
+    right, wrong = (tmp_path / f"{name}{SUFFIXES[to]}" for name in ("m", "wrong"))
+    if to == "tflite":
+        put(_double_a_weight, right, wrong)
+    else:
+        mlpackage_faults.put(mlpackage_faults.weight_off, right, wrong)
     report = onnxport.validate_model(tmp_path / "m.onnx", wrong)
     assert report.verdict == "not equivalent"
 
@@ -103,11 +114,35 @@ def test_kernels_are_held_to_the_numbers_of_the_file(tmp_path: Path) -> None:
     with ReferenceRun(Artifact.open(tmp_path / "m.onnx"), params) as run:
         found = {}
         for path in (tmp_path / "m.tflite", wrong):
-            with TfliteRuntime(path) as runtime, LiftedReference(run.reference, tmp_path / "m.tflite") as own:
+            with (
+                TfliteRuntime(path) as runtime,
+                LiftedReference(run.reference, lift_tflite(tmp_path / "m.tflite")) as own,
+            ):
                 fidelity = Fidelity(run.reference, own, params)
                 for each in run.reference.sets:
                     feeds, answers = run.reference.answers(each)
                     fidelity.add(each, feeds, answers, Oriented(runtime).run(feeds))
+                found[path.stem] = fidelity.judgement().verdict
+    assert found == {"m": "proven", "wrong": "not equivalent"}
+
+
+def test_a_package_in_float32_still_has_its_own_numbers(tmp_path: Path) -> None:
+    """Without rounding on the way, a changed weight moves the answers, and a right package's are the source's."""
+    judged(THRESHOLD, tmp_path, to="coreml")
+    right, wrong = tmp_path / "m.mlpackage", tmp_path / "wrong.mlpackage"
+    mlpackage_faults.put(mlpackage_faults.weight_off, right, wrong)
+    params = ValidateParams()
+    with ReferenceRun(Artifact.open(tmp_path / "m.onnx"), params) as run:
+        found = {}
+        for path in (right, wrong):
+            with (
+                MilRuntime(path, rounds=False) as wide,
+                LiftedReference(run.reference, lift_mlpackage(right)) as own,
+            ):
+                fidelity = Fidelity(run.reference, own, params)
+                for each in run.reference.sets:
+                    feeds, answers = run.reference.answers(each)
+                    fidelity.add(each, feeds, answers, Oriented(wide).run(feeds))
                 found[path.stem] = fidelity.judgement().verdict
     assert found == {"m": "proven", "wrong": "not equivalent"}
 

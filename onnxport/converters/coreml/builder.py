@@ -111,8 +111,8 @@ class MilBuilder:
         if isinstance(given, Value) and given.dtype.kind == "b":
             return self.logical_or(x=given, y=self.less(x=flags, y=0))
         if isinstance(given, float) or (isinstance(given, Value) and given.is_float):
-            # Adding -0.0 keeps the sign of a zero.
-            zeros = self.mul(x=self.cast(x=flags, dtype=self.compute), y=-0.0)
+            # Adding -0.0 keeps the sign of a zero; coremltools drops an added zero, whatever its sign.
+            zeros = self.mul(x=self.cast(x=flags, dtype=self.compute), y=0.0 if _is_zero(given) else -0.0)
         else:
             zeros = self.mul(x=flags, y=0)
         return self.add(x=zeros, y=given)
@@ -213,6 +213,12 @@ def _covers(shapes: Sequence[tuple[Any, ...]], other: tuple[Any, ...]) -> bool:
     return len(other) <= rank and all(
         size == 1 or any(each[axis] == size for each in aligned) for axis, size in enumerate(brought)
     )
+
+
+def _is_zero(given: Any) -> bool:
+    """Return whether a choice is 0.0 everywhere, and not -0.0."""
+    array = given.constant if isinstance(given, Value) else np.asarray(given)
+    return array is not None and not (array.any() or np.signbit(array).any())
 
 
 _FLOATS: Mapping[Any, type[np.floating[Any]]] = {types.fp16: np.float16, types.fp32: np.float32}

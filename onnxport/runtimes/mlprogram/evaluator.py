@@ -14,11 +14,17 @@ from onnxport.runtimes.mlprogram.kernels.registry import Failed, Undefined, appl
 
 
 class Evaluator:
-    """One function of a package, planned once; `strict` raises Undefined where Apple documents no result."""
+    """One function of a package, planned once.
 
-    def __init__(self, function: Function, *, strict: bool = True) -> None:
+    Args:
+        strict: raise Undefined where Apple documents no result.
+        rounds: round each result to its declared type; else narrow floats are computed in float32 throughout, from the
+            constants that are stored.
+    """
+
+    def __init__(self, function: Function, *, strict: bool = True, rounds: bool = True) -> None:
         self._function = function
-        self._plans = make_plans(function, strict)
+        self._plans = make_plans(function, strict, rounds)
         self._main = self._plans[id(function.block)]
         # Results of constexpr operators: weights, which Core ML unpacks when it loads a program. By id() of the step.
         self._weights: dict[int, dict[str, Any]] = {}

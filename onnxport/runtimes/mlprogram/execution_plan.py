@@ -19,6 +19,8 @@ _NARROW = frozenset(
 )
 # Packed integers -> their dtype in memory.
 _UNPACKED = {"int4": "int8", **{f"uint{bits}": "uint8" for bits in (1, 2, 3, 4, 6)}}
+# What `cast` calls a narrow float -> float32.
+_WIDE = dict.fromkeys(("fp16", "float16", "bf16", "bfloat16"), "fp32")
 _NO_TENSOR = frozenset(("list", "state", "str", "dictionary"))
 
 # Parameters that are lists even with one element.
@@ -77,17 +79,26 @@ class _Symbols:
         self.constants.pop(name, None)
 
 
-def make_plans(function: Function, strict: bool) -> dict[int, Plan]:
-    """Return the plans of the function's block and of each nested block, by the block's id()."""
+@dataclass(frozen=True)
+class _Mode:
+    """How a function is run; see Evaluator."""
+
+    opset: str
+    strict: bool
+    rounds: bool
+
+
+def make_plans(function: Function, strict: bool, rounds: bool = True) -> dict[int, Plan]:
+    """Return the plans of the function's block and of each nested block, by the block's id(); see Evaluator."""
     known = _Symbols()
     for name, type_ in function.inputs:
         known.define(name, type_)
     plans: dict[int, Plan] = {}
-    _plan(function.block, function.opset, strict, known, plans)
+    _plan(function.block, _Mode(function.opset, strict, rounds), known, plans)
     return plans
 
 
-def _plan(block: Block, opset: str, strict: bool, known: _Symbols, plans: dict[int, Plan]) -> None:
+def _plan(block: Block, mode: _Mode, known: _Symbols, plans: dict[int, Plan]) -> None:
     for name, type_ in zip(block.inputs, block.types, strict=True):
         known.define(name, type_)
     steps: list[Step] = []
@@ -97,24 +108,24 @@ def _plan(block: Block, opset: str, strict: bool, known: _Symbols, plans: dict[i
             known.define(name, type_)
             known.constants[name] = value
             continue
-        steps.append(_step(operation, opset, strict, known))
+        steps.append(_step(operation, mode, known))
         for inner in operation.blocks:
-            _plan(inner, opset, strict, known.copy(), plans)
+            _plan(inner, mode, known.copy(), plans)
         for name, type_ in operation.outputs:
             known.define(name, type_)
     _mark_dead(block, steps)
     plans[id(block)] = Plan(block.inputs, block.outputs, known.constants, steps)
 
 
-def _step(operation: Operation, opset: str, strict: bool, known: _Symbols) -> Step:
+def _step(operation: Operation, mode: _Mode, known: _Symbols) -> Step:
     step = Step(
         KERNELS.get(operation.type),
-        Call(operation, opset, strict, _types(operation, known)),
+        Call(operation, mode.opset, mode.strict, _types(operation, known)),
         {name: widen(each.value) for name, each in operation.attributes.items()},
         {},
         {},
         {},
-        [_dtype(each) for _, each in operation.outputs],
+        [_dtype(each, mode.rounds) for _, each in operation.outputs],
         len(operation.outputs) > 1 or operation.type in _MULTIPLE_RESULTS,
     )
     for parameter, bound in operation.inputs.items():
@@ -129,6 +140,8 @@ def _step(operation: Operation, opset: str, strict: bool, known: _Symbols) -> St
                 step.large_constants[parameter] = value
             else:
                 step.constants[parameter] = widen(value)
+    if operation.type == "cast" and not mode.rounds:
+        step.constants["dtype"] = _WIDE.get(str(step.constants["dtype"]), step.constants["dtype"])
     return step
 
 
@@ -172,11 +185,12 @@ def _names_read(operation: Operation) -> Iterator[str]:
             yield from _names_read(inner)
 
 
-def _dtype(type_: Type) -> np.dtype[Any] | None:
+def _dtype(type_: Type, rounds: bool) -> np.dtype[Any] | None:
     if type_.dtype in _NO_TENSOR:
         return None
     name = _UNPACKED.get(type_.dtype, type_.dtype)
-    return np.dtype(getattr(ml_dtypes, name, name))
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    return dtype if rounds or dtype not in _NARROW else np.dtype(np.float32)
 
 
 def _is_narrow(value: Any) -> bool:

@@ -34,6 +34,9 @@ _EVALUATED = "the package was evaluated as Apple documents its operators; Core M
 class MilRuntime(Closing):
     """An `.mlpackage`, evaluated; in a package of ours, inputs and outputs have the source's names and dtypes.
 
+    Args:
+        rounds: see Evaluator.
+
     Raises:
         InputError: no package, a damaged one, or one with operators that the evaluator does not know.
         UsageError: the package has no function of the name in `options`.
@@ -42,7 +45,7 @@ class MilRuntime(Closing):
     name = "evaluator of ML programs, as Apple documents them"
     remarks = (_EVALUATED,)  # for the report
 
-    def __init__(self, path: Path, options: RuntimeOptions = _DEFAULT) -> None:
+    def __init__(self, path: Path, options: RuntimeOptions = _DEFAULT, *, rounds: bool = True) -> None:
         self._path = path
         self._package = read_package(path)
         name = function_name(self._package, path, options.function)
@@ -53,7 +56,7 @@ class MilRuntime(Closing):
         self.taps = frozenset(self._signature.taps)
         self._function = self._package.functions[name]
         self._described = self._package.described(name)
-        self._evaluator = Evaluator(self._function)
+        self._evaluator = Evaluator(self._function, rounds=rounds)
         if missing := self._evaluator.missing():
             raise InputError(
                 f"{path.name} holds operators that the evaluator does not know: {', '.join(missing)}",

@@ -98,15 +98,30 @@ def _is_computed(value: ir.Value | None) -> bool:
     return False
 
 
-def _narrow_cast(place: Rewrite) -> None:
-    """Integers become floats of 16 bits by way of float32."""
+def _cast_to_floats(place: Rewrite) -> None:
+    """Integers become floats without wider integers on the way, and floats of 16 bits by way of float32."""
     target, value = ir.DataType(place.node.attributes.get_int("to", 1)), place.input(0)
-    if target not in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) or value is None or value.dtype is None:
+    if value is None or value.dtype is None or not target.is_floating_point():
         return
-    if not value.dtype.is_floating_point():
+    if (narrow := _before_widening(value)) is not None:
+        place.node.replace_input_with(0, narrow)
+        value = narrow
+    is_narrow = target in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+    if is_narrow and value.dtype is not None and not value.dtype.is_floating_point():
         wide = place.add("Cast", [value], to=int(ir.DataType.FLOAT))
         wide.type = ir.TensorType(ir.DataType.FLOAT)
         place.node.replace_input_with(0, wide)
+
+
+def _before_widening(value: ir.Value) -> ir.Value | None:
+    """Return the integers that a Cast to a type with all their numbers reads; None for another value."""
+    node = value.producer()
+    source = node.inputs[0] if node is not None and node.op_type == "Cast" else None
+    if source is None or source.dtype is None or value.dtype is None:
+        return None
+    if not (source.dtype.is_integer() and value.dtype.is_integer()):
+        return None
+    return source if np.can_cast(source.dtype.numpy(), value.dtype.numpy(), "safe") else None
 
 
 def _of_two(op: str) -> Callable[[Rewrite], None]:
@@ -333,7 +348,7 @@ _RULES: Mapping[str, Callable[[Rewrite], None]] = {
     "QLinearMatMul": _matrix_product,
     "QGemm": _gemm,
     "Gemm": _gemm_of_two_results,
-    "Cast": _narrow_cast,
+    "Cast": _cast_to_floats,
     "QLinearAdd": _of_two("Add"),
     "QLinearMul": _of_two("Mul"),
     "QLinearSigmoid": _of_one("Sigmoid"),

@@ -57,6 +57,8 @@ class GraphWriter:
         self._named |= {self.label} if is_main else set()
         for place, each in enumerate(node.outputs):
             each.name = f"{self.label}/{op}.{len(self.nodes)}.{place}"
+        if op == "Cast":
+            node.outputs[0].type = ir.TensorType(ir.DataType(attributes["to"]))
         self.nodes.append(node)
         return node.outputs
 

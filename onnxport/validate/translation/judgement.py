@@ -55,7 +55,7 @@ def judge_translation(
     if not sets:
         return None, _note("there are no plain inputs to feed")
     try:
-        proof = _PROVERS[candidate.format](
+        proof = PROVERS[candidate.format](
             reference.graph,
             candidate.path,
             [*islice(chain.from_iterable(map(reference.feeds_of_steps, sets)), _RUNS)],
@@ -77,7 +77,7 @@ def _obstacle(reference: Reference, candidate: Artifact) -> str:
     """Return why this pair cannot be compared node by node; empty for nothing."""
     if reference.graph is None or reference.artifact.format != "onnx":
         return "the reference has no ONNX graph"
-    if candidate.format not in _PROVERS:
+    if candidate.format not in PROVERS:
         return f"this is not done for .{candidate.format} yet"
     return ""
 
@@ -108,7 +108,8 @@ def _prove_mlpackage(
     return prove_mlpackage(source, path, sets, are_samples=are_samples, rounding=rounding)
 
 
-_PROVERS: Mapping[str, Callable[[Model, Path, Sequence[Feeds], bool, str], Proof]] = {
+# Format -> what proves a file of it to be its source, node for node.
+PROVERS: Mapping[str, Callable[[Model, Path, Sequence[Feeds], bool, str], Proof]] = {
     "onnx": _prove_onnx,
     "ort": _prove_ort,
     "tflite": _prove_tflite,

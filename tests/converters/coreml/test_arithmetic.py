@@ -116,6 +116,20 @@ def test_answers_are_onnx_runtimes(coreml: CoremlConformance, name: str, bound: 
     assert difference(run_onnx(model, feeds)["y"], answer["y"]) == ""
 
 
+@pytest.mark.parametrize("zeros", [(-0.0, 0.0), (0.0, -0.0)])
+def test_a_condition_larger_than_both_keeps_signs_of_zeros(
+    zeros: tuple[float, float], coreml: CoremlConformance
+) -> None:
+    feeds = {"mask": MASK}
+    choices = [
+        numpy_helper.from_array(np.float32([each]), name) for name, each in zip("ab", zeros, strict=True)
+    ]
+    model = model_of([helper.make_node("Where", ["mask", "a", "b"], ["y"])], feeds, choices)
+    (answer,) = coreml.convert_and_run(model, [feeds])
+    # ONNX Runtime adds two selections, so that it loses the sign of -0.0.
+    assert np.array_equal(np.signbit(answer["y"]), np.signbit(np.where(MASK, *zeros)))
+
+
 @pytest.mark.parametrize("target", ["iOS15", "iOS16", "iOS18"])
 def test_older_and_newer_targets_say_the_same(target: str, tmp_path: Path) -> None:
     nodes: list[NodeProto] = []

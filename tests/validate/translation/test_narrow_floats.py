@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,6 +15,7 @@ import onnxport
 from onnxport.formats.model import Model
 from onnxport.validate.translation.proof import Proof, prove
 from onnxport.validate.translation.tflite.artefact import prove_tflite
+from tests.validate.models import parsed
 
 DIGITS = Path(__file__).parents[3] / "fixtures" / "digits"
 SOURCE = DIGITS / "digits.onnx"
@@ -207,6 +209,32 @@ def test_a_package_of_float16_is_proven(tmp_path: Path) -> None:
     assert found.weights == 3
     found = prove_mlpackage(Model.load(SOURCE), output, images())
     assert "it is rounded to float16" in {each.text for each in found.findings}
+
+
+def test_a_package_that_takes_integers_and_computes_lengths_is_proven(tmp_path: Path) -> None:
+    """Core ML has 32 bits where the source has 16, and floor_div where it divides a length."""
+    pytest.importorskip("coremltools")
+    from onnxport.validate.translation.mlpackage.artefact import prove_mlpackage
+
+    model = parsed(
+        "g (int16[1, 1, N] x) => (float[1, 4, M] y, int64[K] n) {"
+        "f = Cast <to = 1> (x) s = Mul (f, scale) y = Conv <pads = [1, 1]> (s, w)"
+        "shape = Shape <start = 2> (x) half = Div (shape, two) n = Sub (half, one) }"
+    )
+    constants: dict[str, Any] = {
+        "scale": np.float32(2**-15),
+        "w": np.random.default_rng(0).standard_normal((4, 1, 3)).astype(np.float32),
+        "one": np.int64(1),
+        "two": np.int64(2),
+    }
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items())
+    source, output = tmp_path / "m.onnx", tmp_path / "half.mlpackage"
+    onnx.save(model, source)
+    onnxport.convert_model(source, "coreml", output, validate=False, precision="fp16")
+    feeds = {"x": np.random.default_rng(1).integers(-(2**15), 2**15, (1, 1, 37)).astype(np.int16)}
+    found = prove_mlpackage(Model.load(source), output, [feeds], rounding="float16")
+    assert list(found.findings) == []
+    assert found.weights == 1
 
 
 def test_a_tflite_file_with_float16_weights_is_proven(tmp_path: Path) -> None:

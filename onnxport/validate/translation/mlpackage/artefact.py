@@ -18,7 +18,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError
-from onnxport.formats.mlpackage.program import Function
+from onnxport.formats.mlpackage.program import Function, Package
 from onnxport.formats.mlpackage.reader import read_package
 from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import QuantizationNote, quantization_key
@@ -40,7 +40,7 @@ from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.matches import Matching
 from onnxport.validate.translation.mlpackage import operators
-from onnxport.validate.translation.mlpackage.lift import Lifting
+from onnxport.validate.translation.mlpackage.lift import Lifted, Lifting
 from onnxport.validate.translation.proof import Proof, compare_at_sizes
 
 
@@ -55,15 +55,10 @@ class MilArtefact:
     """
 
     def __init__(self, path: Path, feeds: Feeds) -> None:
-        package = read_package(path)
-        name = function_name(package, path, "")
-        if image_inputs(package, path, name) or state_names(package.functions[name]):
-            raise InputError("packages that take images or keep a state are not compared")
+        package, name = _read(path)
         self._function, self._ends = package.functions[name], signature(package, path, name)
-        sizes = {each: array.shape for each, array in feeds.items()}
-        lifting = Lifting(self._function, self._ends.inputs, self._ends.outputs)
-        self._lifted = lifting.run(operators.OPERATORS, sizes)
-        self.graph = Graph(self._lifted.model, sizes)
+        self._lifted = _lift(self._function, self._ends, feeds)
+        self.graph = Graph(self._lifted.model, _sizes(feeds))
         declared = package.description.metadata.userDefined
         self.note = QuantizationNote.from_json(declared.get(quantization_key(name)))
 
@@ -129,6 +124,36 @@ class _Evaluated:
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """See Side."""
         return self._answers.popleft()
+
+
+def lift_function(path: Path, feeds: Feeds, *, rounds: bool = True) -> Lifted:
+    """Write the default function of an `.mlpackage` as an ONNX model, at the sizes of a set of inputs.
+
+    Args:
+        rounds: see Lifting.
+
+    Raises:
+        InputError: no package, a damaged one, or one that takes images or keeps a state.
+    """
+    package, name = _read(path)
+    return _lift(package.functions[name], signature(package, path, name), feeds, rounds=rounds)
+
+
+def _read(path: Path) -> tuple[Package, str]:
+    """Return a package and the name of its default function."""
+    package = read_package(path)
+    name = function_name(package, path, "")
+    if image_inputs(package, path, name) or state_names(package.functions[name]):
+        raise InputError("packages that take images or keep a state are not compared")
+    return package, name
+
+
+def _lift(function: Function, ends: Signature, feeds: Feeds, *, rounds: bool = True) -> Lifted:
+    return Lifting(function, ends.inputs, ends.outputs, rounds=rounds).run(operators.OPERATORS, _sizes(feeds))
+
+
+def _sizes(feeds: Feeds) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in feeds.items()}
 
 
 def prove_mlpackage(

@@ -4,7 +4,7 @@
     integers of 16 bits, which MIL computes as floats  ->  QuantizeLinear, DequantizeLinear (wide_grids.py)
 
 MIL's tensors have ONNX's order of axes. Arithmetic is that of float32; results that are declared as float16 pass a Cast
-to it and back, as in the evaluator.
+to it and back, as in the evaluator, unless `rounds` is false.
 An operator that operators.py does not know becomes one of the domain "mil", which equals nothing.
 """
 
@@ -59,10 +59,14 @@ class Lifting(GraphWriter):
 
     Args:
         inputs, outputs: the source's names of the function's, by the manifest.
+        rounds: whether results are rounded to their declared type.
     """
 
-    def __init__(self, function: Function, inputs: Sequence[Port], outputs: Sequence[Port]) -> None:
+    def __init__(
+        self, function: Function, inputs: Sequence[Port], outputs: Sequence[Port], *, rounds: bool = True
+    ) -> None:
         super().__init__(DOMAIN)
+        self._rounds = rounds
         self._function, self._inputs, self._outputs = function, inputs, outputs
         self._values: dict[str, ir.Value] = {}
         self._constants: dict[str, Constant] = {}
@@ -123,11 +127,13 @@ class Lifting(GraphWriter):
     def define(self, name: str, value: ir.Value) -> None:
         """Make `value` the one of this name, rounded to the type that is declared."""
         declared = self.types[name].dtype
-        if declared in _NARROW and not self._moves:
+        if self._rounds and declared in _NARROW and not self._moves:
             value = self._narrowed(value, declared)
         if value.producer() is None or value in self._values.values():
             value = self.add("Identity", [value])
         value.name = name
+        if declared == "bool":
+            value.type = ir.TensorType(ir.DataType.BOOL)
         self._values[name] = value
 
     def _narrowed(self, value: ir.Value, dtype: str) -> ir.Value:

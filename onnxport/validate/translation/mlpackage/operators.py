@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.validate.translation.graph_writer import NotLifted, data_type
 from onnxport.validate.translation.mlpackage.lift import OperatorView
 
@@ -143,6 +144,42 @@ def _same(name: str, *parameters: str, **attributes: Any) -> Lift:
     return lambda op: op.emit(op.add(name, [op.value(each) for each in parameters or ("x",)], **attributes))
 
 
+def _select(op: OperatorView) -> None:
+    """Leave out what only gives a choice the condition's sizes (converters/coreml/builder.py)."""
+    op.emit(op.add("Where", [op.value("cond"), *(_without_spread(op.value(each)) for each in ("a", "b"))]))
+
+
+def _without_spread(value: ir.Value) -> ir.Value:
+    """Return c of flags * 0 + c, and 0 of flags * 0: flags are finite."""
+    node = _before_casts(value).producer()
+    if node is not None and node.op_type == "Add":
+        first, second = node.inputs
+        return second if first is not None and second is not None and _zeros(first) else value
+    return _zeros(value) or value
+
+
+def _zeros(value: ir.Value) -> ir.Value | None:
+    """Return the constant 0 that flags are multiplied by; None for another value."""
+    node = _before_casts(value).producer()
+    if node is None or node.op_type != "Mul":
+        return None
+    flags, factor = node.inputs
+    if flags is None or factor is None:
+        return None
+    source = _before_casts(flags)
+    tensor = constant_tensor(_before_casts(factor))
+    is_flag = source is not flags and source.dtype == ir.DataType.BOOL
+    return factor if is_flag and tensor is not None and not tensor.numpy().any() else None
+
+
+def _before_casts(value: ir.Value) -> ir.Value:
+    node = value.producer()
+    while node is not None and node.op_type in ("Cast", "Identity") and node.inputs[0] is not None:
+        value = node.inputs[0]
+        node = value.producer()
+    return value
+
+
 def _identity(op: OperatorView) -> None:
     op.emit(op.add("Identity", [op.value("x")]))
 
@@ -211,6 +248,18 @@ def _above(op: OperatorView, default: float) -> ir.Value:
 
 def _not_equal(op: OperatorView) -> None:
     op.emit(op.add("Not", [op.add("Equal", [op.value("x"), op.value("y")])]))
+
+
+def _floor_div(op: OperatorView) -> None:
+    """Integers of 32 bits are exact in float64, and so is the floor of their quotient."""
+    kinds = {op.dtype(each) for each in ("x", "y")}
+    operands = [op.value(each) for each in ("x", "y")]
+    if kinds != {"int32"}:
+        op.emit(op.add("Floor", [op.add("Div", operands)]))
+        return
+    wide = [op.add("Cast", [each], to=int(ir.DataType.DOUBLE)) for each in operands]
+    floor = op.add("Floor", [op.add("Div", wide)])
+    op.emit(op.add("Cast", [floor], to=int(ir.DataType.INT32)))
 
 
 def _softmax(op: OperatorView) -> None:
@@ -470,6 +519,7 @@ OPERATORS: Mapping[str, Lift] = {
     "inverse": _inverse,
     "log": _log,
     "not_equal": _not_equal,
+    "floor_div": _floor_div,
     "softmax": _softmax,
     "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,
@@ -495,7 +545,7 @@ OPERATORS: Mapping[str, Lift] = {
     "dequantize": _dequantize,
     "constexpr_affine_dequantize": _affine,
     "constexpr_blockwise_shift_scale": _blockwise,
-    "select": _same("Where", "cond", "a", "b"),
+    "select": _select,
     **{f"reduce_{name.lower()}": _reduce(f"Reduce{name}") for name in ("Mean", "Sum", "Max", "Min", "Prod")},
     **{
         mil: _same(onnx, "x", "y")
