@@ -261,9 +261,26 @@ def _load(path: Path) -> Model:
         if not labels:
             raise
         graph_model = ir.from_proto(proto)
+    open_sizes(graph_model.graph)
     model = Model(graph_model, path)
     model.labels, model.mended = labels, mended
     return model
+
+
+def open_sizes(graph: ir.Graph) -> bool:
+    """Make sizes of -1 open, in place; return whether there were any.
+
+    Some exporters write them for an open dimension. ONNX Runtime accepts that, but not in every file that it writes
+    itself: it computes with them.
+    """
+    values = [*graph.inputs, *(value for node in graph.all_nodes() for value in node.outputs)]
+    found = False
+    for value in values:
+        dims = [] if value.shape is None else list(value.shape)
+        if any(isinstance(dim, int) and dim < 0 for dim in dims):
+            value.shape = ir.Shape([None if isinstance(dim, int) and dim < 0 else dim for dim in dims])
+            found = True
+    return found
 
 
 def rename(artifact: Artifact, name: str) -> Artifact:
@@ -337,7 +354,6 @@ def dims_of(value: ir.Value) -> tuple[Dim, ...]:
     """Return the value's dimensions: sizes, names of symbols, None where unknown."""
     if value.shape is None:
         return ()
-    # Some exporters write -1 for an open dimension, and ONNX Runtime accepts it.
     return tuple((dim if dim >= 0 else None) if isinstance(dim, int) else dim.value for dim in value.shape)
 
 

@@ -15,7 +15,7 @@ from onnx_ir.passes import common
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxport.core.errors import InputError
-from onnxport.formats.model import Model
+from onnxport.formats.model import Model, open_sizes
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.canonical_operators import canonicalize_operators
@@ -76,11 +76,12 @@ def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST
     path = folder / "settled.onnx"
     _optimize(source, path)
     graph_model = Model(ir.load(path), path)
+    was_open = open_sizes(graph_model.graph)
     _restore_signature(graph_model, model)
     shape_inference.infer(graph_model)
     _name_nodes(graph_model.graph)
     changed = canonicalize_operators(graph_model.graph, graph_model.opset)
-    if fold_into_products(graph_model.graph) or changed:
+    if fold_into_products(graph_model.graph) or changed or was_open:
         graph_model.save(path)
     return FloatGraph(graph_model, path, tuple(notes))
 

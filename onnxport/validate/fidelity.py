@@ -170,8 +170,10 @@ def worst_verdict(outputs: Sequence[OutputReport]) -> tuple[Verdict, str]:
     return verdict, f"{worst.name!r}: {worst.rule}{others}"
 
 
-def resolve_by_loss(fidelity: Judgement, candidate: Judgement, quantized: Judgement) -> Judgement:
-    """Prove inconclusive outputs by the loss against the float original.
+def resolve_by_loss(
+    fidelity: Judgement, candidate: Judgement, quantized: Judgement, *, is_proven: bool = False
+) -> Judgement:
+    """Prove outputs whose rounding is chaotic by the loss against the float original.
 
     Integers are chaotic in deep networks. An activation that rounds the other way moves the next layer's by less than a
     step, so some of these round the other way, each by a whole step. After ten layers two right implementations of one
@@ -181,6 +183,9 @@ def resolve_by_loss(fidelity: Judgement, candidate: Judgement, quantized: Judgem
     Args:
         fidelity: of the candidate against the quantized model.
         candidate, quantized: quality of either against the float original, on the same inputs.
+        is_proven: whether the candidate is the original node for node, each of its integers within a step of what exact
+            arithmetic gives on those that its node read (translation/). Then no probe's few roundings bound how far the
+            sum of all may go, and finite differences beyond the tolerance are no fault.
 
     Returns:
         `fidelity`, in which an inconclusive output without a fault is proven if the candidate's SQNR is at most 3 dB
@@ -191,24 +196,34 @@ def resolve_by_loss(fidelity: Judgement, candidate: Judgement, quantized: Judgem
     ours = {each.name: each for each in candidate.outputs}
     theirs = {each.name: each for each in quantized.outputs}
     outputs = tuple(
-        _resolve_output(each, ours.get(each.name), theirs.get(each.name)) for each in fidelity.outputs
+        _resolve_output(each, ours.get(each.name), theirs.get(each.name), is_proven)
+        for each in fidelity.outputs
     )
     verdict, reason = worst_verdict(outputs)
     return fidelity.model_copy(update={"outputs": outputs, "verdict": verdict, "reason": reason})
 
 
 def _resolve_output(
-    output: OutputReport, candidate: OutputReport | None, quantized: OutputReport | None
+    output: OutputReport, candidate: OutputReport | None, quantized: OutputReport | None, is_proven: bool
 ) -> OutputReport:
-    if output.verdict != "inconclusive" or output.mismatches or candidate is None or quantized is None:
+    is_rounding = output.verdict == "inconclusive" and not output.mismatches
+    is_rounding |= is_proven and output.verdict not in RIGHT and _is_finite(output)
+    if not is_rounding or candidate is None or quantized is None:
         return output
     if {candidate.verdict, quantized.verdict} - RIGHT or not output.dtype.startswith("float"):
         return output
     ours, theirs = (math.inf if each.sqnr_db is None else each.sqnr_db for each in (candidate, quantized))
     if ours < theirs - _EXTRA_LOSS:
         return output
+    found = "beyond the tolerance" if output.mismatches else "inconclusive by tolerance"
+    nodes = "node for node and " if is_proven else ""
     rule = (
-        f"inconclusive by tolerance ({output.rule}), proven by its loss: SQNR {ours:.1f} dB, "
+        f"{found} ({output.rule}), proven {nodes}by its loss: SQNR {ours:.1f} dB, "
         f"the quantized model's {theirs:.1f} dB"
     )
     return output.model_copy(update={"verdict": "proven", "rule": rule if output.difference else "exact"})
+
+
+def _is_finite(output: OutputReport) -> bool:
+    """Return whether both sides have the same shape, and NaN and infinities at the same places."""
+    return not output.broken and output.difference is not None and math.isfinite(output.max_abs)

@@ -243,7 +243,7 @@ class Judge(Closing):
                     from onnxport.validate.lifted_reference import ask_own_numbers
 
                     shown = partial(self._shown, candidate)
-                    found = ask_own_numbers(reference, candidate, model, ask, shown)
+                    found = ask_own_numbers(reference, candidate, model, ask, judgements, shown)
                     judgements, notes = found or (judgements, notes)
                 judgements += () if translation is None else (translation,)
                 notes += (note,) if note else ()

@@ -70,12 +70,14 @@ def ask_own_numbers(
     candidate: Artifact,
     model: Run,
     evaluate: Evaluate,
+    found: tuple[Judgement, ...],
     orient: Callable[[Runtime], Run],
 ) -> Judged | None:
     """Evaluate a file that is its source node for node against what its own numbers give.
 
     Args:
         model: the candidate, running.
+        found: its judgements so far.
         orient: shows a runtime of the candidate as the reference's own.
 
     Returns:
@@ -91,8 +93,11 @@ def ask_own_numbers(
         else:
             judgements, notes = _ask_in_float32(reference, candidate.path, evaluate, orient)
             if judgements[0].verdict in RIGHT:
-                quality, more = evaluate(model, criterion="quality", is_proven=True)
-                judgements, notes = (judgements[0], *quality), (*notes, *more)
+                quality = tuple(each for each in found if each.question == "quality")
+                if any(each.verdict not in RIGHT for each in quality):
+                    quality, more = evaluate(model, criterion="quality", is_proven=True)
+                    notes += more
+                judgements = (judgements[0], *quality)
     except (InputError, RunError):
         return None
     return (judgements, notes) if judgements[0].verdict in RIGHT else None

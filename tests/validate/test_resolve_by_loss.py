@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from onnxport.validate.fidelity import resolve_by_loss
-from onnxport.validate.report import Criterion, Judgement, OutputReport, Verdict
+from onnxport.validate.report import Criterion, Judgement, OutputReport, Verdict, Worst
 
+WORST = Worst(index=(0, 0), reference=0.1, candidate=0.3, input_set="random 1")
 NOISY = "the reference's own noise is 13.1% of the output's scale"
 
 
@@ -35,8 +37,9 @@ def judgement(question: Criterion, *outputs: OutputReport) -> Judgement:
     return Judgement(question=question, verdict=outputs[0].verdict, reason=NOISY, against="", outputs=outputs)
 
 
-def found(held: OutputReport, lost: OutputReport, own: OutputReport) -> Judgement:
-    return resolve_by_loss(judgement("fidelity", held), judgement("quality", lost), judgement("quality", own))
+def found(held: OutputReport, lost: OutputReport, own: OutputReport, *, is_proven: bool = False) -> Judgement:
+    judgements = judgement("fidelity", held), judgement("quality", lost), judgement("quality", own)
+    return resolve_by_loss(*judgements, is_proven=is_proven)
 
 
 @pytest.mark.parametrize(("lost", "verdict"), [(17.3, "proven"), (14.5, "proven"), (14.2, "inconclusive")])
@@ -66,6 +69,23 @@ def test_what_is_identical_is_called_exact() -> None:
 def test_faults_and_what_the_original_does_not_show_stay(held: OutputReport) -> None:
     told = found(held, output("proven", 17.3), output("proven", 17.3))
     assert told.outputs == (held,)
+
+
+@pytest.mark.parametrize(
+    ("lost", "changes", "verdict"),
+    [
+        (14.5, {}, "proven"),
+        (14.2, {}, "not equivalent"),
+        (17.3, {"max_abs": math.inf}, "not equivalent"),
+        (17.3, {"dtype": "int64"}, "not equivalent"),
+    ],
+)
+def test_differences_of_a_file_that_is_proven_node_for_node_are_rounding(
+    lost: float, changes: dict[str, Any], verdict: Verdict
+) -> None:
+    held = output("not equivalent", 19.0, mismatches=4, worst=WORST, **changes)
+    told = found(held, output("proven", lost), output("proven", 17.3), is_proven=True)
+    assert told.verdict == verdict
 
 
 def test_an_original_that_proves_nothing_resolves_nothing() -> None:

@@ -80,19 +80,21 @@ class Judges:
             return self._source.verdict(candidate)
         quantized, judge = self._pair
         fidelity = judge.verdict(candidate)
-        is_inconclusive = fidelity.verdict == "inconclusive"
-        # Before the candidate, whose verdict writes the tensors that the user asked for.
-        own = self._source.verdict(quantized) if is_inconclusive else None
-        # Losses that resolve a doubt do not tell a fault from rounding: single nodes do.
-        quality = self._source.verdict(candidate, checks_nodes=is_inconclusive)
-        if own is not None:
-            resolved = resolve_by_loss(*(each.judgements[0] for each in (fidelity, quality, own)))
-            fidelity = fidelity.model_copy(update={"judgements": (resolved,)})
         # Imported here: it reads both graphs.
         from onnxport.validate.translation.judgement import judge_translation
 
         reference = self._source.reference
         translation, note = judge_translation(reference, candidate, precision_of(candidate))
+        is_proven = translation is not None and translation.verdict == "proven"
+        is_open = fidelity.verdict == "inconclusive" or (is_proven and fidelity.verdict == "not equivalent")
+        # Before the candidate, whose verdict writes the tensors that the user asked for.
+        own = self._source.verdict(quantized) if is_open else None
+        # Losses that resolve a doubt do not tell a fault from rounding: single nodes do.
+        quality = self._source.verdict(candidate, checks_nodes=is_open and not is_proven)
+        if own is not None:
+            losses = (each.judgements[0] for each in (fidelity, quality, own))
+            resolved = resolve_by_loss(*losses, is_proven=is_proven)
+            fidelity = fidelity.model_copy(update={"judgements": (resolved,)})
         notes = [note]
         if translation is None or translation.verdict == "unproven":
             # The step before may be proven alone.

@@ -6,6 +6,8 @@ product is then compared as one of x:
 
     W (k x + t) + b = (W k) x + (W t + b)
 
+What is cut off at 0 stays so under a factor above 0, and under no shift.
+
 Zeros that a convolution pads with are no x: a shift may pass it by half a step only, as far as a zero point rounds.
 """
 
@@ -17,7 +19,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.validate.translation.forms import Core, Head
-from onnxport.validate.translation.rounding_bounds import Rounded
+from onnxport.validate.translation.rounding_bounds import FLOAT_NOISE, Rounded
 
 _HALF_STEP = 0.51
 
@@ -31,8 +33,9 @@ def absorb(core: Core, head: Head, source: Head) -> tuple[Core, Array] | None:
     Returns:
         The product, and the factor of each channel of the operand that it makes up for.
     """
-    if core.op == "ConvTranspose" or any(np.isfinite(each).any() for each in (source.low, source.high)):
+    if core.op == "ConvTranspose" or not all(_is_zero_or_none(each) for each in (source.low, source.high)):
         return None
+    is_bounded = any(np.isfinite(each).any() for each in (source.low, source.high))
     assert core.weight is not None
     inputs = (
         core.weight.values.shape[1] * core.attributes["group"]
@@ -55,9 +58,16 @@ def absorb(core: Core, head: Head, source: Head) -> tuple[Core, Array] | None:
     # a = ours * c + shift and s = theirs * c + other, so a = factor * s + offset
     factor = ours / theirs
     offset = shift - factor * other
+    offset = np.where(np.abs(offset) > FLOAT_NOISE * np.abs(shift), offset, 0.0)
+    if is_bounded and (offset.any() or (factor <= 0).any()):
+        return None
     if _is_padded(core) and (np.abs(offset) > _HALF_STEP * _step(head)).any():
         return None
     return _read_through(core, factor, offset), factor
+
+
+def _is_zero_or_none(bound: Array) -> bool:
+    return bool((np.isinf(bound) | (np.asarray(bound) == 0)).all())
 
 
 def _read_through(core: Core, factor: Array, offset: Array) -> Core:

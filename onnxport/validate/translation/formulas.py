@@ -170,6 +170,20 @@ def _padding(place: Place) -> None:
     attributes["pads"] = ir.AttrInt64s("pads", less + more if mode == "SAME_UPPER" else more + less)
 
 
+def _concatenated_zeros(place: Place) -> None:
+    """A value between zeros is one that is padded."""
+    node = place.node
+    data = [each for each in node.inputs if not place.is_zero(each)]
+    shapes = [None if each is None else static_sizes(each) for each in node.inputs]
+    if len(data) != 1 or len(node.inputs) == 1 or place.is_constant(data[0]) or None in shapes:
+        return
+    rank, axis, at = len(shapes[0] or ()), node.attributes.get_int("axis", 0), node.inputs.index(data[0])
+    lengths = [(shape or ())[axis] for shape in shapes]
+    pads = np.zeros((2, rank), np.int64)
+    pads[:, axis] = sum(lengths[:at]), sum(lengths[at + 1 :])
+    place.finish(place.add("Pad", [data[0], place.store(pads.reshape(-1))]))
+
+
 def _blocks(place: Place) -> None:
     """Channels that are counted before blocks, as channels that are counted behind them."""
     attributes, data = place.node.attributes, place.input(0)
@@ -192,6 +206,7 @@ _RULES: Mapping[str, Callable[[Place], None]] = {
     "Sum": _sum,
     "Where": _where,
     "DepthToSpace": _blocks,
+    "Concat": _concatenated_zeros,
     "Einsum": rewrite_einsum,
     **dict.fromkeys(("LSTM", "GRU"), rewrite_recurrence),
     **dict.fromkeys(("Conv", "MaxPool", "AveragePool"), _padding),

@@ -33,6 +33,7 @@ from onnxport.validate.translation.formulas import rewrite_formulas
 from onnxport.validate.translation.layouts.rules import normalize_layouts
 from onnxport.validate.translation.layouts.sizes import fix_sizes, known_sizes
 from onnxport.validate.translation.layouts.views import Axes, Shape
+from onnxport.validate.translation.old_opsets import without_old_operators
 from onnxport.validate.translation.operators import Operand, normalize
 from onnxport.validate.translation.rounding_bounds import NOTHING, ONE, Rounded
 
@@ -58,7 +59,7 @@ class Graph:
         self, model: Model, sizes: Mapping[str, Sequence[int]] | None = None, rounding: str = ""
     ) -> None:
         self.rounding = rounding
-        copy = without_functions(model).clone()
+        copy = without_old_operators(without_functions(model)).clone()
         expand(copy.graph)
         common.RemoveUnusedNodesPass()(copy.ir)
         self.layouts: Mapping[str, tuple[Shape, Axes]] = {}

@@ -299,6 +299,18 @@ def _pad(attributes: dict[str, Any], operands: list[Operand], node: ir.Node) -> 
     return attributes, operands
 
 
+def _slice(attributes: dict[str, Any], operands: list[Operand], node: ir.Node) -> _Parts:
+    """Name all axes and steps, which have defaults since they are inputs."""
+    for place, key in enumerate(("starts", "ends", "axes"), 1):
+        attributes, operands = _attribute_input(key, place)(attributes, operands, node)
+    if len(operands) > 1 and isinstance(operands[1], Rounded):
+        count = operands[1].values.size
+        operands += [None] * (5 - len(operands))
+        operands[3] = operands[3] or Rounded.exact(np.arange(count))
+        operands[4] = operands[4] or Rounded.exact(np.ones(count, np.int64))
+    return attributes, operands
+
+
 def _concat(attributes: dict[str, Any], operands: list[Operand], node: ir.Node) -> _Parts:
     shape = node.outputs[0].shape
     if shape is not None:
@@ -318,5 +330,6 @@ _FORMS: Mapping[str, Callable[[dict[str, Any], list[Operand], ir.Node], _Parts]]
     **dict.fromkeys(("Squeeze", "Unsqueeze"), _attribute_input("axes", 1)),
     "Split": _attribute_input("split", 1),
     "Pad": _pad,
+    "Slice": _slice,
     "Concat": _concat,
 }

@@ -46,14 +46,15 @@ def rewrite_recurrence(place: Place) -> None:
             row = place.add("Gather", [projected, place.store(np.array(step, np.int64))], axis=0)
             state = layer.step(row, state)
             given[step] = layer.with_axis(state[0])
-        whole = place.add("Concat", [given[step] for step in range(steps)], axis=0)
+        parts = [given[step] for step in range(steps)]
+        whole = place.add("Concat", parts, axis=0) if steps > 1 else parts[0]
         sequences.append(place.reshape(whole, (steps, 1, batch, size)))
         hiddens.append(layer.with_axis(state[0]))
         cells.append(layer.with_axis(state[1]) if state[1] is not None else None)
     results = zip(range(len(place.node.outputs)), (sequences, hiddens, cells), (1, 0, 0), strict=False)
-    for number, parts, axis in results:
-        if place.node.outputs[number].name and None not in parts:
-            found = place.add("Concat", parts, axis=axis) if len(parts) > 1 else place.add("Identity", parts)
+    for number, each, axis in results:
+        if place.node.outputs[number].name and None not in each:
+            found = place.add("Concat", each, axis=axis) if len(each) > 1 else place.add("Identity", each)
             place.finish_result(number, found)
 
 

@@ -44,7 +44,9 @@ def build(
     return Model(ir.from_proto(onnx.shape_inference.infer_shapes(proto)))
 
 
-def recurrence(op: str, direction: str, *, states: bool, bias: bool = True, **attributes: int) -> Model:
+def recurrence(
+    op: str, direction: str, *, states: bool, bias: bool = True, steps: int = STEPS, **attributes: int
+) -> Model:
     gates, count = (4 if op == "LSTM" else 3), 2 if direction == "bidirectional" else 1
     constants = {
         "w": draw(count, gates * HIDDEN, FEATURES, seed=1),
@@ -52,7 +54,7 @@ def recurrence(op: str, direction: str, *, states: bool, bias: bool = True, **at
     }
     constants |= {"b": draw(count, 2 * gates * HIDDEN, seed=3)} if bias else {}
     given = ["h", "c"][: 2 if op == "LSTM" else 1] if states else []
-    inputs = {"x": draw(STEPS, BATCH, FEATURES)}
+    inputs = {"x": draw(steps, BATCH, FEATURES)}
     inputs |= {name: draw(count, BATCH, HIDDEN, seed=4 + ord(name)) for name in given}
     operands = ["x", "w", "r", "b" if bias else "", "", *given]
     outputs = ["y", "y.h", "y.c"][: 3 if op == "LSTM" else 2]
@@ -111,6 +113,13 @@ def test_what_is_rewritten_computes_the_same(name: str) -> None:
         wanted, given = before.run(feeds), after.run(feeds)
     for key, array in wanted.items():
         np.testing.assert_allclose(given[key], array, rtol=1e-5, atol=1e-6)
+
+
+def test_the_results_of_a_single_step_are_not_joined() -> None:
+    """A converter has nothing to join either: both sides are the same nodes."""
+    model = recurrence("GRU", "forward", states=True, steps=1)
+    rewritten = Graph(model, {"x": (1, BATCH, FEATURES), "h": (1, BATCH, HIDDEN)}).model
+    assert "Concat" not in {node.op_type for node in rewritten.graph}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,29 @@
+"""A model of an old opset, for the rewritings of a proof, which write operators as opset 11 has them.
+
+ONNX's own converter lifts it: a fault of ours in a conversion's lift is none of the proof's then.
+"""
+
+from __future__ import annotations
+
+import onnx
+import onnx.version_converter
+import onnx_ir as ir
+
+from onnxport.formats.model import Model
+
+# Slice takes starts, ends and axes as inputs since opset 10, Pad its pads since 11.
+OLDEST = 11
+
+
+def without_old_operators(model: Model) -> Model:
+    """Return `model` at opset 11 or newer; the model itself where it is, or where ONNX has no way to lift it."""
+    if model.opset >= OLDEST:
+        return model
+    data = model.to_bytes()
+    if data is None:
+        return model
+    try:
+        lifted = onnx.version_converter.convert_version(onnx.load_from_string(data), OLDEST)
+    except (RuntimeError, ValueError):  # no adapter, or an operator of another domain
+        return model
+    return Model(ir.from_proto(lifted))

@@ -1,0 +1,86 @@
+"""Two ways to write one computation are proven equal, and a small change in the second one is found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from onnx import numpy_helper
+
+from onnxport.formats.model import Model
+from onnxport.validate.translation.proof import prove
+from tests.validate.models import parsed
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_DRAW = np.random.default_rng(0)
+_WEIGHT = _DRAW.standard_normal((6, 4, 3, 3)).astype(np.float32)
+_FACTOR = np.array([0.5, 1, 30, 1000], np.float32).reshape(4, 1, 1)
+_ENDS = "g (float[1, 4, 8, 8] x) => (float[1, C, H, W] y)"
+
+
+def model(body: str, opset: int = 17, **constants: Any) -> Model:
+    proto = parsed(f"{_ENDS} {{ {body} }}", opset)
+    proto.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(each), name) for name, each in constants.items()
+    )
+    return Model(ir.from_proto(proto))
+
+
+def faults(source: Model, artefact: Model) -> list[str]:
+    feeds = {"x": np.random.default_rng(1).standard_normal((1, 4, 8, 8)).astype(np.float32)}
+    return [str(each) for each in prove(source, artefact, [feeds]).findings]
+
+
+def scaled(weight: Array = _WEIGHT / _FACTOR, factor: Array = _FACTOR) -> Model:
+    body = "a = Add (x, x) k = Mul (a, factor) r = Relu (k) y = Conv <pads = [1, 1, 1, 1]> (r, w)"
+    return model(body, factor=factor, w=weight.astype(np.float32))
+
+
+def shifted(factor: Any = 1.0, more: float = 0.0) -> Model:
+    """What a convolution pads is no number of its own, so no shift may be left for its bias."""
+    body = "p = MaxPool <kernel_shape = [2, 2]> (x) k = Mul (p, s) n = Add (k, t) y = Conv <pads = [1, 1, 1, 1]> (n, w)"
+    slope, shift = np.random.default_rng(2).uniform(0.5, 2, (2, 4, 1, 1)).astype(np.float32)
+    constants = {"s": slope * factor, "t": shift * factor + more, "w": _WEIGHT / factor}
+    return model(body, **{name: each.astype(np.float32) for name, each in constants.items()})
+
+
+BEFORE_A_RELU = model("a = Add (x, x) r = Relu (a) y = Conv <pads = [1, 1, 1, 1]> (r, w)", w=_WEIGHT)
+ZEROS = np.zeros((1, 2, 8, 8), np.float32)
+CONCATENATED = model("y = Concat <axis = 1> (x, z)", z=ZEROS)
+OLD_SLICE = model("y = Slice <starts = [1, 2], ends = [3, 9], axes = [1, 3]> (x)", opset=9)
+
+
+def sliced(starts: tuple[int, int] = (1, 2)) -> Model:
+    given: Mapping[str, Any] = {"a": np.array(starts), "b": np.array([3, 8]), "c": np.array([1, 3])}
+    return model("y = Slice (x, a, b, c)", **given)
+
+
+def padded(behind: int = 2) -> Model:
+    return model("y = Pad (x, p)", p=np.array([0, 0, 0, 0, 0, behind, 0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("source", "right", "wrong"),
+    [
+        (BEFORE_A_RELU, scaled(), scaled(_WEIGHT)),
+        (BEFORE_A_RELU, scaled(), scaled(-_WEIGHT / _FACTOR, -_FACTOR)),
+        (shifted(), shifted(_FACTOR / 3), shifted(_FACTOR / 3, more=0.1)),
+        (CONCATENATED, padded(), padded(3)),
+        (CONCATENATED, padded(), model("y = Concat <axis = 1> (x, z)", z=ZEROS + 1)),
+        (OLD_SLICE, sliced(), sliced((0, 2))),
+    ],
+    ids=[
+        "factors before a relu",
+        "negative factors",
+        "factors before a padded product",
+        "zeros as a pad",
+        "ones are no pad",
+        "an older slice",
+    ],
+)
+def test_both_are_one(source: Model, right: Model, wrong: Model) -> None:
+    assert faults(source, right) == []
+    assert faults(source, wrong)
