@@ -13,6 +13,7 @@ from onnxport.validate.budgets import Budgets, apply_budgets
 from onnxport.validate.criteria import Criteria, choose_criteria
 from onnxport.validate.custom_metrics import Averages
 from onnxport.validate.fidelity import Fidelity
+from onnxport.validate.float16_range import leaves_float16, note_on
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.progress import Counter, Tell
 from onnxport.validate.reference import Reference
@@ -70,6 +71,10 @@ def evaluate(
         def add(answered: AnsweredSet) -> None:
             feeds, answers = reference.answers(answered)
             given = candidate.run(feeds)
+            # The first set says whether the candidate computes anything at all.
+            if fed and leaves_float16(reference, answered, feeds, given):
+                beyond.append(answered.label)
+                return
             if fidelity is not None:
                 fidelity.add(answered, feeds, answers, given)
             if answered.adversarial:
@@ -84,11 +89,11 @@ def evaluate(
 
         chosen = [each for each in (fidelity, quality) if each is not None]
         notes: tuple[str, ...] = (criteria.note,) if criteria.note else ()
+        fed, beyond = 0, list[str]()
         failure = unfit_sizes(reference.shapes, candidate.inputs)
         if failure:
             return (chosen[0].failed(failure),), notes
         try:
-            fed = 0
 
             def add_all() -> None:
                 """Count the sets that were not; a candidate that fails calls for more of them."""
@@ -105,6 +110,7 @@ def evaluate(
             return (chosen[0].failed(str(error)),), notes
         *others, last = (each.judgement() for each in chosen)
         notes += () if quality is None else tuple(quality.notes)
+        notes += (note_on(beyond),) if beyond else ()
         last = last.model_copy(update={"metrics": averages.figures})
         return (*others, apply_budgets(last, budgets)), notes
 

@@ -258,12 +258,17 @@ class Reference:
             if pair is None:
                 continue
             with suppress(OnnxportError):  # a diagnosis must not end a run
-                if (node := find_dead_node(self.graph, output, self._tap, *pair)) is not None:
+                if (node := find_dead_node(self.graph, output, self.tap, *pair)) is not None:
                     named = f"{node.op} {node.name!r}" if node.name else f"{node.op} of {node.value!r}"
                     yield f"{output!r} stays the same because {named} gives one result for all inputs that were fed"
 
-    def _tap(self, feeds: Feeds, names: Sequence[str]) -> Answers:
-        return self._model.runtime.run(feeds, taps=names)
+    def tap(self, feeds: Feeds, names: Sequence[str]) -> Answers:
+        """Return values inside the model, by name; the outputs are among them."""
+        self._reopen()
+        try:
+            return self._model.runtime.run(feeds, taps=names)
+        finally:
+            self._close_if_kept()
 
     def _sets_with_equal_answers(self, output: str) -> tuple[Feeds, Feeds] | None:
         """Return the inputs of two sets of one size to which an output is the same; None if there are none."""

@@ -74,8 +74,13 @@ class CoremlConverter(CompilerProcess):
     def _islands(
         self, model: Model, handed_over: Path, params: CoremlParams, samples: Sequence[Feeds]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the values that a float16 program computes in float32, and notes on them."""
-        if params.precision not in ("fp16", "mixed"):
+        """Return the values that a float16 program computes in float32, and notes on them.
+
+        Runtimes compute a float16 source in float32 on a CPU, so that it may hold values that float16 does not.
+        """
+        dtypes = {value.dtype and value.dtype.name for node in model.graph for value in node.outputs}
+        is_half = params.precision is None and "FLOAT16" in dtypes
+        if params.precision not in ("fp16", "mixed") and not is_half:
             return (), ()
         from onnxport.optimizers.float16.islands import island_notes, islands
         from onnxport.optimizers.float16.magnitudes import measure_in_subprocess

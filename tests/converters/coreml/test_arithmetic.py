@@ -130,6 +130,22 @@ def test_a_condition_larger_than_both_keeps_signs_of_zeros(
     assert np.array_equal(np.signbit(answer["y"]), np.signbit(np.where(MASK, *zeros)))
 
 
+def test_an_infinity_that_nothing_reads_may_be_cast(coreml: CoremlConformance) -> None:
+    """Positions of T5: the logarithm of a distance of 0 is cast to an integer, and another one chosen."""
+    feeds = {"x": np.array([0, 1, 8, 64], np.float32)}
+    numbers = {"scale": np.float32(3), "least": np.float32(0.5), "near": np.int64(-1)}
+    nodes = [
+        helper.make_node("Log", ["x"], ["log"]),
+        helper.make_node("Mul", ["log", "scale"], ["scaled"]),
+        helper.make_node("Cast", ["scaled"], ["place"], to=TensorProto.INT64),
+        helper.make_node("Greater", ["x", "least"], ["is_far"]),
+        helper.make_node("Where", ["is_far", "place", "near"], ["y"]),
+    ]
+    initializers = [numpy_helper.from_array(np.asarray(each), name) for name, each in numbers.items()]
+    (answer,) = coreml.convert_and_run(model_of(nodes, feeds, initializers), [feeds])
+    assert answer["y"].tolist() == [-1, 0, 6, 12]
+
+
 @pytest.mark.parametrize("target", ["iOS15", "iOS16", "iOS18"])
 def test_older_and_newer_targets_say_the_same(target: str, tmp_path: Path) -> None:
     nodes: list[NodeProto] = []

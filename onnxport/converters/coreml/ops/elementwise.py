@@ -7,6 +7,7 @@ from operator import methodcaller
 from typing import Any
 
 import numpy as np
+import onnx_ir as onnx
 
 from onnxport.converters.coreml.builder import Compute, MilBuilder, MilNode, wrap
 from onnxport.converters.coreml.numbers.formulas import Term
@@ -118,16 +119,34 @@ def cast(node: MilNode, mil: MilBuilder) -> None:
     elif target.kind == "b":
         node.emit(Term(mil, x).differs(0).value)
     elif target.kind in "iu":
-        node.emit(_cast_to_integer(mil, x, target))
+        node.emit(_cast_to_integer(mil, x, target, is_infinite=_may_be_infinite(node.node.inputs[0])))
     else:
         type_ = "fp16" if target == np.float16 and mil.at_least("iOS16") else mil.compute
         held = x.copies.get(type_)
         node.emit(mil.cast(x=wrap(x.var), dtype=type_) if held is None else wrap(held))
 
 
-def _cast_to_integer(mil: MilBuilder, x: Value, target: np.dtype[Any]) -> Value:
+def _cast_to_integer(mil: MilBuilder, x: Value, target: np.dtype[Any], *, is_infinite: bool) -> Value:
     if x.is_integer:
         return x if np.can_cast(x.dtype, target) else wrap_integer(Term(mil, x), target).value
     # From the type that holds it: half precision on the way would round or overflow.
     mil.compute = _stored_type(x)
+    if is_infinite:
+        low, high = (-65504.0, 65504.0) if mil.compute == "fp16" else (-(2.0**31), 2.0**31 - 128)
+        x = mil.clip(x=x, alpha=low, beta=high)
     return wrap_integer(Term(mil, x).call("cast", dtype="int32"), target).value
+
+
+def _may_be_infinite(value: onnx.Value | None) -> bool:
+    """Return whether a cast may read an infinity, as the positions of T5 do: Log of a distance of 0.
+
+    What it becomes is not defined, and nothing reads it then. But Core ML need not go on where ONNX Runtime does.
+    """
+    node = None if value is None else value.producer()
+    while node is not None and node.op_type in _STAY_INFINITE:
+        node = next((each.producer() for each in node.inputs if each is not None and each.producer()), None)
+    return node is not None and node.op_type in _MAKE_INFINITE
+
+
+_STAY_INFINITE = frozenset("Abs Add Cast Ceil Floor Identity Mul Neg Round Sub".split())
+_MAKE_INFINITE = frozenset("Div Exp Log Pow Reciprocal".split())

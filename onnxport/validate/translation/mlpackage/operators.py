@@ -13,6 +13,8 @@ from onnxport.validate.translation.graph_writer import NotLifted, data_type
 from onnxport.validate.translation.mlpackage.lift import OperatorView
 
 Lift = Callable[[OperatorView], None]
+# No finite float16 lies beyond it.
+_LARGE = 65504.0
 
 
 # ---- windows
@@ -185,9 +187,17 @@ def _identity(op: OperatorView) -> None:
 
 
 def _cast(op: OperatorView) -> None:
-    """Floats stay float32; integers become what they are declared as."""
+    """Floats stay float32; integers become what they are declared as, of a value kept from infinity as well."""
     dtype = {"fp16": "float32", "fp32": "float32"}.get(kind := str(op.constant("dtype")), kind)
-    op.emit(op.add("Cast", [op.value("x")], to=int(data_type(dtype))))
+    value = op.value("x")
+    clip = _before_casts(value).producer()
+    if dtype.startswith(("int", "uint")) and clip is not None and clip.op_type == "Clip":
+        bounds = [constant_tensor(each) for each in clip.inputs[1:]]
+        if clip.inputs[0] is not None and all(
+            each is not None and abs(each.numpy()) >= _LARGE for each in bounds
+        ):
+            value = clip.inputs[0]
+    op.emit(op.add("Cast", [value], to=int(data_type(dtype))))
 
 
 def _clip(low: float | str, high: float | str) -> Lift:

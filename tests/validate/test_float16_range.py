@@ -1,0 +1,43 @@
+"""Inputs that take a float16 source beyond float16 show nothing of a runtime that computes in float16."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import onnxport
+from onnxport.formats.artifact import Artifact
+from tests.validate.models import save, verdict
+
+
+def scaled(first: float, second: float, divisor: float, path: Path) -> Artifact:
+    """A float16 model of x * first * second / divisor."""
+    nodes = [
+        helper.make_node("Mul", ["x", "first"], ["a"]),
+        helper.make_node("Mul", ["a", "second"], ["b"]),
+        helper.make_node("Div", ["b", "divisor"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, (1, 8)) for name in ("x", "y")]
+    numbers = {"first": first, "second": second, "divisor": divisor}
+    constants = [numpy_helper.from_array(np.float16([each]), name) for name, each in numbers.items()]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return save(model, path)
+
+
+def test_a_source_that_is_finite_in_float32_alone_is_proven_where_float16_holds_it(tmp_path: Path) -> None:
+    pytest.importorskip("coremltools")
+    source = scaled(300, 300, 60000, tmp_path / "m.onnx")
+    made = onnxport.convert_model(source.path, "coreml", tmp_path / "m.mlpackage", latency=False)
+    assert made.report.verdict == "proven", made.report.reason
+    (left_out,) = (note for note in made.report.notes if "beyond float16" in note)
+    assert "set 1" not in left_out
+
+
+def test_infinities_that_the_source_does_not_explain_are_a_fault(tmp_path: Path) -> None:
+    source, wrong = scaled(2, 2, 4, tmp_path / "m.onnx"), scaled(60000, 60000, 4, tmp_path / "wrong.onnx")
+    report = verdict(source, wrong)
+    assert report.verdict == "not equivalent"
