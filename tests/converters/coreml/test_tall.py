@@ -38,6 +38,14 @@ GRAPHS: dict[str, tuple[list[onnx.NodeProto], list[onnx.TensorProto]]] = {
         [CUT, node("Transpose", "six", "swapped", perm=[0, 2, 4, 3, 5, 1]), BACK],
         [ints("cut", -1, 8, 3, 2, 2, 2), ints("back", -1, 4, 8)],
     ),
+    "a mean over cells": (
+        [CUT, node("ReduceMean", "six axes", "y", keepdims=0)],
+        [ints("cut", -1, 8, 3, 2, 2, 2), ints("axes", 3, 5)],
+    ),
+    "the largest of cells, axes kept": (
+        [CUT, node("ReduceMax", "six axes", "swapped", keepdims=1), BACK],
+        [ints("cut", -1, 8, 3, 2, 2, 2), ints("axes", 2, 3, 5), ints("back", -1, 4, 4)],
+    ),
     "all six reversed": (
         [CUT, node("Transpose", "six", "swapped", perm=[5, 4, 3, 2, 1, 0]), BACK],
         [ints("cut", 2, 2, 4, 3, 2, 4), ints("back", 4, -1)],
@@ -166,7 +174,7 @@ def test_several_of_them_open(coreml: CoremlConformance, graph: str) -> None:
 
 
 def test_what_is_not_said_in_five_is_refused_by_name(coreml: CoremlConformance) -> None:
-    nodes = [CUT, helper.make_node("ReduceMean", ["six", "axes"], ["y"], "mean")]
-    model = model_of(nodes, {"x": X}, [ints("cut", 2, 2, 4, 3, 2, 4), ints("axes", 1, 3)])
+    nodes = [CUT, helper.make_node("ReduceMean", ["six", "axes"], ["y"], "mean", keepdims=0)]
+    model = model_of(nodes, {"x": X}, [ints("cut", 2, 2, 4, 3, 2, 4), ints("axes", 0, 2, 4)])
     with pytest.raises(CannotConvertError, match=r"mean.*6 dimensions"):
         coreml.convert_and_run(model, [{"x": X}])

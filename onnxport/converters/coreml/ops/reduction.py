@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from onnxport.converters.coreml.numbers.integer_widths import quotient
 from onnxport.converters.coreml.ops.indexing import to_gatherable
 from onnxport.converters.coreml.ops.slicing import slice_axis
 from onnxport.converters.coreml.registry import REGISTRY, lower
+from onnxport.converters.coreml.shapes import high_rank
 from onnxport.converters.coreml.shapes.integers import Integers, integers, normalize_axis
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.semantics import reduction_axes
@@ -146,11 +148,29 @@ def _log_sum_exp(x: Term, axes: _Axes) -> Term:
 
 
 def _lower_reduction(reduction: _Reduction, node: MilNode, mil: MilBuilder) -> None:
-    x, axes = Term(mil, node.x), _axes(node, mil)
-    if node.x.dtype.kind == "b":
-        node.emit(reduction(x.whole(), axes).differs(0).value)
-        return
-    node.emit(reduction(x, axes).value)
+    x, axes = node.x, _axes(node, mil)
+    if high_rank.is_tall(x) and axes.known:
+        x, axes, wanted = _merged(mil, x, axes.known, keep=bool(node.attribute("keepdims", 1)))
+        node.emit(high_rank.reshape(mil, _reduced(reduction, Term(mil, x), axes), wanted))
+    else:
+        node.emit(_reduced(reduction, Term(mil, x), axes))
+
+
+def _reduced(reduction: _Reduction, x: Term, axes: _Axes) -> Value:
+    is_flag = x.value.dtype.kind == "b"
+    return reduction(x.whole(), axes).differs(0).value if is_flag else reduction(x, axes).value
+
+
+def _merged(
+    mil: MilBuilder, x: Value, axes: Sequence[int], *, keep: bool
+) -> tuple[Value, _Axes, list[high_rank.Size]]:
+    """Return a value of many dimensions with neighbours as one, the axes to reduce there, and the result's sizes."""
+    own = high_rank.sizes(mil, x)
+    runs = [list(run) for _, run in groupby(range(len(own)), lambda axis: axis in axes)]
+    merged = high_rank.reshape(mil, x, [high_rank.product(mil, [own[each] for each in run]) for run in runs])
+    places = [place for place, run in enumerate(runs) if run[0] in axes]
+    sizes = [1 if axis in axes else size for axis, size in enumerate(own) if keep or axis not in axes]
+    return merged, _KnownAxes(places, keep=False), sizes
 
 
 _REDUCTIONS: dict[str, _Reduction] = {
