@@ -21,6 +21,10 @@ class RunError(UsageError):
     """A loaded model refuses inputs that fit its signature; `why` is the runtime's own message."""
 
 
+class UndefinedResultError(RunError):
+    """The runtime's own documentation leaves open what it computes there."""
+
+
 class SlowRunError(RunError):
     """A run exceeded the time that its caller allowed."""
 

@@ -7,19 +7,19 @@ from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
 from onnxport.core.errors import InputError
-from onnxport.runtimes.base import RunError
+from onnxport.runtimes.base import RunError, UndefinedResultError
 from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.budgets import Budgets, apply_budgets
 from onnxport.validate.criteria import Criteria, choose_criteria
 from onnxport.validate.custom_metrics import Averages
 from onnxport.validate.fidelity import Fidelity
-from onnxport.validate.float16_range import leaves_float16, note_on
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.progress import Counter, Tell
 from onnxport.validate.reference import Reference
 from onnxport.validate.report import Criterion, Judgement, Precision
 from onnxport.validate.rollout import Run
 from onnxport.validate.signature import unfit_sizes
+from onnxport.validate.undefined_answers import notes_on, why_undefined
 
 if TYPE_CHECKING:
     from onnxport.validate.lifted_reference import LiftedReference
@@ -70,11 +70,20 @@ def evaluate(
 
         def add(answered: AnsweredSet) -> None:
             feeds, answers = reference.answers(answered)
-            given = candidate.run(feeds)
+            refusal: UndefinedResultError | None = None
+            try:
+                given = candidate.run(feeds)
+            except UndefinedResultError as error:
+                given, refusal = {}, error
             # The first set says whether the candidate computes anything at all.
-            if fed and leaves_float16(reference, answered, feeds, given):
-                beyond.append(answered.label)
+            why = (
+                why_undefined(reference, answered, feeds, answers, None if refusal else given) if fed else ""
+            )
+            if why:
+                left_out.setdefault(why, []).append(answered.label)
                 return
+            if refusal is not None:
+                raise refusal
             if fidelity is not None:
                 fidelity.add(answered, feeds, answers, given)
             if answered.adversarial:
@@ -89,7 +98,7 @@ def evaluate(
 
         chosen = [each for each in (fidelity, quality) if each is not None]
         notes: tuple[str, ...] = (criteria.note,) if criteria.note else ()
-        fed, beyond = 0, list[str]()
+        fed, left_out = 0, dict[str, list[str]]()
         failure = unfit_sizes(reference.shapes, candidate.inputs)
         if failure:
             return (chosen[0].failed(failure),), notes
@@ -110,7 +119,7 @@ def evaluate(
             return (chosen[0].failed(str(error)),), notes
         *others, last = (each.judgement() for each in chosen)
         notes += () if quality is None else tuple(quality.notes)
-        notes += (note_on(beyond),) if beyond else ()
+        notes += notes_on(left_out)
         last = last.model_copy(update={"metrics": averages.figures})
         return (*others, apply_budgets(last, budgets)), notes
 

@@ -12,7 +12,7 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError
 from onnxport.core.resources import Closing
 from onnxport.formats.mlpackage.reader import read_package
-from onnxport.runtimes.base import RunError, check_feeds, check_taps
+from onnxport.runtimes.base import RunError, UndefinedResultError, check_feeds, check_taps
 from onnxport.runtimes.mlprogram.evaluator import Evaluator
 from onnxport.runtimes.mlprogram.kernels.registry import Failed, Undefined
 from onnxport.runtimes.mlprogram.ports import (
@@ -80,7 +80,7 @@ class MilRuntime(Closing):
         try:
             found = self._evaluator.run(inputs, states, keep=tuple(tapped.values())) | states
         except Undefined as error:
-            raise RunError(
+            raise UndefinedResultError(
                 f"{self._path.name} uses behaviour that Core ML leaves undefined", why=str(error)
             ) from error
         except Failed as error:
