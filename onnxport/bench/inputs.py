@@ -6,7 +6,7 @@ Any other open size, which would decide the time, comes from the user or from an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +21,9 @@ from onnxport.formats.model import Model
 from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
 from onnxport.samples.generator import KINDS, generate
 from onnxport.samples.preprocessing import preprocessing
-from onnxport.samples.readers import find_samples
+from onnxport.samples.readers import SampleFile, find_samples
 from onnxport.samples.sizes import OpenSizes
+from onnxport.samples.split import EVERYTHING
 from onnxport.samples.states import find_states
 
 Specs = Sequence[TensorSpec]
@@ -85,6 +86,20 @@ class Inputs:
         """Return a function that makes a model's inputs; `batch` is None for 1, or for that of the user's inputs."""
         return lambda specs: self._feeds(specs, batch)
 
+    def compared(self, specs: Specs, batch: int | None, most: int) -> Iterator[Feeds]:
+        """Yield up to `most` sets of inputs on which outputs are compared, one at a time.
+
+        The user's sets are evenly spaced, because folders are often sorted; else there is a generated set of each kind.
+        """
+        shapes = self._shapes(specs)
+        if self._params.inputs is not None:
+            axes = OpenSizes(specs, shapes).batch_axes
+            for file in _spread(self._find(specs, shapes, EVERYTHING), most):
+                yield _fill_batch(file.load().feeds, axes, batch)
+            return
+        for index in range(min(most, len(KINDS))):
+            yield self._generate(specs, shapes, batch, index)
+
     def batch_of(self, specs: Specs, feeds: Feeds) -> int | None:
         """Return the batch of `feeds`, where the model leaves it open."""
         axes = OpenSizes(specs, {spec.name: spec.shape for spec in specs}).batch_axes
@@ -96,35 +111,34 @@ class Inputs:
         axes = OpenSizes(specs, shapes).batch_axes
         if batch is not None and not axes:
             _check_batch(shapes, batch)
-        if self._params.inputs is not None:
-            return self._read(specs, shapes, axes, batch)
+        if self._params.inputs is None:
+            return self._generate(specs, shapes, batch, 0)
+        (first,) = self._find(specs, shapes, 1)
+        return _fill_batch(first.load().feeds, axes, batch)
+
+    def _generate(
+        self, specs: Specs, shapes: Mapping[str, tuple[Dim, ...]], batch: int | None, index: int
+    ) -> Feeds:
+        """Generate the inputs number `index`, which is also that of their kind."""
         sized = next(OpenSizes(specs, shapes).proposals(batch or 1))
         known = self._facts(specs)
         return generate(
             {spec.name: (spec, sized[spec.name]) for spec in specs},
             {spec.name: known.domains[spec.name] for spec in specs},
-            kind=KINDS[0],
+            kind=KINDS[index],
             seed=self._params.seed,
-            index=0,
+            index=index,
         )
 
-    def _read(
-        self, specs: Specs, shapes: Mapping[str, tuple[Dim, ...]], axes: Mapping[str, int], batch: int | None
-    ) -> Feeds:
-        """Read the first of the user's inputs; a larger batch repeats its rows."""
+    def _find(
+        self, specs: Specs, shapes: Mapping[str, tuple[Dim, ...]], limit: int
+    ) -> tuple[SampleFile, ...]:
+        """Return the first `limit` of the user's sets."""
         folder = self._params.inputs
         assert folder is not None
         wanted = [TensorSpec(spec.name, spec.dtype, shapes[spec.name]) for spec in specs]
         settings = preprocessing(self._params.preprocess, folder)
-        (first,) = find_samples(folder, wanted, 1, settings=settings, optional=self._facts(specs).states)
-        feeds = first.load().feeds
-        if batch is None:
-            return feeds
-        repeated = {}
-        for name, axis in ((name, axis) for name, axis in axes.items() if name in feeds):
-            rows = np.arange(batch) % feeds[name].shape[axis]
-            repeated[name] = np.asarray(np.take(feeds[name], rows, axis))
-        return {**feeds, **repeated}
+        return find_samples(folder, wanted, limit, settings=settings, optional=self._facts(specs).states)
 
     def _shapes(self, specs: Specs) -> dict[str, tuple[Dim, ...]]:
         """Return the inputs' shapes with the sizes that the user gave, or that other models fix."""
@@ -145,6 +159,23 @@ class Inputs:
             graph = next((graph for found, graph in self._graphs.items() if names <= found), None)
             self._known[names] = _graph_facts(graph, specs)
         return self._known[names]
+
+
+def _fill_batch(feeds: Feeds, axes: Mapping[str, int], batch: int | None) -> Feeds:
+    """Repeat the rows of `feeds` up to a batch; None keeps them."""
+    if batch is None:
+        return feeds
+    repeated = {}
+    for name, axis in ((name, axis) for name, axis in axes.items() if name in feeds):
+        rows = np.arange(batch) % feeds[name].shape[axis]
+        repeated[name] = np.asarray(np.take(feeds[name], rows, axis))
+    return {**feeds, **repeated}
+
+
+def _spread(files: Sequence[SampleFile], most: int) -> Iterator[SampleFile]:
+    """Yield `most` of the files, evenly spaced, or all where there are fewer."""
+    count = min(most, len(files))
+    yield from (files[(2 * number + 1) * len(files) // (2 * count)] for number in range(count))
 
 
 def _graph_facts(graph: Model | None, specs: Specs) -> _GraphFacts:

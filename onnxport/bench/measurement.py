@@ -66,7 +66,7 @@ def measure(
         trials, pace = dict(zip(tried, session.trials, strict=True)), session.pace
         with phases.phase("compare"):
             meter = AccuracyMeter(params, plans, inputs)
-            accuracies = {number: meter.measure(session, trial) for number, trial in trials.items()}
+            accuracies = meter.measure(session, trials)
     with phases.phase("weigh"):
         weigh(files)
     rows = tuple(

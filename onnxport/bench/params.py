@@ -56,7 +56,7 @@ class FeedingParams(Params):
     """The inputs of a measured model."""
 
     inputs: Inputs = option(
-        "Folder with your own inputs; the first one is used: images, .npz, .npy, .safetensors, .csv or .wav files, or "
+        "Folder with your own inputs; the first one is timed: images, .npz, .npy, .safetensors, .csv or .wav files, or "
         "ONNX test_data_set_* folders; or one such file.",
         default=None,
     )

@@ -108,11 +108,13 @@ class Accuracy(_Record):
         reference: path of the reference.
         sqnr: dB of the worst output; infinite where all are equal.
         output: name of that output.
+        sets: number of sets of inputs that were compared.
     """
 
     reference: str
     sqnr: float
     output: str
+    sets: int = 1
 
 
 class Delegation(_Record):

@@ -180,11 +180,15 @@ class Session(Closing):
             with self._end_on_failure(trial):
                 trial.peak = self._call(trial, "memory")
 
-    def answers(self, trial: Trial) -> dict[str, Array]:
-        """Return a trial's outputs for its feeds, as the source has them; an OnnxportError does not end it."""
+    def answers(self, trial: Trial, feeds: Feeds) -> dict[str, Array]:
+        """Return a trial's outputs for `feeds`, as the source has them; an OnnxportError does not end it."""
         assert trial.ports is not None
-        with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
-            return trial.ports.to_source(load_arrays(self._call(trial, "answers", folder)))
+        with (
+            tempfile.TemporaryDirectory(dir=self._folder.name) as given,
+            tempfile.TemporaryDirectory(dir=self._folder.name) as found,
+        ):
+            files = save_arrays(trial.ports.to_runtime(feeds), given)
+            return trial.ports.to_source(load_arrays(self._call(trial, "answers", files, found)))
 
     def close(self) -> None:
         """End all processes."""

@@ -63,10 +63,7 @@ class Runner:
 
     def feed(self, files: dict[str, str]) -> dict[str, float]:
         """Feed the model from `.npy` files by key, and run it for the first time."""
-        import numpy
-
-        # The parent wrote the files: arrays of strings are pickles.
-        arrays = {key: numpy.load(file, allow_pickle=True) for key, file in files.items()}
+        arrays = _load_arrays(files)
         started = time.perf_counter()
         self._run = self._call(lambda: self._model.feed(arrays))
         ready = time.perf_counter()
@@ -85,15 +82,16 @@ class Runner:
         """Return the peak of resident bytes."""
         return peak_memory()
 
-    def answers(self, folder: str) -> dict[str, str]:
-        """Run the model once more; return the outputs as `.npy` files in `folder` by key."""
+    def answers(self, files: dict[str, str], folder: str) -> dict[str, str]:
+        """Run the model on other arrays, from `.npy` files by key; return the outputs as such files in `folder`."""
         import numpy
 
-        files = {}
+        arrays, written = _load_arrays(files), {}
+        self._run = self._call(lambda: self._model.feed(arrays))
         for number, (key, value) in enumerate(self._call(self._model.answers).items()):
-            files[key] = f"{folder}/{number}.npy"
-            numpy.save(files[key], numpy.asarray(value), allow_pickle=True)
-        return files
+            written[key] = f"{folder}/{number}.npy"
+            numpy.save(written[key], numpy.asarray(value), allow_pickle=True)
+        return written
 
     def _turn(self, runs: int, settling: int) -> dict[str, Any]:
         run, clock, spent = self._run, time.perf_counter_ns, CpuClock().nanoseconds
@@ -128,3 +126,10 @@ class Runner:
             raise
         except Exception as error:
             raise self._model.refusal(error) from error
+
+
+def _load_arrays(files: dict[str, str]) -> dict[str, Any]:
+    import numpy
+
+    # The parent wrote the files: arrays of strings are pickles.
+    return {key: numpy.load(file, allow_pickle=True) for key, file in files.items()}

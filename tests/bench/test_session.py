@@ -56,7 +56,9 @@ def test_each_has_a_turn_in_every_round_and_answers_as_the_runtime_does() -> Non
             assert all(len(turn.times) == trial.runs >= 4 and min(turn.times) > 0 for turn in trial.turns)
             assert 0 < trial.bare < trial.imported < trial.loaded <= trial.peak
             expected = onnxruntime.InferenceSession(DIGITS).run(None, dict(trial.feeds))
-            np.testing.assert_allclose(session.answers(trial)["logits"], expected[0], rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(
+                session.answers(trial, trial.feeds)["logits"], expected[0], rtol=1e-5, atol=1e-5
+            )
 
 
 def test_first_second_and_warm_runs_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +126,7 @@ def test_a_tflite_file_of_ours_is_fed_and_answers_in_names_types_and_axes_of_its
         session.run(until=rounds(1))
         (trial,) = session.trials
         assert trial.failure is None
-        answers = session.answers(trial)
+        answers = session.answers(trial, trial.feeds)
     np.testing.assert_allclose(answers["answers,1:0"], np.exp(images) + np.array([[1], [2], [3]]), rtol=1e-5)
     assert answers["counted"].dtype == np.int64
     assert answers["counted"].tolist() == [42]

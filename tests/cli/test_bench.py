@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx.parser
 import pytest
 
 from tests.cli.sandbox import DIGITS, Sandbox
@@ -66,7 +67,9 @@ def test_a_table_of_one_line_a_row_says_what_all_have_in_common(sandbox: Sandbox
     outcome = sandbox.run("bench", "model.onnx", "chain.tflite", *QUICK, "--batch", "1,8", "--threads", "1")
     assert outcome.code == 0, outcome.stderr
     head, columns, *rows = outcome.stdout.splitlines()
-    assert head == "1 thread, level all; 2 runs after 1 warm-up run; inputs: generated, seed 0"
+    assert (
+        head == "1 thread, level all; 2 runs after 1 warm-up run; inputs: generated, seed 0; SQNR over 2 sets"
+    )
     assert columns.split()[:2] == ["batch", "size"]
     assert [row.split()[:2] for row in rows] == [
         ["model.onnx", "1"],
@@ -133,6 +136,22 @@ def test_inputs_of_the_users_and_a_reference_beside_the_rows(sandbox: Sandbox) -
     assert outcome.document["inputs"] == "the first of own.npz"
     assert row["accuracy"]["reference"] == "other.onnx"
     assert row["accuracy"]["sqnr"] == "Infinity"
+    assert row["accuracy"]["sets"] == 2  # of three: no more than timed runs
+
+
+def test_the_sqnr_is_of_all_sets_and_not_of_the_first(sandbox: Sandbox) -> None:
+    """Only the last of three rows is beyond the bound: signal 32, noise 1.5^2 + 2.5^2."""
+    header = '<ir_version: 8, opset_import: ["" : 17]> g (float[n, 2] x) => (float[n, 2] y)'
+    for name, body in (
+        ("ref.onnx", "y = Identity(x)"),
+        ("cut.onnx", "m = Constant<value = float {1.5}>() y = Min(x, m)"),
+    ):
+        onnx.save(onnx.parser.parse_model(f"{header} {{ {body} }}"), sandbox.folder / name)
+    np.savez(sandbox.folder / "rows.npz", x=np.array([[-1, -2], [1, 1], [3, 4]], np.float32))
+    options = ("--runs", "10", "--warmup", "1", "--inputs", "rows.npz", "--reference", "ref.onnx", "--json")
+    (row,) = sandbox.run("bench", "cut.onnx", *options).document["rows"]
+    assert row["accuracy"]["sets"] == 3
+    assert row["accuracy"]["sqnr"] == pytest.approx(10 * np.log10(32 / 8.5))
 
 
 def test_a_reference_that_answers_something_else_is_said(sandbox: Sandbox) -> None:

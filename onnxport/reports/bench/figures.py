@@ -307,9 +307,11 @@ def columns(rows: Sequence[Row]) -> list[str]:
 
 
 def method(report: BenchReport) -> str:
-    """Return "100 runs after 10 warm-up runs; inputs: generated"."""
+    """Return "100 runs after 10 warm-up runs; inputs: generated; SQNR over 3 sets"."""
     warmup = phrases.count(report.warmup, "warm-up run")
-    return f"{phrases.count(report.runs, 'run')} after {warmup}; inputs: {text(report.inputs)}"
+    said = f"{phrases.count(report.runs, 'run')} after {warmup}; inputs: {text(report.inputs)}"
+    sets = {row.accuracy.sets for row in report.rows if row.accuracy is not None}
+    return f"{said}; SQNR over {phrases.count(max(sets), 'set')}" if sets else said
 
 
 def machine(report: BenchReport) -> Iterator[tuple[str, str]]:
