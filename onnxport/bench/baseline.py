@@ -16,6 +16,7 @@ from onnxport.bench.comparison import Comparison, Conditions, compare, compare_r
 from onnxport.bench.report import SCHEMA_VERSION, BenchReport, Floor, Machine, Row, Settings, Standard
 from onnxport.bench.results import KEY, ForeignReport, fits, foreign_report, machine_differences
 from onnxport.core.errors import InputError, UsageError, printable
+from onnxport.core.missing_paths import missing_path
 
 _MAKE = "make one with: onnxport bench MODEL --report baseline.json"
 _LARGEST = 64 * 2**20  # bytes; a row has about two thousand
@@ -113,7 +114,7 @@ def _bytes(path: Path) -> bytes:
             raise _no_baseline(path, "it is too large")
         return path.read_bytes()
     except FileNotFoundError:
-        raise InputError(f"{path} does not exist", fix=_MAKE) from None
+        raise missing_path(path, fix=_MAKE) from None
     except OSError as error:
         raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
 

@@ -13,7 +13,7 @@ import click
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
 from onnxport.cli.run import SIZE
-from onnxport.core.errors import InputError
+from onnxport.core.missing_paths import missing_path
 
 if TYPE_CHECKING:
     from onnxport.pipelines.cache import Cache
@@ -44,7 +44,7 @@ def command(action: str, pipeline: Path, size: int | None, calibrations: bool, o
         if given and action != of:
             raise click.UsageError(f"{name} is for onnxport cache {of}", click.get_current_context())
     if str(pipeline) != "pipeline.yaml" and not pipeline.exists():
-        raise InputError(f"{pipeline} does not exist", fix="give the pipeline.yaml of the cache")
+        raise missing_path(pipeline, fix="give the pipeline.yaml of the cache")
     place = pipeline / "pipeline.yaml" if pipeline.is_dir() else pipeline
     folder = folder_beside(place)
     dropped: list[EntrySummary] = []

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.core.errors import InputError, UsageError
+from onnxport.core.missing_paths import missing_path
 from onnxport.core.user_modules import find_module
 from onnxport.formats.artifact import Stamp, path_of, stamp_of
 
@@ -179,7 +180,7 @@ def _kind_of(path: Path) -> str:
     if not path.exists():
         if ":" in str(path) and not path.suffix:
             raise UsageError(f"{path} is neither a file nor a factory", fix="write package.module:function")
-        raise InputError(f"{path} does not exist", fix=_factory_hint(str(path)))
+        raise missing_path(path, fix=_factory_hint(str(path)))
     if not path.stat().st_size:
         raise InputError(f"{path} is empty")
     if suffix not in _SUFFIXES:

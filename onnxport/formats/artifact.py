@@ -17,6 +17,7 @@ from typing import ClassVar, Literal, Protocol
 
 from onnxport.core.errors import InputError, MachineError, OnnxportError, UsageError, printable
 from onnxport.core.folder_swap import exchange
+from onnxport.core.missing_paths import unreadable_path
 from onnxport.formats import remote
 
 Format = Literal["onnx", "tflite", "coreml", "ort"]
@@ -88,10 +89,8 @@ class Artifact:
                 raise InputError(f"{path} is not a regular file", fix=f"give a model file ({known})")
             with path.open("rb") as file:
                 first = file.read(1)
-        except FileNotFoundError:
-            raise InputError(f"{path} does not exist") from None
         except OSError as error:
-            raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+            raise unreadable_path(path, error) from error
         if format_ is None:
             raise InputError(
                 f"{path} has no known extension of a model format",

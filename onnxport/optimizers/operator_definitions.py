@@ -12,6 +12,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.core.errors import InputError, UsageError
+from onnxport.core.missing_paths import unreadable_path
 from onnxport.core.regular_file import read_regular
 from onnxport.formats.model import Model
 from onnxport.optimizers.opset import inline_functions
@@ -33,7 +34,7 @@ def read_definitions(path: Path) -> list[ir.Function]:
     try:
         data = read_regular(path, _MOST)
     except OSError as error:
-        raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+        raise unreadable_path(path, error) from error
     except ValueError as error:
         raise InputError(f"{path} cannot be read", why=str(error)) from error
     try:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxport.core.errors import InputError
+from onnxport.core.missing_paths import unreadable_path
 from onnxport.core.regular_file import read_regular
 from onnxport.core.urls import shown
 from onnxport.formats.artifact import Artifact, Staging
@@ -175,7 +176,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(read_regular(path, _LARGEST))
     except OSError as error:
-        raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+        raise unreadable_path(path, error) from error
     except (ValueError, RecursionError) as error:
         raise _no_statement(path) from error
     if not isinstance(found, dict) or (found.get("_type"), found.get("predicateType")) != (

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from onnxport.core.errors import InputError
+from onnxport.core.missing_paths import missing_path
 
 VARIABLE = "ONNXPORT_CUSTOM_OPS_LIBRARY"
 
@@ -24,9 +24,8 @@ def use_libraries(paths: Iterable[Path]) -> None:
     """
     for path in paths:
         if not path.is_file():
-            raise InputError(
-                f"the library {path} does not exist", fix="give the file of the custom operators"
-            )
+            what = f"the library {path} does not exist"
+            raise missing_path(path, what=what, fix="give the file of the custom operators")
     named = dict.fromkeys((*map(str, libraries()), *(os.path.abspath(path) for path in paths)))
     os.environ[VARIABLE] = os.pathsep.join(named)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.core.errors import InputError
+from onnxport.core.missing_paths import missing_path
 
 DATA_SET = "test_data_set_"
 AUDIO = ".wav"
@@ -67,9 +68,11 @@ def _entries(folder: Path) -> list[Entry]:
     if folder.is_file():
         return [Entry(folder, folder.suffix.lower())]
     if not folder.is_dir():
-        raise InputError(
-            f"{folder} is not a folder" if folder.exists() else f"the folder {folder} does not exist",
-            fix=f"give a folder with {KINDS}, or one such file",
+        fix = f"give a folder with {KINDS}, or one such file"
+        if folder.exists():
+            raise InputError(f"{folder} is not a folder", fix=fix)
+        raise missing_path(
+            folder, fix=fix, what="" if folder.suffix else f"the folder {folder} does not exist"
         )
     if folder.name.startswith(DATA_SET):
         return [Entry(folder, DATA_SET)]

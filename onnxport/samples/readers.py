@@ -127,7 +127,7 @@ def find_samples(
         UsageError: the preprocessing does not fit the model's input.
         MissingDependencyError: Pillow, which reads animations, or SciPy, which resamples audio, is not installed.
     """
-    entries = sample_entries(folder, {*_READERS, *IMAGES, AUDIO})
+    entries = sample_entries(folder, SUFFIXES)
     image_files = [entry.path for entry in entries if entry.kind in IMAGES]
     sounds = [entry.path for entry in entries if entry.kind == AUDIO]
     given = [entry for entry in entries if entry.kind not in IMAGES and entry.kind != AUDIO]
@@ -367,6 +367,8 @@ _READERS: dict[str, Callable[[Path, Sequence[TensorSpec]], Mapping[str, Array]]]
     ".safetensors": _read_safetensors,
     tables.SUFFIX: tables.read_table,
 }
+# Of all files that are samples.
+SUFFIXES = frozenset({*_READERS, *IMAGES, AUDIO})
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 import yaml
 
@@ -145,14 +146,35 @@ def test_samples_beside_it_are_proven_on_and_quantized_with(tmp_path: Path) -> N
     (tmp_path / "samples").mkdir()
     shutil.copy(DIGITS / "test.npz", tmp_path / "samples")
     plan = plan_of(tmp_path, "digits.onnx")
-    assert plan.samples.count == 1
+    assert (plan.samples.count, plan.samples.place) == (100, "samples/test.npz")  # its rows
     (tmp_path / "pipeline.yaml").write_text(pipeline_text(plan))
     pipeline = read(tmp_path / "pipeline.yaml")
     assert [cell.target for cell in pipeline.cells] == ["tflite", "coreml", "ort", "tflite-int8"]
     assert all(
-        cell.node.validation is not None and cell.node.validation.inputs == tmp_path / "samples"
+        cell.node.validation is not None and cell.node.validation.inputs == tmp_path / "samples" / "test.npz"
         for cell in pipeline.cells
     )
+
+
+@pytest.mark.parametrize("folder", [".", "samples"])
+def test_the_only_file_of_many_rows_is_taken_and_named(folder: str, tmp_path: Path) -> None:
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    (tmp_path / folder).mkdir(exist_ok=True)
+    images = np.zeros((12, 1, 8, 8), np.float32)
+    np.savez(tmp_path / folder / "rows.npz", image=images)
+    begun = create_project(str(tmp_path / "digits.onnx"), tmp_path / "pipeline.yaml", "none", force=False)
+    file = (Path(folder) / "rows.npz").as_posix()
+    assert f"the samples are the rows of {file}: 12 fit the model" in begun.notes
+    assert yaml.safe_load((tmp_path / "pipeline.yaml").read_text())["validate"]["inputs"] == file
+
+
+def test_two_files_of_many_rows_are_sets_of_inputs(tmp_path: Path) -> None:
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    (tmp_path / "samples").mkdir()
+    for name in "ab":
+        np.savez(tmp_path / "samples" / f"{name}.npz", image=np.zeros((2, 1, 8, 8), np.float32))
+    samples = plan_of(tmp_path, "digits.onnx").samples
+    assert (samples.count, samples.place) == (2, "samples")
 
 
 def test_lines_stand_together_as_a_person_would_write_them(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from onnxport.core.archives import DAMAGED_ARCHIVE
 from onnxport.core.errors import InputError, UsageError
+from onnxport.core.missing_paths import missing_path
 from onnxport.exporters.pytorch.errors import first_line
 from onnxport.exporters.sources import is_archive
 
@@ -46,8 +47,10 @@ def load_weights(module: torch.nn.Module, path: Path) -> list[str]:
 
 def read_tensors(path: Path) -> Mapping[str, Any]:
     """Return the content of a `.pt`, `.pth` or `.safetensors` file, mapped from disk where possible (InputError)."""
+    if not path.exists():
+        raise missing_path(path)
     if not path.is_file():
-        raise InputError(f"{path} does not exist" if not path.exists() else f"{path} is not a file")
+        raise InputError(f"{path} is not a file")
     if path.suffix.lower() == ".safetensors":
         import safetensors
         import safetensors.torch

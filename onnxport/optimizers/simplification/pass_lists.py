@@ -10,7 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from onnxport.core.errors import InputError, UsageError
+from onnxport.core.errors import UsageError
+from onnxport.core.missing_paths import unreadable_path
 from onnxport.core.yaml_settings import read_settings
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.passes import Pass
@@ -60,7 +61,7 @@ def _read_list(path: Path) -> tuple[str, ...]:
     try:
         given = read_settings(path)
     except OSError as error:
-        raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+        raise unreadable_path(path, error) from error
     except ValueError as error:
         raise UsageError(f"{path} is not YAML", why=str(error)) from error
     if not isinstance(given, list) or not given or not all(isinstance(name, str) for name in given):

@@ -18,6 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from onnxport.core.errors import InputError, OnnxportError, UsageError
+from onnxport.core.missing_paths import missing_path
 from onnxport.core.named_values import parse_pairs
 from onnxport.core.urls import is_url
 from onnxport.formats.artifact import TensorSpec
@@ -277,7 +278,7 @@ class OptionsReader:
         with self.faults.catching(*place):
             try:
                 if not path.exists():
-                    raise InputError(f"{path} does not exist")
+                    raise missing_path(path)
                 if path.is_dir() and not any(path.iterdir()):
                     raise InputError(f"the folder {path} is empty", fix="put files into it, or name another")
             except OSError as error:

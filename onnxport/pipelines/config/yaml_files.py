@@ -16,6 +16,7 @@ import yaml
 
 from onnxport.core import limits
 from onnxport.core.errors import InputError, OnnxportError, UsageError
+from onnxport.core.missing_paths import missing_path
 from onnxport.core.regular_file import NotRegularError, OutsideError, TooLargeError, read_regular
 from onnxport.pipelines.config.document import Document, Line, Place, raise_all, show, spell
 from onnxport.pipelines.config.scalars import MERGE, CoreLoader, is_text, short_tag, value_of
@@ -74,7 +75,7 @@ def _text(path: Path, within: Path | None) -> str:
     except OutsideError:
         raise UsageError(f"{path} lies outside of the pipeline's folder", fix="copy it there") from None
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{path} does not exist", fix="write one with: onnxport init") from None
+        raise missing_path(path, fix="write one with: onnxport init") from None
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(f"{path} cannot be read", why=why) from error

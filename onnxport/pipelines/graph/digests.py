@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from onnxport.core.errors import InputError
+from onnxport.core.missing_paths import unreadable_path
 from onnxport.core.user_modules import find_module
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
@@ -37,10 +37,8 @@ def describe(path: Path) -> Any:
         if path.suffix.lower() == ".onnx":
             return {"file": path.name, "sha256": digest_of(with_external_data(Artifact(path, "onnx")))}
         return {"file": path.name, "sha256": sha256(path).hex()}
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+        raise unreadable_path(path, error) from error
 
 
 def with_external_data(model: Artifact) -> Artifact:

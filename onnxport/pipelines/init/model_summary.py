@@ -134,7 +134,8 @@ def _proposed_size(spec: TensorSpec) -> list[int]:
 
 
 FOLDER = "samples"
-_ENOUGH = 100
+ENOUGH = 100
+_OF_ROWS = (".npz", ".npy", ".safetensors")
 
 
 @dataclass(frozen=True)
@@ -142,18 +143,30 @@ class Samples:
     """The samples of a project: at most a hundred input sets, or why an existing folder does not fit.
 
     Attributes:
+        place: the folder, or the file whose rows they are; relative to that of the pipeline.
         preprocess: the settings that make the pictures fit the model; empty where they fit as they are.
     """
 
     count: int = 0
     images: bool = False
     why_not: str = ""
+    place: str = FOLDER
     preprocess: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_file(self) -> bool:
+        return self.place != FOLDER
 
 
 def find_samples_of(look: ModelSummary, folder: Path) -> Samples:
-    """Return the samples of a model in `folder`/samples."""
+    """Return the samples of a model in `folder`/samples; else the rows of the only array file in `folder`.
+
+    In a folder each array file is one set of inputs, so the only file of many rows is taken itself.
+    """
     place = folder / FOLDER
+    of_rows = _rows_of(look, _only_array_file(place if place.is_dir() else folder), folder)
+    if of_rows is not None:
+        return of_rows
     if not place.is_dir():
         return Samples()
     if not look.is_onnx:
@@ -174,6 +187,29 @@ def find_samples_of(look: ModelSummary, folder: Path) -> Samples:
     return Samples(len(files), holds_images(files), preprocess=given)
 
 
+def _only_array_file(folder: Path) -> Path | None:
+    """Return the only array file of a folder; None beside other samples in a folder of samples."""
+    from onnxport.samples.folders import sample_entries
+    from onnxport.samples.readers import SUFFIXES
+
+    try:
+        found = sample_entries(folder, SUFFIXES if folder.name == FOLDER else _OF_ROWS)
+    except OnnxportError:
+        return None
+    return found[0].path if len(found) == 1 and found[0].kind in _OF_ROWS else None
+
+
+def _rows_of(look: ModelSummary, file: Path | None, folder: Path) -> Samples | None:
+    """Return a file's rows as samples; None where it does not fit the model, or is one set of inputs."""
+    if file is None or not look.is_onnx:
+        return None
+    try:
+        files = _first_samples(look, file, {})
+    except OnnxportError:
+        return None
+    return Samples(len(files), place=file.relative_to(folder).as_posix()) if len(files) > 1 else None
+
+
 def _first_samples(look: ModelSummary, place: Path, given: Mapping[str, str]) -> Sequence[SampleFile]:
     """Find the samples, the first of which can be read; IndexError if there are none."""
     from onnxport.samples.preprocessing import preprocessing
@@ -181,7 +217,7 @@ def _first_samples(look: ModelSummary, place: Path, given: Mapping[str, str]) ->
 
     states = frozenset(look.states)
     settings = preprocessing(given, place)
-    files = find_samples(place, look.inputs, _ENOUGH, settings=settings, optional=states)
+    files = find_samples(place, look.inputs, ENOUGH, settings=settings, optional=states)
     files[0].load()
     return files
 

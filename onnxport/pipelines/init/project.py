@@ -18,7 +18,7 @@ from onnxport.pipelines.environment import TARGETS as LIBRARIES
 from onnxport.pipelines.init.files import SCHEMA, Plan, check_absent, pipeline_text, workflow_text, write
 from onnxport.pipelines.init.hosts import GITLAB_PART, Host, project_of
 from onnxport.pipelines.init.installation import local_origin
-from onnxport.pipelines.init.model_summary import FOLDER, Samples, find_samples_of, summarize
+from onnxport.pipelines.init.model_summary import ENOUGH, FOLDER, Samples, find_samples_of, summarize
 from onnxport.pipelines.registry import TARGETS, open_worker
 from onnxport.pipelines.runner.clock import Clock, Progress
 from onnxport.pipelines.runner.model_sources import load, reading
@@ -111,6 +111,9 @@ def _notes(plan: Plan, workflow: Path | None) -> Iterator[str]:
         yield from (f"{name} is switched off for {model}: {reason}" for name, reason in reasons.items())
     if plan.samples.why_not:
         yield f"the folder {FOLDER} is left out: {plan.samples.why_not}"
+    if plan.samples.is_file:
+        most = "the first " if plan.samples.count >= ENOUGH else ""
+        yield f"the samples are the rows of {plan.samples.place}: {most}{plan.samples.count} fit the model"
     if plan.samples.preprocess:
         yield f"how pictures become inputs is a guess: see preprocess in {plan.file}"
     if workflow is not None and (origin := local_origin()):

@@ -23,7 +23,8 @@ from onnxport.bench.params import BenchParams
 from onnxport.bench.plan import Planned, plan_rows
 from onnxport.bench.report import BenchReport, Machine, Row
 from onnxport.bench.session import Stop, enough
-from onnxport.core.errors import InputError, UsageError
+from onnxport.core.errors import UsageError
+from onnxport.core.missing_paths import missing_path
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.environment import (
     INSTRUCTION_SETS,
@@ -121,7 +122,7 @@ def _bench(
     if params.reference is not None:
         Artifact.open(params.reference)
     if params.inputs is not None and not params.inputs.exists():
-        raise InputError(f"{params.inputs} does not exist", fix="give a folder or a file with inputs")
+        raise missing_path(params.inputs, fix="give a folder or a file with inputs")
     gate = make_gate(artifacts, params, place.machine, place.plan)
     subjects = (*artifacts, *gate.beside)
 

@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from onnxport.core.errors import InputError, printable
+from onnxport.core.missing_paths import unreadable_path
 from onnxport.deployment.report import DeploymentReport
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.graph import UNKNOWN
@@ -100,7 +101,7 @@ def read_overlays(path: Path) -> list[Overlay]:
     try:
         document = json.loads(path.read_bytes())
     except OSError as error:
-        raise InputError(f"{path} cannot be read", why=error.strerror or str(error), fix=_MAKE) from error
+        raise unreadable_path(path, error, fix=_MAKE) from error
     except (ValueError, RecursionError) as error:
         raise _no_report(path, f"it is not JSON: {printable(error)}") from None
     if not isinstance(document, dict):

@@ -11,6 +11,7 @@ from onnxport.bench.devices.tools.base import Tool
 from onnxport.bench.devices.tools.benchmark_model import BenchmarkModel
 from onnxport.bench.devices.tools.perf_test import PerfTest
 from onnxport.core.errors import InputError, UsageError
+from onnxport.core.missing_paths import missing_path
 
 TOOLS: tuple[Tool, ...] = (BenchmarkModel(), PerfTest())
 
@@ -59,7 +60,9 @@ def _binary(given: str) -> Binary:
             return Binary(named or _known(mains[0]), mains[0], tuple(files))
         raise InputError(f"{path} has {len(mains)} benchmark tools", fix=f"a folder has one of {_names()}")
     if not path.is_file():
-        raise InputError(f"--device-binary: {path} does not exist", fix=f"give a build of {_names()}")
+        raise missing_path(
+            path, what=f"--device-binary: {path} does not exist", fix=f"give a build of {_names()}"
+        )
     return Binary(named or _known(path), path, (path,))
 
 
