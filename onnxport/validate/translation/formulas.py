@@ -11,6 +11,9 @@
     Given   Gather(x, i < 0 ? i + size : i)    Result  Gather(x, i)
     Given   DepthToSpace(x), mode CRD          Result  DepthToSpace(channels of x in another order), mode DCR
     Given   Einsum(x, y)                       Result  MatMul(x, y) with other axes (contractions.py)
+    Given   ArrayFeatureExtractor(table, index)        Result  Gather(table, index) (labels.py)
+    Given   LinearClassifier(x), Normalizer(x)         Result  x W + b, its label and softmax (classifiers.py)
+    Given   the first place of the largest element     Result  ArgMax(x) (labels.py)
     Given   LSTM(x), GRU(x)                    Result  their steps (recurrences.py)
 
 All by the definitions of these operators (ONNX LayerNormalization-17, Gelu-20, PRelu-16, Conv-11, Gather-13,
@@ -25,10 +28,17 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.validate.translation.approximations import erf_operand
+from onnxport.validate.translation.classifiers import (
+    rewrite_linear_classifier,
+    rewrite_log_sum_exp,
+    rewrite_normalizer,
+)
 from onnxport.validate.translation.constants import Constants, find_constants
 from onnxport.validate.translation.contractions import rewrite_einsum
+from onnxport.validate.translation.labels import DOMAIN as MACHINE_LEARNING
+from onnxport.validate.translation.labels import rewrite_extractor, rewrite_index_of_extreme
 from onnxport.validate.translation.layouts.sizes import static_sizes
-from onnxport.validate.translation.place import Place
+from onnxport.validate.translation.place import Place, before_casts
 from onnxport.validate.translation.recurrences import rewrite_recurrence
 
 
@@ -37,7 +47,11 @@ def rewrite_formulas(graph: ir.Graph, opset: int) -> None:
     constants, known = Constants(opset), find_constants(graph)
     for node in list(graph):
         rule = _RULES.get(node.op_type)
-        if rule is not None and node.domain in ("", "ai.onnx") and node.outputs[0] not in known:
+        if (
+            rule is not None
+            and node.domain in ("", "ai.onnx", MACHINE_LEARNING)
+            and node.outputs[0] not in known
+        ):
             rule(Place(graph, node, constants, opset, known))
 
 
@@ -119,32 +133,16 @@ def _sum(place: Place) -> None:
 
 
 def _where(place: Place) -> None:
-    condition, below, above = (_before_casts(place.input(each)) for each in range(3))
+    condition, below, above = (before_casts(place.input(each)) for each in range(3))
     less, product = (None if each is None else each.producer() for each in (condition, below))
     if above is None or less is None or product is None or (less.op_type, product.op_type) != ("Less", "Mul"):
         return
-    read, factors = _before_casts(less.inputs[0]), [_before_casts(each) for each in product.inputs]
+    read, factors = before_casts(less.inputs[0]), [before_casts(each) for each in product.inputs]
     if read is not above or place.constant(less.inputs[1]) != 0 or above not in factors:
         return
-    slope = next((each for each in product.inputs if _before_casts(each) is not above), None)
+    slope = next((each for each in product.inputs if before_casts(each) is not above), None)
     if place.is_constant(slope):
         place.finish(place.add("PRelu", [place.input(2), slope]))
-
-
-def _before_casts(value: ir.Value | None) -> ir.Value | None:
-    """Return the value before casts between floats, which round at most."""
-    while value is not None and (node := value.producer()) is not None:
-        given = node.inputs[0] if node.inputs else None
-        is_cast = (
-            node.op_type == "Cast" and given is not None and value.dtype in _FLOATS and given.dtype in _FLOATS
-        )
-        if not (is_cast or node.op_type == "Identity"):
-            break
-        value = given
-    return value
-
-
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 def _padding(place: Place) -> None:
@@ -203,6 +201,11 @@ _RULES: Mapping[str, Callable[[Place], None]] = {
     "Clip": _clip,
     "Gelu": _gelu,
     "Gather": _gather,
+    **dict.fromkeys(("ReduceMin", "ReduceMax"), rewrite_index_of_extreme),
+    "ArrayFeatureExtractor": rewrite_extractor,
+    "LinearClassifier": rewrite_linear_classifier,
+    "Normalizer": rewrite_normalizer,
+    "ReduceLogSumExp": rewrite_log_sum_exp,
     "Sum": _sum,
     "Where": _where,
     "DepthToSpace": _blocks,

@@ -30,6 +30,7 @@ from onnxport.validate.translation.constants import Constants, broadcast_along
 from onnxport.validate.translation.expansion import expand
 from onnxport.validate.translation.forms import Core, Grid, Head
 from onnxport.validate.translation.formulas import rewrite_formulas
+from onnxport.validate.translation.labels import is_exact_cast
 from onnxport.validate.translation.layouts.rules import normalize_layouts
 from onnxport.validate.translation.layouts.sizes import fix_sizes, known_sizes
 from onnxport.validate.translation.layouts.views import Axes, Shape
@@ -140,7 +141,9 @@ class Graph:
     def _step(self, node: ir.Node, value: ir.Value) -> tuple[ir.Value, Callable[[Head], Head]] | None:
         """Return the operand of an element-wise function of one operand, and the function; None for other nodes."""
         read = _STEPS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
-        if read is None or value is not node.outputs[0] or value.dtype not in (*_FLOAT_TYPES, None, *_CODES):
+        if read is None or value is not node.outputs[0]:
+            return None
+        if value.dtype not in (*_FLOAT_TYPES, None, *_CODES) and node.op_type not in _OF_ANY_TYPE:
             return None
         return read(self, node)
 
@@ -238,6 +241,8 @@ def _unfold(head: Head, channels: int, axes_behind: int) -> Head:
 _BEYOND = 2**31 - 1
 # Share of a deviation that rounding its variance may be off by.
 _MOST_OF_VARIANCE = 2.0**-7
+# They are the same for integers.
+_OF_ANY_TYPE = frozenset("Identity Cast Reshape Flatten Squeeze Unsqueeze Slice".split())
 _TRANSPARENT = frozenset({"Identity", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 _CODES = (
     *(ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT16),
@@ -352,6 +357,8 @@ def _whole_slice(graph: Graph, node: ir.Node) -> _Step | None:
 
 def _cast(graph: Graph, node: ir.Node) -> _Step | None:
     source, target = _only(node), ir.DataType(node.attributes.get_int("to", 1))
+    if is_exact_cast(graph.constants, source, target):
+        return _identity(graph, node)
     if source.dtype not in _FLOAT_TYPES or target not in _FLOAT_TYPES:
         return None
     if target in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):

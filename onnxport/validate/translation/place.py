@@ -29,6 +29,11 @@ class Place:
         """Return a constant of one element."""
         return self._constants.number(value) if self.is_constant(value) else None
 
+    def array(self, value: ir.Value | None) -> Array | None:
+        """Return a constant's numbers."""
+        found = self._constants.get(value) if self.is_constant(value) else None
+        return None if found is None else found.values
+
     def is_zero(self, value: ir.Value | None) -> bool:
         """Return whether a value is a constant of zeros, or missing."""
         found = self._constants.get(value) if self.is_constant(value) else None
@@ -65,6 +70,12 @@ class Place:
             return self.add("ReduceMean", [value], axes=axes, keepdims=1)
         return self.add("ReduceMean", [value, self.store(np.array(axes, np.int64))], keepdims=1)
 
+    def total(self, value: ir.Value, axis: int) -> ir.Value:
+        """Return the sum over one axis, which is kept."""
+        if self.opset < 13:
+            return self.add("ReduceSum", [value], axes=[axis], keepdims=1)
+        return self.add("ReduceSum", [value, self.integers([axis])], keepdims=1)
+
     def finish(self, value: ir.Value) -> None:
         """Put `value` in the node's place, under its names."""
         self.finish_result(0, value)
@@ -77,3 +88,19 @@ class Place:
         result.name, value.name = f"{name}/rewritten", name
         value.type, value.shape = result.type, result.shape
         result.replace_all_uses_with(value, replace_graph_outputs=True)
+
+
+def before_casts(value: ir.Value | None) -> ir.Value | None:
+    """Return the value before casts between floats, which round at most."""
+    while value is not None and (node := value.producer()) is not None:
+        given = node.inputs[0] if node.inputs else None
+        is_cast = (
+            node.op_type == "Cast" and given is not None and value.dtype in _FLOATS and given.dtype in _FLOATS
+        )
+        if not (is_cast or node.op_type == "Identity"):
+            break
+        value = given
+    return value
+
+
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)

@@ -217,6 +217,26 @@ def _reduce(layouts: Layouts, node: ir.Node) -> None:
     layouts.define(result, View(result, kept))
 
 
+def _index_of_extreme(layouts: Layouts, node: ir.Node) -> None:
+    """ArgMax and ArgMin: along the base's axis, which is kept with a size of 1."""
+    value, result = node.inputs[0], node.outputs[0]
+    assert value is not None
+    view = layouts.view(value)
+    place = node.attributes.get_int("axis", 0) % len(view.axes)
+    axis, base = view.axes[place], list(static_sizes(view.base) or ())
+    if axis is None or not base:
+        _plain(layouts, node)
+        return
+    keeps = bool(node.attributes.get_int("keepdims", 1))
+    base[axis] = 1
+    node.attributes["axis"] = ir.AttrInt64("axis", axis)
+    node.attributes["keepdims"] = ir.AttrInt64("keepdims", 1)
+    node.replace_input_with(0, view.base)
+    result.shape = ir.Shape(base)
+    kept = view.axes if keeps else view.axes[:place] + view.axes[place + 1 :]
+    layouts.define(result, View(result, kept))
+
+
 def _write_axes(layouts: Layouts, node: ir.Node, axes: Sequence[int]) -> None:
     since = 13 if node.op_type == "ReduceSum" else 18
     node.attributes.pop("axes", None)
@@ -556,6 +576,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "Clip"), _of_first),
     **dict.fromkeys(("Softmax", "LogSoftmax"), _along_axis),
     **dict.fromkeys((f"Reduce{each}" for each in "Mean Sum Max Min Prod L1 L2".split()), _reduce),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _index_of_extreme),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),
     "Concat": _concat,
     "Slice": _slice,

@@ -368,6 +368,15 @@ def _reduce(name: str) -> Lift:
     return lift
 
 
+def _index_of_extreme(name: str) -> Lift:
+    def lift(op: OperatorView) -> None:
+        (axis,) = op.integers(1)
+        found = op.add(name, [op.input(0)], axis=axis, keepdims=0)
+        op.emit(op.add("Cast", [found], to=int(data_type(op.result_dtype))))
+
+    return lift
+
+
 def _expand(op: OperatorView) -> None:
     op.emit(op.add("Expand", [op.input(0), op.number(np.array(op.result_shape, np.int64))]))
 
@@ -474,6 +483,8 @@ OPERATORS: Mapping[str, Lift] = {
     "REDUCE_MAX": _reduce("ReduceMax"),
     "REDUCE_MIN": _reduce("ReduceMin"),
     "REDUCE_PROD": _reduce("ReduceProd"),
+    "ARG_MAX": _index_of_extreme("ArgMax"),
+    "ARG_MIN": _index_of_extreme("ArgMin"),
     "BROADCAST_TO": _expand,
     "PACK": _pack,
     "TILE": _tile,
