@@ -179,7 +179,22 @@ def apply_budgets(judgement: Judgement, budgets: Budgets) -> Judgement:
     if over and judgement.verdict != "not equivalent":
         others = f" (and {len(over) - 1} more)" if len(over) > 1 else ""
         update |= {"verdict": "over budget", "reason": f"{over[0]}{others}"}
+    elif judgement.verdict in ("proven", "measured"):
+        update |= {"reason": f"{judgement.reason}; {_kept(outputs, metrics)}"}
     return judgement.model_copy(update=update)
+
+
+def _kept(outputs: Sequence[OutputReport], metrics: Sequence[Figure]) -> str:
+    """Return the budgets that are kept, each with its worst figure: "budget kept: sqnr 27.1 dB of at least 20"."""
+    limits: dict[tuple[str, float], Figure] = {}
+    for figure in (*(each for output in outputs for each in output.figures), *metrics):
+        if figure.budget is None:
+            continue
+        sign = 1 if figure.better == "higher" else -1
+        worst = limits.setdefault((figure.metric, figure.budget), figure)
+        limits[figure.metric, figure.budget] = min(worst, figure, key=lambda each: sign * each.value)
+    texts = [sentence(each, "{} of {}") for each in limits.values()]
+    return f"budget kept: {', '.join(texts)}"
 
 
 def _apply_to_output(output: OutputReport, budgets: Budgets) -> OutputReport:
@@ -191,13 +206,13 @@ def _apply_to_output(output: OutputReport, budgets: Budgets) -> OutputReport:
     return output.model_copy(update=update)
 
 
-def sentence(figure: Figure) -> str:
+def sentence(figure: Figure, form: str = "{}, the budget is {}") -> str:
     """Return a figure beside its budget: "top1_agreement 0.94, the budget is at least 0.98"."""
     assert figure.budget is not None
     bound = "at least" if figure.better == "higher" else "at most"
     value, limit = _distinct_texts(figure.value, figure.budget)
     unit = f" {figure.unit}" if figure.unit else ""
-    return f"{figure.metric} {value}{unit}, the budget is {bound} {limit}{unit}"
+    return form.format(f"{figure.metric} {value}{unit}", f"{bound} {limit}{unit}")
 
 
 def _distinct_texts(value: float, limit: float) -> tuple[str, str]:

@@ -83,7 +83,10 @@ def test_a_budget_without_an_output_is_for_all_that_have_the_metric() -> None:
 
 def test_a_budget_for_one_output_goes_before_that_for_all() -> None:
     found = apply_budgets(BOTH, Budgets({"sqnr": 20, "head/boxes:1:sqnr": 10}))
-    assert (found.verdict, found.reason) == ("proven", "fine")
+    assert (found.verdict, found.reason) == (
+        "proven",
+        "fine; budget kept: sqnr 30 of at least 20, sqnr 12 of at least 10",
+    )
     assert found.outputs[1].figures[0].budget == 10
     assert apply_budgets(BOTH, Budgets({"Identity:0:sqnr": 20})).verdict == "proven"
 
@@ -95,6 +98,19 @@ def test_what_is_at_the_limit_is_within_it_in_either_direction() -> None:
     assert found.reason == "'y': sqnr 20, the budget is at least 20.5 (and 1 more)"
     assert found.outputs[0].rule == (
         "sqnr 20, the budget is at least 20.5; max_abs 0.5, the budget is at most 0.25"
+    )
+
+
+def test_what_is_kept_is_said_of_the_worst_output() -> None:
+    several = judgement(
+        output("a", figure("sqnr", 30), figure("max_abs", 0.1, "lower")),
+        output("b", figure("sqnr", 20.01), figure("max_abs", 0.3, "lower")),
+        metrics=(Figure(metric="char_error_rate", value=4.5, unit="%", better="lower"),),
+    )
+    found = apply_budgets(several, Budgets({"sqnr": 20, "max_abs": 0.5, "char_error_rate": 5}, [OWN]))
+    assert found.reason == (
+        "fine; budget kept: sqnr 20.01 of at least 20, max_abs 0.3 of at most 0.5, "
+        "char_error_rate 4.5 % of at most 5 %"
     )
 
 
