@@ -126,6 +126,7 @@ class PipelineReport(Documented, Record):
 
     Attributes:
         notes: sentences about the run that change no result.
+        frozen: whether only artefacts with the lock's bytes were delivered (`--frozen`).
     """
 
     schema_version: Literal[1] = PIPELINE_SCHEMA_VERSION
@@ -137,6 +138,7 @@ class PipelineReport(Documented, Record):
     seconds: float
     environment: dict[str, str]
     notes: tuple[str, ...] = ()
+    frozen: bool = False
     exit_code: int
 
     def __repr_args__(self) -> Iterator[tuple[str, object]]:

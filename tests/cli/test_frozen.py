@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -162,6 +163,18 @@ def refused(here: Path, capsys: pytest.CaptureFixture[str], says: list[str]) -> 
         assert len(rows) == len(says), message
     assert not (here / "build").exists()
     assert before is None or lock.read_bytes() == before
+
+
+def test_each_line_says_when_it_was_judged(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lines() -> list[str]:
+        assert cli.main(["run", "pipeline.yaml", "--frozen"], standalone_mode=False) == 0
+        return capsys.readouterr().out.splitlines()[:2]
+
+    assert all(each.endswith("   from the cache, proven when it was made, locked bytes") for each in lines())
+    monkeypatch.setenv("ONNXPORT_CACHE", str(here / "empty"))
+    assert all(re.search(r"   made and proven in \d+\.\d s, locked bytes$", each) for each in lines())
 
 
 def test_other_bytes_are_not_delivered(sandbox: Sandbox, made: Path) -> None:

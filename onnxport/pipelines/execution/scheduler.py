@@ -74,6 +74,7 @@ class Scheduler:
             cells=made,
             seconds=round(time.perf_counter() - started, 4),
             environment=describe(("onnxruntime", "numpy")),
+            frozen=self.guard.is_frozen,
             exit_code=exit_code_of(records, made),
         )
 

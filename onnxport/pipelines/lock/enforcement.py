@@ -47,6 +47,10 @@ class LockGuard:
         elif lock is not None and has_copies() and not update_sources:
             check_urls(Comparison(pipeline, lock), cells)
 
+    @property
+    def is_frozen(self) -> bool:
+        return self._frozen is not None
+
     def record(self, cell: Cell, artifact: Artifact, entries: Mapping[str, Entry]) -> LockedFiles:
         """Record a product that is about to be delivered to the cell's output, and return its digests.
 

@@ -35,12 +35,16 @@ _WORST_FIRST = (
 
 @dataclass(frozen=True)
 class Row:
-    """A cell with its node, or a node that it depends on as the `failed_node`; `number` counts from 1."""
+    """A cell with its node, or a node that it depends on as the `failed_node`; `number` counts from 1.
+
+    In a run that `is_frozen`, what was delivered has the lock's bytes.
+    """
 
     number: int
     cell: CellRecord
     node: NodeRecord
     failed_node: NodeRecord | None
+    is_frozen: bool = False
 
     @property
     def label(self) -> str:
@@ -101,9 +105,17 @@ class Row:
 
     @property
     def origin(self) -> str:
-        """ "made, 1.2 s", "from the cache, not kept"; empty where nothing was made."""
+        """ "made, 1.2 s", "from the cache, not kept"; empty where nothing was made.
+
+        In a frozen run also when it was judged: "from the cache, proven when it was made, locked bytes".
+        """
         if self.artifact is None:
             return ""
+        if self.is_frozen and self.cell.path and self.cell.exit_code == PROVEN:
+            verdict = self.cell.verdict
+            if self.node.status == "cached":
+                return f"from the cache, {verdict} when it was made, locked bytes"
+            return f"made and {verdict} in {self.node.seconds:.1f} s, locked bytes"
         parts = (
             origin(self.node) if self.node.status in ("made", "cached") else "made",
             f"{self.node.seconds:.1f} s" if self.node.status != "cached" else "",
@@ -168,7 +180,7 @@ def rows(report: PipelineReport) -> list[Row]:
         failed: NodeRecord | None = nodes[cell.node]
         while failed is not None and not is_failed(failed):
             failed = nodes.get(failed.after)
-        found.append(Row(number, cell, nodes[cell.node], failed))
+        found.append(Row(number, cell, nodes[cell.node], failed, report.frozen))
     return found
 
 
