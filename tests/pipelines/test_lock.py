@@ -18,7 +18,7 @@ from onnxport.core.errors import UsageError
 from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.lock.differences import changes
 from onnxport.pipelines.lock.entries import LockedArtefact, LockedFiles, LockedStage
-from onnxport.pipelines.lock.file import Lock, parse, schema, text_of, update
+from onnxport.pipelines.lock.file import Lock, parse, schema, text_of, update, written
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
@@ -187,6 +187,39 @@ def test_damage_is_named_with_its_line(name: str) -> None:
     assert old in text
     with pytest.raises(UsageError, match=says):
         parse(Path("p.lock"), text.replace(old, new))
+
+
+@pytest.mark.skipif(not yaml.__with_libyaml__, reason="PyYAML has no libyaml here")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: b",
+        "- x",
+        "yes",
+        "1e5",
+        "",
+        " a ",
+        "\N{GRINNING FACE}",
+        "\x85",
+        "\u2028",
+        "\xa0",
+        "\udc80",
+        "a\nb",
+        "x" * 1500,
+        "C:\\Ufo",
+    ],
+)
+def test_libyaml_writes_the_same_bytes(text: str) -> None:
+    """PyYAML's own dumper is the reference; locks were written by it."""
+    content = {"artefacts": {text: {"options": {text: [text, None, 1.5e-7, {"k": text}]}}, "b": {}}}
+    plain = yaml.dump(content, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True, width=1000)
+    assert written(content) == plain
+
+
+def test_a_lock_of_deep_brackets_is_refused_at_once() -> None:
+    """libyaml's binding ends the process at 100,000."""
+    with pytest.raises(UsageError, match=r"p.lock:2 is damaged: it is nested too deeply"):
+        parse(Path("p.lock"), "onnxport_lock: 1\nstages: " + "[" * 100_000)
 
 
 def test_a_damaged_lock_is_refused_before_anything_runs(tmp_path: Path) -> None:

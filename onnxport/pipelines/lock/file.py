@@ -48,9 +48,24 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-_Dumper.add_representer(
-    _OnOneLine, lambda dumper, each: dumper.represent_sequence("tag:yaml.org,2002:seq", each, flow_style=True)
-)
+class _FastDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """The same by libyaml, where PyYAML has it: a third of the time."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+for _each in (_Dumper, _FastDumper):
+    _each.add_representer(
+        _OnOneLine,
+        lambda dumper, each: dumper.represent_sequence("tag:yaml.org,2002:seq", each, flow_style=True),
+    )
+
+# What libyaml writes otherwise than PyYAML: characters beyond 16 bits, U+0085, and empty keys.
+_OTHERWISE = re.compile(r"\\[UN]|^ *'':", re.MULTILINE)
+_FastLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Levels of a lock. Deeper ones cost libyaml the square of their number, and its binding the process.
+_DEEPEST = 50
 
 
 class _Section(BaseModel):
@@ -118,22 +133,33 @@ def text_of(pipeline: str, artefacts: Mapping[str, LockedArtefact]) -> str:
         "artefacts": {place: _artefact(artefacts[place], names) for place in sorted(artefacts)},
         "stages": dict(sorted((names[_state(stage)], _stage(stage, versions)) for stage in stages)),
     }
+    return _HEAD.format(pipeline=pipeline) + written(content)
+
+
+def written(content: Mapping[str, Any]) -> str:
+    """Return YAML with the same bytes on every machine, with libyaml or without."""
     # A digest is wider than YAML's lines.
-    written = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
-    return _HEAD.format(pipeline=pipeline) + written
+    settings: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 1000}
+    with contextlib.suppress(UnicodeEncodeError):  # a file's name that is no text
+        found: str = yaml.dump(content, Dumper=_FastDumper, **settings)
+        if not _OTHERWISE.search(found):
+            return found
+    slow: str = yaml.dump(content, Dumper=_Dumper, **settings)
+    return slow
 
 
 def parse(path: Path, text: str) -> dict[str, LockedArtefact]:
     """Return the artefacts of a lock, by their path from its folder; UsageError with the line if it is damaged."""
     lines: dict[tuple[str | int, ...], int] = {}
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        _check_events(text, path)
+        loader = _FastLoader(text)
+        root = loader.get_single_node()
         if root is not None:
-            _check_aliases(root, path)
             for place, line in _lines(root, ()):
                 if lines.setdefault(place, line) != line:
                     raise UsageError(f"{path}:{line} is damaged: the key {place[-1]} occurs twice", fix=ANEW)
-        data = yaml.safe_load(text)
+        data = None if root is None else loader.construct_document(root)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -235,19 +261,27 @@ def _too_large(path: Path, size: int) -> UsageError:
     return UsageError(f"{path} is not a lock", why=why, fix=f"{ANEW}; {limits.advice('lock-bytes', size)}")
 
 
-def _check_aliases(root: yaml.Node, path: Path) -> None:
-    """Refuse aliases, which no lock of ours has: a few lines of them can stand for more than any memory holds."""
-    seen, waiting = set(), [root]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, yaml.ScalarNode):
-            continue
-        if id(node) in seen:
-            where = f"{path}:{node.start_mark.line + 1}"
+def _check_events(text: str, path: Path) -> None:
+    """Refuse what no lock of ours has, before its nodes are made.
+
+    These are aliases, a few lines of which can stand for more than any memory holds, and deep nesting.
+    """
+    anchors: dict[str, int] = {}
+    depth = 0
+    events: Iterator[Any] = yaml.parse(text, Loader=_FastLoader)
+    for event in events:
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            where = f"{path}:{anchors.get(str(event.anchor), line)}"
             raise UsageError(f"{where} is damaged: it has an alias of what begins here", fix=ANEW)
-        seen.add(id(node))
-        for each in node.value:
-            waiting += each if isinstance(each, tuple) else (each,)
+        if getattr(event, "anchor", None):
+            anchors[event.anchor] = line
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST:
+                raise UsageError(f"{path}:{line} is damaged: it is nested too deeply", fix=ANEW)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _lines(node: yaml.Node, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], int]]:
