@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN, NotProvenError, worst
+from onnxport.core.lean_records import LeanRecord
 from onnxport.core.tabular import Documented
 from onnxport.validate.report import Report
 
@@ -15,7 +16,7 @@ from onnxport.validate.report import Report
 SCHEMA_VERSION: Literal[1] = 1
 
 
-class Record(BaseModel):
+class Record(LeanRecord, BaseModel):
     """A part of a report."""
 
     # Non-finite numbers become strings: JSON has none, and null would not read back.

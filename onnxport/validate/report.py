@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
+from onnxport.core.lean_records import LeanRecord
 from onnxport.core.tabular import Documented
 
 # The last three exit with 0, `unproven` only because the user asked for no proof. `proven` is about what a candidate
@@ -48,7 +49,7 @@ Precision = Literal[
 AUDITED = "the reference's nodes, each on the candidate's own values"
 
 
-class _Record(BaseModel):
+class _Record(LeanRecord):
     # Strings for non-finite numbers: JSON has none, and null would not read back.
     # Deferred: a run builds those that it has, inner ones as parts of others.
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings", defer_build=True)
