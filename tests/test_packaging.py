@@ -42,14 +42,15 @@ UNREQUIRED = {"paddle", "tf-keras", "threadpoolctl"}
 # What a user needs for part of what the package does; the others are for those who work on it.
 OPTIONAL = (
     *("distributed", "images", "audio", "torch", "tensorflow", "sklearn", "boosting"),
-    *("remote", "s3", "gs", "hf", "view", "mlflow", "wandb"),
+    *("remote", "s3", "gs", "hf", "oci", "view", "mlflow", "wandb"),
     *("tract", "openvino", "ncnn", "mnn", "rten", "webgpu"),
 )
 # Never imported by us: run as programs (the package of pnnx imports PyTorch), loaded by
 # fsspec for its protocols, or served as pages.
 PROGRAMS = {"pnnx", "rten-convert", "netron", "s3fs", "gcsfs", "huggingface-hub"}
-# The rooms that the process of one framework, or engine, alone enters.
+# The rooms that the process of one framework, engine or scheme alone enters.
 INNERMOST = (
+    "onnxport/formats/oci.py",
     "onnxport/exporters/*/**/*.py",
     "onnxport/runtimes/engines/*.py",
     "onnxport/runtimes/ort/webgpu.py",

@@ -38,6 +38,7 @@ PROTOCOLS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "s3": (("fsspec", "s3fs"), "s3"),
     "gs": (("fsspec", "gcsfs"), "gs"),
     "hf": (("fsspec", "huggingface_hub"), "hf"),
+    "oci": (("fsspec", "oras"), "oci"),
     "memory": (("fsspec",), "remote"),
 }
 _PIN = re.compile(r"#sha256=([0-9A-Fa-f]{64})$")
@@ -223,6 +224,10 @@ def _open(url: Url) -> AbstractFileSystem:
         fix = f"run: {sys.executable} -m pip install 'onnxport[{extra}]'"
         what = f"{url.scheme}:// needs {' and '.join(absent)}, which is not installed"
         raise MissingDependencyError(what, fix=fix)
+    if url.scheme == "oci":
+        from onnxport.formats.oci import OciFiles
+
+        return OciFiles(skip_instance_cache=True)
     import fsspec
 
     settings: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
@@ -413,6 +418,10 @@ def _transfer(url: Url, verb: str) -> Iterator[None]:
 
 def _failure(error: Exception, url: Url, verb: str) -> OnnxportError:
     what = f"{url} cannot be {verb}"
+    if url.scheme == "oci" and isinstance(error, ValueError):
+        if "oci://" in str(error):
+            return UsageError(what, why="it has no place in a registry", fix=str(error))
+        error = PermissionError() if "authentication" in str(error) else error
     status = getattr(error, "status", None)
     kind = type(error).__name__
     if isinstance(error, FileNotFoundError) or status in _NO_FILE:

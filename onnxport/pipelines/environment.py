@@ -120,6 +120,7 @@ LIBRARIES: Mapping[str, Library] = {
         Library("aiohttp", "files by http:// and https://", extra="remote"),
         Library("s3fs", "files by s3://", extra="s3"),
         Library("gcsfs", "files by gs://", extra="gs"),
+        Library("oras", "files by oci://, in registries of containers", extra="oci"),
         Library("huggingface-hub", "files by hf://", extra="hf"),
         Library("netron", "viewing models", extra="view"),
         Library("mlflow-skinny", "reports in MLflow", module="mlflow", builds=("mlflow",), extra="mlflow"),

@@ -14,8 +14,8 @@ from tests.cli.sandbox import Sandbox
 
 # What the tests of URLs can do without; docs/guide/urls.md.
 # What the tests' environment may lack: files by URL, viewers and trackers.
-OF_DOORS = {"aiohttp", "s3fs", "gcsfs", "huggingface-hub", "netron", "mlflow-skinny", "wandb"}
-DOORS = tuple(f"[{extra}]'" for extra in ("remote", "s3", "gs", "hf", "view", "mlflow", "wandb"))
+OF_DOORS = {"aiohttp", "s3fs", "gcsfs", "huggingface-hub", "oras", "netron", "mlflow-skinny", "wandb"}
+DOORS = tuple(f"[{extra}]'" for extra in ("remote", "s3", "gs", "hf", "oci", "view", "mlflow", "wandb"))
 
 
 def test_every_library_with_its_version_and_every_target(sandbox: Sandbox) -> None:
