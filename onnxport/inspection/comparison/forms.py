@@ -6,27 +6,34 @@ where folding, fusion, the order of axes and quantization no longer show. What d
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 
 from onnxport.core.arrays import Feeds
+from onnxport.core.errors import InputError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
+from onnxport.inspection.comparison.attribution import Attribution
 from onnxport.inspection.comparison.constants import storage_of
 from onnxport.inspection.comparison.report import Became, Change, Comparison, Detail, NodeName
 from onnxport.inspection.comparison.view import View
+from onnxport.runtimes.base import RunError
 from onnxport.validate.precision import precision_of
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.judgement import ROUNDINGS
-from onnxport.validate.translation.matches import Match, match_graphs
+from onnxport.validate.translation.matches import Mismatch, match_graphs
 from onnxport.validate.translation.opened_form import Opened, open_form
 from onnxport.validate.translation.parameters import Product, check_products, products
 
 
 def compare_forms(first: Model, second: Artifact, sets: Sequence[Feeds]) -> Comparison:
     """Return what differs between an ONNX model and a converted form, at the sizes of one set of inputs.
+
+    Where nothing differs there, and another set has other sizes, it is what differs at these: a softmax over the batch
+    is nothing at batch 1.
 
     Args:
         sets: inputs of the model; the first that the form takes gives the sizes.
@@ -36,8 +43,17 @@ def compare_forms(first: Model, second: Artifact, sets: Sequence[Feeds]) -> Comp
         RunError: its runtime cannot run it.
     """
     opened = open_form(second, sets)
-    rounding = ROUNDINGS.get(precision_of(second), "")
-    source = Graph(first, opened.sizes, rounding)
+    found = _compare_at(first, second, opened)
+    others = [each for each in sets if {name: each[name].shape for name in each} != opened.sizes]
+    if others and all(each.kind == "stored" for each in found.changes):
+        with contextlib.suppress(InputError, RunError):  # the form has fixed sizes
+            other = _compare_at(first, second, open_form(second, others[:1]))
+            return other if any(each.kind != "stored" for each in other.changes) else found
+    return found
+
+
+def _compare_at(first: Model, second: Artifact, opened: Opened) -> Comparison:
+    source = Graph(first, opened.sizes, ROUNDINGS.get(precision_of(second), ""))
     return _Forms(first, second, opened, source).compare()
 
 
@@ -50,9 +66,8 @@ class _Forms:
         for node in self._form_view.nodes:
             if _weight(self._form_view, node):
                 self._operators.setdefault(opened.label(node.outputs[0]), node)
-        self._nodes = {
-            value.name: node for node in first.graph for value in node.outputs if value.name is not None
-        }
+        self._attribution = Attribution(first, opened.label)
+        self._nodes = self._attribution.nodes
         self._matching = match_graphs(opened.artefact.graph, source)
 
     def compare(self) -> Comparison:
@@ -84,7 +99,11 @@ class _Forms:
                 before="",
                 after="",
             )
-            yield self._name(each.source.value, each.source.label), detail
+            yield self._guilty(each), detail
+
+    def _guilty(self, found: Mismatch) -> NodeName:
+        node = self._attribution.of_mismatch(found, self._matching)
+        return _named(node) if node is not None else self._name(found.source.value, found.source.label)
 
     def _numbers(self) -> Iterator[tuple[NodeName, Detail]]:
         """Yield how weights are stored, and which of them are not the source's."""
@@ -96,7 +115,11 @@ class _Forms:
         for product, finding in self._check(found):
             text = finding.text if finding.kind == "fault" else f"{finding.text} (it may be another rounding)"
             detail = Detail(kind="weight", what=f"{finding.node}: {text}", before="", after="")
-            yield self._name(product.source.value, product.source.label), detail
+            guilty = self._attribution.of_product(product)
+            yield (
+                self._name(product.source.value, product.source.label) if guilty is None else _named(guilty),
+                detail,
+            )
 
     def _check(self, found: list[Product]) -> Iterator[tuple[Product, Finding]]:
         if self._source.rounding:
@@ -132,27 +155,14 @@ class _Forms:
         places = {node: place for place, node in enumerate(self._first.graph)}
         found = {}
         for match in self._matching.matches:
-            nodes = sorted(set(self._behind(match)), key=places.__getitem__)
+            behind = self._attribution.between(match.source.core.value, match.original)
+            nodes = sorted(set(behind), key=places.__getitem__)
             if nodes and match.head.core.op not in ("Input", "Constant"):
                 names = tuple(_named(node) for node in nodes)
                 found[places[nodes[0]], names] = Became(
                     first=names, second=self._label(match.head.core.value)
                 )
         yield from (found[each] for each in sorted(found, key=lambda each: each[0]))
-
-    def _behind(self, match: Match) -> Iterator[ir.Node]:
-        """Yield the model's nodes between a core and the value that follows it, both included."""
-        core, waiting, seen = match.source.core.value, [match.original], set[ir.Value]()
-        while waiting:
-            value = waiting.pop()
-            if value in seen:
-                continue
-            seen.add(value)
-            if (own := self._nodes.get(value.name or "")) is not None:
-                yield own
-            node = value.producer()
-            if value is not core and node is not None:
-                waiting += [each for each in node.inputs if each is not None]
 
     def _label(self, value: ir.Value) -> str:
         """Return the form's operator that gives a value, in the form's words."""

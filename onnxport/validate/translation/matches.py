@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
@@ -18,6 +19,7 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.validate.translation.absorption import absorb
 from onnxport.validate.translation.forms import Core, Head
+from onnxport.validate.translation.hard_swish import as_hard_swish
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.operators import Operand, static_shape
 from onnxport.validate.translation.rounding_bounds import (
@@ -34,6 +36,8 @@ from onnxport.validate.translation.rounding_bounds import (
     hidden_grid,
     is_cut,
 )
+
+About = Literal["operator", "setting", "scale", "bound"]
 
 _COMMUTATIVE = frozenset("Add Mul Max Min Sum Mean And Or Xor Equal".split())
 # A factor of an operand is a factor of the result.
@@ -93,6 +97,7 @@ class Mismatch:
         reason: what differs.
         is_structure: whether nodes before them were not compared; else this one setting differs.
         is_near: whether roundings one after the other might explain it.
+        about: what differs: the operator, a setting or operand of it, or a factor or bound behind it.
     """
 
     core: Core
@@ -101,6 +106,7 @@ class Mismatch:
     reason: str
     is_structure: bool
     is_near: bool = False
+    about: About = "setting"
 
     def __str__(self) -> str:
         return f"{self.core.label}: {self.reason}"
@@ -185,10 +191,11 @@ class _Matcher:
     def _compare(self, pair: _Pair) -> None:
         head, source = self._heads(pair)
         operands = self._operands(head.core, source.core)
+        where = pair.value, pair.original
         if isinstance(operands, str):
-            where = pair.value, pair.original
+            about: About = "operator" if head.core.op != source.core.op else "setting"
             self._found.mismatches.append(
-                Mismatch(head.core, source.core, where, operands, is_structure=True)
+                Mismatch(head.core, source.core, where, operands, is_structure=True, about=about)
             )
             return
         is_view = _is_view(head) and _is_view(source)
@@ -200,15 +207,13 @@ class _Matcher:
         match = Match(pair.value, pair.original, head, source, multiple=pair.multiple)
         match, absorbs = self._product(match, operands, factors)
         self._found.matches.append(match)
-        for reason, is_near in _following(head, source, pair.is_absorbed, self._source.rounding):
-            where = pair.value, pair.original
-            self._found.mismatches.append(
-                Mismatch(head.core, source.core, where, reason, is_structure=False, is_near=is_near)
-            )
+        for reason, is_near, kind in _following(head, source, pair.is_absorbed, self._source.rounding):
+            found = Mismatch(head.core, source.core, where, reason, False, is_near, kind)
+            self._found.mismatches.append(found)
         for each in operands:
             self._found.readers.setdefault(each, []).append((pair.value, pair.original))
-        found = [_Pair(*each, absorbs, factor) for each, factor in zip(operands, factors, strict=True)]
-        self._pending += reversed(found)
+        pairs = [_Pair(*each, absorbs, factor) for each, factor in zip(operands, factors, strict=True)]
+        self._pending += reversed(pairs)
 
     def _heads(self, pair: _Pair) -> tuple[Head, Head]:
         """Return the normal forms of both values, in the same operators where that is possible."""
@@ -318,6 +323,8 @@ class _Matcher:
             return f"its weight is {ours}, the source's {theirs}"
         if len(core.operands) != len(source.operands):
             return f"it has {len(core.operands)} operands, the source's {source.label} {len(source.operands)}"
+        if self._is_permuted(core, source):
+            return f"its operands are those of the source's {source.label} in another order"
         return self._pairs(core, source)
 
     def _pairs(self, core: Core, source: Core) -> list[tuple[ir.Value, ir.Value]] | str:
@@ -335,6 +342,14 @@ class _Matcher:
                     f"operand {place} is {_kind(ours)}, that of the source's {source.label} {_kind(theirs)}"
                 )
         return found
+
+    def _is_permuted(self, core: Core, source: Core) -> bool:
+        """Return whether both read the same, in another order that matters."""
+        ours, theirs = (
+            [prints.operand(each) for each in side.operands]
+            for prints, side in zip(self._prints, (core, source), strict=True)
+        )
+        return core.op not in _COMMUTATIVE and ours != theirs and sorted(ours) == sorted(theirs)
 
     def _ordered(self, core: Core, source: Core) -> list[tuple[Operand, Operand]]:
         """Return the operands in pairs; those of a commutative operator by what they compute."""
@@ -445,8 +460,10 @@ def _equal(ours: object, theirs: object) -> bool:
 # ---- what follows the cores
 
 
-def _following(head: Head, source: Head, is_absorbed: bool, rounding: str) -> Iterator[tuple[str, bool]]:
-    """Yield what differs between the element-wise functions behind two equal cores, and whether it is near.
+def _following(
+    head: Head, source: Head, is_absorbed: bool, rounding: str
+) -> Iterator[tuple[str, bool, About]]:
+    """Yield what differs between the element-wise functions behind two equal cores, whether it is near, and its kind.
 
     Args:
         rounding: see Graph.
@@ -456,8 +473,8 @@ def _following(head: Head, source: Head, is_absorbed: bool, rounding: str) -> It
         is_alike = _follows(ours, theirs, step, _ONE_AFTER_THE_OTHER if rounding else 1.0)
         if not is_absorbed and not (is_alike or _follows_rounded(ours, theirs, step)):
             text = f"it has a {name} of {_numbers(ours.values)}, the source {_numbers(theirs.values)}"
-            yield text, bool(rounding) and _follows(ours, theirs, step, MOST_ROUNDINGS)
-    yield from ((text, False) for text in _bounds(head, source, rounding))
+            yield text, bool(rounding) and _follows(ours, theirs, step, MOST_ROUNDINGS), "scale"
+    yield from ((text, False, "bound") for text in _bounds(head, source, rounding))
 
 
 def follows_alike(head: Head, source: Head) -> bool:
@@ -520,54 +537,6 @@ def _finite(values: Array) -> Array:
 def _numbers(values: Array) -> str:
     flat = np.asarray(values).reshape(-1)
     return f"{flat[0]:.6g}" if len(flat) == 1 else f"{flat.min():.6g} to {flat.max():.6g}"
-
-
-# ---- HardSwish
-
-
-def as_hard_swish(graph: Graph, head: Head) -> Head:
-    """Return u * clamp(p u + q, 0, h) with h / p = 6 and q / p = 3 as h * HardSwish(u) (ONNX HardSwish-14)."""
-    if head.core.op != "Mul":
-        return head
-    first, second = head.core.operands
-    if not isinstance(first, ir.Value) or not isinstance(second, ir.Value):
-        return head
-    for data, gate in ((first, second), (second, first)):
-        found = graph.relative(gate, data)
-        factor = None if found is None else _gate_factor(found)
-        if factor is not None:
-            core = Core(head.core.value, "HardSwish", {}, (data,))
-            before = Head(core, rank=head.rank).stretched(Rounded.number(factor))
-            return _behind(before, head)
-    return head
-
-
-def _gate_factor(gate: Head) -> float | None:
-    """Return h of clamp(p u + q, 0, h); None for another gate."""
-    if not all(np.size(each) == 1 for each in (gate.scale.values, gate.shift.values, gate.low, gate.high)):
-        return None
-    slope, shift, low, high = (
-        float(np.asarray(each).reshape(-1)[0])
-        for each in (gate.scale.values, gate.shift.values, gate.low, gate.high)
-    )
-    if slope <= 0 or not np.isfinite(high) or abs(low) > FLOAT_NOISE * high:
-        return None
-    is_gate = np.allclose((high / slope, shift / slope), (6.0, 3.0), rtol=1e-4)
-    return high if is_gate else None
-
-
-def _behind(before: Head, head: Head) -> Head:
-    """Apply what follows the core of `head` to `before`."""
-    return Head(
-        before.core,
-        before.scale.times(head.scale),
-        before.shift.times(head.scale).plus(head.shift),
-        head.low,
-        head.high,
-        head.grids,
-        head.casts,
-        head.rank,
-    )
 
 
 # ---- fingerprints

@@ -126,6 +126,8 @@ def _with_axes(attributes: dict[str, Any], operands: list[Operand], node: ir.Nod
     if isinstance(axes, Rounded):
         attributes["axes"], operands = tuple(int(each) for each in axes.values.reshape(-1)), operands[:1]
     attributes["axes"] = _sorted_axes(attributes.get("axes", ()), node)
+    if attributes["axes"]:
+        attributes.pop("noop_with_empty_axes", None)
     return attributes, operands
 
 

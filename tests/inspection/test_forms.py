@@ -1,0 +1,121 @@
+"""A fault in a model is the first difference to what was converted from it, under the name of its own node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import onnxport
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
+from onnxport.inspection.comparison import Comparison
+from onnxport.inspection.comparison.forms import compare_forms
+
+DIGITS = Path(__file__).parents[2] / "fixtures" / "digits" / "digits.onnx"
+Fault = Callable[[onnx.ModelProto], str]
+
+
+def node_of(model: onnx.ModelProto, op: str, number: int = 0) -> onnx.NodeProto:
+    return [node for node in model.graph.node if node.op_type == op][number]
+
+
+def attribute_of(node: onnx.NodeProto, name: str) -> onnx.AttributeProto:
+    return next(each for each in node.attribute if each.name == name)
+
+
+def leaking(model: onnx.ModelProto) -> str:
+    node = node_of(model, "Relu")
+    node.op_type = "LeakyRelu"
+    return node.name
+
+
+def without_activation(model: onnx.ModelProto) -> str:
+    node = node_of(model, "Relu", 1)
+    node.op_type = "Identity"
+    return node.name
+
+
+def other_padding(model: onnx.ModelProto) -> str:
+    node = node_of(model, "Conv", 1)
+    attribute_of(node, "pads").ints[:] = [2, 1, 0, 1]
+    return node.name
+
+
+def other_epsilon(model: onnx.ModelProto) -> str:
+    node = node_of(model, "BatchNormalization")
+    del node.attribute[:]
+    node.attribute.append(helper.make_attribute("epsilon", 0.5))
+    return node.name
+
+
+def mean_for_maximum(model: onnx.ModelProto) -> str:
+    node = node_of(model, "MaxPool")
+    node.op_type = "AveragePool"
+    return node.name
+
+
+def one_channel_doubled(model: onnx.ModelProto) -> str:
+    node = node_of(model, "Conv")
+    weight = next(each for each in model.graph.initializer if each.name == node.input[1])
+    numbers = numpy_helper.to_array(weight).copy()
+    numbers[1] *= 2
+    weight.CopyFrom(numpy_helper.from_array(numbers, weight.name))
+    return node.name
+
+
+FAULTS: tuple[Fault, ...] = (
+    *(leaking, without_activation, other_padding, other_epsilon, mean_for_maximum, one_channel_doubled),
+)
+
+
+def compared(
+    right: Path, wrong: Path, target: str, folder: Path, batches: tuple[int, ...] = (1,)
+) -> Comparison:
+    form = folder / f"wrong.{target}"
+    onnxport.convert_model(wrong, target, form, validate=False)
+    spec = Model.load(right).inputs[0]
+    sizes = [int(each) if isinstance(each, int) else 1 for each in spec.shape][1:]
+    sets = [{spec.name: np.ones((batch, *sizes), np.float32)} for batch in batches]
+    return compare_forms(Model.load(right), Artifact.open(form), sets)
+
+
+@pytest.mark.parametrize("target", ["ort", "tflite"])
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_fault_is_named_by_its_own_node(fault: Fault, target: str, tmp_path: Path) -> None:
+    model = onnx.load(DIGITS)
+    name = fault(model)
+    onnx.save(model, tmp_path / "wrong.onnx")
+    found = compared(DIGITS, tmp_path / "wrong.onnx", target, tmp_path)
+    first = next(each for each in found.changes if each.kind != "stored")
+    assert first.node.name == name
+
+
+def test_operands_in_another_order_are_those_of_their_own_node(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[n, 4] x) => (float[n, 8] y) {
+        a = Sigmoid (x)  b = Tanh (x)  y = Concat <axis = 1> (ORDER)
+    }"""
+    for name, order in (("right", "a, b"), ("wrong", "b, a")):
+        onnx.save(onnx.parser.parse_model(text.replace("ORDER", order)), tmp_path / f"{name}.onnx")
+    found = compared(tmp_path / "right.onnx", tmp_path / "wrong.onnx", "tflite", tmp_path)
+    (change,) = [each for each in found.changes if each.kind != "stored"]
+    assert (change.node.op, change.node.value) == ("Concat", "y")
+    assert "in another order" in change.details[0].what
+
+
+def test_a_softmax_over_the_batch_shows_at_another_batch(tmp_path: Path) -> None:
+    """Before opset 13 a softmax is over all axes from its own on; at batch 1 the first is no other than the second."""
+    text = """<ir_version: 6, opset_import: ["" : 12]> g (float[n, 4] x) => (float[n, 4] y) {
+        a = Sigmoid (x)  y = Softmax <axis = AXIS> (a)
+    }"""
+    for name, axis in (("right", "1"), ("wrong", "0")):
+        onnx.save(onnx.parser.parse_model(text.replace("AXIS", axis)), tmp_path / f"{name}.onnx")
+    pair = tmp_path / "right.onnx", tmp_path / "wrong.onnx"
+    (change,) = [
+        each for each in compared(*pair, "tflite", tmp_path, (1, 3)).changes if each.kind != "stored"
+    ]
+    assert (change.node.op, change.node.value) == ("Softmax", "y")
