@@ -35,9 +35,9 @@ RUN_TIMEOUT = 600.0  # seconds for one run of a model; the largest measured (2.4
 _HEADER = struct.Struct("<Q")
 _MOST_REUSED = 800 * 2**20  # bytes; a process does not return the memory of a large model before the next one
 _MOST_LEFT = 300 * 2**20  # bytes that it may hold after its object is gone; libraries alone take up to 150 MB
-# Bytes that a reader, compiler or optimizer of a model may hold, and for each byte of its weights. The same on every
-# machine, as are the artefacts.
-_LEAST_ALLOWED, _ALLOWED_FOR_WEIGHTS = 2_000_000_000, 8
+# Bytes that a reader or optimizer of a model may hold, a compiler, and each for a byte of its weights. The same on
+# every machine, as are the artefacts. LiteRT's compiler takes 2.4 GB for a network of 1.3 MB with many steps.
+_LEAST_ALLOWED, COMPILERS, _ALLOWED_FOR_WEIGHTS = 2_000_000_000, 4_000_000_000, 8
 _RESET = 10.0  # seconds for the new object
 _PLAIN: Mapping[str, str] = {}
 _RECREATE = ""  # in place of a method's name
@@ -211,13 +211,16 @@ class Child(Closing):
         raise ChildBug(f"{self._purpose}: {value}")
 
     @contextlib.contextmanager
-    def bounded(self, weights: int) -> Iterator[None]:
+    def bounded(self, weights: int, least: int = _LEAST_ALLOWED) -> Iterator[None]:
         """Limit the memory of calls for a model with `weights` bytes, unless the user has set that limit.
+
+        Args:
+            least: bytes without weights.
 
         Raises:
             ChildTooLarge: a call exceeded it; the message names the option that raises it.
         """
-        self.memory = limit("child-memory", _LEAST_ALLOWED + _ALLOWED_FOR_WEIGHTS * weights)
+        self.memory = limit("child-memory", least + _ALLOWED_FOR_WEIGHTS * weights)
         try:
             yield
         except ChildTooLarge as large:

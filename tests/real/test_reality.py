@@ -26,6 +26,10 @@ def test_a_model_of_another_person_becomes_a_right_artefact(key: str, to: str) -
     _becomes_right(key, to, "fp32")
 
 
+def test_a_small_network_with_which_the_compiler_takes_gigabytes() -> None:
+    _becomes_right("speechmos/plcmos_v2.onnx", "tflite", "fp32")
+
+
 @pytest.mark.parametrize("key", IN_INT8)
 def test_integers_that_are_proven_node_for_node_are_right(key: str) -> None:
     _becomes_right(key, "tflite", "int8")

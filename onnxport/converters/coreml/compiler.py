@@ -10,7 +10,7 @@ from onnxport.converters.compiler import CompilerProcess
 from onnxport.converters.params import QUANTIZED, CoremlParams
 from onnxport.converters.result import Compiled
 from onnxport.core.arrays import Feeds
-from onnxport.core.child_process import Child
+from onnxport.core.child_process import COMPILERS, Child
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.manifest import MAIN, Manifest
 
@@ -56,7 +56,7 @@ class CoremlConverter(CompilerProcess):
         model.hand_over(handed_over)  # the child maps the weights instead of parsing them
         try:
             islands, notes = self._islands(model, handed_over, params, samples)
-            with self._child.bounded(model.weight_bytes):
+            with self._child.bounded(model.weight_bytes, COMPILERS):
                 self._child.call("lower", handed_over, params, manifest, islands, function)
         except CannotConvertError as error:
             raise explain_refusals(error, model, "Core ML") from error

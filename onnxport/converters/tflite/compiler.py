@@ -9,7 +9,7 @@ from onnxport.converters.compiler import CompilerProcess
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.result import Compiled
 from onnxport.converters.tflite.metadata.labels import check_normalization, read_label_files
-from onnxport.core.child_process import borrow, give_back
+from onnxport.core.child_process import COMPILERS, borrow, give_back
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.manifest import Manifest
 
@@ -52,7 +52,7 @@ class TfliteConverter(CompilerProcess):
         prepared = output.with_name("prepared.onnx")  # in the run's own staging folder
         model.hand_over(prepared)  # the child maps the weights instead of parsing them
         try:
-            with self._child.bounded(model.weight_bytes):
+            with self._child.bounded(model.weight_bytes, COMPILERS):
                 compiled: Compiled = self._child.call(
                     "compile", prepared, output, params, manifest, stored, labels
                 )
