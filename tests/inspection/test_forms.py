@@ -107,6 +107,17 @@ def test_operands_in_another_order_are_those_of_their_own_node(tmp_path: Path) -
     assert "in another order" in change.details[0].what
 
 
+def test_a_node_that_is_left_out_is_named_and_not_its_reader(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[n, 4] x) => (float[n, 4] y) {
+        a = Sigmoid (x)  b = Tanh (a)  y = Exp (READ)
+    }"""
+    for name, read in (("right", "b"), ("wrong", "a")):
+        onnx.save(onnx.parser.parse_model(text.replace("READ", read)), tmp_path / f"{name}.onnx")
+    found = compared(tmp_path / "right.onnx", tmp_path / "wrong.onnx", "ort", tmp_path)
+    (change,) = [each for each in found.changes if each.kind != "stored"]
+    assert (change.node.op, change.node.value) == ("Tanh", "b")
+
+
 def test_a_softmax_over_the_batch_shows_at_another_batch(tmp_path: Path) -> None:
     """Before opset 13 a softmax is over all axes from its own on; at batch 1 the first is no other than the second."""
     text = """<ir_version: 6, opset_import: ["" : 12]> g (float[n, 4] x) => (float[n, 4] y) {

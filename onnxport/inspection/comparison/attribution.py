@@ -105,6 +105,8 @@ class Attribution:
         own = [self._owner(each.name or "") for each in (found.source.value, found.pair[1])]
         if named is None or named in (*chain, *own) or len(readers) != 1:
             return None
+        if own[0] is not None and named in own[0].predecessors():  # what follows it is left out
+            return None
         # The nearest to the core of those that follow it, else what reads their result.
         return chain[-2] if len(chain) > 1 else self._owner(readers[0][1].name or "")
 
