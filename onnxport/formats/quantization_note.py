@@ -3,6 +3,7 @@
 - Ranges of activations: the ends that the calibration method chose. A grid has to reach them.
 - Means of operands: bias correction moves a product's bias by (V - W) E[x] (Nagel et al. 2019, section 4.2). The file
   has V, its source has W, and E[x], the mean of each channel of the product's operand, is here.
+- Factors of channels: powers of two that weights before a tensor divide by and weights behind it multiply by.
 
 It is JSON under a metadata property of its own, beside the manifest.
 """
@@ -20,6 +21,7 @@ from onnxport.core.arrays import Array
 from onnxport.formats.manifest import MAIN, note_key
 
 _HALF_LIMIT = 6e4  # float16 ends at 65,504
+_MOST = 60  # of an exponent: weights stay normal numbers
 
 
 def quantization_key(function: str = MAIN) -> str:
@@ -43,10 +45,13 @@ class QuantizationNote:
     Attributes:
         ranges: name of an activation, whose integers are "<name>.quantized", to the ends of its range.
         means: name of a product's node to its operand's means, from `round_means`.
+        factors: name of a product's result in the source to what each of its channels is divided by here, as are those
+            of all that follows up to the next products.
     """
 
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     means: Mapping[str, Array] = field(default_factory=dict)
+    factors: Mapping[str, Array] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return canonical JSON; floats as the shortest text of their float32."""
@@ -55,7 +60,9 @@ class QuantizationNote:
             for name, each in self.means.items()
         }
         ranges = {name: [float(str(np.float32(end))) for end in ends] for name, ends in self.ranges.items()}
-        return json.dumps({"means": coded, "ranges": ranges}, sort_keys=True, separators=(",", ":"))
+        exponents = {name: np.log2(each).astype(int).tolist() for name, each in self.factors.items()}
+        data = {"means": coded, "ranges": ranges} | ({"exponents": exponents} if exponents else {})
+        return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | None) -> QuantizationNote | None:
@@ -68,6 +75,10 @@ class QuantizationNote:
                 if dtype in ("<f2", "<f4")
             }
             ranges = {name: (float(low), float(high)) for name, (low, high) in data["ranges"].items()}
-        except (ValueError, TypeError, KeyError, AttributeError):
+            factors = {
+                name: np.exp2(np.asarray(each, np.int16).reshape(-1).clip(-_MOST, _MOST)).astype(np.float32)
+                for name, each in data.get("exponents", {}).items()
+            }
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             return None
-        return cls(ranges, means)
+        return cls(ranges, means, factors)

@@ -7,13 +7,15 @@ channel_fusion.py then rewrite it. Opening a session is expensive: calibration l
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx_ir as ir
 from onnx_ir.passes import common
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
+from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError
 from onnxport.formats.model import Model, open_sizes
 from onnxport.optimizers import shape_inference
@@ -49,6 +51,9 @@ class FloatGraph:
     model: Model
     path: Path  # a file of the same graph, with the same names of values; what calibration's sessions load
     notes: tuple[str, ...] = ()  # sentences for the user
+    # Name of a product's result in the source to what each of its channels is divided by; see
+    # accuracy/equalization.py.
+    factors: Mapping[str, Array] = field(default_factory=dict)
 
 
 def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> FloatGraph:

@@ -15,10 +15,10 @@ from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote, round_means
 from onnxport.quantize import cpu_safe, qdq
-from onnxport.quantize.accuracy import bias_correction
+from onnxport.quantize.accuracy import bias_correction, equalization
 from onnxport.quantize.accuracy.channel_scales import find_scalable_tensors, scale_channels
 from onnxport.quantize.calibration import Resources, calibrate
-from onnxport.quantize.calibration.observers import ChannelExtremes
+from onnxport.quantize.calibration.observers import ChannelExtremes, ChannelSquares
 from onnxport.quantize.candidate_score import Scorer, select_best
 from onnxport.quantize.contract import QuantizationInputs, Quantized, Watch
 from onnxport.quantize.eligibility import check_float, excluded_nodes
@@ -71,6 +71,7 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
     with setting.watch.phase("simplify"):
         placed = plan_graph(model, params, setting)
     with setting.watch.phase("calibrate"):
+        placed = _with_equal_channels(model, placed, params, setting)
         placed = _with_scaled_channels(placed, params, setting)
         candidates = measure(placed.graph, placed.placement, params, setting, even=placed.even)
     samples = setting.held_back or setting.calibration
@@ -131,6 +132,7 @@ def build_model(
     note = QuantizationNote(
         _find_declared_ends(placement, seen.ranges, grids),
         {unit.node: means[unit.reads[0]] for unit in placement.units if unit.node in corrections},
+        graph.factors,
     )
     written.ir.metadata_props[NOTE_KEY] = note.to_json()
     return written
@@ -166,6 +168,40 @@ def plan_graph(model: Model, params: QuantizeParams, setting: QuantizationInputs
     if not placement.units:
         raise _nothing_to_quantize(model, graph.model, placement)
     return PlannedGraph(graph, placement, excluded)
+
+
+def _with_equal_channels(
+    model: Model, placed: PlannedGraph, params: QuantizeParams, setting: QuantizationInputs
+) -> PlannedGraph:
+    """Make channels reach equally far by the weights around them, and plan again; see equalization.py."""
+    if params.per_tensor or placed.placement.dtype == "int16":
+        return placed
+    graph, placement = placed.graph.model.graph, placed.placement
+    groups = equalization.groups_to_equalize(graph, placement, model.graph)
+    taps = equalization.observers(groups, placement)
+    if not taps:
+        return placed
+    seen = calibrate(
+        placed.graph.path,
+        taps,
+        setting.calibration[:: -(-len(setting.calibration) // equalization.SAMPLES)],
+        watch=setting.watch,
+        resources=Resources.of(params),
+    )
+    spreads = {
+        name: equalization.Spread.of(extremes, squares, placement.bounds.get(name))
+        for name, (extremes, squares) in seen.items()
+        if isinstance(extremes, ChannelExtremes) and isinstance(squares, ChannelSquares)
+    }
+    factors = equalization.equalize(graph, groups, placement, spreads)
+    if not factors:
+        return placed
+    placed.graph.model.save(placed.graph.path)
+    return replace(
+        placed,
+        graph=replace(placed.graph, factors=factors),
+        placement=place(graph, params, excluded=placed.excluded),
+    )
 
 
 def _with_scaled_channels(

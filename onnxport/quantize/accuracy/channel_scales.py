@@ -18,6 +18,7 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.formats.initializers import add_initializer
+from onnxport.quantize.accuracy.product_constants import array_of, replace_constant
 from onnxport.quantize.calibration.observers import ChannelExtremes
 from onnxport.quantize.grids import Floats
 from onnxport.quantize.placement import Placement, Unit
@@ -147,10 +148,10 @@ def _is_depthwise(node: ir.Node) -> bool:
 
 def _scale_results(graph: ir.Graph, conv: ir.Node, value: ir.Value, factor: Floats) -> None:
     """Multiply a Conv's results by `factor` in its constants, and divide them again for their readers."""
-    weight = _array(conv.inputs[1])
-    _replace_constant(graph, conv, 1, weight * _along(factor, 0, weight.ndim))
+    weight = array_of(conv.inputs[1])
+    replace_constant(graph, conv, 1, weight * _along(factor, 0, weight.ndim))
     if len(conv.inputs) > 2 and conv.inputs[2] is not None:
-        _replace_constant(graph, conv, 2, _array(conv.inputs[2]) * factor)
+        replace_constant(graph, conv, 2, array_of(conv.inputs[2]) * factor)
     users = list(value.uses())
     divided = _multiply(graph, value, 1 / factor, weight.ndim)
     for user, index in users:
@@ -159,16 +160,16 @@ def _scale_results(graph: ir.Graph, conv: ir.Node, value: ir.Value, factor: Floa
 
 def _scale_operand(graph: ir.Graph, products: Sequence[ir.Node], value: ir.Value, factor: Floats) -> str:
     """Divide an operand by `factor`, and multiply the weights of its products by it; return its new name."""
-    divided = _multiply(graph, value, 1 / factor, _array(products[0].inputs[1]).ndim)
+    divided = _multiply(graph, value, 1 / factor, array_of(products[0].inputs[1]).ndim)
     for node in products:
-        weight = _array(node.inputs[1])
+        weight = array_of(node.inputs[1])
         if _is_depthwise(node):
             rows = np.repeat(factor, len(weight) // len(factor))
             scaled = weight * _along(rows, 0, weight.ndim)
         else:
             scaled = weight * _along(factor, 1, weight.ndim)
         node.replace_input_with(0, divided)
-        _replace_constant(graph, node, 1, scaled)
+        replace_constant(graph, node, 1, scaled)
     return divided.name or ""
 
 
@@ -186,21 +187,3 @@ def _multiply(graph: ir.Graph, value: ir.Value, factor: Array, rank: int) -> ir.
 
 def _along(factor: Floats, axis: int, rank: int) -> Floats:
     return factor.reshape([-1 if each == axis else 1 for each in range(rank)])
-
-
-def _array(value: ir.Value | None) -> Floats:
-    assert value is not None
-    assert value.const_value is not None
-    return value.const_value.numpy()
-
-
-def _replace_constant(graph: ir.Graph, node: ir.Node, index: int, array: Floats) -> None:
-    """Give a node a constant of its own, and remove an unused old one."""
-    old = node.inputs[index]
-    assert old is not None
-    name = f"{node.name}.{'weight' if index == 1 else 'bias'}.by_channel"
-    while name in graph.initializers:
-        name += "_"
-    node.replace_input_with(index, add_initializer(graph, name, np.ascontiguousarray(array, np.float32)))
-    if not old.uses() and not old.is_graph_input():
-        del graph.initializers[old.name or ""]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -11,6 +12,8 @@ from onnxport.core.arrays import Array
 
 Range = tuple[float, float]
 
+# The best ends of a normal distribution in 8 bits, in standard deviations.
+DEVIATIONS = 4.0
 # The share of the elements that a percentile range holds.
 PERCENTILE = 0.9999
 # Ends that the search tries: so many shares of the extreme at a time, the second time between neighbours of the best.
@@ -43,6 +46,23 @@ def find_range(histogram: Distribution, method: str, levels: int = 256) -> Range
         levels: integers of the grid, 256 for 8 bits; its step is (high - low) / (levels - 1).
     """
     return _METHODS[method](histogram, levels)
+
+
+def widen_to_deviations(histogram: Distribution, ends: Range) -> Range:
+    """Return `ends`, or the mean and DEVIATIONS standard deviations on the sides where values occur, if that is more.
+
+    A few dozen values do not show the ends of their distribution, and nothing behind an output makes up for what is
+    cut off.
+    """
+    values, counts = histogram.points()
+    total = float(counts.sum())
+    if not total:
+        return ends
+    mean = float(counts @ values) / total
+    deviation = math.sqrt(float(counts @ np.square(values - mean)) / total)
+    low = mean - DEVIATIONS * deviation if histogram.low < 0 else 0.0
+    high = mean + DEVIATIONS * deviation if histogram.high > 0 else 0.0
+    return min(low, ends[0]), max(high, ends[1])
 
 
 def minmax_range(histogram: Distribution, levels: int) -> Range:

@@ -24,6 +24,7 @@ from onnxport.runtimes.base import RunError
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck, OrtPieces
 from onnxport.validate.translation.expansion import with_old_grids
+from onnxport.validate.translation.channel_factors import divide_channels
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.layouts.views import in_order
@@ -201,7 +202,9 @@ def prove(
         are_samples: whether these are a user's; generated ones do not tell which means a calibration saw.
         rounding: the float type of 16 bits that values and constants may be rounded to; empty for none.
     """
-    artefact, original = OnnxArtefact(candidate), Graph(source, rounding=rounding)
+    artefact = OnnxArtefact(candidate)
+    source = divide_channels(source, artefact.note)
+    original = Graph(source, rounding=rounding)
     matching = match_graphs(artefact.graph, original)
     if sets and any(each.is_structure for each in matching.mismatches):
         # At known sizes more forms of one thing are the same.
@@ -225,7 +228,8 @@ def compare_at_sizes(
 ) -> Proof:
     """Compare an artefact that is read at the sizes of one set, `first`; sets of other sizes are left out."""
     sizes = {name: array.shape for name, array in first.items()}
-    artefact, original = open_artefact(first), Graph(source, sizes, rounding)
+    artefact = open_artefact(first)
+    original = Graph(divide_channels(source, artefact.note), sizes, rounding)
     matching = match_graphs(artefact.graph, original)
     return compare(original, artefact, _alike(sets, first), matching, are_samples=are_samples)
 

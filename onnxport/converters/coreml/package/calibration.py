@@ -47,7 +47,7 @@ class Calibration:
             name = next((each for each in results if each in taps), None)
             if name is not None:
                 means[taps[name].key] = round_means(self.note.means[product])
-        return QuantizationNote(ranges, means).to_json()
+        return QuantizationNote(ranges, means, self.note.factors).to_json()
 
 
 def _results(value: ir.Value) -> Iterator[str]:

@@ -22,7 +22,7 @@ def rename_note(model: Model) -> str | None:
         for name, value in named.items()
         if name
     }
-    return QuantizationNote(note.ranges, means).to_json()
+    return QuantizationNote(note.ranges, means, note.factors).to_json()
 
 
 def _result_of_fusion(value: ir.Value) -> ir.Value:

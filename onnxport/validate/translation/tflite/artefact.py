@@ -59,7 +59,7 @@ class TfliteArtefact:
         ranges = {
             each.key: note.ranges[each.name] for each in self._stored.tensors if each.name in note.ranges
         }
-        return QuantizationNote(ranges, note.means)
+        return QuantizationNote(ranges, note.means, note.factors)
 
     @property
     def lifted(self) -> Model:
