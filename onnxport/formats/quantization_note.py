@@ -3,7 +3,7 @@
 - Ranges of activations: the ends that the calibration method chose. A grid has to reach them.
 - Means of operands: bias correction moves a product's bias by (V - W) E[x] (Nagel et al. 2019, section 4.2). The file
   has V, its source has W, and E[x], the mean of each channel of the product's operand, is here.
-- Factors of channels: powers of two that weights before a tensor divide by and weights behind it multiply by.
+- Factors of channels: what weights before a tensor divide by, and weights behind it multiply by.
 
 It is JSON under a metadata property of its own, beside the manifest.
 """
@@ -21,7 +21,8 @@ from onnxport.core.arrays import Array
 from onnxport.formats.manifest import MAIN, note_key
 
 _HALF_LIMIT = 6e4  # float16 ends at 65,504
-_MOST = 60  # of an exponent: weights stay normal numbers
+# A factor is 2^(k / 4), for a k of 8 bits.
+_PARTS = 4
 
 
 def quantization_key(function: str = MAIN) -> str:
@@ -36,6 +37,19 @@ def round_means(means: Array) -> Array:
     """Return means as they are declared: float16, or float32 where that is too small."""
     narrow = np.float16 if np.abs(means).max(initial=0.0) < _HALF_LIMIT else np.float32
     return np.asarray(means.astype(narrow))
+
+
+def round_factors(factors: Array) -> Array:
+    """Return factors as they are declared: float32, to the nearest power of 2^(1/4)."""
+    return _factors(_exponents(factors))
+
+
+def _exponents(factors: Array) -> Array:
+    return np.asarray(np.rint(_PARTS * np.log2(factors.astype(np.float64))), np.int8)
+
+
+def _factors(exponents: Array) -> Array:
+    return np.asarray(np.exp2(exponents / _PARTS), np.float32)
 
 
 @dataclass(frozen=True)
@@ -60,7 +74,9 @@ class QuantizationNote:
             for name, each in self.means.items()
         }
         ranges = {name: [float(str(np.float32(end))) for end in ends] for name, ends in self.ranges.items()}
-        exponents = {name: np.log2(each).astype(int).tolist() for name, each in self.factors.items()}
+        exponents = {
+            name: base64.b64encode(_exponents(each).tobytes()).decode() for name, each in self.factors.items()
+        }
         data = {"means": coded, "ranges": ranges} | ({"exponents": exponents} if exponents else {})
         return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
@@ -76,9 +92,9 @@ class QuantizationNote:
             }
             ranges = {name: (float(low), float(high)) for name, (low, high) in data["ranges"].items()}
             factors = {
-                name: np.exp2(np.asarray(each, np.int16).reshape(-1).clip(-_MOST, _MOST)).astype(np.float32)
+                name: _factors(np.frombuffer(base64.b64decode(each), np.int8))
                 for name, each in data.get("exponents", {}).items()
             }
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             return None
         return cls(ranges, means, factors)

@@ -135,9 +135,10 @@ def _slope(finder: _Finder, node: ir.Node, read: list[ir.Value]) -> bool:
 
 def _resize(finder: _Finder, node: ir.Node, read: list[ir.Value]) -> bool:
     """Resize of pixels."""
-    sizes = [value.shape[1] if _is_image(value) else None for value in (read[0], node.outputs[0])]
+    sizes = [static_sizes(value)[1:2] for value in (read[0], node.outputs[0])]
     is_cut = node.attributes.get_string("coordinate_transformation_mode", "") == "tf_crop_and_resize"
-    return sizes[0] is not None and sizes[0] == sizes[1] and not is_cut and _keep(finder, node, read)
+    is_same = sizes[0] == sizes[1] == [finder.group(read[0]).channels]
+    return is_same and not is_cut and _keep(finder, node, read)
 
 
 def _flatten(finder: _Finder, node: ir.Node, read: list[ir.Value]) -> bool:

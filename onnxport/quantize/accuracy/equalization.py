@@ -21,6 +21,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.quantization_note import round_factors
 from onnxport.quantize.accuracy.channel_groups import ChannelGroup, find_channel_groups
 from onnxport.quantize.accuracy.product_constants import array_of, replace_constant
 from onnxport.quantize.calibration.observers import ChannelExtremes, ChannelSquares, Observer
@@ -28,14 +29,11 @@ from onnxport.quantize.placement import Placement
 
 # A channel's reach ends after so many of its root mean squares: the best end for a normal distribution in 8 bits.
 _DEVIATIONS = 4.0
-# The least reach, as a share of the largest: a channel that the samples do not excite must not clip others.
-_LEAST_REACH = 1 / 32
-# Values of a channel: fewer do not tell how far it reaches on other samples. Dense layers of MTCNN's networks, with one
-# value a sample, lost 1 and 4 dB.
-_FEWEST = 256
+# The least reach, as a share of the largest: a channel that the samples do not excite gets no factor without limit.
+_LEAST_REACH = 0.01
 _POWERS = (0.25, 0.5, 0.75, 1.0)
-# What is gained at least, dB in the error of a group: less is within the error of this estimate.
-_LEAST_GAIN = 3.0
+# What is gained at least, dB in the error of a group.
+_LEAST_GAIN = 0.2
 _STEPS, _WEIGHT_STEPS = 255, 127
 # Samples that tell the spread of channels.
 SAMPLES = 32
@@ -43,18 +41,11 @@ SAMPLES = 32
 
 @dataclass(frozen=True)
 class Spread:
-    """What the samples tell of a tensor's channels.
-
-    Attributes:
-        low, high: ends that matter, float64[channels].
-        squares: mean squares, float64[channels].
-        count: values that were seen of each channel.
-    """
+    """What the samples tell of a tensor's channels: ends that matter, and mean squares; float64[channels]."""
 
     low: Array
     high: Array
     squares: Array
-    count: int
 
     @classmethod
     def of(
@@ -66,7 +57,7 @@ class Spread:
         low, high = (np.asarray(each, np.float64) for each in extremes.extremes())
         if bounds is not None:
             low, high = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
-        return cls(np.clip(low, -limit, 0.0), np.clip(high, 0.0, limit), means, squares.count)
+        return cls(np.clip(low, -limit, 0.0), np.clip(high, 0.0, limit), means)
 
     @property
     def reach(self) -> Array:
@@ -120,27 +111,33 @@ def equalize(
 
 
 def choose_factors(group: ChannelGroup, spreads: Mapping[str, Spread]) -> Array | None:
-    """Return what to divide each channel by, powers of two: nothing is rounded; None where it gains too little."""
-    if not spreads or min(each.count for each in spreads.values()) < _FEWEST:
+    """Return what to divide each channel by, float32; None where it gains too little."""
+    read = _read(group)
+    per_channel = [_by_channel(each, group.channels) for name, each in spreads.items() if name in read]
+    if not per_channel:
         return None
-    per_channel = [_by_channel(each, group.channels) for each in spreads.values()]
     reach = np.max([each.reach for each in per_channel], axis=0)
     errors = {power: _error(group, spreads, reach**power) for power in (0.0, *_POWERS)}
     best = min(errors, key=lambda power: errors[power])
     if errors[best] * 10 ** (_LEAST_GAIN / 10) > errors[0.0] or errors[0.0] == 0:
         return None
-    return np.exp2(np.rint(np.log2(reach**best))).astype(np.float32)
+    return round_factors(reach**best)
+
+
+def _read(group: ChannelGroup) -> set[str]:
+    """Return the tensors of a group that products read."""
+    return {node.inputs[0].name or "" for node, _ in group.consumers if node.inputs[0] is not None}
 
 
 def _by_channel(spread: Spread, channels: int) -> Spread:
     """Return what a tensor behind a Flatten tells of the channels before it."""
     low, high, squares = (each.reshape(channels, -1) for each in (spread.low, spread.high, spread.squares))
-    return Spread(low.min(axis=1), high.max(axis=1), squares.mean(axis=1), spread.count)
+    return Spread(low.min(axis=1), high.max(axis=1), squares.mean(axis=1))
 
 
 def _error(group: ChannelGroup, spreads: Mapping[str, Spread], factors: Array) -> float:
     """Return the error of rounding a group's tensors and the weights that read them, as a share of the results."""
-    read = {node.inputs[0].name for node, _ in group.consumers if node.inputs[0] is not None}
+    read = _read(group)
     # A tensor that an operator between products reads: the next one has its error, too.
     between = math.fsum(_step(each, factors) ** 2 for name, each in spreads.items() if name not in read)
     found = []
@@ -181,7 +178,8 @@ def _rows(node: ir.Node) -> Array:
 def _scale(graph: ir.Graph, group: ChannelGroup, factors: Array) -> None:
     for node in group.producers:
         weight = array_of(node.inputs[1])
-        axis = 0 if node.op_type == "Conv" or node.attributes.get_int("transB", 0) else 1
+        is_turned = bool(node.attributes.get_int("transB", 0))
+        axis = 0 if node.op_type == "Conv" or is_turned else 1
         shape = [-1 if each == axis else 1 for each in range(weight.ndim)]
         replace_constant(graph, node, 1, weight / factors.reshape(shape))
         if len(node.inputs) > 2 and node.inputs[2] is not None:

@@ -1,11 +1,10 @@
-"""A source whose channels are divided by the factors that an artefact declares: the same function, number by number.
+"""A source whose channels are divided by the factors that an artefact declares: the same function.
 
     Given   y = f(W x + b),  z = V y             Result  y / s = f((W x + b) / s),  z = (V s) (y / s)
 
-f is homogeneous in each channel: Relu, PRelu, pooling, a sum of two such (Nagel et al. 2019, section 4.1). Factors are
-powers of two, so no number is rounded otherwise, and the artefact is compared with what has its own numbers. Nothing
-here is taken on trust: where an operator reads such channels that does not pass factors on, the source stays as it is,
-and the artefact's weights are not its weights.
+f is homogeneous in each channel: Relu, PRelu, pooling, a sum of two such (Nagel et al. 2019, section 4.1). Nothing is
+taken on trust: where an operator reads such channels that does not pass factors on, the source stays as it is, and the
+artefact's weights are not its weights.
 """
 
 from __future__ import annotations
@@ -91,7 +90,8 @@ class _Division:
         by = 1 / self._along(factors, axis, len(sizes))
         divided = self._multiply(value, by, after=node)
         value.replace_all_uses_with(divided)
-        assert (maker := divided.producer()) is not None
+        maker = divided.producer()
+        assert maker is not None
         maker.replace_input_with(0, value)
         self.scaled[divided] = _Scaled(factors, axis)
 
@@ -111,8 +111,9 @@ class _Division:
 
     def _multiply_weight(self, node: ir.Node, read: list[ir.Value]) -> None:
         """Multiply the weight of a product by the factors of its operand."""
-        weight = self.constants.get(node.inputs[1])
-        if read != [node.inputs[0]] or weight is None or node.inputs[1] is None:
+        operand = node.inputs[1]
+        weight = self.constants.get(operand)
+        if read != [node.inputs[0]] or weight is None or operand is None:
             raise _Refused
         scaled, shape = self.scaled[read[0]], weight.values.shape
         rank = len(sizes_of(read[0]))
@@ -125,11 +126,11 @@ class _Division:
         else:
             is_turned = node.op_type == "Gemm" and bool(node.attributes.get_int("transB", 0))
             inputs = shape[1 if is_turned else 0]
-            is_plain = not (node.op_type == "Gemm" and node.attributes.get_int("transA", 0))
+            is_plain = node.op_type == "MatMul" or not node.attributes.get_int("transA", 0)
             if len(shape) != 2 or scaled.axis != rank - 1 or inputs != len(scaled.factors) or not is_plain:
                 raise _Refused
             by = scaled.factors[None, :] if is_turned else scaled.factors[:, None]
-        node.replace_input_with(1, self._multiply(node.inputs[1], by, before=node))
+        node.replace_input_with(1, self._multiply(operand, by, before=node))
 
     def _multiply(
         self, value: ir.Value, by: Array, *, after: ir.Node | None = None, before: ir.Node | None = None
@@ -265,9 +266,7 @@ _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys("Relu LeakyRelu Identity Dropout".split(), _keep),
     "PRelu": _slope,
     **dict.fromkeys(("Clip", "Max"), _relu),
-    **dict.fromkeys(
-        "MaxPool AveragePool GlobalAveragePool GlobalMaxPool Resize Upsample".split(), _pool
-    ),
+    **dict.fromkeys("MaxPool AveragePool GlobalAveragePool GlobalMaxPool Resize Upsample".split(), _pool),
     "Transpose": _transpose,
     **dict.fromkeys(("ReduceMean", "ReduceMax"), _mean),
     "Pad": _pad,

@@ -23,8 +23,8 @@ from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote
 from onnxport.runtimes.base import RunError
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.translation.arithmetic import Arithmetic, ArithmeticCheck, OrtPieces
-from onnxport.validate.translation.expansion import with_old_grids
 from onnxport.validate.translation.channel_factors import divide_channels
+from onnxport.validate.translation.expansion import with_old_grids
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.layouts.views import in_order
