@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onnxport.quantize.calibration.observers import Histogram
-from onnxport.quantize.calibration.ranges import find_range
+from onnxport.quantize.calibration.ranges import find_range, widen_to_deviations
 
 METHODS = ["minmax", "percentile", "entropy", "mse"]
 
@@ -74,3 +74,13 @@ def test_entropy_cuts_a_long_tail_and_no_even_distribution():
     assert tail[1] < 60
     even = find_range(histogram_of(generator.uniform(-1, 1, 100_000)), "entropy")
     assert even[1] > 0.9
+
+
+def test_outputs_of_a_few_numbers_get_room_beyond_them():
+    values = np.random.default_rng(0).normal(0.5, 2.0, 48).astype(np.float32)
+    low, high = widen_to_deviations(histogram_of(values), (0.0, 1.0))
+    wanted = values.mean() - 4 * values.std(), values.mean() + 4 * values.std()
+    assert np.allclose((low, high), wanted, rtol=0.01)  # a histogram tells values to 2^-8
+    # No value below 0, so no range there; and what is wider already stays.
+    assert widen_to_deviations(histogram_of(np.abs(values)), (0.0, 1.0))[0] == 0
+    assert widen_to_deviations(histogram_of(values), (-50.0, 60.0)) == (-50.0, 60.0)
