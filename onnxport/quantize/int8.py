@@ -38,6 +38,7 @@ from onnxport.quantize.placement.channels import axis_of_results
 from onnxport.quantize.placement.operators import PRODUCTS
 from onnxport.quantize.search import MixedPrecisionSpace, restore_for_budgets
 from onnxport.samples.readers import SampleFile
+from onnxport.validate.translation.channel_factors import ChannelDivider
 
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
 _TOLD = 4
@@ -193,7 +194,9 @@ def _with_equal_channels(
         for name, (extremes, squares) in seen.items()
         if isinstance(extremes, ChannelExtremes) and isinstance(squares, ChannelSquares)
     }
-    factors = equalization.equalize(graph, groups, placement, spreads)
+    shapes = {name: array.shape for name, array in setting.calibration[0].load().feeds.items()}
+    divider = partial(ChannelDivider, model, shapes)
+    factors = equalization.equalize(graph, groups, placement, spreads, divider)
     if not factors:
         return placed
     placed.graph.model.save(placed.graph.path)

@@ -14,7 +14,7 @@ in both places, in the result of the products that read the tensor:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,7 @@ from onnxport.quantize.accuracy.channel_groups import ChannelGroup, find_channel
 from onnxport.quantize.accuracy.product_constants import array_of, replace_constant
 from onnxport.quantize.calibration.observers import ChannelExtremes, ChannelSquares, Observer
 from onnxport.quantize.placement import Placement
+from onnxport.validate.translation.channel_factors import ChannelDivider
 
 # A channel's reach ends after so many of its root mean squares: the best end for a normal distribution in 8 bits.
 _DEVIATIONS = 4.0
@@ -36,7 +37,7 @@ _POWERS = (0.25, 0.5, 0.75, 1.0)
 _LEAST_GAIN = 0.2
 _STEPS, _WEIGHT_STEPS = 255, 127
 # Samples that tell the spread of channels.
-SAMPLES = 32
+SAMPLES = 16
 
 
 @dataclass(frozen=True)
@@ -93,21 +94,41 @@ def observers(groups: Sequence[ChannelGroup], placement: Placement) -> dict[str,
 
 
 def equalize(
-    graph: ir.Graph, groups: Sequence[ChannelGroup], placement: Placement, spreads: Mapping[str, Spread]
+    graph: ir.Graph,
+    groups: Sequence[ChannelGroup],
+    placement: Placement,
+    spreads: Mapping[str, Spread],
+    divider: Callable[[], ChannelDivider],
 ) -> dict[str, Array]:
     """Change the weights of `graph`; tensors get new names where they hold other numbers.
+
+    Args:
+        divider: returns the proof's own divider of the source: what it does not follow is left alone.
 
     Returns:
         The name of each product's result that was scaled, to what each of its channels was divided by: float32.
     """
-    found: dict[str, Array] = {}
-    for group in groups:
-        names = tensors_with_grids(group, placement)
-        factors = choose_factors(group, {name: spreads[name] for name in names})
-        if factors is not None:
-            found |= {node.outputs[0].name or "": factors for node in group.producers}
-            _scale(graph, group, factors)
-    return found
+    chosen = [
+        (group, {node.outputs[0].name or "": factors for node in group.producers})
+        for group in groups
+        if (factors := _choose(group, placement, spreads)) is not None
+    ]
+    if not chosen:
+        return {}
+    proof = divider()
+    if proof.divide(_merged(chosen)) is None:
+        chosen = [each for each in chosen if proof.divide(each[1]) is not None]
+    for group, named in chosen:
+        _scale(graph, group, next(iter(named.values())))
+    return _merged(chosen)
+
+
+def _merged(chosen: Sequence[tuple[ChannelGroup, Mapping[str, Array]]]) -> dict[str, Array]:
+    return {name: factors for _, named in chosen for name, factors in named.items()}
+
+
+def _choose(group: ChannelGroup, placement: Placement, spreads: Mapping[str, Spread]) -> Array | None:
+    return choose_factors(group, {name: spreads[name] for name in tensors_with_grids(group, placement)})
 
 
 def choose_factors(group: ChannelGroup, spreads: Mapping[str, Spread]) -> Array | None:

@@ -9,13 +9,12 @@ artefact's weights are not its weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes import common
 
 from onnxport.core.arrays import Array
 from onnxport.formats.initializers import add_initializer
@@ -23,6 +22,7 @@ from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import QuantizationNote
 from onnxport.samples.domain import without_functions
 from onnxport.validate.translation.constants import Constants
+from onnxport.validate.translation.layouts.sizes import fix_sizes, known_sizes
 
 _IMAGE_RANK = 4
 
@@ -43,22 +43,44 @@ class _Refused(Exception):
     """An operator that reads divided channels and does not pass factors on."""
 
 
-def divide_channels(source: Model, note: QuantizationNote | None) -> Model:
+class ChannelDivider:
+    """Divides the channels of a source.
+
+    Args:
+        sizes: of the inputs; they tell the axes of all values.
+    """
+
+    def __init__(self, source: Model, sizes: Mapping[str, Sequence[int]]) -> None:
+        self._source = without_functions(source)
+        sized = self._source.clone()
+        fix_sizes(sized.ir, sized.opset, sizes)
+        self._sizes = known_sizes(sized.graph)
+
+    def divide(self, factors: Mapping[str, Array]) -> Model | None:
+        """Return the source with these channels divided; None where something reads them that passes no factors on."""
+        copy = self._source.clone()
+        try:
+            _Division(copy, factors, self._sizes).run()
+        except _Refused:
+            return None
+        return copy
+
+
+def divide_channels(
+    source: Model, note: QuantizationNote | None, sizes: Mapping[str, Sequence[int]]
+) -> Model:
     """Return the source with its channels divided as `note` declares; itself where nothing or too much is declared."""
     if note is None or not note.factors:
         return source
-    copy = without_functions(source).clone()
-    common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(copy.ir)
-    try:
-        _Division(copy, note.factors).run()
-    except _Refused:
-        return source
-    return copy
+    return ChannelDivider(source, sizes).divide(note.factors) or source
 
 
 class _Division:
-    def __init__(self, model: Model, factors: Mapping[str, Array]) -> None:
+    def __init__(
+        self, model: Model, factors: Mapping[str, Array], sizes: Mapping[str, tuple[int, ...]]
+    ) -> None:
         self.graph, self.constants = model.graph, Constants(model.opset, "")
+        self._sizes = dict(sizes)
         self.scaled: dict[ir.Value, _Scaled] = {}
         self._left = dict(factors)
 
@@ -79,8 +101,15 @@ class _Division:
         ):
             raise _Refused
 
+    def sizes(self, value: ir.Value) -> tuple[int, ...]:
+        """Return the sizes of a value; _Refused: they are not known."""
+        found = self._sizes.get(value.name or "")
+        if found is None:
+            raise _Refused
+        return found
+
     def _divide(self, node: ir.Node, value: ir.Value, factors: Array) -> None:
-        sizes = sizes_of(value)
+        sizes = self.sizes(value)
         if value in self.scaled or len(sizes) not in (2, _IMAGE_RANK) or value.is_graph_output():
             raise _Refused
         # A product's channels: where its source has them last, Transposes come first.
@@ -89,6 +118,7 @@ class _Division:
             raise _Refused
         by = 1 / self._along(factors, axis, len(sizes))
         divided = self._multiply(value, by, after=node)
+        self._sizes[divided.name or ""] = sizes
         value.replace_all_uses_with(divided)
         maker = divided.producer()
         assert maker is not None
@@ -116,7 +146,7 @@ class _Division:
         if read != [node.inputs[0]] or weight is None or operand is None:
             raise _Refused
         scaled, shape = self.scaled[read[0]], weight.values.shape
-        rank = len(sizes_of(read[0]))
+        rank = len(self.sizes(read[0]))
         if node.op_type == "Conv":
             groups = node.attributes.get_int("group", 1)
             if scaled.axis != 1 or shape[1] * groups != len(scaled.factors):
@@ -149,11 +179,6 @@ class _Division:
         return factors.reshape([-1 if each == axis else 1 for each in range(rank)])
 
 
-def sizes_of(value: ir.Value) -> list[int | None]:
-    """Return the sizes of a value, None where they are open; nothing for an unknown rank."""
-    return [] if value.shape is None else [each if isinstance(each, int) else None for each in value.shape]
-
-
 # ---- rules: what a node makes of divided channels; None where it passes no factors on
 
 _Rule = Callable[[_Division, ir.Node, list[ir.Value]], _Scaled | None]
@@ -182,7 +207,7 @@ def _relu(division: _Division, node: ir.Node, read: list[ir.Value]) -> _Scaled |
 def _pool(division: _Division, node: ir.Node, read: list[ir.Value]) -> _Scaled | None:
     """Pooling, and Resize of what is read."""
     found = _keep(division, node, read)
-    sizes = [sizes_of(value)[1:2] for value in (read[0], node.outputs[0])]
+    sizes = [division.sizes(value)[1:2] for value in (read[0], node.outputs[0])]
     is_cut = node.attributes.get_string("coordinate_transformation_mode", "") == "tf_crop_and_resize"
     return found if found is not None and found.axis == 1 and sizes[0] == sizes[1] and not is_cut else None
 
@@ -194,7 +219,7 @@ def _transpose(division: _Division, node: ir.Node, read: list[ir.Value]) -> _Sca
 
 def _mean(division: _Division, node: ir.Node, read: list[ir.Value]) -> _Scaled | None:
     """ReduceMean and ReduceMax of an image's pixels."""
-    found, rank = division.scaled[read[0]], len(sizes_of(read[0]))
+    found, rank = division.scaled[read[0]], len(division.sizes(read[0]))
     axes = _axes(division, node, rank)
     if read != [node.inputs[0]] or not axes or found.axis in axes:
         return None
@@ -206,7 +231,7 @@ def _mean(division: _Division, node: ir.Node, read: list[ir.Value]) -> _Scaled |
 def _axes(division: _Division, node: ir.Node, rank: int) -> list[int]:
     given = division.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
     axes = node.attributes.get_ints("axes", ()) if given is None else given.values.reshape(-1)
-    return [int(each) % rank for each in axes] if rank else []
+    return [int(each) % rank for each in axes]
 
 
 def _pad(division: _Division, node: ir.Node, read: list[ir.Value]) -> _Scaled | None:
@@ -224,17 +249,15 @@ def _pad(division: _Division, node: ir.Node, read: list[ir.Value]) -> _Scaled | 
 
 def _reshape(division: _Division, node: ir.Node, read: list[ir.Value]) -> _Scaled | None:
     """Flatten and its like, from an image to a row, and what changes axes of size 1 behind channels only."""
-    found, before, after = division.scaled[read[0]], sizes_of(read[0]), sizes_of(node.outputs[0])
-    if read != [node.inputs[0]] or not before or not after or None in (*before[1:], *after[1:]):
-        return None
-    behind, left = ([each or 0 for each in sizes[1:]] for sizes in (before, after))
-    if prod(behind) != prod(left):
+    found, before, after = division.scaled[read[0]], division.sizes(read[0]), division.sizes(node.outputs[0])
+    behind, left = before[1:], after[1:]
+    if read != [node.inputs[0]] or prod(behind) != prod(left):
         return None
     if len(after) == 2 and found.axis == 1:
         return _Scaled(np.repeat(found.factors, prod(behind[1:])), 1)
     if len(after) == 2 and found.axis == len(before) - 1:
         return _Scaled(np.tile(found.factors, prod(behind[:-1])), 1)
-    is_kept = found.axis == 1 and left[0] == behind[0]
+    is_kept = found.axis == 1 and left[:1] == behind[:1]
     return found if is_kept else None
 
 
@@ -242,8 +265,8 @@ def _sum(division: _Division, node: ir.Node, read: list[ir.Value]) -> _Scaled | 
     """Add and Sum of what is divided alike."""
     found = [division.scaled.get(value) for value in node.inputs if value is not None]
     first = found[0]
-    ranks = {len(sizes_of(value)) for value in node.inputs if value is not None}
-    if first is None or len(ranks) != 1 or ranks == {0}:
+    ranks = {len(division.sizes(value)) for value in node.inputs if value in division.scaled}
+    if first is None or len(ranks) != 1:
         return None
     for each in found:
         if each is None or each.axis != first.axis or not np.array_equal(each.factors, first.factors):
@@ -256,9 +279,8 @@ def _gate(division: _Division, node: ir.Node, read: list[ir.Value]) -> _Scaled |
     other = next((value for value in node.inputs if value is not read[0]), None)
     if len(read) != 1 or other is None:
         return None
-    found, rank = division.scaled[read[0]], len(sizes_of(node.outputs[0]))
-    sizes, made = sizes_of(read[0]), sizes_of(node.outputs[0])
-    is_same = len(sizes) == rank > found.axis and sizes[found.axis] == made[found.axis] is not None
+    found, sizes, made = division.scaled[read[0]], division.sizes(read[0]), division.sizes(node.outputs[0])
+    is_same = len(sizes) == len(made) and sizes[found.axis] == made[found.axis]
     return found if is_same else None
 
 

@@ -203,12 +203,12 @@ def prove(
         rounding: the float type of 16 bits that values and constants may be rounded to; empty for none.
     """
     artefact = OnnxArtefact(candidate)
-    source = divide_channels(source, artefact.note)
+    sizes = {name: array.shape for name, array in sets[0].items()} if sets else {}
+    source = divide_channels(source, artefact.note, sizes)
     original = Graph(source, rounding=rounding)
     matching = match_graphs(artefact.graph, original)
     if sets and any(each.is_structure for each in matching.mismatches):
         # At known sizes more forms of one thing are the same.
-        sizes = {name: array.shape for name, array in sets[0].items()}
         other = OnnxArtefact(candidate, sizes), Graph(source, sizes, rounding)
         fixed = match_graphs(other[0].graph, other[1])
         if len(fixed.mismatches) < len(matching.mismatches):
@@ -229,7 +229,7 @@ def compare_at_sizes(
     """Compare an artefact that is read at the sizes of one set, `first`; sets of other sizes are left out."""
     sizes = {name: array.shape for name, array in first.items()}
     artefact = open_artefact(first)
-    original = Graph(divide_channels(source, artefact.note), sizes, rounding)
+    original = Graph(divide_channels(source, artefact.note, sizes), sizes, rounding)
     matching = match_graphs(artefact.graph, original)
     return compare(original, artefact, _alike(sets, first), matching, are_samples=are_samples)
 
