@@ -28,7 +28,10 @@ from onnxport.validate.translation.rewrite import Rewrite
 
 # They move integers, and say the same of the floats that these stand for.
 _MOVES = frozenset(
-    "MaxPool Reshape Transpose Flatten Squeeze Unsqueeze Slice Gather Split Identity DepthToSpace SpaceToDepth".split()
+    (
+        "MaxPool ReduceMax ReduceMin Reshape Transpose Flatten Squeeze Unsqueeze Slice Gather Split Identity "
+        "DepthToSpace SpaceToDepth"
+    ).split()
 )
 
 

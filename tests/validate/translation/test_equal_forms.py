@@ -62,6 +62,17 @@ def padded(behind: int = 2) -> Model:
     return model("y = Pad (x, p)", p=np.array([0, 0, 0, 0, 0, behind, 0, 0]))
 
 
+def of_integers(op: str) -> Model:
+    """The largest of integers stands for the largest of their floats, as ONNX Runtime's optimizer has it."""
+    body = f"q = QuantizeLinear (p, s, z) r = {op} <axes = [2, 3]> (q) m = DequantizeLinear (r, s, z)"
+    return _with_product(body, s=np.float32(0.05), z=np.uint8(128))
+
+
+def _with_product(body: str, **constants: Any) -> Model:
+    weight = np.random.default_rng(3).standard_normal((4, 6, 1, 1)).astype(np.float32)
+    return model(f"p = Relu (x) {body} y = Conv (m, w)", w=weight.transpose(1, 0, 2, 3).copy(), **constants)
+
+
 @pytest.mark.parametrize(
     ("source", "right", "wrong"),
     [
@@ -71,6 +82,11 @@ def padded(behind: int = 2) -> Model:
         (CONCATENATED, padded(), padded(3)),
         (CONCATENATED, padded(), model("y = Concat <axis = 1> (x, z)", z=ZEROS + 1)),
         (OLD_SLICE, sliced(), sliced((0, 2))),
+        (
+            _with_product("m = ReduceMax <axes = [2, 3]> (p)"),
+            of_integers("ReduceMax"),
+            of_integers("ReduceMin"),
+        ),
     ],
     ids=[
         "factors before a relu",
@@ -79,6 +95,7 @@ def padded(behind: int = 2) -> Model:
         "zeros as a pad",
         "ones are no pad",
         "an older slice",
+        "the largest of integers",
     ],
 )
 def test_both_are_one(source: Model, right: Model, wrong: Model) -> None:
