@@ -249,6 +249,15 @@ def _saturates(node: ir.Node) -> bool:
     return transform.value in ("LOGISTIC", _LOGISTIC)
 
 
+def voted_outputs(model: Model) -> frozenset[str]:
+    """Return the graph outputs of trees' votes: of two classes one is 1 minus the other, exact to eps absolutely."""
+    return frozenset(
+        value.name
+        for value in model.graph.outputs
+        if value.name and any(node.op_type == "TreeEnsembleClassifier" for node in _nodes_behind(value))
+    )
+
+
 def gated_outputs(model: Model) -> frozenset[str]:
     """Return the graph outputs that are numbers times their own Sigmoid, maybe moved, averaged, masked or joined."""
     return frozenset(

@@ -38,6 +38,7 @@ from onnxport.validate.graph_analysis import (
     output_nodes,
     saturating_outputs,
     unread_inputs,
+    voted_outputs,
 )
 from onnxport.validate.input_sets import GeneratedInputs, Loader, feed_from_folder
 from onnxport.validate.metrics import scale_of
@@ -487,6 +488,7 @@ class Reference:
             length=accumulation_length(self.graph),
             saturating=saturating_outputs(self.graph),
             gated=gated_outputs(self.graph),
+            voted=voted_outputs(self.graph),
             steps=grid_steps(self.graph, self.graph.graph.outputs) if self.precision in _STEPPED else {},
         )
 

@@ -147,6 +147,7 @@ class Tolerance:
         length: the longest sum of products in the network.
         saturating: the outputs that have the floor of a Sigmoid.
         gated: those that have the floor of a number times its own Sigmoid.
+        voted: those whose groups are shares of one whole, so that the largest magnitude of all is the scale of each.
         precision: to which the reference rounds in the comparison.
         are_terms_equal: whether the inputs are constant, so that the errors of a sum add up instead of cancelling.
         steps: output name to the size of its quantization step.
@@ -155,6 +156,7 @@ class Tolerance:
     length: int
     saturating: frozenset[str] = frozenset()
     gated: frozenset[str] = frozenset()
+    voted: frozenset[str] = frozenset()
     rtol: float | None = None
     atol: float | None = None
     precision: Precision = "float32"
@@ -187,6 +189,8 @@ class Tolerance:
 
     def _widened(self, name: str, reference: Array, noise: Noise, ceiling: float) -> Array:
         scales = group_scales(reference)
+        if name in self.voted:
+            scales = np.full_like(scales, scales.max(initial=0.0))
         widened = np.minimum(self.rule.factor * noise.groups, _share(scales, ceiling))
         groups = widened + self._per_scale(name, reference) * scales
         return spread(groups + self._absolute(name, reference), reference.shape)
@@ -219,6 +223,8 @@ class Tolerance:
 
     def floor(self, name: str, dtype: str) -> float:
         """Return the absolute error of an output near 0, if a Sigmoid gives it."""
+        if dtype not in _EPS:  # labels
+            return 0.0
         floor = max(_EPS[dtype], self.rule.floor) if name in self.saturating else 0.0
         return max(floor, _CUT * _EPS32) if name in self.gated else floor
 

@@ -11,10 +11,12 @@ from ai_edge_litert.interpreter import Interpreter
 from onnx import parser, save
 from skl2onnx import to_onnx
 from sklearn.datasets import load_iris
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 
 import onnxport
 from onnxport.core.errors import CannotConvertError
@@ -43,6 +45,27 @@ def trained(request: pytest.FixtureRequest, flowers: Any, tmp_path: Path) -> tup
     path = tmp_path / "model.onnx"
     path.write_bytes(to_onnx(estimator, x[:1]).SerializeToString())
     return estimator, path
+
+
+OF_TWO = {
+    "forest": RandomForestClassifier(10, random_state=0),
+    "linear": LogisticRegression(max_iter=500),
+    "boosting": GradientBoostingClassifier(n_estimators=10),
+    "tree": DecisionTreeClassifier(max_depth=4, random_state=0),
+    "bayes": GaussianNB(),
+}
+
+
+@pytest.mark.parametrize("to", ["ort", "tflite"])
+@pytest.mark.parametrize("name", OF_TWO)
+def test_two_classes_are_proven(name: str, to: str, tmp_path: Path) -> None:
+    """The probability of one is 1 minus that of the other, and may be 0 for all rows but for rounding."""
+    x = np.random.default_rng(0).standard_normal((300, 6)).astype(np.float32)
+    estimator = OF_TWO[name].fit(x, np.array(["no", "yes"])[(x[:, 0] + x[:, 1] > 0).astype(int)])
+    path = tmp_path / "model.onnx"
+    path.write_bytes(to_onnx(estimator, x[:1]).SerializeToString())
+    made = onnxport.convert_model(path, to=to, output=path.with_suffix(f".{to}"), latency=False)
+    assert made.report.verdict == "proven", made.report.reason
 
 
 def test_a_file_names_the_texts_of_its_numbers(trained: tuple[Any, Path], flowers: Any) -> None:
