@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 import onnx_ir as ir
 
+from onnxport.core.arrays import Array
 from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.formats.model import Model
 from onnxport.samples.shapes.analysis import Sizes, infer
@@ -256,6 +258,27 @@ def voted_outputs(model: Model) -> frozenset[str]:
         for value in model.graph.outputs
         if value.name and any(node.op_type == "TreeEnsembleClassifier" for node in _nodes_behind(value))
     )
+
+
+def added_constants(model: Model) -> dict[str, float]:
+    """Map the graph outputs whose last step adds or subtracts a constant to its largest magnitude.
+
+    What is added to it was rounded at that magnitude at least, if the result is smaller.
+    """
+    found = dict[str, float]()
+    for value in model.graph.outputs:
+        for node in _nodes_behind(value):
+            numbers = [constant(each) for each in node.inputs] if node.op_type in ("Add", "Sub") else []
+            largest = max((_magnitude(each) for each in numbers if each is not None), default=0.0)
+            if value.name and largest:
+                found[value.name] = max(found.get(value.name, 0.0), largest)
+    return found
+
+
+def _magnitude(numbers: Array) -> float:
+    if numbers.dtype.kind != "f":
+        return 0.0
+    return float(np.abs(np.where(np.isfinite(numbers), numbers, 0.0)).max(initial=0.0))
 
 
 def gated_outputs(model: Model) -> frozenset[str]:

@@ -32,6 +32,7 @@ from onnxport.validate.evidence import Proof
 from onnxport.validate.graph_analysis import (
     UNKNOWN_LENGTH,
     accumulation_length,
+    added_constants,
     constant_outputs,
     gated_outputs,
     grid_steps,
@@ -489,6 +490,7 @@ class Reference:
             saturating=saturating_outputs(self.graph),
             gated=gated_outputs(self.graph),
             voted=voted_outputs(self.graph),
+            added=added_constants(self.graph),
             steps=grid_steps(self.graph, self.graph.graph.outputs) if self.precision in _STEPPED else {},
         )
 

@@ -14,11 +14,11 @@ length: the longest sum of products in the network. A sum of n rounded terms is 
     terms' magnitude when rounding errors are independent (N. Higham, Accuracy and Stability of Numerical
     Algorithms, 2.8 and 4.2).
     In the companions of constant inputs the errors do not cancel: eps32 * length / 2 instead, up to 0.1 %.
-scale: the largest magnitude in the group.
+scale: the largest magnitude in the group; of trees' votes in the output, since one class is 1 minus the others.
 floor: eps of an output that a Sigmoid or HardSigmoid gives, else 0. ONNX Runtime computes them around their middle, so
     near 0 they are exact to eps absolutely, not relatively (MLAS cuts Sigmoid to 0 below -18). In a float16 model it
     computes them in float32 as well: eps32 there, and float16's spacing near 0. Of x * Sigmoid(x), 18 times eps32:
-    below -18 it is 0 in ONNX Runtime.
+    below -18 it is 0 in ONNX Runtime. Of an output whose last step adds a constant c: at least eps32 * |c|.
 step: one quantization step of an output that is de-quantized last, else 0.
 CEILING: the largest share of the scale by which noise widens a tolerance (Rule.ceiling). A larger difference that the
     noise would allow is no fault and proves nothing: the output is inconclusive.
@@ -147,6 +147,7 @@ class Tolerance:
         length: the longest sum of products in the network.
         saturating: the outputs that have the floor of a Sigmoid.
         gated: those that have the floor of a number times its own Sigmoid.
+        added: output name to the largest constant that its last step adds: the sum is exact to eps32 of that.
         voted: those whose groups are shares of one whole, so that the largest magnitude of all is the scale of each.
         precision: to which the reference rounds in the comparison.
         are_terms_equal: whether the inputs are constant, so that the errors of a sum add up instead of cancelling.
@@ -157,6 +158,7 @@ class Tolerance:
     saturating: frozenset[str] = frozenset()
     gated: frozenset[str] = frozenset()
     voted: frozenset[str] = frozenset()
+    added: Mapping[str, float] = field(default_factory=dict)
     rtol: float | None = None
     atol: float | None = None
     precision: Precision = "float32"
@@ -226,6 +228,7 @@ class Tolerance:
         if dtype not in _EPS:  # labels
             return 0.0
         floor = max(_EPS[dtype], self.rule.floor) if name in self.saturating else 0.0
+        floor = max(floor, _EPS32 * self.added.get(name, 0.0))
         return max(floor, _CUT * _EPS32) if name in self.gated else floor
 
     def _absolute(self, name: str, reference: Array) -> float:

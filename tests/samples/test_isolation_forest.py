@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+from skl2onnx import to_onnx
+from sklearn.ensemble import IsolationForest
 
+import onnxport
 from onnxport.formats.model import Model
 from onnxport.samples.domain import domains
 from onnxport.validate.noise_runs import perturb_terms
@@ -77,3 +80,16 @@ def test_whole_numbers_of_leaves_stay_since_float32_adds_them_exactly(tmp_path: 
             if node.domain == "ai.onnx.ml"
         )
         assert (tuple(np.float32(weights)) != tuple(np.float32(leaves))) == is_moved
+
+
+def test_scores_that_cancel_to_little_are_proven(tmp_path: Path) -> None:
+    """0.5 less the power of a mean depth: the difference has the rounding of 0.5, and may be a hundredth of it."""
+    x = np.random.default_rng(5).standard_normal((250, 6)).astype(np.float32)
+    path = tmp_path / "forest.onnx"
+    opsets = {"": 18, "ai.onnx.ml": 3}
+    made = to_onnx(IsolationForest(n_estimators=20, random_state=6).fit(x), x[:1], target_opset=opsets)
+    path.write_bytes(made.SerializeToString())
+    report = onnxport.convert_model(
+        path, to="tflite", output=tmp_path / "forest.tflite", latency=False
+    ).report
+    assert report.verdict == "proven", report.reason
