@@ -180,7 +180,9 @@ def _kind_of(path: Path) -> str:
     if not path.exists():
         if ":" in str(path) and not path.suffix:
             raise UsageError(f"{path} is neither a file nor a factory", fix="write package.module:function")
-        raise missing_path(path, fix=_factory_hint(str(path)))
+        if hint := _factory_hint(str(path)):
+            raise InputError(f"{path} does not exist", fix=hint)
+        raise missing_path(path)
     if not path.stat().st_size:
         raise InputError(f"{path} is empty")
     if suffix not in _SUFFIXES:

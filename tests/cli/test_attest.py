@@ -183,4 +183,4 @@ def test_a_statement_of_other_types_is_bad_input_or_fails(part: str, value: obje
 
 def test_a_missing_statement_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify("digits.tflite", "absent.json") == 4
-    assert "absent.json cannot be read" in capsys.readouterr().err
+    assert "absent.json does not exist" in capsys.readouterr().err
