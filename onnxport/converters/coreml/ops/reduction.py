@@ -150,18 +150,18 @@ def _log_sum_exp(x: Term, axes: _Axes) -> Term:
 def _lower_reduction(reduction: _Reduction, node: MilNode, mil: MilBuilder) -> None:
     x, axes = node.x, _axes(node, mil)
     if high_rank.is_tall(x) and axes.known:
-        x, axes, wanted = _merged(mil, x, axes.known, keep=bool(node.attribute("keepdims", 1)))
-        node.emit(high_rank.reshape(mil, _reduced(reduction, Term(mil, x), axes), wanted))
+        x, axes, wanted = _merge_neighbours(mil, x, axes.known, keep=bool(node.attribute("keepdims", 1)))
+        node.emit(high_rank.reshape(mil, _reduce(reduction, Term(mil, x), axes), wanted))
     else:
-        node.emit(_reduced(reduction, Term(mil, x), axes))
+        node.emit(_reduce(reduction, Term(mil, x), axes))
 
 
-def _reduced(reduction: _Reduction, x: Term, axes: _Axes) -> Value:
+def _reduce(reduction: _Reduction, x: Term, axes: _Axes) -> Value:
     is_flag = x.value.dtype.kind == "b"
     return reduction(x.whole(), axes).differs(0).value if is_flag else reduction(x, axes).value
 
 
-def _merged(
+def _merge_neighbours(
     mil: MilBuilder, x: Value, axes: Sequence[int], *, keep: bool
 ) -> tuple[Value, _Axes, list[high_rank.Size]]:
     """Return a value of many dimensions with neighbours as one, the axes to reduce there, and the result's sizes."""

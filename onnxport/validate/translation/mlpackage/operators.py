@@ -262,9 +262,8 @@ def _not_equal(op: OperatorView) -> None:
 
 def _floor_div(op: OperatorView) -> None:
     """Integers of 32 bits are exact in float64, and so is the floor of their quotient."""
-    kinds = {op.dtype(each) for each in ("x", "y")}
     operands = [op.value(each) for each in ("x", "y")]
-    if kinds != {"int32"}:
+    if {op.dtype(each) for each in ("x", "y")} != {"int32"}:
         op.emit(op.add("Floor", [op.add("Div", operands)]))
         return
     wide = [op.add("Cast", [each], to=int(ir.DataType.DOUBLE)) for each in operands]
