@@ -261,9 +261,10 @@ def voted_outputs(model: Model) -> frozenset[str]:
 
 
 def added_constants(model: Model) -> dict[str, float]:
-    """Map the graph outputs whose last step adds or subtracts a constant to its largest magnitude.
+    """Map the graph outputs whose last step adds one number to all elements, or subtracts it, to its magnitude.
 
-    What is added to it was rounded at that magnitude at least, if the result is smaller.
+    What it is added to has that magnitude, and its rounding, where the result is smaller. Of several numbers the
+    largest says nothing of the others' elements: masks hold -1e9.
     """
     found = dict[str, float]()
     for value in model.graph.outputs:
@@ -276,9 +277,9 @@ def added_constants(model: Model) -> dict[str, float]:
 
 
 def _magnitude(numbers: Array) -> float:
-    if numbers.dtype.kind != "f":
-        return 0.0
-    return float(np.abs(np.where(np.isfinite(numbers), numbers, 0.0)).max(initial=0.0))
+    """Return the magnitude of a single finite float; 0 for others."""
+    is_one = numbers.size == 1 and numbers.dtype.kind == "f" and bool(np.isfinite(numbers).all())
+    return abs(float(numbers.reshape(()))) if is_one else 0.0
 
 
 def gated_outputs(model: Model) -> frozenset[str]:

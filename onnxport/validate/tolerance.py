@@ -147,7 +147,7 @@ class Tolerance:
         length: the longest sum of products in the network.
         saturating: the outputs that have the floor of a Sigmoid.
         gated: those that have the floor of a number times its own Sigmoid.
-        added: output name to the largest constant that its last step adds: the sum is exact to eps32 of that.
+        added: output name to the number that its last step adds to all elements: the sum is exact to eps32 of that.
         voted: those whose groups are shares of one whole, so that the largest magnitude of all is the scale of each.
         precision: to which the reference rounds in the comparison.
         are_terms_equal: whether the inputs are constant, so that the errors of a sum add up instead of cancelling.

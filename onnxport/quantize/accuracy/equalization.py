@@ -116,14 +116,14 @@ def equalize(
     if not chosen:
         return {}
     proof = divider()
-    if proof.divide(_merged(chosen)) is None:
+    if proof.divide(_merge(chosen)) is None:
         chosen = [each for each in chosen if proof.divide(each[1]) is not None]
     for group, named in chosen:
         _scale(graph, group, next(iter(named.values())))
-    return _merged(chosen)
+    return _merge(chosen)
 
 
-def _merged(chosen: Sequence[tuple[ChannelGroup, Mapping[str, Array]]]) -> dict[str, Array]:
+def _merge(chosen: Sequence[tuple[ChannelGroup, Mapping[str, Array]]]) -> dict[str, Array]:
     return {name: factors for _, named in chosen for name, factors in named.items()}
 
 

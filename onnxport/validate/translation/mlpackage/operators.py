@@ -192,10 +192,8 @@ def _cast(op: OperatorView) -> None:
     value = op.value("x")
     clip = _before_casts(value).producer()
     if dtype.startswith(("int", "uint")) and clip is not None and clip.op_type == "Clip":
-        bounds = [constant_tensor(each) for each in clip.inputs[1:]]
-        if clip.inputs[0] is not None and all(
-            each is not None and abs(each.numpy()) >= _LARGE for each in bounds
-        ):
+        low, high = (constant_tensor(each) for each in clip.inputs[1:3])
+        if clip.inputs[0] and low and high and low.numpy() <= -_LARGE and high.numpy() >= _LARGE:
             value = clip.inputs[0]
     op.emit(op.add("Cast", [value], to=int(data_type(dtype))))
 
