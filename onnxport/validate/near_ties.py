@@ -39,7 +39,6 @@ from onnxport.validate.decision_graph import (
 )
 from onnxport.validate.graph_analysis import grid_steps, is_saturating
 from onnxport.validate.noise_meter import Probed
-from onnxport.validate.noise_runs import Answers
 from onnxport.validate.rounded_reference import Decision, find_decisions
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 
@@ -73,7 +72,6 @@ class NearTies:
         logits = {each.logits for each in self._shares.values()}
         values = (value for node in model.graph for value in node.outputs if value.name in logits)
         self._steps = grid_steps(model, values) if has_integers else {}
-        self._last: _Outcomes | None = None
 
     @property
     def outputs(self) -> frozenset[str]:
@@ -120,31 +118,7 @@ class NearTies:
         self, name: str, answer: Array, feeds: Feeds, tolerance: Tolerance, is_adversarial: bool
     ) -> list[tuple[Array, Noise]]:
         """Return the answers, with their noise, for all outcomes of comparisons; none where each is decided."""
-        found = []
-        for own, *probes in self._answers_of(self._choices[name], feeds, tolerance, is_adversarial):
-            if own[name].shape != answer.shape:
-                return []
-            found.append((own[name], measure_noise(own[name], [each[name] for each in probes])))
-        return found
-
-    def _answers_of(
-        self, choices: Sequence[Choice], feeds: Feeds, tolerance: Tolerance, is_adversarial: bool
-    ) -> list[Sequence[Answers]]:
-        """Return the answers and those of probes for each outcome; outputs of one decision share the runs."""
-        last = self._last
-        is_same = last is not None and last.feeds is feeds and last.choices == choices
-        if (
-            last is None
-            or not is_same
-            or (last.tolerance, last.is_adversarial) != (tolerance, is_adversarial)
-        ):
-            found = self._run_outcomes(choices, feeds, tolerance, is_adversarial)
-            last = self._last = _Outcomes(choices, feeds, tolerance, is_adversarial, found)
-        return last.answers
-
-    def _run_outcomes(
-        self, choices: Sequence[Choice], feeds: Feeds, tolerance: Tolerance, is_adversarial: bool
-    ) -> list[Sequence[Answers]]:
+        choices = self._choices[name]
         numbers = {value.name or "": value for choice in choices for value in choice.numbers}
         known = {key: _known(value, feeds) for key, value in numbers.items()}
         taps = [key for key, array in known.items() if array is None]
@@ -161,22 +135,14 @@ class NearTies:
         if all(np.array_equal(*either) for either in outcomes):
             return []
         model = force_outcomes(self._model, choices, [surely.ndim for surely, _ in outcomes])
-        forced = self._open(model, is_adversarial=is_adversarial)
-        return [
-            forced({**feeds, **{outcome_name(number): each for number, each in enumerate(chosen)}}, ())
-            for chosen in itertools.product(*outcomes)
-        ]
-
-
-@dataclass(frozen=True)
-class _Outcomes:
-    """The runs for some comparisons on one set: for each outcome the answers, and those of probes."""
-
-    choices: Sequence[Choice]
-    feeds: Feeds
-    tolerance: Tolerance
-    is_adversarial: bool
-    answers: list[Sequence[Answers]]
+        forced, found = self._open(model, is_adversarial=is_adversarial), []
+        for chosen in itertools.product(*outcomes):
+            given = {outcome_name(number): outcome for number, outcome in enumerate(chosen)}
+            own, *probes = (answers[name] for answers in forced({**feeds, **given}, ()))
+            if own.shape != answer.shape:
+                return []
+            found.append((own, measure_noise(own, probes)))
+        return found
 
 
 def _allowed(name: str, answer: Array, noise: Noise, tolerance: Tolerance) -> Array:
