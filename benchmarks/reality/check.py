@@ -2,9 +2,9 @@
 
     python -m benchmarks.reality.check MODEL ARTEFACT --seed 7 --sizes '{"x": [1, 3, 224, 224]}'
 
-Plain ONNX Runtime runs the model and an `.ort`, LiteRT's interpreter a `.tflite`, on random inputs. How much the
-model itself changes under a millionth of its inputs, without ONNX Runtime's optimizations, and for float16 with its
-weights rounded, is measured beside: no artefact can be nearer than that.
+Plain ONNX Runtime runs the model and an `.ort`, LiteRT's interpreter a `.tflite`, on random inputs or given ones. How
+much the model itself changes under a millionth of its inputs, without ONNX Runtime's optimizations, and for float16
+with its weights rounded, is measured beside: no artefact can be nearer than that.
 """
 
 from __future__ import annotations
@@ -67,12 +67,20 @@ class Check:
 
 
 def check(
-    model: Path, artefact: Path, sizes: Mapping[str, Sequence[int]], seed: int, precision: str
+    model: Path,
+    artefact: Path,
+    sizes: Mapping[str, Sequence[int]],
+    seed: int,
+    precision: str,
+    folder: Path | None = None,
 ) -> Check:
-    """Compare an artefact with its model on two random input sets."""
+    """Compare an artefact with its model on the .npz files of `folder`, else on two random input sets."""
     reference = _session(model)
     try:
-        samples = [usable_inputs(model, reference, sizes, seed + number, number) for number in range(2)]
+        if folder is None:
+            samples = [usable_inputs(model, reference, sizes, seed + number, number) for number in range(2)]
+        else:
+            samples = [dict(np.load(file)) for file in sorted(folder.iterdir())]
     except ValueError as error:
         return Check(NOT_CHECKED, str(error))
     expected = [_answers(reference, feeds) for feeds in samples]
@@ -344,8 +352,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--precision", choices=TOLERANCE, default="fp32")
     parser.add_argument("--sizes", type=json.loads, default={}, help="sizes of open inputs, as JSON")
+    parser.add_argument("--samples", type=Path, help="folder with .npz files to check on, for random inputs")
     given = parser.parse_args()
-    print(json.dumps(asdict(check(given.model, given.artefact, given.sizes, given.seed, given.precision))))
+    found = check(given.model, given.artefact, given.sizes, given.seed, given.precision, given.samples)
+    print(json.dumps(asdict(found)))
 
 
 if __name__ == "__main__":

@@ -20,14 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.peak import Peak
-from benchmarks.reality.check import DIFFERENT, NOT_CHECKED, Check, declared_sizes, filled, random_inputs
+from benchmarks.reality.check import DIFFERENT, NOT_CHECKED, Check
+from benchmarks.reality.samples import write_samples
 from fixtures import reality
 
 LIMIT = 300.0  # seconds a command
-SAMPLES = 32  # calibration samples of int8
 BUDGET = "sqnr=15"  # of int8: nodes that lose more stay float, and a note names them
 SEED = 20_261  # of the check and of the calibration samples; the product's own generator never sees it
 
@@ -107,7 +105,7 @@ def convert(key: str, to: str, precision: str) -> Row:
         check: Check | None = None
         made = target if outcome == RIGHT else target.with_suffix(f".rejected{target.suffix}")
         if made.exists():
-            check = checked(model, made, fed_sizes(ran.said), precision)
+            check = checked(model, made, fed_sizes(ran.said), precision, Path(temp, "others"))
         if outcome == RIGHT and check and check.verdict == DIFFERENT:
             outcome = WRONG
         return Row(
@@ -197,12 +195,23 @@ def fed_sizes(said: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(shape) for name, shape in fed[0].get("shapes", {}).items()}
 
 
-def checked(model: Path, artefact: Path, sizes: Mapping[str, Sequence[int]], precision: str) -> Check:
-    """Check in a child: an artefact that crashes its runtime is different, and does not end the benchmark."""
+def checked(
+    model: Path,
+    artefact: Path,
+    sizes: Mapping[str, Sequence[int]],
+    precision: str,
+    samples: Path | None = None,
+) -> Check:
+    """Check in a child: an artefact that crashes its runtime is different, and does not end the benchmark.
+
+    Args:
+        samples: a folder of inputs to check on; random ones where there is none.
+    """
     if artefact.suffix == ".mlpackage":
         return Check(NOT_CHECKED, "Core ML runs on macOS only")
     command = [sys.executable, "-m", "benchmarks.reality.check", str(model), str(artefact)]
     command += ["--seed", str(SEED), "--precision", precision, "--sizes", json.dumps(sizes)]
+    command += ["--samples", str(samples)] if samples and samples.exists() else []
     try:
         ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
     except subprocess.TimeoutExpired:
@@ -215,17 +224,14 @@ def checked(model: Path, artefact: Path, sizes: Mapping[str, Sequence[int]], pre
 def _precision_options(
     model: Path, precision: str, known: Mapping[str, Sequence[int]], temp: Path
 ) -> list[str]:
-    """Return the options of a precision; int8 gets samples of random values in the sizes of a first try."""
+    """Return the options of a precision; int8 gets samples in `temp`/samples, and others in `temp`/others."""
     if precision == "fp32":
         return []
     if precision == "fp16":
         return ["--precision", "fp16"]
     folder = temp / "samples"
-    folder.mkdir()
-    sizes = filled(declared_sizes(model), known)
     try:
-        for number in range(SAMPLES):
-            np.savez(folder / f"{number:02}.npz", **random_inputs(model, sizes, SEED + number, number))
+        write_samples(model, known, SEED, folder, temp / "others")
     except ValueError:  # it takes texts, or nothing random: a stranger has no samples either
         return ["--precision", "int8"]
     return ["--precision", "int8", "--calib", str(folder), "--budget", BUDGET]

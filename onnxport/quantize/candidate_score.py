@@ -16,6 +16,7 @@ from onnxport.core.arrays import Array
 from onnxport.core.resources import Closing
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
+from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.samples.readers import SampleFile
 from onnxport.validate.budgets import Budgets, sentence
@@ -28,6 +29,7 @@ from onnxport.validate.report import Figure
 _KEPT = 512 * 2**20
 # dB beyond which more is no gain: the noise of float32 begins.
 _CEILING = 80.0
+_ELSEWHERE = RuntimeOptions(level="disable")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,19 @@ class Score:
     @property
     def meets(self) -> bool:
         return not self.unmet
+
+    def has_room(self, other: Score) -> bool:
+        """Return whether this and another score of a model meet each budget by as much as the two are apart."""
+        if not (self.meets and other.meets):
+            return False
+        for (_, mine), (_, theirs) in zip(self.limited, other.limited, strict=True):
+            apart, limit = abs(mine.value - theirs.value), mine.budget
+            if (
+                limit is not None
+                and min(abs(mine.value - limit), abs(theirs.value - limit)) < apart < math.inf
+            ):
+                return False
+        return True
 
     @property
     def shortfall(self) -> float:
@@ -92,13 +107,19 @@ class Scorer(Closing):
                 if kept > _KEPT:
                     break
 
-    def score(self, candidate: Model) -> Score:
-        """Run the candidate, which has the original's inputs and outputs, on every sample."""
+    def score(self, candidate: Model, *, elsewhere: bool = False, samples: int | None = None) -> Score:
+        """Run the candidate, which has the original's inputs and outputs, on the samples.
+
+        Args:
+            samples: the first so many; all unless given.
+            elsewhere: without ONNX Runtime's optimizations, as another runtime computes: what lies half between two
+                steps of a grid is rounded otherwise, which moves deep networks as far as their quantization does.
+        """
         seen: dict[str, OutputSums] = {}
         specs: dict[str, TensorSpec] = {}
         averages = Averages(self._budgets.user)
-        with OrtRuntime.of_model(candidate) as runtime:
-            for file, answers in zip(self._files, self._answers, strict=True):
+        with OrtRuntime.of_model(candidate, _ELSEWHERE if elsewhere else RuntimeOptions()) as runtime:
+            for file, answers in zip(self._files[:samples], self._answers[:samples], strict=True):
                 given = runtime.run(file.load().feeds)
                 for name, answer in answers.items():
                     specs[name] = TensorSpec(name, answer.dtype.name, answer.shape)

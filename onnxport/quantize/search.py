@@ -1,13 +1,18 @@
 """The budget search: keep as few tensors as possible in higher precision so that the budgets are met.
 
 1. The whole model in 8 bits is scored; where it meets the budgets, nothing is restored.
-2. Every unit is ranked by its measured harm: the output noise of a model in which that unit alone is quantized.
+2. Every unit is ranked by its measured harm: the output noise of a model in which that unit alone is quantized. Of
+   large models runs of neighbours are measured together, and the most harmful runs are halved until none is left or
+   enough was measured.
 3. The shortest head of that ranking that meets the budgets is restored, found by bisection; once to 16 bits, which
    leave the weights in 8, and once to float.
-4. Each unit of a head is quantized again, the least harmful first, and stays so where the budgets are still met. Of
-   the two, the one with fewer units is taken.
-5. Where nothing meets the budgets, the harmful half is restored, to either, and the nearest model that has at least
-   half its units in 8 bits is the result.
+4. Of the two, the one with fewer units is taken. Each of its units is quantized again, the least harmful first, and
+   stays so where the budgets are still met.
+5. Other runtimes round otherwise what lies between two steps. Where the result, computed so, does not keep the budgets
+   with room for as much again, the next of the ranking are restored, as few as suffice: one, two, four, and so on,
+   then by bisection.
+6. Where nothing meets the budgets, the harmful half is restored, to either, and the nearest model that has at least
+   half its units in 8 bits is the result; nothing is where the float model itself misses them.
 
 The noise of several units adds up only nearly, so every choice is scored on the model itself.
 """
@@ -25,11 +30,15 @@ from onnxport.quantize.float_graph import INT16_OPSET
 from onnxport.quantize.placement import Placement
 
 Level = Literal["16-bit", "float"]
+Run = tuple[str, ...]  # units that follow each other in the graph
 LEVELS: tuple[Level, ...] = ("16-bit", "float")
 # Restored units that notes name; the facts have all.
 _NAMED = 5
-# Units of the head that are tried in 8 bits again.
-_TRIED_AGAIN = 24
+# Units of the head that are tried in 8 bits again; of models with more units than are measured one by one, the last.
+_TRIED_AGAIN, _TRIED_AGAIN_OF_MANY = 24, 12
+# Measurements that rank the units, and the samples of each.
+_MEASURED = 48
+_RANKED_ON = 3
 
 
 class Space(Protocol):
@@ -49,7 +58,8 @@ class Restored:
 
     unit: str
     level: Level
-    harm: float  # SQNR in dB that the outputs have when it alone is quantized; the lower the worse
+    harm: float  # SQNR in dB that the outputs have when its run of units alone is quantized; the lower the worse
+    run: int = 1  # units of that run
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,7 @@ class SearchResult:
     before: Score  # the score with nothing restored
     meets: bool  # whether the budgets are kept on the samples; otherwise it is the best that was reached
     scored: int  # how many models were scored
+    floats: Score | None = None  # the score with nothing in 8 bits, where even that misses the budgets
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -69,14 +80,20 @@ class SearchResult:
         if not self.restored and self.meets:
             return ()
         lines = []
-        if not self.meets:
+        if self.floats is not None:
+            lines.append(
+                "no selection of nodes in higher precision can meet the budgets on the samples: in float32, with "
+                f"other rounding, the model itself has {'; '.join(self.floats.unmet)}; samples like the data that the "
+                "model was trained on have larger answers"
+            )
+        elif not self.meets:
             lines.append(
                 "no selection of nodes in higher precision meets the budgets on the samples; the best of "
                 f"{self.scored} tried with at least half of the nodes in 8 bits: {'; '.join(self.score.unmet)}"
             )
         lines += [
             f"{each.unit!r} is in {_SAID[each.level]}: "
-            f"with only this node in 8 bits the outputs have {each.harm:.1f} dB"
+            f"with only {_named(each.run)} in 8 bits the outputs have {each.harm:.1f} dB"
             for each in self.restored[:_NAMED]
         ]
         if len(self.restored) > _NAMED:
@@ -90,9 +107,15 @@ class SearchResult:
     def facts(self) -> dict[str, Any]:
         """The same as data."""
         restored = {
-            each.unit: {"level": each.level, "alone_db": round(each.harm, 2)} for each in self.restored
+            each.unit: {"level": each.level, "alone_db": round(each.harm, 2)}
+            | ({"alone_with": each.run - 1} if each.run > 1 else {})
+            for each in self.restored
         }
         return {"restored": restored, "scored": self.scored}
+
+
+def _named(run: int) -> str:
+    return "this node" if run == 1 else f"this node and {run - 1} beside it"
 
 
 _SAID: Mapping[Level, str] = {"16-bit": "16 bits", "float": "float32"}
@@ -104,10 +127,11 @@ class _Search:
     def __init__(self, space: Space, scorer: Scorer, progress: Callable[[int, int], None]) -> None:
         self._space, self._scorer, self._progress = space, scorer, progress
         self._known: dict[frozenset[tuple[str, Level]], Score] = {}
+        self._measured = 0  # models scored for one purpose alone
 
     @property
     def scored(self) -> int:
-        return len(self._known)
+        return len(self._known) + self._measured
 
     def score(self, restored: Mapping[str, Level]) -> Score:
         key = frozenset(restored.items())
@@ -115,15 +139,42 @@ class _Search:
             self._known[key] = self._scorer.score(self._space.built(restored))
         return self._known[key]
 
-    def ranking(self) -> dict[str, float]:
-        """Map units to their harm, the most harmful first; of equals the first in the graph."""
+    def holds(self, restored: Mapping[str, Level]) -> bool:
+        """Return whether a model meets the budgets here and where its values are rounded otherwise, with room.
+
+        A third runtime may be as far from the worse of the two as they are from each other.
+        """
+        here = self.score(restored)
+        if not here.meets:
+            return False
+        self._measured += 1
+        return here.has_room(self._scorer.score(self._space.built(restored), elsewhere=True))
+
+    def ranking(self) -> dict[str, tuple[float, int]]:
+        """Map units to the harm of the run that they were measured in, and its length, the most harmful first."""
         units = list(self._space.units)
-        harms: dict[str, float] = {}
-        for number, unit in enumerate(units):
-            others: dict[str, Level] = {other: "float" for other in units if other != unit}
-            harms[unit] = self.score(others).mean_sqnr
-            self._progress(number + 1, len(units))
-        return dict(sorted(harms.items(), key=lambda item: item[1]))
+        length = 1 if len(units) <= _MEASURED else -(-len(units) // (_MEASURED // 2))
+        harms: dict[Run, float] = {}
+
+        def measure(runs: Iterable[Run]) -> None:
+            for run in runs:
+                harms[run] = self._harm(run)
+                self._progress(min(self._measured, _MEASURED), min(len(units), _MEASURED))
+
+        measure(_pieces(tuple(units), length))
+        while self._measured < _MEASURED and (long := [run for run in harms if len(run) > 1]):
+            worst = min(long, key=harms.__getitem__)
+            measure(_pieces(worst, -(-len(worst) // 2)))
+            del harms[worst]
+        first = {unit: place for place, unit in enumerate(units)}
+        ranked = sorted(harms.items(), key=lambda item: (item[1], first[item[0][0]]))
+        return {unit: (harm, len(run)) for run, harm in ranked for unit in run}
+
+    def _harm(self, units: Run) -> float:
+        """Return the mean SQNR of the outputs, in dB, where these units alone are in 8 bits."""
+        others: dict[str, Level] = {other: "float" for other in self._space.units if other not in units}
+        self._measured += 1
+        return self._scorer.score(self._space.built(others), samples=_RANKED_ON).mean_sqnr
 
     def shortest(self, ranked: Sequence[str], level: Level) -> dict[str, Level] | None:
         """Return the shortest head of `ranked` that meets the budgets at `level`; None where none does."""
@@ -138,11 +189,31 @@ class _Search:
 
     def pruned(self, restored: dict[str, Level], ranked: Sequence[str]) -> dict[str, Level]:
         """Drop units that turn out unnecessary."""
-        for unit in [each for each in reversed(ranked) if each in restored][:_TRIED_AGAIN]:
+        tries = _TRIED_AGAIN if len(ranked) <= _MEASURED else _TRIED_AGAIN_OF_MANY
+        for unit in [each for each in reversed(ranked) if each in restored][:tries]:
             fewer = {other: level for other, level in restored.items() if other != unit}
             if self.score(fewer).meets:
                 restored = fewer
         return restored
+
+    def extended(self, restored: dict[str, Level], ranked: Sequence[str]) -> dict[str, Level]:
+        """Return a selection with as many more of `ranked` as it takes to hold elsewhere; itself where none does."""
+        if self.holds(restored):
+            return restored
+        level = next(iter(restored.values()), LEVELS[0])
+        others = [unit for unit in ranked if unit not in restored]
+        most = len(others) - (level == "float")
+        low, high = 0, 1
+        while high <= most and not self.holds(restored | _head(others, high, level)):
+            low, high = high, 2 * high
+        if high > most:
+            return restored
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (
+                (low, middle) if self.holds(restored | _head(others, middle, level)) else (middle, high)
+            )
+        return restored | _head(others, high, level)
 
     def best(self, ranked: Sequence[str]) -> tuple[dict[str, Level], Score]:
         """Return the model nearest to the budgets among those with at least half the units in 8 bits."""
@@ -163,23 +234,30 @@ def restore_for_budgets(
     """
     run = _Search(space, scorer, progress)
     before = run.score({})
-    if before.meets:
+    if run.holds({}):
         return SearchResult(space.built({}), (), before, before, True, run.scored)
+    floats = run.score(_head(space.units, len(space.units), "float"))
+    if not floats.meets:
+        return SearchResult(space.built({}), (), before, before, False, run.scored, floats)
     harms = run.ranking()
     ranked = list(harms)
     heads = [head for level in LEVELS if (head := run.shortest(ranked, level)) is not None]
     if heads:
         # Of as many in 16 bits and in float, those in 16 bits.
-        chosen = min((run.pruned(head, ranked) for head in heads), key=len)
+        chosen = run.extended(run.pruned(min(heads, key=len), ranked), ranked)
         score = run.score(chosen)
     else:
         chosen, score = run.best(ranked)
-    restored = tuple(Restored(unit, chosen[unit], harms[unit]) for unit in ranked if unit in chosen)
+    restored = tuple(Restored(unit, chosen[unit], *harms[unit]) for unit in ranked if unit in chosen)
     return SearchResult(space.built(chosen), restored, score, before, score.meets, run.scored)
 
 
 def _head(ranked: Iterable[str], count: int, level: Level) -> dict[str, Level]:
     return {unit: level for unit, _ in zip(ranked, range(count), strict=False)}
+
+
+def _pieces(units: Run, length: int) -> list[Run]:
+    return [units[start : start + length] for start in range(0, len(units), length)]
 
 
 WHY = "the budgets are not kept with it in 8 bits"
