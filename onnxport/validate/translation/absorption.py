@@ -6,7 +6,8 @@ product is then compared as one of x:
 
     W (k x + t) + b = (W k) x + (W t + b)
 
-What is cut off at 0 stays so under a factor above 0, and under no shift.
+What is cut off stays so under a factor above 0, at the factor's multiple of the bounds (matches.py compares these), and
+under no shift.
 
 Zeros that a convolution pads with are no x: a shift may pass it by half a step only, as far as a zero point rounds.
 """
@@ -33,7 +34,7 @@ def absorb(core: Core, head: Head, source: Head) -> tuple[Core, Array] | None:
     Returns:
         The product, and the factor of each channel of the operand that it makes up for.
     """
-    if core.op == "ConvTranspose" or not all(_is_zero_or_none(each) for each in (source.low, source.high)):
+    if core.op == "ConvTranspose":
         return None
     is_bounded = any(np.isfinite(each).any() for each in (source.low, source.high))
     assert core.weight is not None
@@ -64,10 +65,6 @@ def absorb(core: Core, head: Head, source: Head) -> tuple[Core, Array] | None:
     if _is_padded(core) and (np.abs(offset) > _HALF_STEP * _step(head)).any():
         return None
     return _read_through(core, factor, offset), factor
-
-
-def _is_zero_or_none(bound: Array) -> bool:
-    return bool((np.isinf(bound) | (np.asarray(bound) == 0)).all())
 
 
 def _read_through(core: Core, factor: Array, offset: Array) -> Core:

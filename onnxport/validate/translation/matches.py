@@ -474,7 +474,22 @@ def _following(
         if not is_absorbed and not (is_alike or _follows_rounded(ours, theirs, step)):
             text = f"it has a {name} of {_numbers(ours.values)}, the source {_numbers(theirs.values)}"
             yield text, bool(rounding) and _follows(ours, theirs, step, MOST_ROUNDINGS), "scale"
+    if is_absorbed:
+        source = _with_bounds_times(source, head)
     yield from ((text, False, "bound") for text in _bounds(head, source, rounding))
+
+
+def _with_bounds_times(source: Head, head: Head) -> Head:
+    """Return the source with its bounds times the factor by which the artefact's value of the same core differs."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.asarray(head.scale.values / source.scale.values)
+    low, high = (
+        np.where(
+            np.isfinite(each) & np.isfinite(factor), each * np.where(np.isfinite(factor), factor, 1), each
+        )
+        for each in (source.low, source.high)
+    )
+    return replace(source, low=low, high=high)
 
 
 def follows_alike(head: Head, source: Head) -> bool:

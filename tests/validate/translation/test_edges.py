@@ -186,6 +186,40 @@ def test_a_factor_that_moved_into_the_next_product_is_no_fault(bounded: bool) ->
     assert wrong.faults
 
 
+@pytest.mark.parametrize(("cut", "is_same"), [(1.0, True), (1.2, False)])
+def test_channels_made_alike_keep_their_bound_times_their_factor(cut: float, is_same: bool) -> None:
+    """Clip(LeakyRelu(x V)) W: a channel k times as far has its bound k times as far, and W / k in the next product."""
+    random = np.random.default_rng(0)
+    first, second = (random.standard_normal(shape).astype(np.float32) for shape in ((6, 8), (8, 5)))
+    factor = random.uniform(1, 4, 8).astype(np.float32)
+
+    def model(after: dict[str, Array], nodes: list[onnx.NodeProto]) -> Model:
+        numbers = {"v": first, "w": second, "lower": np.float32(-0.4)} | after
+        graph = helper.make_graph(
+            [
+                helper.make_node("MatMul", ["x", "v"], ["a"]),
+                helper.make_node("LeakyRelu", ["a"], ["b"], alpha=0.2),
+                *nodes,
+                helper.make_node("MatMul", ["d", "w"], ["y"]),
+            ],
+            "g",
+            [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (3, 6))],
+            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (3, 5))],
+            [numpy_helper.from_array(np.asarray(each), name) for name, each in numbers.items()],
+        )
+        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        return Model(ir.from_proto(proto))
+
+    source = model({}, [helper.make_node("Max", ["b", "lower"], ["d"])])
+    alike = model(
+        {"w": second / factor[:, None], "k": factor, "lower": np.float32(-0.4 * cut)},
+        [helper.make_node("Max", ["b", "lower"], ["c"]), helper.make_node("Mul", ["c", "k"], ["d"])],
+    )
+    found = prove(source, alike, [{"x": random.standard_normal((3, 6)).astype(np.float32)}])
+    assert found.is_complete == is_same
+    assert bool(found.findings) != is_same
+
+
 def test_a_graph_may_be_deeper_than_python_recurses() -> None:
     value = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([1]))
     for _ in range(2000):
