@@ -137,3 +137,13 @@ def check(conformance: Conformance, family: Callable[[Random], Drawn], seed: int
     return (
         f"{seed}: {helper.printable_node(node)} {[x.shape for x in given.values()]}: {found}" if found else ""
     )
+
+
+@pytest.mark.parametrize("inner", [1032, 1041])
+def test_large_sums_with_a_constant_matrix_are_exact(conformance: Conformance, inner: int) -> None:
+    """Floats hold the sum of 1,032 products of -127, and not the odd one of 1,041."""
+    a, b = np.full((2, inner), -127, np.int8), np.full((inner, 3), -127, np.int8)
+    node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
+    model = model_of([node], {"a": a}, [numpy_helper.from_array(b, "b")])
+    answer = conformance.convert_and_run(model, [{"a": a}])[0]["y"]
+    assert (answer == inner * 127 * 127).all()

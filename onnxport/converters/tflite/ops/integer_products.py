@@ -1,4 +1,4 @@
-"""Products of integer matrices, exact in int32: TFLite multiplies int8 by int8."""
+"""Products of integer matrices, exact in int32: TFLite multiplies int8 by int8, or whole floats with constant ones."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import broadcast_shape
+from onnxport.converters.tflite.ops.matmul import fully_connected
+from onnxport.converters.tflite.quantized.quantization import Quantization, QuantizedConstant
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, constant, scalar
+from onnxport.core.arrays import Array
 
 _SIGN_BIT = 0x80
+# float32 holds every integer up to here, and int8 every number up to there.
+_EXACT, _LARGEST = 2**24, 128
+_WHOLE = Quantization("int8", (1.0,), (0,))
 
 
 @lower("MatMulInteger")
@@ -56,9 +62,14 @@ def _flip_sign(tfl: TflBuilder, value: Value) -> Value:
 def _product(tfl: TflBuilder, a: Value, b: Value) -> Tensor:
     """Return a * b of int8 in int32.
 
-    The compiler turns products with constant matrices into fully connected layers, which have no such form. It
-    leaves constants of three axes alone.
+    Floats are as exact where no sum leaves what float32 holds, and XNNPACK multiplies them several times as fast as
+    LiteRT multiplies integers. Else the compiler would turn products with constant matrices into fully connected
+    layers, which have no such form. It leaves constants of three axes alone.
     """
+    if a.constant is None and b.constant is not None and b.rank == 2 and _is_exact_in_floats(b.constant):
+        weights = np.ascontiguousarray(b.constant.T)
+        known = constant(weights.astype(np.float32), QuantizedConstant(weights, _WHOLE))
+        return tfl.cast(fully_connected(tfl, tfl.tensor(tfl.convert(a, np.float32)), known, None), np.int32)
     rank = max(a.rank, b.rank)
     known = a if a.constant is not None else b
     shape = (*broadcast_shape(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
@@ -68,6 +79,12 @@ def _product(tfl: TflBuilder, a: Value, b: Value) -> Tensor:
     a, b = (wide if each is known else each for each in (a, b))
     result = _batch_matmul(tfl, tfl.tensor(a), b, shape if rank > 2 else (1, *shape))
     return result if rank > 2 else tfl.without_unit_axis(result, 0)
+
+
+def _is_exact_in_floats(columns: Array) -> bool:
+    """Return whether the sums of products of int8 with these columns are exact in float32, in whatever order."""
+    sums = np.abs(columns.astype(np.int32)).sum(axis=0)
+    return bool(_LARGEST * sums.max(initial=0) <= _EXACT)
 
 
 def _batch_matmul(tfl: TflBuilder, left: Tensor, b: Value, shape: tuple[int | None, ...]) -> Tensor:
