@@ -31,7 +31,7 @@ text = printable
 T = TypeVar("T")
 Tone = Literal["good", "bad", "unsure", "plain"]
 
-QUESTIONS: Mapping[Criterion, str] = {
+_QUESTIONS: Mapping[Criterion, str] = {
     "fidelity": "Does it compute what an ONNX model with the same roundings computes?",
     "quality": "How much accuracy does the lower precision lose against the float original?",
     "translation": "Is it the float original, node for node, in lower precision?",
@@ -354,6 +354,10 @@ def _proven(report: Report, candidate: str, reference: str) -> str:
         )
     if "fidelity" not in judgements:  # reports of earlier versions call a measured loss proven
         return _measured(report, candidate, reference)
+    if report.reference.precision == "int8 dynamic":
+        without = judgements["fidelity"].against.removeprefix("the reference ")
+        how = "" if without == "itself" else f" {without}"
+        return f"{candidate} computes what {reference} computes{how}"
     precision = report.candidate.precision
     return f"{candidate} computes what {reference} computes with {precision} rounding, and keeps {_limit(quality)}"
 
@@ -362,6 +366,13 @@ def _measured(report: Report, candidate: str, reference: str) -> str:
     against = f"{candidate} against {reference}: the loss of accuracy was measured"
     limits = [_limit(each) for each in report.judgements if each.question == "quality"]
     return f"{against} and keeps {limits[0]}" if limits else against
+
+
+def question(judgement: Judgement) -> str:
+    """Return what a judgement answers."""
+    if judgement.question == "quality" and judgement.against != "the float original":
+        return f"How far are its answers from those of {judgement.against}?"
+    return _QUESTIONS[judgement.question]
 
 
 def _limit(quality: Judgement) -> str:

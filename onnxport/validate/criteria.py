@@ -13,6 +13,8 @@ _FULL = frozenset[Precision]({"float32", "float64"})
 _WIDENED = frozenset[Precision](
     {"float64", "float16", "bfloat16", "float16 weights", "bfloat16 weights", "int8 weights", "int4 weights"}
 )
+# Those that hold the integers of a run-time quantization, and its products, exactly.
+_KEEPING = _FULL | INTEGER_WEIGHTS
 _UNREADABLE = (
     "only quality was evaluated: the roundings cannot be applied, because the reference's graph cannot be read; "
     "give the .onnx file that it was made from"
@@ -37,13 +39,19 @@ class Criteria:
 
 
 def choose_criteria(
-    reference: Precision, candidate: Precision, *, readable: bool = True, has_tolerance: bool = False
+    reference: Precision,
+    candidate: Precision,
+    *,
+    readable: bool = True,
+    has_tolerance: bool = False,
+    keeps_dynamic: bool = False,
 ) -> Criteria:
     """Choose the criteria for a pair.
 
     Args:
         readable: whether the reference's graph can be read, and so be rounded.
         has_tolerance: whether the user gave a tolerance, which then applies to the reference itself.
+        keeps_dynamic: whether a float candidate quantizes at run time as the reference does.
     """
     if reference == candidate or "unknown" in (reference, candidate) or {reference, candidate} <= _FULL:
         return Criteria(fidelity=True)
@@ -56,7 +64,7 @@ def choose_criteria(
             "to see what these cost, name the float original first"
         )
         return Criteria(fidelity=True, note=note)
-    if has_tolerance:
+    if has_tolerance or (keeps_dynamic and candidate in _KEEPING):
         return Criteria(fidelity=True, quality=True)
     is_float16 = reference in INTEGER_WEIGHTS and candidate == "float16"
     if is_float16 or (reference == "float32" and candidate in ROUNDINGS):

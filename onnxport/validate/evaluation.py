@@ -23,7 +23,7 @@ from onnxport.validate.undefined_answers import notes_on, why_undefined
 
 if TYPE_CHECKING:
     from onnxport.validate.lifted_reference import LiftedReference
-    from onnxport.validate.quality import Quality
+    from onnxport.validate.quality import Floor, Quality
     from onnxport.validate.rounded_reference import RoundedReference
 
 
@@ -39,6 +39,8 @@ def evaluate(
     lifted: LiftedReference | None = None,
     least: int = 0,
     is_proven: bool = False,
+    floor: Floor | None = None,
+    keeps_dynamic: bool = False,
 ) -> tuple[tuple[Judgement, ...], tuple[str, ...]]:
     """Judge a candidate's answers; it runs once per set, and no criterion keeps its answers.
 
@@ -51,6 +53,8 @@ def evaluate(
         lifted: of a candidate that is proven to be the reference node for node: what its own numbers give. It is
             closed.
         is_proven: whether it is so proven, and quality needs no evidence of that (Quality).
+        floor: of quality; that of every lower precision unless given.
+        keeps_dynamic: whether it keeps the reference's run-time quantization, in other operators.
 
     Returns:
         The judgements, fidelity first, and notes on the choice of criteria.
@@ -59,12 +63,12 @@ def evaluate(
     if lifted is not None:
         criteria, rounded = Criteria(fidelity=True, rounded=True, quality=criterion is None), lifted
     elif criterion is None:
-        criteria, rounded = _choose(reference, precision, kept, least)
+        criteria, rounded = _choose(reference, precision, kept, least, keeps_dynamic=keeps_dynamic)
     else:
         criteria, rounded = Criteria(criterion == "fidelity", quality=criterion == "quality"), None
     with rounded or nullcontext():
         fidelity = Fidelity(reference, rounded or reference, params) if criteria.fidelity else None
-        quality = _quality(reference, params, is_proven) if criteria.quality else None
+        quality = _quality(reference, params, is_proven, floor) if criteria.quality else None
         averages = Averages(budgets.user)
         progress = Counter(tell, "running the candidate, input set")
 
@@ -124,11 +128,11 @@ def evaluate(
         return (*others, apply_budgets(last, budgets)), notes
 
 
-def _quality(reference: Reference, params: ValidateParams, is_proven: bool) -> Quality:
+def _quality(reference: Reference, params: ValidateParams, is_proven: bool, floor: Floor | None) -> Quality:
     # Imported here, as the rounded reference: equal precisions, the usual case, need neither.
-    from onnxport.validate.quality import Quality
+    from onnxport.validate.quality import Floor, Quality
 
-    return Quality(reference, params, is_proven=is_proven)
+    return Quality(reference, params, is_proven=is_proven, floor=floor or Floor())
 
 
 def _add_further(
@@ -143,7 +147,7 @@ def _add_further(
 
 
 def _choose(
-    reference: Reference, candidate: Precision, kept: Collection[str], least: int
+    reference: Reference, candidate: Precision, kept: Collection[str], least: int, *, keeps_dynamic: bool
 ) -> tuple[Criteria, RoundedReference | None]:
     """Choose the criteria, and round the reference if fidelity asks for that and ONNX has such roundings."""
     criteria = choose_criteria(
@@ -151,6 +155,7 @@ def _choose(
         candidate,
         readable=reference.graph is not None,
         has_tolerance=reference.tolerance.is_given,
+        keeps_dynamic=keeps_dynamic,
     )
     if not criteria.rounded:
         return criteria, None

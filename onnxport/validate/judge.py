@@ -21,7 +21,7 @@ from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.budgets import Budgets
 from onnxport.validate.comparison import compare
 from onnxport.validate.evaluation import evaluate
-from onnxport.validate.float_reference import FloatReference
+from onnxport.validate.float_reference import FloatReference, floor_of, without_chaos
 from onnxport.validate.graph_analysis import unreached_outputs
 from onnxport.validate.params import NO_DEMANDS, ValidateParams
 from onnxport.validate.precision import kept_float32, least_rounded, precision_beside, precision_of, read_onnx
@@ -212,8 +212,11 @@ class Judge(Closing):
             graph = read_onnx(candidate)  # once: some files have many weights
             function = self._params.candidate_runtime.get("function", "")
             precision = precision_of(candidate, graph, function)
-            if self._criterion != "quality" and self._run.floats.replaces(reference, candidate, precision):
-                reference = self._run.floats.of(reference)
+            floats = self._run.floats
+            form = floats.form_of(reference, candidate, precision, function)
+            in_floats = self._criterion != "quality" and floats.replaces(reference, form, precision)
+            if in_floats:
+                reference = floats.of(reference)
             precision = precision_beside(reference.precision, candidate, precision, function)
             oriented = self._renamed(candidate, runtime, graph)
             model = reference.roll_out(oriented)
@@ -225,12 +228,17 @@ class Judge(Closing):
                 reference,
                 precision=precision,
                 params=self._params,
-                budgets=self._budgets,
+                budgets=Budgets({}) if in_floats else self._budgets,
                 kept=kept,
                 criterion=self._criterion,
                 least=least_rounded(candidate, precision),
+                floor=floor_of(form, self._params),
+                keeps_dynamic=form == "kept",
             )
             judgements, notes = ask(model, tell=self._tell)
+            if form == "kept":
+                judgements, note = without_chaos(judgements)
+                notes += (note,) if note else ()
             if checks_nodes is None:
                 checks_nodes = self._criterion is None
             measured = any(each.question == "quality" for each in judgements)
@@ -247,7 +255,10 @@ class Judge(Closing):
                     judgements, notes = found or (judgements, notes)
                 judgements += () if translation is None else (translation,)
                 notes += (note,) if note else ()
-            notes += (*_notes(reference, oriented), *self._run.floats.notes(self.reference, reference))
+            notes += _notes(reference, oriented)
+            if in_floats:
+                loss, note = floats.judgement(self.reference, form, self._budgets)
+                judgements, notes = (*judgements, loss), (*notes, note)
             if checks_nodes and _is_quality_alone(judgements):
                 # Imported here: it runs single nodes, which most verdicts do without.
                 from onnxport.validate.rounding_errors import check_nodes

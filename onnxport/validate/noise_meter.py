@@ -28,6 +28,7 @@ from onnxport.validate.noise_runs import (
     UsualNoise,
     other_batch,
     perturb_inputs,
+    perturb_measured,
     perturb_terms,
     perturb_weights,
     perturb_zeros,
@@ -115,7 +116,7 @@ class NoiseMeter:
         self._probes = _Probes(
             batches,
             tuple(self._moves(model, runtime)),
-            tuple(self._other_kernels(runtime.other_kernels)),
+            (*self._other_kernels(runtime.other_kernels), *self._measured(runtime)),
             tuple(self._transforms(runtime)),
             cache(lambda: tuple(self._other_weights(runtime))),
         )
@@ -273,6 +274,12 @@ class NoiseMeter:
         """Yield a probe that moves the weights; none for a large model."""
         if self._graph is not None and (moved := perturb_weights(self._graph, self._precision)) is not None:
             yield from self._other_kernels(lambda: self._open_beside(moved, runtime))
+
+    def _measured(self, runtime: ReferenceRuntime) -> Iterator[Probe]:
+        """Yield probes that move what is quantized at run time."""
+        for seed in (1, 2) if self._graph is not None else ():
+            if self._graph is not None and (moved := perturb_measured(self._graph, seed)) is not None:
+                yield from self._other_kernels(partial(self._open_beside, moved, runtime))
 
     def _transforms(self, runtime: ReferenceRuntime) -> Iterator[Probe]:
         """Yield probes of a model with Fourier transforms or norms over space, these in float64, or with trees."""

@@ -46,11 +46,26 @@ _SCORES = re.compile(r"logit|score|prob|class|pred|label|softmax", re.IGNORECASE
 
 _NO_DIFFERENCE = "no difference"
 _LOSSLESS = f"quality: {_NO_DIFFERENCE}"
-_FLOOR_ONLY = f"; no budget was given, only the floor of {LEAST_SQNR:g} dB"
+_FLOOR_ONLY = "; no budget was given, only the floor of {:g} dB"
 
 _LOSSY = "{!r} loses much on generated inputs ({}); see what it loses on yours with --inputs DIR"
 
 _NO_NOISE = Noise(np.zeros(1), None)
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least that every float output has to keep.
+
+    Attributes:
+        sqnr: dB; minus infinity for none.
+        fix: the cause and the way out of less, as a clause for the report; empty for none.
+        of_each_set: whether every ordinary set has to keep it, not all of them together.
+    """
+
+    sqnr: float = LEAST_SQNR
+    fix: str = ""
+    of_each_set: bool = False
 
 
 class Quality:
@@ -60,13 +75,22 @@ class Quality:
         params: whether to waive the floor, and to accept outputs of the reference that never vary, unproven.
         is_proven: whether the candidate is the reference node for node. Then outputs need not vary, and what generated
             inputs lose is a figure, no limit: they resemble none that the model is for.
+        floor: the least that outputs have to keep.
 
     Attributes:
         notes: for the report; complete after `judgement`.
     """
 
-    def __init__(self, reference: Reference, params: ValidateParams, *, is_proven: bool = False) -> None:
+    def __init__(
+        self,
+        reference: Reference,
+        params: ValidateParams,
+        *,
+        is_proven: bool = False,
+        floor: Floor = Floor(),
+    ) -> None:
         self._reference, self._params, self._is_proven = reference, params, is_proven
+        self._floor = floor
         self._has_samples = False
         self.notes: list[str] = []
         self._losses = [
@@ -83,6 +107,8 @@ class Quality:
         for loss in self._losses:
             name = loss.tally.name
             loss.add(answered.label, answers[name], given[name], is_sample=answered.source == "samples")
+            if self._floor.of_each_set:
+                loss.add_level(answered.label, sqnr(answers[name], given[name]))
 
     def judgement(self) -> Judgement:
         """Return the judgement on all sets."""
@@ -93,7 +119,7 @@ class Quality:
         if verdict == "measured":
             reason = _summary(outputs)
             if not self._params.budget and reason != _LOSSLESS:
-                reason += _FLOOR_ONLY
+                reason += _FLOOR_ONLY.format(self._floor.sqnr) if math.isfinite(self._floor.sqnr) else ""
                 self.notes.append(_advice(outputs))
         return self._judgement(verdict, reason, outputs)
 
@@ -111,7 +137,7 @@ class Quality:
         report = loss.tally.report(self._reference.tolerance, doubt, self._params.accept_inconclusive)
         if report.verdict != "proven":
             return report
-        fault = loss.below_floor(report)
+        fault = loss.below_floor(report, self._floor)
         if fault.startswith("SQNR") and self._is_proven and not self._has_samples:
             self.notes.append(_LOSSY.format(report.name, fault))
             fault = ""
@@ -129,6 +155,11 @@ class _Loss:
     decisions: DecisionAgreement
     reference_range: tuple[float, float] = (math.inf, -math.inf)
     candidate_range: tuple[float, float] = (math.inf, -math.inf)
+    lowest: tuple[float, str] = (math.inf, "")
+
+    def add_level(self, label: str, level: float) -> None:
+        """Count the SQNR of one set."""
+        self.lowest = min(self.lowest, (level, label))
 
     def add(self, label: str, reference: Array, candidate: Array, *, is_sample: bool) -> None:
         """Count one set; only decisions on the user's own samples mean something."""
@@ -139,7 +170,7 @@ class _Loss:
         self.reference_range = _widen(self.reference_range, reference)
         self.candidate_range = _widen(self.candidate_range, candidate)
 
-    def below_floor(self, report: OutputReport) -> str:
+    def below_floor(self, report: OutputReport, floor: Floor) -> str:
         """Return what violates the floor, in words; empty for nothing."""
         if not self.tally.dtype.startswith("float"):
             return ""
@@ -148,8 +179,12 @@ class _Loss:
         low, high = self.reference_range
         if high - low > _VARIES * report.scale and self.candidate_range[0] == self.candidate_range[1]:
             return f"it is {self.candidate_range[0]:.6g} everywhere"
-        if report.sqnr_db is not None and report.scale and report.sqnr_db < LEAST_SQNR:
-            return f"SQNR {report.sqnr_db:.1f} dB, the floor is {LEAST_SQNR:g} dB"
+        level, label = (report.sqnr_db, "") if report.sqnr_db is not None and report.scale else (math.inf, "")
+        if floor.of_each_set:
+            level, label = self.lowest
+        if level < floor.sqnr:
+            where, fix = f" on {label}" if label else "", f": {floor.fix}" if floor.fix else ""
+            return f"SQNR {level:.1f} dB{where}, the floor is {floor.sqnr:g} dB{fix}"
         return self.decisions.loss
 
 
@@ -226,6 +261,17 @@ def _measure(name: str, reference: Array, candidate: Array) -> Comparison:
     worst = worst_elements(differences, WORST_ELEMENTS) if differences.size else ()
     ratio, index = worst[0] if worst else (0.0, ())
     return Comparison(0, 0, index, ratio, 0.0, "", worst)
+
+
+def sqnr(reference: Array, candidate: Array) -> float:
+    """Return 10 log10(sum reference^2 / sum difference^2) in dB; infinite for equal arrays, and where it has none."""
+    if reference.dtype.kind != "f" or reference.shape != candidate.shape:
+        return math.inf
+    with np.errstate(invalid="ignore", over="ignore"):
+        signal = float(np.square(reference, dtype=np.float64).sum())
+        noise = float(np.square(reference.astype(np.float64) - candidate).sum())
+    is_known = signal > 0 and noise > 0 and math.isfinite(signal) and math.isfinite(noise)
+    return 10 * math.log10(signal / noise) if is_known else math.inf
 
 
 def _widen(known: tuple[float, float], values: Array) -> tuple[float, float]:

@@ -58,7 +58,7 @@ def details(artifact: ArtifactRecord) -> Iterator[str]:
 
 def _judgement(judgement: Judgement) -> Iterator[str]:
     yield f"### {judgement.question.capitalize()}: {judgement.verdict}"
-    question = phrases.QUESTIONS[judgement.question]
+    question = phrases.question(judgement)
     yield f"{question} Compared with {escape(judgement.against)}."
     shown, rest = phrases.cut(phrases.worst_first(judgement.outputs), _ROWS)
     if shown:

@@ -86,7 +86,7 @@ def _output_table(judgement: Judgement) -> str:
     for figure in judgement.metrics:
         parts = (phrases.metric_name(figure), phrases.metric_value(figure), phrases.budget(figure))
         lines.append(_GAP.join(part for part in parts if part))
-    head = f"{judgement.question}: {judgement.verdict}   {phrases.QUESTIONS[judgement.question]}"
+    head = f"{judgement.question}: {judgement.verdict}   {phrases.question(judgement)}"
     return "\n".join(["", head, *textwrap.indent("\n".join(lines), "  ").splitlines()])
 
 

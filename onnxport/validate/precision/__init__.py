@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxport.core.errors import InputError
 from onnxport.formats.artifact import Artifact, Referent
+from onnxport.formats.manifest import Manifest
 from onnxport.validate.report import Precision
 
 if TYPE_CHECKING:
@@ -15,9 +16,10 @@ INTEGER_WEIGHTS = frozenset[Precision]({"int8 weights", "int4 weights"})
 
 __all__ = [
     "INTEGER_WEIGHTS",
-    "has_rounding",
+    "count_roundings",
     "kept_float32",
     "least_rounded",
+    "noted_dynamic_quantization",
     "precision_beside",
     "precision_of",
     "read_onnx",
@@ -124,8 +126,8 @@ def least_rounded(artifact: Artifact, precision: Precision) -> int:
     return tflite.least_narrow_constant(artifact.path)
 
 
-def has_rounding(artifact: Artifact) -> bool:
-    """Return whether an artefact rounds numbers that it computes, as a quantization written in small operators does.
+def count_roundings(artifact: Artifact) -> int:
+    """Return how many operators of an artefact round numbers, as a quantization written in small operators does.
 
     Raises:
         InputError: no artefact, or a damaged one.
@@ -134,16 +136,38 @@ def has_rounding(artifact: Artifact) -> bool:
         from onnxport.formats.mlpackage.reader import read_package
 
         functions = read_package(artifact.path).functions.values()
-        return any(each.type == "round" for function in functions for each in function.block.walk())
+        return sum(each.type == "round" for function in functions for each in function.block.walk())
     if artifact.format == "tflite":
         from onnxport.formats.graph.tflite import read_tflite
 
         graphs = [each.graph for each in read_tflite(artifact.path).subgraphs]
-        return any(node.op == "ROUND" for graph in graphs for node in graph.all_nodes())
+        return sum(node.op == "ROUND" for graph in graphs for node in graph.all_nodes())
     if artifact.format == "ort":
         from onnxport.formats.graph.ort import read_ort
 
-        return any(node.op == "Round" for node in read_ort(artifact.path).graph.all_nodes())
+        return sum(node.op == "Round" for node in read_ort(artifact.path).graph.all_nodes())
     from onnxport.formats.graph.onnx import read_onnx
 
-    return any(node.op == "Round" for node in read_onnx(artifact.path).all_nodes())
+    return sum(node.op == "Round" for node in read_onnx(artifact.path).all_nodes())
+
+
+def noted_dynamic_quantization(artifact: Artifact, function: str = "") -> str:
+    """Return the --dynamic-quantization that a `.tflite` file or package of ours was made with; empty for none.
+
+    Args:
+        function: see `precision_of`.
+    """
+    text: str | None = None
+    if artifact.format == "tflite":
+        from onnxport.formats.graph.tflite import read_tflite
+
+        text = read_tflite(artifact.path).manifest
+    elif artifact.format == "coreml":
+        from onnxport.validate.precision import coreml
+
+        text = coreml.manifest_text(artifact.path, function)
+    try:
+        options = Manifest.from_json(text).options.get(artifact.format) if text else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    return str(options.get("dynamic_quantization") or "") if isinstance(options, dict) else ""

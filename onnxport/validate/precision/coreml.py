@@ -83,8 +83,18 @@ def _is_half(package: Package, name: str) -> bool:
     return bool(note.islands) or (isinstance(options, dict) and options.get("precision") in ("fp16", "mixed"))
 
 
+def manifest_text(path: Path, function: str = "") -> str | None:
+    """Return our manifest of a function in the package at `path`; None in a foreign package."""
+    package = read_package(path)
+    return _manifest_text(package, function or package.default)
+
+
+def _manifest_text(package: Package, name: str) -> str | None:
+    return package.description.metadata.userDefined.get(note_key(name)) or None
+
+
 def _note(package: Package, name: str) -> Manifest | None:
-    text = package.description.metadata.userDefined.get(note_key(name))
+    text = _manifest_text(package, name)
     return Manifest.from_json(text) if text else None
 
 
