@@ -17,6 +17,7 @@ from onnxport.converters.params import (
     ComputeUnits,
     CoremlTarget,
     CoremlWeights,
+    DynamicQuantization,
     Io,
     Layout,
     Route,
@@ -109,6 +110,7 @@ class ConvertOptions(ValidateOptions, _CalibrationOptions, total=False):
     allow_custom_ops: bool
     onnx2tf: StrPath | None
     precision: AnyPrecision | Sequence[AnyPrecision] | None
+    dynamic_quantization: DynamicQuantization | None
     io: Io
     labels: _Files | StrPath
     fit: Accelerator | Sequence[Accelerator]

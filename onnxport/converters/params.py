@@ -32,6 +32,7 @@ Accelerator = Literal["gpu"]
 ComputeUnits = Literal["all", "cpuOnly", "cpuAndGPU", "cpuAndNeuralEngine"]
 CoremlTarget = Literal["iOS15", "iOS16", "iOS17", "iOS18", "iOS26"]
 OrtPrecision = Literal["fp16", "int8", "int16x8"]
+DynamicQuantization = Literal["float", "keep"]
 # What LiteRT's GPU runtime (2.3.0) refuses of every model.
 _NOT_ON_GPU: Mapping[str, str] = {
     **dict.fromkeys(
@@ -41,6 +42,16 @@ _NOT_ON_GPU: Mapping[str, str] = {
 }
 Accelerators = Annotated[tuple[Accelerator, ...], BeforeValidator(split_words)]
 WebAccelerators = Annotated[tuple[Literal["webgpu"], ...], BeforeValidator(split_words)]
+
+
+# The field of both targets: one option.
+_DynamicQuantization = Annotated[
+    DynamicQuantization | None,
+    option(
+        "A model's run-time quantization (DynamicQuantizeLinear): float computes without it, keep writes it exactly, "
+        "in small operators that take longer. Unless given it is float, and refused below 10 dB SQNR.",
+    ),
+]
 
 
 class TfliteParams(Params):
@@ -73,6 +84,7 @@ class TfliteParams(Params):
         "quantize with --calib, or take a model that is already quantized that way.",
         default=None,
     )
+    dynamic_quantization: _DynamicQuantization = None
     io: Io = option(
         "Float inputs and outputs of a quantized model: unchanged, or as the 8-bit integers that the model makes of "
         "them, with their scales in the file.",
@@ -118,6 +130,7 @@ class CoremlParams(Params):
         "with --calib, or take a model that is already quantized that way.",
         default=None,
     )
+    dynamic_quantization: _DynamicQuantization = None
     minimum_target: CoremlTarget = option(
         "The oldest system that must run the model (iOS17 is macOS 14). It decides which operators are available.",
         default="iOS17",

@@ -78,6 +78,7 @@ def prepare(
     equivalence: Equivalence | None = None,
     unrolls: bool = False,
     keeps_stored: bool = False,
+    keeps_dynamic: bool = False,
 ) -> Rewritten:
     """Return a copy of `model` in canonical form; the weights are shared with the original.
 
@@ -88,13 +89,16 @@ def prepare(
         equivalence: checks the result; when it differs, every pass is checked and a culprit is skipped.
         unrolls: unroll loops of few steps whose state changes its shape.
         keeps_stored: write weights of 8 bits behind Cast and Mul as DequantizeLinear, which is not folded.
+        keeps_dynamic: keep run-time quantization; the operators that the target lacks are decomposed exactly.
 
     Raises:
         UsageError: `shapes` do not fit the model.
         CannotConvertError: a node has no form in the canonical opset, or a required pass changes the answers.
     """
     manager, notes = PassManager(equivalence), _Notes(read_output_ranks(model))
-    passes = _passes(shapes, native, notes, unrolls=unrolls, keeps_stored=keeps_stored)
+    passes = _passes(
+        shapes, native, notes, unrolls=unrolls, keeps_stored=keeps_stored, keeps_dynamic=keeps_dynamic
+    )
 
     def attempt() -> Model:
         candidate = model.clone()
@@ -115,6 +119,7 @@ def _passes(
     *,
     unrolls: bool,
     keeps_stored: bool,
+    keeps_dynamic: bool,
 ) -> list[Pass[Model]]:
     """List the passes in their order: folding and some lifts need shapes."""
     return [
@@ -124,7 +129,11 @@ def _passes(
         Pass("infer shapes and fold constants", _infer_afresh, optional=False),
         Pass("lift opset", _lift, optional=False),
         Pass("name squeezed axes", notes.name_axes),
-        Pass("take out dynamic quantization", _take_out_dynamic_quantization, optional=False),
+        *(
+            []
+            if keeps_dynamic
+            else [Pass("take out dynamic quantization", _take_out_dynamic_quantization, optional=False)]
+        ),
         Pass("rewrite Scan as Loop", _rewrite_scans),
         *([Pass("unroll loops", lambda model: _repeat(model, unroll_changing_loops))] if unrolls else []),
         Pass("peel loops", _peel_loops),

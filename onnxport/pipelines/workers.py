@@ -197,6 +197,7 @@ def _lower(
             equivalence=work.equivalence if is_main else None,  # it has the main model's answers only
             unrolls=True,
             keeps_stored=True,
+            keeps_dynamic=params.dynamic_quantization == "keep",
         )
         grown = describe_growth(model, prepared.model)
         stored = None if grown else constant_bytes(prepared.model, with_lists=True)
@@ -244,7 +245,11 @@ def tflite() -> Iterator[Worker]:
 
             with work.phases.phase("prepare"):
                 prepared = prepare(
-                    model, shapes=params.shape, native=converter.native_ops, equivalence=work.equivalence
+                    model,
+                    shapes=params.shape,
+                    native=converter.native_ops,
+                    equivalence=work.equivalence,
+                    keeps_dynamic=params.dynamic_quantization == "keep",
                 )
                 grown = describe_growth(model, prepared.model)
                 stored = constant_bytes(prepared.model, with_lists=True)
@@ -308,7 +313,12 @@ def _own_route_option(params: TfliteParams) -> str:
     if params.io != "float":
         return "io"
     return next(
-        (name for name in ("precision", "fit", "labels", "normalization") if getattr(params, name)), ""
+        (
+            name.replace("_", "-")
+            for name in ("precision", "dynamic_quantization", "fit", "labels", "normalization")
+            if getattr(params, name)
+        ),
+        "",
     )
 
 

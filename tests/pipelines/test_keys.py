@@ -55,6 +55,7 @@ FIELDS: dict[type[BaseModel], dict[str, Any]] = {
         "allow_custom_ops": True,
         "onnx2tf": NOWHERE,
         "precision": "fp16",
+        "dynamic_quantization": "keep",
         "io": "int8",
         "labels": {"": Path("labels.txt")},
         "fit": ("gpu",),
@@ -63,6 +64,7 @@ FIELDS: dict[type[BaseModel], dict[str, Any]] = {
     CoremlParams: {
         "shape": {"x": (1, 2)},
         "precision": "fp16",
+        "dynamic_quantization": "keep",
         "minimum_target": "iOS18",
         "weights": "int8",
         "image": {"x": ("RGB", (1.0,), (0.0,))},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from onnxport.converters.params import TfliteParams
+from onnxport.converters.params import CoremlParams, TfliteParams
 from onnxport.exporters.params import ExportParams
 from onnxport.quantize.params import QuantizeParams
 from onnxport.validate.params import ValidateParams
@@ -20,7 +20,10 @@ _NO_MATTER: Mapping[type[BaseModel], frozenset[str]] = {
     ExportParams: frozenset(("paddle2onnx",)),
 }
 # Options that a note has only where they are given: artefacts without them keep their bytes.
-_ONLY_GIVEN: Mapping[type[BaseModel], frozenset[str]] = {TfliteParams: frozenset(("fit",))}
+_ONLY_GIVEN: Mapping[type[BaseModel], frozenset[str]] = {
+    TfliteParams: frozenset(("fit", "dynamic_quantization")),
+    CoremlParams: frozenset(("dynamic_quantization",)),
+}
 
 
 def irrelevant_options(params: type[BaseModel]) -> frozenset[str]:

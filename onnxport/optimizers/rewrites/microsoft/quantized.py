@@ -116,5 +116,5 @@ def gather_block_quantized(node: Rewrite) -> None:
 
 refuse(
     "com.microsoft::DynamicQuantizeLSTM",
-    "rounds its state anew in every step; quantize the model without its LSTM operators",
+    "rounds its state anew in every step; give --dynamic-quantization float, or quantize the model without its LSTMs",
 )
