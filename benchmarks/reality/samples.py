@@ -21,7 +21,7 @@ from onnxport.quantize.calibration.input_statistics import ExpectedStatistics, M
 
 CALIBRATION = 32
 CHECK = 2
-_CHANNELS = (1, 3, 4)  # of grey, of colours, and with an opacity, which is 1
+_CHANNELS = (3, 4)  # of colours, and with an opacity, which is 1; one channel may as well be a spectrogram
 _SMALLEST = 16  # pixels a side; less is no picture
 _LOOKED_AT = 8
 _USUAL = 1  # of possible_encodings: numbers 0..1, where the network does not tell
@@ -92,7 +92,7 @@ def _photo(part: photos.Part, number: int, size: Sequence[int], encoding: ImageE
     axis = _channel_axis(size)
     assert axis is not None
     height, width = (side for index, side in enumerate(size) if index not in (0, axis))
-    image = photos.photo(part, number, (height, width)).convert("L" if size[axis] == 1 else "RGB")
+    image = photos.photo(part, number, (height, width)).convert("RGB")
     encoded = encoding.of_bytes(np.asarray(image, np.float32).reshape(height, width, -1), axis=2)
     if size[axis] > encoded.shape[2]:
         encoded = np.concatenate([encoded, np.ones((height, width, 1), np.float32)], axis=2)

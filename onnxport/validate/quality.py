@@ -60,12 +60,10 @@ class Floor:
     Attributes:
         sqnr: dB; minus infinity for none.
         fix: the cause and the way out of less, as a clause for the report; empty for none.
-        of_each_set: whether every ordinary set has to keep it, not all of them together.
     """
 
     sqnr: float = LEAST_SQNR
     fix: str = ""
-    of_each_set: bool = False
 
 
 class Quality:
@@ -107,8 +105,6 @@ class Quality:
         for loss in self._losses:
             name = loss.tally.name
             loss.add(answered.label, answers[name], given[name], is_sample=answered.source == "samples")
-            if self._floor.of_each_set:
-                loss.add_level(answered.label, sqnr(answers[name], given[name]))
 
     def judgement(self) -> Judgement:
         """Return the judgement on all sets."""
@@ -155,11 +151,6 @@ class _Loss:
     decisions: DecisionAgreement
     reference_range: tuple[float, float] = (math.inf, -math.inf)
     candidate_range: tuple[float, float] = (math.inf, -math.inf)
-    lowest: tuple[float, str] = (math.inf, "")
-
-    def add_level(self, label: str, level: float) -> None:
-        """Count the SQNR of one set."""
-        self.lowest = min(self.lowest, (level, label))
 
     def add(self, label: str, reference: Array, candidate: Array, *, is_sample: bool) -> None:
         """Count one set; only decisions on the user's own samples mean something."""
@@ -179,12 +170,10 @@ class _Loss:
         low, high = self.reference_range
         if high - low > _VARIES * report.scale and self.candidate_range[0] == self.candidate_range[1]:
             return f"it is {self.candidate_range[0]:.6g} everywhere"
-        level, label = (report.sqnr_db, "") if report.sqnr_db is not None and report.scale else (math.inf, "")
-        if floor.of_each_set:
-            level, label = self.lowest
+        level = report.sqnr_db if report.sqnr_db is not None and report.scale else math.inf
         if level < floor.sqnr:
-            where, fix = f" on {label}" if label else "", f": {floor.fix}" if floor.fix else ""
-            return f"SQNR {level:.1f} dB{where}, the floor is {floor.sqnr:g} dB{fix}"
+            fix = f": {floor.fix}" if floor.fix else ""
+            return f"SQNR {level:.1f} dB, the floor is {floor.sqnr:g} dB{fix}"
         return self.decisions.loss
 
 
