@@ -13,6 +13,7 @@ import argparse
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from benchmarks.matching import Array, Match, match_inputs, match_outputs, permu
 SAME, DIFFERENT, NOT_CHECKED = "same", "different", "not checked"
 # Of an output's largest magnitude. Generous: a fault of conversion is far larger, rounding far smaller.
 TOLERANCE = {"fp32": 1e-3, "fp16": 3e-2, "int8": 0.5}
+# dB, on other samples than the budget of 15 was kept on. A single peak that is gone is no fault of a heat map in int8.
+LEAST_SQNR = 10.0
 # A model that rounds between its operators answers differently for each order of computation.
 _ROUNDED = {"Quantize": 0.1, "Integer": 0.1, "QLinear": 0.1}
 _TIMES_NOISE = 20.0
@@ -37,6 +40,8 @@ _FEW = 16
 # A detector that is silent on random inputs answers with a sigmoid's rounding alone.
 _SILENT = 1e-6
 _NUDGE = 1e-6
+# Inputs that are tokens by their name, and of how many kinds; vocabularies of texts have more.
+_TOKEN, _TOKENS = re.compile(r"\bids?\b|_ids?\b|token"), 1000
 _DTYPES: dict[str, type[np.generic]] = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
@@ -95,9 +100,11 @@ def check(
     allowed = tolerance(model, precision)
     own = {match.output: match.relative for match in _own_noise(model, reference, samples, numeric)}
     halved = _loss_of_halves(model, samples, numeric) if precision == "fp16" else {}
-    for match in match_outputs(numeric, [_numeric(each) for each in answers]):
+    given = [_numeric(each) for each in answers]
+    for match in match_outputs(numeric, given):
         there = own.get(match.output, 0.0)
-        if match.error > _SILENT and match.relative > max(allowed, _TIMES_NOISE * there):
+        is_near = precision == "int8" and _sqnr(match, numeric, given) >= LEAST_SQNR
+        if match.error > _SILENT and match.relative > max(allowed, _TIMES_NOISE * there) and not is_near:
             told = f"{match.output}: {match.relative:.1e} of its scale, its own noise {there:.1e}"
             rounding = halved.get(match.output, 0.0)
             if match.relative > _TIMES_HALVES * rounding:
@@ -108,6 +115,18 @@ def check(
     if hidden:
         return Check(NOT_CHECKED, hidden)
     return Check(SAME, f"within {worst.relative:.1e}", _finite(worst.relative), _finite(noise))
+
+
+def _sqnr(match: Match, expected: Sequence[Feeds], given: Sequence[Feeds]) -> float:
+    """Return 10 log10(sum signal^2 / sum difference^2) of a pair of outputs in dB."""
+    signal = noise = 0.0
+    for reference, answer in zip(expected, given, strict=True) if match.tensor is not None else ():
+        array = reference[match.output].astype(np.float64).transpose(match.permutation)
+        if array.shape != answer[str(match.tensor)].shape:
+            return -math.inf
+        signal += float(np.square(array).sum())
+        noise += float(np.square(array - answer[str(match.tensor)]).sum())
+    return 10 * math.log10(signal / noise) if signal and noise else -math.inf
 
 
 def tolerance(model: Path, precision: str) -> float:
@@ -160,10 +179,12 @@ def usable_inputs(
     shapes = filled(declared, sizes)
     longest = max((max(shape, default=1) for shape in shapes.values()), default=1)
     refusal = ""
-    for drawn, lowest, highest in _tries(kind, longest):
+    for drawn, *bounds in _tries(kind, longest):
         rng = np.random.default_rng(seed)
         feeds = {
-            each.name: _values(rng, _DTYPES[each.type], shapes[each.name], drawn, lowest, highest)
+            each.name: _values(
+                rng, _DTYPES[each.type], shapes[each.name], drawn, *_bounds(each.name, *bounds)
+            )
             for each in inputs
         }
         try:
@@ -177,11 +198,24 @@ def usable_inputs(
     raise ValueError(f"it accepts no random inputs: {refusal[:200]}")
 
 
-def _tries(kind: int, longest: int) -> Iterator[tuple[int, int, int]]:
-    """Yield kinds of floats with bounds of integers: a ratio must be positive, a length may have to fit."""
+def _tries(kind: int, longest: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield kinds of floats, bounds of integers, and the number of tokens.
+
+    A ratio must be positive, a length may have to fit. The first ten tokens of a vocabulary are marks, which no text
+    consists of.
+    """
+    bounds = ((0, 10), (0, 2), (longest, longest + 1), (1, 2))
     for drawn in dict.fromkeys((kind % 2, 0)):
-        for lowest, highest in ((0, 10), (0, 2), (longest, longest + 1), (1, 2)):
-            yield drawn, lowest, highest
+        yield drawn, *bounds[0], _TOKENS
+        for lowest, highest in bounds:
+            yield drawn, lowest, highest, highest
+
+
+def _bounds(name: str, lowest: int, highest: int, tokens: int) -> tuple[int, int]:
+    """Return bounds of an integer input: a mask is 0 or 1, since models turn 9 into a score of 8e9."""
+    if "mask" in name.lower():
+        return 0, 2
+    return (0, tokens) if tokens > highest and _TOKEN.search(name.lower()) else (lowest, highest)
 
 
 def _values(
@@ -313,6 +347,8 @@ def _session(model: Path | bytes, *, optimized: bool = True) -> ort.InferenceSes
     options = ort.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
+    # x86 CPUs without VNNI add products of 8 bits in 16, which saturates; this is exact everywhere.
+    options.add_session_config_entry("session.x64quantprecision", "1")
     if not optimized:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     given = model if isinstance(model, bytes) else os.fspath(model)
