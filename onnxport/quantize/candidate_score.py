@@ -47,6 +47,12 @@ class Score:
         return float(np.mean(values)) if values else _CEILING
 
     @property
+    def lowest_sqnr(self) -> float:
+        """Return the lowest SQNR of the outputs that a budget limits, in dB; of all where none of these has one."""
+        limited = [self.sqnr[name] for name, _ in self.limited if name in self.sqnr]
+        return max(min(limited or list(self.sqnr.values()), default=_CEILING), -_CEILING)
+
+    @property
     def unmet(self) -> tuple[str, ...]:
         """Return the violated budgets in words."""
         missed = [(output, figure) for output, figure in self.limited if figure.met is False]

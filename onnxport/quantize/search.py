@@ -1,9 +1,9 @@
 """The budget search: keep as few tensors as possible in higher precision so that the budgets are met.
 
 1. The whole model in 8 bits is scored; where it meets the budgets, nothing is restored.
-2. Every unit is ranked by its measured harm: the output noise of a model in which that unit alone is quantized. Of
-   large models runs of neighbours are measured together, and the most harmful runs are halved until none is left or
-   enough was measured.
+2. Every unit is ranked by its measured harm: the noise of the worst output with a budget where that unit alone is
+   quantized. Of large models runs of neighbours are measured together, and the most harmful runs are halved until none
+   is left or enough was measured.
 3. The shortest head of that ranking that meets the budgets is restored, found by bisection; once to 16 bits, which
    leave the weights in 8, and once to float.
 4. Of the two, the one with fewer units is taken. Each of its units is quantized again, the least harmful first, and
@@ -58,7 +58,7 @@ class Restored:
 
     unit: str
     level: Level
-    harm: float  # SQNR in dB that the outputs have when its run of units alone is quantized; the lower the worse
+    harm: float  # SQNR in dB of the worst output when its run of units alone is quantized
     run: int = 1  # units of that run
 
 
@@ -171,10 +171,10 @@ class _Search:
         return {unit: (harm, len(run)) for run, harm in ranked for unit in run}
 
     def _harm(self, units: Run) -> float:
-        """Return the mean SQNR of the outputs, in dB, where these units alone are in 8 bits."""
+        """Return the lowest SQNR of the outputs with a budget, in dB, where these units alone are in 8 bits."""
         others: dict[str, Level] = {other: "float" for other in self._space.units if other not in units}
         self._measured += 1
-        return self._scorer.score(self._space.built(others), samples=_RANKED_ON).mean_sqnr
+        return self._scorer.score(self._space.built(others), samples=_RANKED_ON).lowest_sqnr
 
     def shortest(self, ranked: Sequence[str], level: Level) -> dict[str, Level] | None:
         """Return the shortest head of `ranked` that meets the budgets at `level`; None where none does."""
