@@ -3,13 +3,19 @@
 A tag is a manifest with a layer for each file, whose title is the file's name (OCI image specification 1.1; ORAS,
 "artifacts"). A file that is written is added to its tag, or replaces the one of its name there. oras-py reads the
 credentials of `docker login` and `oras login`. It speaks http to this machine only.
+
+A registry has no compare-and-swap for tags: of two who read a tag and then write it, one's file would be lost. So a
+writer looks once more after it waited longer than reading and writing takes, and writes again if its file is gone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import random
 import re
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +24,8 @@ import oras.defaults
 import oras.oci
 import oras.provider
 from fsspec import AbstractFileSystem, Callback
+
+from onnxport.core.errors import MachineError
 
 _PLACE = re.compile(
     r"(?P<host>[^/@]+)/(?P<name>[^:@]+)(?P<tag>:[^/:@]+|@sha256:[0-9a-f]{64})(?:/(?P<file>.*))?"
@@ -28,6 +36,9 @@ _TYPE = "application/vnd.onnxport.artifact"
 _LARGEST = 4 << 20  # bytes of a manifest, as registries have it
 _SECONDS = 60  # without a byte from the registry
 _PIECE = 1 << 20
+_WAIT = 0.5  # seconds, at least, after which a writer looks whether another one undid what it wrote
+_TRIES = 12
+_BAD = 400  # HTTP's status
 
 
 class NoPlace(ValueError):
@@ -40,6 +51,10 @@ class RegistryError(OSError):
     def __init__(self, status: int) -> None:
         super().__init__(f"status {status}")
         self.status = status
+
+
+class _Doubled(RegistryError):
+    """The answer where two upload one blob at once: docker-registry loses the second's."""
 
 
 class OciFiles(AbstractFileSystem):  # type: ignore[misc]
@@ -76,12 +91,7 @@ class OciFiles(AbstractFileSystem):  # type: ignore[misc]
         _checked(registry.upload_blob(lpath, container, layer))
         if callback is not None:
             callback.relative_update(layer["size"])
-        try:
-            manifest = _manifest(registry, container)
-        except FileNotFoundError:
-            manifest = oras.oci.NewManifest() | {"artifactType": _TYPE, "layers": []}
-        others = [each for each in manifest["layers"] if _title(each) != name]
-        _write(registry, container, manifest | {"layers": sorted([*others, layer], key=_title)})
+        _exchange(registry, container, name, layer)
 
     def find(self, path: str, detail: bool = False, **_: Any) -> Any:
         """Return the files of a tag, or of a folder in it."""
@@ -104,10 +114,7 @@ class OciFiles(AbstractFileSystem):  # type: ignore[misc]
 
     def rm_file(self, path: str) -> None:
         registry, container, name = _open(path)
-        manifest = _manifest(registry, container)
-        _write(
-            registry, container, manifest | {"layers": [e for e in manifest["layers"] if _title(e) != name]}
-        )
+        _exchange(registry, container, name, None)
 
 
 def _open(path: str) -> tuple[Any, Any, str]:
@@ -133,18 +140,53 @@ def _manifest(registry: Any, container: Any) -> dict[str, Any]:
     return {**manifest, "layers": layers}
 
 
-def _write(registry: Any, container: Any, manifest: dict[str, Any]) -> None:
+def _exchange(registry: Any, container: Any, name: str, layer: dict[str, Any] | None) -> None:
+    """Make `layer` the file of this name, or leave it out; MachineError if other writers undo it again and again."""
+    wanted = None if layer is None else layer["digest"]
+    for _ in range(_TRIES):
+        started = time.monotonic()
+        before = _write(registry, container, name, layer)
+        wait = max(_WAIT, 2 * (time.monotonic() - started))
+        time.sleep(wait * (1 + random.random()))  # two writers do not keep step
+        found = _digest(_manifest_or_none(registry, container), name)
+        # Another digest is that of a later writer of this file.
+        if found == wanted or found != before:
+            return
+    raise MachineError(
+        f"{container.uri}: {name} is lost each time it is written, since others write to the tag",
+        fix="write again when they are done, or give each run a tag of its own",
+    )
+
+
+def _write(registry: Any, container: Any, name: str, layer: dict[str, Any] | None) -> str | None:
+    """Write the tag's manifest with `layer` as the file of this name; return the digest of the file before."""
     config, _ = oras.oci.ManifestConfig()
-    with oras.provider.temporary_empty_config() as file:
+    manifest = _manifest_or_none(registry, container)
+    others = [each for each in manifest["layers"] if _title(each) != name]
+    layers = sorted([*others, *([] if layer is None else [layer])], key=_title)
+    with oras.provider.temporary_empty_config() as file, contextlib.suppress(_Doubled):
         _checked(registry.upload_blob(file, container, config))
-    _checked(registry.upload_manifest(manifest | {"config": config}, container))
+        _checked(registry.upload_manifest(manifest | {"config": config, "layers": layers}, container))
+    return _digest(manifest, name)
+
+
+def _manifest_or_none(registry: Any, container: Any) -> dict[str, Any]:
+    """Return the manifest of a tag, one without files where there is none yet."""
+    try:
+        return _manifest(registry, container)
+    except FileNotFoundError:
+        return dict(oras.oci.NewManifest()) | {"artifactType": _TYPE, "layers": []}
+
+
+def _digest(manifest: dict[str, Any], name: str) -> str | None:
+    return next((each["digest"] for each in manifest["layers"] if _title(each) == name), None)
 
 
 def _checked(answer: Any) -> Any:
     if answer.status_code == 404:
         raise FileNotFoundError(answer.url)
     if answer.status_code >= 400:
-        raise RegistryError(answer.status_code)
+        raise (_Doubled if answer.status_code == _BAD else RegistryError)(answer.status_code)
     return answer
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,12 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pa
             time.sleep(0.1)
         yield f"127.0.0.1:{port}", folder / "files"
         server.terminate()
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here nobody else writes: a writer need not wait before it looks again."""
+    monkeypatch.setattr("onnxport.formats.oci._WAIT", 0.0)
 
 
 def push(url: str, content: bytes) -> None:
@@ -121,3 +128,18 @@ def test_changed_bytes_are_refused(registry: tuple[str, Path]) -> None:
     blob.write_bytes(b"those bytes")
     with pytest.raises((MachineError, InputError)):
         fetch(url)
+
+
+def test_no_file_is_lost_where_several_write_to_one_tag_at_once(registry: tuple[str, Path]) -> None:
+    """Each in a process of its own, as the runs of a CI are; they start together."""
+    tag = f"oci://{registry[0]}/busy:1"
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom onnxport.formats.remote import place_for, upload\n"
+        "place = place_for(sys.argv[1])\nplace.write_bytes(sys.argv[1].encode())\n"
+        "time.sleep(max(0, float(sys.argv[2]) - time.time()))\nupload([place])\n"
+    )
+    start = str(time.time() + 4)
+    urls = [f"{tag}/model{number}.onnx" for number in range(4)]
+    writers = [subprocess.Popen([sys.executable, "-c", code, url, start]) for url in urls]
+    assert [writer.wait(60) for writer in writers] == [0] * len(writers)
+    assert [pull(url) for url in urls] == [url.encode() for url in urls]
