@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onnxport.core.packed import Packed
 from onnxport.core.urls import shown
 from onnxport.formats.artifact import FOLDERS, FORMATS, Artifact
 from onnxport.pipelines.cache.files import files_in
@@ -33,17 +34,25 @@ class Entry:
     Attributes:
         artifact: read-only files of this run, whatever other runs do to the cache.
         digest: as Artifact.digest returns it.
-        report: of the run that made it; files in the entry are named without a folder.
         place: its folder in the cache.
+        stated: report and inputs; a run keeps an entry of each product to its end.
     """
 
     key: str
     artifact: Artifact
     digest: str
-    report: RunReport
-    inputs: Mapping[str, Any]
     node: str
     place: Path
+    stated: Packed[tuple[RunReport, Mapping[str, Any]]]
+
+    @property
+    def report(self) -> RunReport:
+        """The report of the run that made it; files in the entry are named without a folder."""
+        return self.stated.open()[0]
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        return self.stated.open()[1]
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,8 @@ class Note:
         format_ = FORMATS[main.suffix]
         beside = (folder / name for name in sorted(self.files) if name != self.main)
         artifact = Artifact(main, format_, () if format_ in FOLDERS else tuple(beside))
-        return Entry(self.key, artifact, self.digest, self.report, self.inputs, self.node, place)
+        stated = Packed((self.report, self.inputs))
+        return Entry(self.key, artifact, self.digest, self.node, place, stated)
 
     @property
     def digest(self) -> str:

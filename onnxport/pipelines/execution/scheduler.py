@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxport.core.errors import InputError
+from onnxport.core.packed import Packed
 from onnxport.formats.artifact import SUFFIXES, Artifact
 from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.config.pipeline import Cell, Node, Pipeline
@@ -37,7 +38,10 @@ _AHEAD = 64  # nodes at the executor at a time, at least: results are taken whil
 
 @dataclass
 class Scheduler:
-    """One run of `pipeline`."""
+    """One run of `pipeline`.
+
+    Records and entries stay to the end, of hundreds of nodes: their reports are packed until then.
+    """
 
     pipeline: Pipeline
     cache: Cache
@@ -47,7 +51,7 @@ class Scheduler:
     guard: LockGuard
     jobs: int = 1
     timings: Timings = field(default_factory=Timings)
-    records: dict[str, NodeRecord] = field(default_factory=dict)
+    records: dict[str, Packed[NodeRecord]] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
     _inputs: dict[str, tuple[str, Inputs]] = field(default_factory=dict)
     _locked: dict[str, str] = field(default_factory=dict)
@@ -66,7 +70,7 @@ class Scheduler:
                 result = self.executor.next()
                 self._finish(running.pop(result.task.node), result)
         made = tuple(self._deliver(cell) for cell in cells)
-        records = tuple(self.records[node.name] for node in self.pipeline.nodes if id(node) in wanted)
+        records = tuple(self.records[node.name].open() for node in self.pipeline.nodes if id(node) in wanted)
         return PipelineReport(
             arguments=tuple(arguments),
             file=str(self.pipeline.path),
@@ -105,7 +109,7 @@ class Scheduler:
         return True
 
     def _finish(self, node: Node, result: Result) -> None:
-        key, inputs = self._inputs[node.name]
+        key, inputs = self._inputs.pop(node.name)
         facts: dict[str, Any] = {"key": key, "seconds": round(result.seconds, 4)}
         try:
             if result.report is None:
@@ -169,11 +173,11 @@ class Scheduler:
             at=node.line and node.line.record,
             **facts,
         )
-        self.records[node.name] = record
+        self.records[node.name] = Packed(record)
         self.watcher.node(record)
 
     def _deliver(self, cell: Cell) -> CellRecord:
-        chain = [self.records[node.name] for node in cell.node.chain]
+        chain = [self.records[node.name].open() for node in cell.node.chain]
         entry = self.entries.get(cell.node.name)
         worth = None
         if entry is not None and cell.limits.is_timed:  # nothing else runs at this time
@@ -181,7 +185,7 @@ class Scheduler:
         found = deliver_cell(cell, chain, entry, worth, self.explain, self._lock)
         if entry is not None and found.path is not None:
             report = self._relocate(cell.node, entry.report, cell.output, self._locked[cell.name])
-            self.records[cell.node.name] = chain[-1].model_copy(update={"run": report})
+            self.records[cell.node.name] = Packed(chain[-1].model_copy(update={"run": report}))
         return found
 
     def _lock(self, cell: Cell, artifact: Artifact) -> None:

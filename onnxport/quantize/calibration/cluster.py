@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 _LIBRARIES = ("onnxruntime", "numpy")
+_LOGGED = 4  # messages
 _CONNECTING = 10  # seconds
 # Shards per thread of a worker that are on their way or waiting there: one computes while the next one arrives.
 _AHEAD = 2
@@ -115,6 +116,7 @@ def connect(address: str) -> Client:
         MachineError: no scheduler answers, or it has no workers.
     """
     try:
+        from dask import config
         from distributed import Client
     except ImportError as error:
         raise MissingDependencyError(
@@ -123,7 +125,9 @@ def connect(address: str) -> Client:
             fix="install it: pip install 'onnxport[distributed]'",
         ) from error
     try:
-        client: Client = Client(address, timeout=_CONNECTING, set_as_default=False)
+        # Dask keeps the last 1,000 messages of a connection with all that they carry: the models of a fleet.
+        with config.set({"distributed.admin.low-level-log-length": _LOGGED}):
+            client: Client = Client(address, timeout=_CONNECTING, set_as_default=False)
     except (OSError, ValueError) as error:
         why = " ".join(str(error).split())
         raise MachineError(

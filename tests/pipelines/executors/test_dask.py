@@ -203,6 +203,16 @@ def test_the_dashboard_is_told(scheduler: str, project: Path) -> None:
     assert "the cluster's dashboard: http://127.0.0.1:" in outcome.stderr
 
 
+def test_what_was_sent_is_not_kept(scheduler: str) -> None:
+    """Dask keeps messages of a connection, 1,000 of them: with them the files of each task."""
+    from onnxport.quantize.calibration.cluster import connect
+
+    with connect(scheduler) as client:
+        for number in range(30):
+            assert client.submit(len, [number] * 1000).result() == 1000
+        assert 0 < len(client.scheduler_comm.recent_message_log) < 10
+
+
 def test_an_error_names_the_users_file(scheduler: str, project: Path) -> None:
     (project / "samples" / "0.npz").write_bytes(b"no archive")
     code, document = on(scheduler)
