@@ -37,7 +37,7 @@ from onnxport.validate.translation.rounding_bounds import (
     is_cut,
 )
 
-About = Literal["operator", "setting", "scale", "bound"]
+About = Literal["operator", "setting", "scale", "shift", "bound"]
 
 _COMMUTATIVE = frozenset("Add Mul Max Min Sum Mean And Or Xor Equal".split())
 # A factor of an operand is a factor of the result.
@@ -97,7 +97,7 @@ class Mismatch:
         reason: what differs.
         is_structure: whether nodes before them were not compared; else this one setting differs.
         is_near: whether roundings one after the other might explain it.
-        about: what differs: the operator, a setting or operand of it, or a factor or bound behind it.
+        about: what differs: the operator, a setting or operand of it, or a factor, shift or bound behind it.
     """
 
     core: Core
@@ -468,12 +468,15 @@ def _following(
     Args:
         rounding: see Graph.
     """
-    pairs = ("scale", head.scale, source.scale, 0.0), ("shift", head.shift, source.shift, _steps(head))
+    pairs: tuple[tuple[About, Rounded, Rounded, float], ...] = (
+        ("scale", head.scale, source.scale, 0.0),
+        ("shift", head.shift, source.shift, _steps(head)),
+    )
     for name, ours, theirs, step in pairs:
         is_alike = _follows(ours, theirs, step, _ONE_AFTER_THE_OTHER if rounding else 1.0)
         if not is_absorbed and not (is_alike or _follows_rounded(ours, theirs, step)):
             text = f"it has a {name} of {_numbers(ours.values)}, the source {_numbers(theirs.values)}"
-            yield text, bool(rounding) and _follows(ours, theirs, step, MOST_ROUNDINGS), "scale"
+            yield text, bool(rounding) and _follows(ours, theirs, step, MOST_ROUNDINGS), name
     if is_absorbed:
         source = _with_bounds_times(source, head)
     yield from ((text, False, "bound") for text in _bounds(head, source, rounding))

@@ -73,9 +73,46 @@ def _with_product(body: str, **constants: Any) -> Model:
     return model(f"p = Relu (x) {body} y = Conv (m, w)", w=weight.transpose(1, 0, 2, 3).copy(), **constants)
 
 
+MEAN = model("y = AveragePool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]> (x)")
+UP = "kernel_shape = [3, 3], strides = [2, 2]"
+_SIDE = np.array([1.5, 1, 1, 1], np.float32)  # three elements by the two that are no padding
+
+
+def mean_times(factor: Array) -> Model:
+    """Of zeros around the data, and times what they make too small."""
+    body = f"p = Pad (x, n) a = AveragePool <{UP}> (p) y = Mul (a, f)"
+    return model(body, n=np.array([0, 0, 1, 1, 0, 0, 1, 1]), f=factor.astype(np.float32)[None, None])
+
+
+def shuffled(order: str, *, is_last: bool = False) -> Model:
+    """The channels of two groups by turns, with the channels first or last."""
+    if is_last:
+        body = (
+            f"l = Transpose <perm = [0, 2, 3, 1]> (x) a = Reshape (l, s) b = Transpose <perm = {order}> (a) "
+        )
+        body += "c = Reshape (b, t) r = Transpose <perm = [0, 3, 1, 2]> (c)"
+        sizes = [1, 8, 8, 2, 2], [1, 8, 8, 4]
+    else:
+        body = f"a = Reshape (x, s) b = Transpose <perm = {order}> (a) r = Reshape (b, t)"
+        sizes = [1, 2, 2, 8, 8], [1, 4, 8, 8]
+    shapes = {"s": np.array(sizes[0]), "t": np.array(sizes[1])}
+    return model(f"{body} y = Conv <pads = [1, 1, 1, 1]> (r, w)", w=_WEIGHT, **shapes)
+
+
 @pytest.mark.parametrize(
     ("source", "right", "wrong"),
     [
+        (MEAN, mean_times(np.outer(_SIDE, _SIDE)), mean_times(np.ones((4, 4)))),
+        (
+            model(f"y = MaxPool <{UP}, ceil_mode = 1> (x)"),
+            model(f"y = MaxPool <{UP}, pads = [0, 0, 1, 1]> (x)"),
+            model(f"y = MaxPool <{UP}, pads = [1, 1, 0, 0]> (x)"),
+        ),
+        (
+            shuffled("[0, 2, 1, 3, 4]"),
+            shuffled("[0, 1, 2, 4, 3]", is_last=True),
+            shuffled("[0, 1, 2, 3, 4]", is_last=True),
+        ),
         (BEFORE_A_RELU, scaled(), scaled(_WEIGHT)),
         (BEFORE_A_RELU, scaled(), scaled(-_WEIGHT / _FACTOR, -_FACTOR)),
         (shifted(), shifted(_FACTOR / 3), shifted(_FACTOR / 3, more=0.1)),
@@ -89,6 +126,9 @@ def _with_product(body: str, **constants: Any) -> Model:
         ),
     ],
     ids=[
+        "a mean without its padding",
+        "windows beyond the data",
+        "a shuffle of channels that are last",
         "factors before a relu",
         "negative factors",
         "factors before a padded product",

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnxport.validate.translation.layouts.sizes import static_sizes
 from onnxport.validate.translation.layouts.views import Axes, Layouts, Rule, Shape, View, stand_in
+from onnxport.validate.translation.layouts.windows import lay_convolution, lay_mean, lay_pool
 
 _ONE_AXIS = 13  # the opset from which a softmax is over one axis
 
@@ -25,10 +26,7 @@ def normalize_layouts(graph: ir.Graph, opset: int) -> dict[str, tuple[Shape, Axe
 
 
 def _plain(layouts: Layouts, node: ir.Node) -> None:
-    """Operators that read their operands in their own order."""
-    for place, value in enumerate(node.inputs):
-        if value is not None:
-            node.replace_input_with(place, layouts.plain(value))
+    layouts.read_in_order(node)
 
 
 def _alias(layouts: Layouts, node: ir.Node) -> None:
@@ -472,94 +470,6 @@ def _with_rows_moved(layouts: Layouts, node: ir.Node) -> bool:
     return True
 
 
-def _window(layouts: Layouts, node: ir.Node) -> None:
-    """Convolutions take zeros around them as their own padding, a MaxPool what is below every number."""
-    _plain(layouts, node)
-    data = node.inputs[0]
-    assert data is not None
-    padded = _before_grids(layouts, data)
-    pads = None if padded is None else layouts.integers(padded.inputs[1])
-    value = None if padded is None else padded.inputs[0]
-    if padded is None or pads is None or value is None:
-        return
-    is_neutral = _pads_lowest(layouts, padded) if node.op_type == "MaxPool" else _pads_zeros(layouts, padded)
-    if not is_neutral:
-        return
-    if node.attributes.get_string("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
-        return
-    rank = len(pads) // 2
-    if pads[0] or pads[1] or pads[rank] or pads[rank + 1] or min(pads) < 0:
-        return
-    own = node.attributes.get_ints("pads", (0,) * 2 * (rank - 2))
-    added = [*pads[2:rank], *pads[rank + 2 :]]
-    node.attributes["pads"] = ir.AttrInt64s(
-        "pads", [ours + more for ours, more in zip(own, added, strict=True)]
-    )
-    node.replace_input_with(0, value)
-
-
-def _convolution(layouts: Layouts, node: ir.Node) -> None:
-    """Write a convolution over one axis as one over two, of which the first has size 1."""
-    data, weight = node.inputs[:2]
-    sizes = None if weight is None else static_sizes(weight)
-    if data is None or weight is None or sizes is None or len(sizes) != 3:
-        _window(layouts, node)
-        return
-    for name in ("kernel_shape", "strides", "dilations"):
-        if given := node.attributes.get_ints(name, None):
-            node.attributes[name] = ir.AttrInt64s(name, [1, *given])
-    if pads := node.attributes.get_ints("pads", None):
-        node.attributes["pads"] = ir.AttrInt64s("pads", [0, pads[0], 0, pads[1]])
-    node.replace_input_with(0, layouts.arrange(data, (0, 1, None, 2)))
-    node.replace_input_with(1, layouts.reshape(layouts.plain(weight), (*sizes[:2], 1, sizes[2])))
-    layouts.lay(node.outputs[0], (0, 1, 3), 4)
-
-
-def _before_grids(layouts: Layouts, value: ir.Value) -> ir.Node | None:
-    """Return the Pad behind a value, through grids that what it pads is on already."""
-    grids: list[tuple[float, float] | None] = []
-    while (node := value.producer()) is not None:
-        if node.op_type == "Pad":
-            data = node.inputs[0]
-            maker = None if data is None else data.producer()
-            on = [_grid(layouts, maker)] if maker is not None and maker.op_type == "DequantizeLinear" else []
-            return node if all(each is not None and each in on for each in grids) else None
-        if node.op_type not in ("QuantizeLinear", "DequantizeLinear") or node.inputs[0] is None:
-            return None
-        grids.append(_grid(layouts, node))
-        value = node.inputs[0]
-    return None
-
-
-def _grid(layouts: Layouts, node: ir.Node) -> tuple[float, float] | None:
-    numbers = [layouts.number(each) for each in node.inputs[1:]]
-    if not numbers or any(each is None for each in numbers):
-        return None
-    scale, *zero = (each for each in numbers if each is not None)
-    return scale, zero[0] if zero else 0.0
-
-
-def _pads_zeros(layouts: Layouts, node: ir.Node) -> bool:
-    if node.attributes.get_string("mode", "constant") != "constant":
-        return False
-    value = node.inputs[2] if len(node.inputs) > 2 else None
-    return value is None or layouts.number(value) == 0
-
-
-# Of float16: no right file has a smaller number.
-_LOWEST = -65504.0
-
-
-def _pads_lowest(layouts: Layouts, node: ir.Node) -> bool:
-    """Return whether no number that is padded is smaller than the padding."""
-    if node.attributes.get_string("mode", "constant") != "constant" or node.inputs[0] is None:
-        return False
-    value = layouts.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
-    maker = node.inputs[0].producer()
-    is_positive = maker is not None and maker.op_type in ("Relu", "Sigmoid")
-    return value is not None and (value <= _LOWEST or (value == 0 and is_positive))
-
-
 _UNARY = (
     "Relu Sigmoid Tanh HardSwish LeakyRelu HardSigmoid Elu Selu Gelu Erf Sqrt Exp Log Neg Abs Floor Ceil Round Sign "
     "Sin Cos Reciprocal Not Softplus Softsign Mish IsNaN"
@@ -585,6 +495,7 @@ RULES: Mapping[str, Rule] = {
     "Pad": _pad,
     **dict.fromkeys(("Resize", "Upsample"), _resize),
     "MatMul": _matrix_product,
-    "Conv": _convolution,
-    "MaxPool": _window,
+    "Conv": lay_convolution,
+    "MaxPool": lay_pool,
+    "AveragePool": lay_mean,
 }

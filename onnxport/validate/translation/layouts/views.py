@@ -90,16 +90,29 @@ class Layouts:
 
     def view(self, value: ir.Value) -> View:
         found = self._views.get(value)
-        if found is None and (each := self.merged.get(value)) is not None:
-            sizes = static_sizes(each.base) or ()
-            other = stand_in(value, [1 if axis is None else sizes[axis] for axis in each.axes])
-            self._views[other] = View(each.base, each.axes)
-            base = self.reshape(self.plain(other), each.shape)
-            found = self._views[value] = View(base, tuple(range(len(each.shape))))
+        if found is None and (merged := self.merged.get(value)) is not None:
+            found = self._views[value] = self._compute(value, merged)
         if found is None:
             rank = 0 if value.shape is None else len(value.shape)
             found = View(value, tuple(range(rank)))
         return found
+
+    def _compute(self, value: ir.Value, merged: Merged) -> View:
+        """Give a merged value a base, its groups of axes in the order that the base before has: one for all layouts."""
+        before = static_sizes(merged.base) or ()
+        shape = [1 if axis is None else before[axis] for axis in merged.axes]
+        groups = sorted(
+            ([axis for each in ours if (axis := merged.axes[each]) is not None], theirs)
+            for ours, theirs in _groups(shape, merged.shape)
+        )
+        order = tuple(axis for ours, _ in groups for axis in ours)
+        other = stand_in(value, [before[axis] for axis in order])
+        self._views[other] = View(merged.base, order)
+        # Those of size 1 come first: a batch of 1 is an axis of its own.
+        places = [each for each, size in enumerate(merged.shape) if size == 1]
+        places += [each for _, theirs in groups for each in theirs]
+        base = self.reshape(self.plain(other), tuple(merged.shape[each] for each in places))
+        return View(base, tuple(places.index(each) for each in range(len(places))))
 
     def is_constant(self, value: ir.Value | None) -> bool:
         return value is not None and (value in self._known or is_stored(value))
@@ -113,6 +126,12 @@ class Layouts:
     def integers(self, value: ir.Value | None) -> list[int] | None:
         found = self.constant(value)
         return None if found is None else [int(each) for each in found.values.reshape(-1)]
+
+    def read_in_order(self, node: ir.Node) -> None:
+        """Have a node read its operands in their own order."""
+        for place, value in enumerate(node.inputs):
+            if value is not None:
+                node.replace_input_with(place, self.plain(value))
 
     def plain(self, value: ir.Value) -> ir.Value:
         """Return a value in its own order."""
