@@ -83,7 +83,7 @@ def make(row: Row, folder: Path) -> Case:
 
 def judge(row: Row, case: Case, *, debug: bool = False) -> Outcome:
     """What the installed command says of a case."""
-    run = _command("validate", case.reference, case.candidate, *case.options, "--json")
+    run = command("validate", case.reference, case.candidate, *case.options, "--json")
     assert BUG not in run.stdout, f"{row.id}: the proof ended by an error of its own"
     verdict, reason = _verdict(run)
     outcome = Outcome(
@@ -100,7 +100,7 @@ def judge(row: Row, case: Case, *, debug: bool = False) -> Outcome:
 
 
 def _asked(outcome: Outcome, case: Case) -> Outcome:
-    run = _command("debug", case.reference, case.candidate, *case.options, "--json")
+    run = command("debug", case.reference, case.candidate, *case.options, "--json")
     diagnosis = _diagnosis(run)
     node = diagnosis.get("node") or {}
     given = {node.get("value"), *(each["value"] for each in diagnosis.get("candidates", ()))}
@@ -143,7 +143,7 @@ def _in_graph(row: Row, folder: Path) -> Case:
     effect = baseline(reference, MODELS[row.model]).effect(candidate.read_bytes())
     if row.level not in ("tflite", "ort"):
         return Case(reference, candidate, where, effect)
-    return Case(reference, _converted(candidate, row, row.level), where, effect, _shape(row, row.level))
+    return Case(reference, converted(candidate, row, row.level), where, effect, shape_of(row, row.level))
 
 
 def _reference(row: Row, folder: Path) -> Path:
@@ -155,13 +155,13 @@ def _reference(row: Row, folder: Path) -> Path:
     return made if made.exists() else quantized.quantize(MODELS[row.model], made)
 
 
-def _shape(row: Row, level: str) -> tuple[str, ...]:
+def shape_of(row: Row, level: str) -> tuple[str, ...]:
     return ("--shape", SHAPES[row.model]) if row.model in SHAPES and level in ("tflite", "file") else ()
 
 
-def _converted(source: Path, row: Row, target: str) -> Path:
+def converted(source: Path, row: Row, target: str) -> Path:
     output = source.with_suffix(f".{target}")
-    run = _command("convert", source, "--to", target, "-o", output, "--no-validate", *_shape(row, target))
+    run = command("convert", source, "--to", target, "-o", output, "--no-validate", *shape_of(row, target))
     assert run.returncode == 0, f"{row.id}: {run.stderr}"
     return output
 
@@ -171,10 +171,10 @@ def _in_file(row: Row, folder: Path) -> Case:
     reference = models.path(MODELS[row.model])
     source = folder / "right.onnx"
     source.write_bytes(reference.read_bytes())
-    right, wrong = _converted(source, row, "tflite"), folder / "broken.tflite"
+    right, wrong = converted(source, row, "tflite"), folder / "broken.tflite"
     tensor = tflite.put(getattr(tflite, row.fault), right, wrong, draw(row))
     return Case(
-        reference, wrong, _onnx_name(right, tensor), _effect_of_file(row, right, wrong), _shape(row, "file")
+        reference, wrong, _onnx_name(right, tensor), _effect_of_file(row, right, wrong), shape_of(row, "file")
     )
 
 
@@ -216,7 +216,7 @@ def _made(row: Row, folder: Path) -> Case:
     return Case(folder / "right.onnx", folder / "broken.onnx", MADE[row.fault].where, effect)
 
 
-def _command(verb: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+def command(verb: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """The installed command in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "onnxport", verb, *map(str, arguments)],

@@ -27,7 +27,7 @@ from onnx import numpy_helper
 
 from fixtures import models, samples
 from tests import exact
-from tests.faults.harness import _command, _verdict
+from tests.faults.harness import _verdict, command
 from tests.faults.surgery import Array, NoPlace, constants, one_of, own_constant, readers, replace
 
 PRECISIONS: Mapping[str, tuple[str, ...]] = {
@@ -322,7 +322,7 @@ def right(name: str, precision: str, root: Path) -> Path:
     if not output.exists():
         options: Sequence[object] = PRECISIONS[precision]
         calib = ("--calib", where.calibration) if precision != "dynamic" else ()
-        run = _command("quantize", where.source, *options, *calib, "-o", output, "--no-validate")
+        run = command("quantize", where.source, *options, *calib, "-o", output, "--no-validate")
         if run.returncode == _NOTHING_TO_QUANTIZE:
             raise NoPlace
         assert run.returncode == 0, run.stderr
@@ -395,7 +395,7 @@ def judge_right(name: str, precision: str, root: Path) -> Outcome | None:
 def _asked(
     row: str, precision: str, fault: str, where: Place, candidate: Path, own: float, other: float
 ) -> Outcome:
-    run = _command("validate", where.source, candidate, "--inputs", where.tests, "--json")
+    run = command("validate", where.source, candidate, "--inputs", where.tests, "--json")
     verdict, reason = _verdict(run)
     return Outcome(row, precision, fault, own, other, run.returncode != 0, verdict, reason)
 

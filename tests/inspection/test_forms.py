@@ -130,3 +130,63 @@ def test_a_softmax_over_the_batch_shows_at_another_batch(tmp_path: Path) -> None
         each for each in compared(*pair, "tflite", tmp_path, (1, 3)).changes if each.kind != "stored"
     ]
     assert (change.node.op, change.node.value) == ("Softmax", "y")
+
+
+def test_a_shuffle_and_a_mean_that_leaves_padding_out_are_no_difference(tmp_path: Path) -> None:
+    """As in ShuffleNet: the form has channels last, a PAD in front of the pool, and a factor behind it."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1, 4, 8, 8] x) => (float[1, 4, 4, 4] y)
+        <int64[5] s = {1, 2, 2, 8, 8}, int64[4] t = {1, 4, 8, 8}> {
+        r = Relu (x)  a = Reshape (r, s)  b = Transpose <perm = [0, ORDER, 3, 4]> (a)  c = Reshape (b, t)
+        y = AveragePool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]> (c)
+    }"""
+    for name, order in (("right", "2, 1"), ("wrong", "1, 2")):
+        onnx.save(onnx.parser.parse_model(text.replace("ORDER", order)), tmp_path / f"{name}.onnx")
+    same = compared(tmp_path / "right.onnx", tmp_path / "right.onnx", "tflite", tmp_path)
+    assert same.changes == ()
+    found = compared(tmp_path / "right.onnx", tmp_path / "wrong.onnx", "tflite", tmp_path)
+    assert (found.changes[0].node.op, found.changes[0].node.value) == ("Transpose", "b")
+
+
+def test_a_factor_that_is_left_out_is_named_and_not_the_sum_behind_it(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <float[2, 2, 1, 1] w = {1, 2, 3, 4}, float[2, 1, 1] f = {0.5, 3}, float[2, 1, 1] s = {1, -1}> {
+        a = Conv (x, w)  b = Mul (a, f)  y = Add (READ, s)
+    }"""
+    for name, read in (("right", "b"), ("wrong", "a")):
+        onnx.save(onnx.parser.parse_model(text.replace("READ", read)), tmp_path / f"{name}.onnx")
+    found = compared(tmp_path / "right.onnx", tmp_path / "wrong.onnx", "tflite", tmp_path)
+    (change,) = [each for each in found.changes if each.kind != "stored"]
+    assert (change.node.op, change.node.value) == ("Mul", "b")
+
+
+def test_a_sum_that_is_left_out_before_an_activation_is_named(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <float[2, 2, 1, 1] w = {1, 2, 3, 4}> {
+        c = Conv (x, w)  s = Add (c, x)  y = Relu (READ)
+    }"""
+    for name, read in (("right", "s"), ("wrong", "c")):
+        onnx.save(onnx.parser.parse_model(text.replace("READ", read)), tmp_path / f"{name}.onnx")
+    found = compared(tmp_path / "right.onnx", tmp_path / "wrong.onnx", "tflite", tmp_path)
+    assert found.changes[0].node.value == "s"
+
+
+def test_a_loop_of_a_form_is_a_note_and_no_difference(tmp_path: Path) -> None:
+    """A recurrent layer of many steps is a WHILE in TFLite, which is not written in ONNX here."""
+    draw = np.random.default_rng(0)
+    weights = {
+        name: numpy_helper.from_array(draw.standard_normal(shape).astype(np.float32), name)
+        for name, shape in {"w": (1, 12, 3), "r": (1, 12, 3)}.items()
+    }
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], "layer", hidden_size=3)
+    ends = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in (("x", [100, 1, 3]), ("y", [100, 1, 1, 3]))
+    ]
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:], list(weights.values()))
+    right = tmp_path / "right.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), right)
+    form = tmp_path / "right.tflite"
+    onnxport.convert_model(right, "tflite", form, validate=False)
+    found = compare_forms(Model.load(right), Artifact.open(form), [{"x": np.ones((100, 1, 3), np.float32)}])
+    assert found.changes == ()
+    assert any("WHILE" in note and "not compared" in note for note in found.notes)

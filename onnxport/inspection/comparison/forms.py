@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Feeds
@@ -27,6 +28,9 @@ from onnxport.validate.translation.judgement import ROUNDINGS
 from onnxport.validate.translation.matches import Mismatch, match_graphs
 from onnxport.validate.translation.opened_form import Opened, open_form
 from onnxport.validate.translation.parameters import Product, check_products, products
+
+# Domains of the operators of a form that are not written in ONNX's.
+_OPAQUE = frozenset({"tflite", "mil"})
 
 
 def compare_forms(first: Model, second: Artifact, sets: Sequence[Feeds]) -> Comparison:
@@ -66,7 +70,7 @@ class _Forms:
         for node in self._form_view.nodes:
             if _weight(self._form_view, node):
                 self._operators.setdefault(opened.label(node.outputs[0]), node)
-        self._attribution = Attribution(first, opened.label)
+        self._attribution = Attribution(source, first, opened.label)
         self._nodes = self._attribution.nodes
         self._matching = match_graphs(opened.artefact.graph, source)
 
@@ -82,7 +86,7 @@ class _Forms:
             second=str(self._second.path),
             model=tuple(self._signature()),
             equal=len(became),
-            changes=(*_as_changes(names, changes), *self._unknown()),
+            changes=tuple(_as_changes(names, changes)),
             notes=tuple(self._notes()),
             became=became,
         )
@@ -93,6 +97,8 @@ class _Forms:
     def _settings(self) -> Iterator[tuple[NodeName, Detail]]:
         """Yield what does not match."""
         for each in self._matching.mismatches:
+            if self._is_opaque(each.core.value):
+                continue
             detail = Detail(
                 kind="input" if each.is_structure else "attribute",
                 what=f"{self._label(each.core.value)}: {each.reason}",
@@ -102,7 +108,9 @@ class _Forms:
             yield self._guilty(each), detail
 
     def _guilty(self, found: Mismatch) -> NodeName:
-        node = self._attribution.of_mismatch(found, self._matching)
+        head = self._opened.artefact.graph.head(found.pair[0])
+        is_bounded = bool(np.isfinite(head.low).any() or np.isfinite(head.high).any())
+        node = self._attribution.of_mismatch(found, self._matching, is_bounded=is_bounded)
         return _named(node) if node is not None else self._name(found.source.value, found.source.label)
 
     def _numbers(self) -> Iterator[tuple[NodeName, Detail]]:
@@ -137,17 +145,17 @@ class _Forms:
             return None
         return Detail(kind="storage", what=f"weight of {label}", before=stored, after=made)
 
-    def _unknown(self) -> Iterator[Change]:
-        """Yield operators of the form that have no counterpart in ONNX here."""
-        for finding in self._opened.artefact.check_views(self._matching, self._source, self._opened.feeds):
-            label = self._opened.operators.get(finding.node, finding.node)
-            op, _, name = label.partition(" ")
-            node = NodeName(op=op, name=name.strip("'"), value=finding.node)
-            detail = Detail(kind="input", what=finding.text, before="", after="")
-            yield Change(kind="added", node=node, details=(detail,))
+    def _is_opaque(self, value: ir.Value) -> bool:
+        """Return whether an operator of the form gives a value that has no counterpart in ONNX here, as a WHILE."""
+        node = value.producer()
+        return node is not None and node.domain in _OPAQUE
 
     def _notes(self) -> Iterator[str]:
-        if any(each.is_structure for each in self._matching.mismatches):
+        for finding in self._opened.artefact.check_views(self._matching, self._source, self._opened.feeds):
+            label = self._opened.operators.get(finding.node, finding.node)
+            yield f"{label} was not compared, nor what stands before it: {finding.text}"
+        known = [each for each in self._matching.mismatches if not self._is_opaque(each.core.value)]
+        if any(each.is_structure for each in known):
             yield "nodes in front of those that do not match were not compared"
 
     def _became(self) -> Iterator[Became]:
@@ -169,7 +177,7 @@ class _Forms:
         return self._opened.label(value)
 
     def _name(self, value: ir.Value, label: str) -> NodeName:
-        node = self._nodes.get(value.name or "")
+        node = self._attribution.owner(value.name or "")
         if node is not None:
             return _named(node)
         op, _, name = label.partition(" ")
