@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import onnx_ir as ir
 import pytest
 from onnx import helper, numpy_helper
 
+import onnxport
 from onnxport.formats.model import Model
 from onnxport.validate.translation.constants import Constants
 from onnxport.validate.translation.proof import prove
@@ -218,6 +220,44 @@ def test_channels_made_alike_keep_their_bound_times_their_factor(cut: float, is_
     found = prove(source, alike, [{"x": random.standard_normal((3, 6)).astype(np.float32)}])
     assert found.is_complete == is_same
     assert bool(found.findings) != is_same
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_a_norm_behind_a_corrected_bias_may_be_rounded_too(seed: int, tmp_path: Path) -> None:
+    """Relu(x W + b) * k, as a norm behind Relu is: k in 8 bits moves weight and corrected bias by the same factor."""
+    random = np.random.default_rng(seed)
+    shapes = {"w": (24, 32), "b": (32,), "a": (32,), "v": (32, 4)}
+    numbers = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    numbers["k"] = random.uniform(0.3, 12, 32).astype(np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], "first"),
+        helper.make_node("Add", ["m", "b"], ["s"], "bias"),
+        helper.make_node("Relu", ["s"], ["t"], "relu"),
+        helper.make_node("Mul", ["t", "k"], ["u"], "scale"),
+        helper.make_node("Add", ["u", "a"], ["q"], "shift"),
+        helper.make_node("MatMul", ["q", "v"], ["y"], "second"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 24))],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, 4))],
+        [numpy_helper.from_array(each, name) for name, each in numbers.items()],
+    )
+    source, made = tmp_path / "m.onnx", tmp_path / "q.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), source)
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    for number in range(16):
+        np.savez(samples / f"{number}.npz", x=random.uniform(2, 3, (1, 24)).astype(np.float32))
+    assert onnxport.quantize_model(source, "int8", calib=samples, output=made).report.verdict == "proven"
+    wrong = onnx.load(made)
+    held = {each.name: each for each in wrong.graph.initializer}
+    codes, step = (numpy_helper.to_array(held[f"b.{part}"]).copy() for part in ("quantized", "scale"))
+    codes[3] += np.int32(12 / step.reshape(-1)[3])
+    held["b.quantized"].CopyFrom(numpy_helper.from_array(codes, "b.quantized"))
+    onnx.save(wrong, tmp_path / "wrong.onnx")
+    assert onnxport.validate_model(source, tmp_path / "wrong.onnx").verdict == "not equivalent"
 
 
 def test_a_graph_may_be_deeper_than_python_recurses() -> None:
