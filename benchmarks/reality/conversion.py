@@ -94,7 +94,7 @@ def convert(key: str, to: str, precision: str) -> Row:
     known = reality.entry(key).shapes
     with tempfile.TemporaryDirectory(prefix="reality-") as temp:
         target = Path(temp, "model" + _SUFFIX[to])
-        options = _precision_options(model, precision, known, Path(temp))
+        options = _precision_options(model, precision, reality.entry(key), Path(temp))
         arguments = [str(model), "--to", to, "-o", str(target), "--keep-rejected"]
         ran = run(arguments, options)
         tries, first = 1, ""
@@ -221,9 +221,7 @@ def checked(
     return Check(**json.loads(ended.stdout.splitlines()[-1]))
 
 
-def _precision_options(
-    model: Path, precision: str, known: Mapping[str, Sequence[int]], temp: Path
-) -> list[str]:
+def _precision_options(model: Path, precision: str, entry: reality.Entry, temp: Path) -> list[str]:
     """Return the options of a precision; int8 gets samples in `temp`/samples, and others in `temp`/others."""
     if precision == "fp32":
         return []
@@ -231,7 +229,7 @@ def _precision_options(
         return ["--precision", "fp16"]
     folder = temp / "samples"
     try:
-        write_samples(model, known, SEED, folder, temp / "others")
+        write_samples(model, entry, SEED, folder, temp / "others")
     except ValueError:  # it takes texts, or nothing random: a stranger has no samples either
         return ["--precision", "int8"]
     return ["--precision", "int8", "--calib", str(folder), "--budget", BUDGET]

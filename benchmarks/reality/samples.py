@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.matching import Array
 from benchmarks.reality.check import declared_sizes, filled, random_inputs
-from fixtures import photos
+from fixtures import photos, reality
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.quantize.calibration.image_encodings import ImageEncoding, possible_encodings
@@ -29,21 +29,21 @@ _USUAL = 1  # of possible_encodings: numbers 0..1, where the network does not te
 _RIGHT_SPREAD = (1 / 20, 20.0)
 
 
-def write_samples(
-    model: Path, known: Mapping[str, Sequence[int]], seed: int, calibration: Path, check: Path
-) -> None:
+def write_samples(model: Path, entry: reality.Entry, seed: int, calibration: Path, check: Path) -> None:
     """Write samples as .npz files into two folders.
 
     Raises:
         ValueError: the model takes texts, or accepts no random values.
     """
-    sizes = filled(declared_sizes(model), known)
+    sizes = filled(declared_sizes(model), entry.shapes)
     picture = _picture_input(model, sizes)
     encoding = None if picture is None else _encoding(model, picture, sizes[picture.name])
     for folder, part, count in ((calibration, "calibration", CALIBRATION), (check, "test", CHECK)):
         folder.mkdir()
         for number in range(count):
             feeds = random_inputs(model, sizes, seed + number, number)
+            for name, value in entry.values.items():
+                feeds[name] = np.full_like(feeds[name], value)
             if picture is not None and encoding is not None:
                 feeds[picture.name] = _photo(part, number, sizes[picture.name], encoding)
             np.savez(folder / f"{number:02}.npz", **feeds)
