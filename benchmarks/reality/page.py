@@ -83,9 +83,9 @@ def _introduction(about: str) -> Iterator[str]:
         "**right**: exit 0, and plain ONNX Runtime or LiteRT's interpreter confirms the answers on random inputs of "
         "another seed, without our code. **wrong**: exit 0, and it does not. **unproven**: exit code 1. **refused**: "
         "codes 2 to 5. **crashed**: 6, 70 or a signal. **slow**: 300 s. Core ML runs on macOS only, so its packages "
-        "are right by our own judge alone. int8 is calibrated on 32 photos where the input is a picture, else on "
-        "random values, with `--budget sqnr=15`, and checked on other ones: nodes that lose more stay float, and the "
-        "report names them. Seconds are those of a machine with other work."
+        "are right by our own judge alone. int8 is calibrated on 32 photos where the input is a picture, tones where "
+        "it is a waveform, else on random values, with `--budget sqnr=15`, and checked on other ones: nodes that lose "
+        "more stay float, and the report names them. Seconds are those of a machine with other work."
     )
     yield ""
     if about:

@@ -1,7 +1,8 @@
-"""Samples to calibrate int8 on and to check it with: photos for a network that takes pictures, else random values.
+"""Samples to calibrate int8 on and to check it with: photos for pictures, tones for waveforms, else random values.
 
 A detector is silent on noise: its answers are then float32's own rounding, of which no decibel can be told. So pictures
-are photos (fixtures/photos.py: no scene is in both parts), encoded as the network's first layer expects them.
+are photos (fixtures/photos.py: no scene is in both parts), encoded as the network's first layer expects them, and sound
+is a voice's harmonics with some noise.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ CALIBRATION = 32
 CHECK = 2
 _CHANNELS = (3, 4)  # of colours, and with an opacity, which is 1; one channel may as well be a spectrogram
 _SMALLEST = 16  # pixels a side; less is no picture
+_SOUND = 4000  # numbers of a vector that is a waveform
+_RATE = 16_000  # of waveforms, Hz
 _LOOKED_AT = 8
 _USUAL = 1  # of possible_encodings: numbers 0..1, where the network does not tell
 # Of the spread of training; of right encodings it is between.
@@ -44,9 +47,24 @@ def write_samples(model: Path, entry: reality.Entry, seed: int, calibration: Pat
             feeds = random_inputs(model, sizes, seed + number, number)
             for name, value in entry.values.items():
                 feeds[name] = np.full_like(feeds[name], value)
+            for name, array in feeds.items():
+                if array.dtype == np.float32 and array.ndim <= 2 and array.size >= _SOUND:
+                    feeds[name] = _tone(array.shape, seed + number)
             if picture is not None and encoding is not None:
                 feeds[picture.name] = _photo(part, number, sizes[picture.name], encoding)
             np.savez(folder / f"{number:02}.npz", **feeds)
+
+
+def _tone(shape: tuple[int, ...], seed: int) -> Array:
+    """Return a tone of 100 to 400 Hz that glides, with falling harmonics, louder and quieter, and noise 30 dB below."""
+    random = np.random.default_rng(seed)
+    seconds = np.arange(shape[-1]) / _RATE
+    pitch = random.uniform(100, 400) * (1 + 0.1 * np.sin(2 * np.pi * random.uniform(0.5, 3) * seconds))
+    phase = 2 * np.pi * np.cumsum(pitch) / _RATE
+    voice = sum(np.sin(order * phase) / order for order in range(1, 8))
+    loudness = 0.3 * (0.6 + 0.4 * np.sin(2 * np.pi * random.uniform(0.5, 4) * seconds))
+    sound = loudness * voice + 0.01 * random.standard_normal(shape)
+    return np.asarray(np.broadcast_to(sound, shape), np.float32)
 
 
 def _picture_input(model: Path, sizes: Mapping[str, Sequence[int]]) -> TensorSpec | None:

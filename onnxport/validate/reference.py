@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -33,6 +33,7 @@ from onnxport.validate.graph_analysis import (
     UNKNOWN_LENGTH,
     accumulation_length,
     added_constants,
+    class_labels,
     constant_outputs,
     gated_outputs,
     grid_steps,
@@ -413,7 +414,15 @@ class Reference:
                 for name in loud:
                     steady = self._near_ties.noise(name, answers[name], sample.feeds, self.tolerance)
                     noise[name] = noise[name] if steady is None else steady
+        for label, scores in self._class_labels.items():
+            if label in noise and scores in noise:
+                allowed = self.tolerance.allowed(scores, answers[scores], noise[scores])
+                noise[label] = noise[label].with_ties(answers[label].shape, answers[scores], allowed)
         return noise
+
+    @cached_property
+    def _class_labels(self) -> Mapping[str, str]:
+        return {} if self.graph is None else class_labels(self.graph)
 
     def accumulation_length(self, answered: AnsweredSet) -> int:
         """Return the length of the longest sum at the sizes of a set."""

@@ -10,8 +10,8 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 from onnx import parser, save
 from skl2onnx import to_onnx
-from sklearn.datasets import load_iris
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.datasets import load_iris, load_wine
+from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -66,6 +66,21 @@ def test_two_classes_are_proven(name: str, to: str, tmp_path: Path) -> None:
     path.write_bytes(to_onnx(estimator, x[:1]).SerializeToString())
     made = onnxport.convert_model(path, to=to, output=path.with_suffix(f".{to}"), latency=False)
     assert made.report.verdict == "proven", made.report.reason
+
+
+@pytest.mark.parametrize("forest", [RandomForestClassifier, ExtraTreesClassifier])
+def test_a_tie_of_two_labels_is_no_difference(forest: Any, tmp_path: Path) -> None:
+    """Of 20 votes 10 and 10: which label wins hangs on the last bit of a sum; another label is a fault."""
+    x, y = load_wine(return_X_y=True)
+    estimator = forest(20, random_state=3).fit(x.astype(np.float32), np.array(["rot", "weiss", "rosé"])[y])
+    path, other = tmp_path / "model.onnx", tmp_path / "other.onnx"
+    path.write_bytes(to_onnx(estimator, x[:1].astype(np.float32)).SerializeToString())
+    made = onnxport.convert_model(path, to="tflite", output=tmp_path / "model.tflite", latency=False)
+    assert made.report.verdict == "proven", made.report.reason
+    # The same scores, with the names of two labels the other way round.
+    content = path.read_bytes().replace(b"weiss", b"\0" * 5).replace("rosé".encode(), b"weiss")
+    other.write_bytes(content.replace(b"\0" * 5, "rosé".encode()))
+    assert onnxport.validate_model(other, tmp_path / "model.tflite").verdict == "not equivalent"
 
 
 def test_a_file_names_the_texts_of_its_numbers(trained: tuple[Any, Path], flowers: Any) -> None:
