@@ -93,7 +93,7 @@ class SearchResult:
             )
         lines += [
             f"{each.unit!r} is in {_SAID[each.level]}: "
-            f"with only {_named(each.run)} in 8 bits the outputs have {each.harm:.1f} dB"
+            f"with only {_describe_run(each.run)} in 8 bits the outputs have {each.harm:.1f} dB"
             for each in self.restored[:_NAMED]
         ]
         if len(self.restored) > _NAMED:
@@ -114,7 +114,7 @@ class SearchResult:
         return {"restored": restored, "scored": self.scored}
 
 
-def _named(run: int) -> str:
+def _describe_run(run: int) -> str:
     return "this node" if run == 1 else f"this node and {run - 1} beside it"
 
 
@@ -150,7 +150,7 @@ class _Search:
         self._measured += 1
         return here.has_room(self._scorer.score(self._space.built(restored), elsewhere=True))
 
-    def ranking(self) -> dict[str, tuple[float, int]]:
+    def rank(self) -> dict[str, tuple[float, int]]:
         """Map units to the harm of the run that they were measured in, and its length, the most harmful first."""
         units = list(self._space.units)
         length = 1 if len(units) <= _MEASURED else -(-len(units) // (_MEASURED // 2))
@@ -196,7 +196,7 @@ class _Search:
                 restored = fewer
         return restored
 
-    def extended(self, restored: dict[str, Level], ranked: Sequence[str]) -> dict[str, Level]:
+    def extend(self, restored: dict[str, Level], ranked: Sequence[str]) -> dict[str, Level]:
         """Return a selection with as many more of `ranked` as it takes to hold elsewhere; itself where none does."""
         if self.holds(restored):
             return restored
@@ -239,12 +239,12 @@ def restore_for_budgets(
     floats = run.score(_head(space.units, len(space.units), "float"))
     if not floats.meets:
         return SearchResult(space.built({}), (), before, before, False, run.scored, floats)
-    harms = run.ranking()
+    harms = run.rank()
     ranked = list(harms)
     heads = [head for level in LEVELS if (head := run.shortest(ranked, level)) is not None]
     if heads:
         # Of as many in 16 bits and in float, those in 16 bits.
-        chosen = run.extended(run.pruned(min(heads, key=len), ranked), ranked)
+        chosen = run.extend(run.pruned(min(heads, key=len), ranked), ranked)
         score = run.score(chosen)
     else:
         chosen, score = run.best(ranked)

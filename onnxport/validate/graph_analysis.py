@@ -251,10 +251,6 @@ def _saturates(node: ir.Node) -> bool:
     return transform.value in ("LOGISTIC", _LOGISTIC)
 
 
-# Operators behind a classifier that give its label and its scores in another form.
-_SAME_ANSWER = frozenset({"Identity", "Cast", "ZipMap"})
-
-
 def voted_outputs(model: Model) -> frozenset[str]:
     """Return the graph outputs of trees' votes: of two classes one is 1 minus the other, exact to eps absolutely."""
     return frozenset(
@@ -262,20 +258,6 @@ def voted_outputs(model: Model) -> frozenset[str]:
         for value in model.graph.outputs
         if value.name and any(node.op_type == "TreeEnsembleClassifier" for node in _nodes_behind(value))
     )
-
-
-def class_labels(model: Model) -> dict[str, str]:
-    """Map each graph output that is a tree ensemble's label to the output that has the scores of its classes."""
-    labels, scores = dict[ir.Node, str](), dict[ir.Node, str]()
-    for output in model.graph.outputs:
-        value: ir.Value | None = output
-        node = output.producer()
-        while node is not None and node.op_type in _SAME_ANSWER:
-            value = node.inputs[0]
-            node = None if value is None else value.producer()
-        if node is not None and node.op_type == "TreeEnsembleClassifier" and output.name:
-            (labels if value is node.outputs[0] else scores)[node] = output.name
-    return {label: scores[node] for node, label in labels.items() if node in scores}
 
 
 def added_constants(model: Model) -> dict[str, float]:

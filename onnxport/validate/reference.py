@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -26,6 +26,7 @@ from onnxport.samples.neighbours import neighbour
 from onnxport.samples.readers import Sample
 from onnxport.samples.sizes import OpenSizes, Shapes
 from onnxport.validate.answered_set import AnsweredSet
+from onnxport.validate.class_ties import add_class_ties
 from onnxport.validate.comparison import Alternative
 from onnxport.validate.dead_outputs import find_dead_node
 from onnxport.validate.evidence import Proof
@@ -33,7 +34,6 @@ from onnxport.validate.graph_analysis import (
     UNKNOWN_LENGTH,
     accumulation_length,
     added_constants,
-    class_labels,
     constant_outputs,
     gated_outputs,
     grid_steps,
@@ -414,15 +414,7 @@ class Reference:
                 for name in loud:
                     steady = self._near_ties.noise(name, answers[name], sample.feeds, self.tolerance)
                     noise[name] = noise[name] if steady is None else steady
-        for label, scores in self._class_labels.items():
-            if label in noise and scores in noise:
-                allowed = self.tolerance.allowed(scores, answers[scores], noise[scores])
-                noise[label] = noise[label].with_ties(answers[label].shape, answers[scores], allowed)
-        return noise
-
-    @cached_property
-    def _class_labels(self) -> Mapping[str, str]:
-        return {} if self.graph is None else class_labels(self.graph)
+        return noise if self.graph is None else add_class_ties(noise, self.graph, answers, self.tolerance)
 
     def accumulation_length(self, answered: AnsweredSet) -> int:
         """Return the length of the longest sum at the sizes of a set."""

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -137,21 +137,6 @@ class Noise:
         if self.rms is not None and other.rms is not None:
             rms = np.maximum(self.rms, weight * other.rms)
         return Noise(np.maximum(self.groups, weight * other.groups), unstable, rms=rms)
-
-    def with_ties(self, shape: Sequence[int], scores: Array, allowed: Array) -> Noise:
-        """Return the noise of labels, unstable where the scores of two classes tie.
-
-        Args:
-            shape: of the labels.
-            scores: float[labels, classes].
-            allowed: how far each score may be off; broadcasts to `scores`.
-        """
-        if scores.ndim != 2 or scores.shape[1] < 2 or math.prod(shape) != len(scores) or self.reshaped:
-            return self
-        second, first = np.sort(scores, axis=1)[:, -2:].T
-        is_tied = (first - second <= 2 * np.broadcast_to(allowed, scores.shape).max(axis=1)).reshape(shape)
-        unstable = is_tied if self.unstable is None else self.unstable | is_tied
-        return replace(self, unstable=unstable) if is_tied.any() else self
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 from onnx import numpy_helper
 
-from onnxport.core.packed import Packed
+from onnxport.core.packing import Packed
 from onnxport.pipelines.execution.run import run
 from onnxport.pipelines.executors.base import Unwatched
 from onnxport.reports.pipeline_report import NodeRecord

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onnxport.core.packed import Packed
+from onnxport.core.packing import Packed
 from onnxport.core.urls import shown
 from onnxport.formats.artifact import FOLDERS, FORMATS, Artifact
 from onnxport.pipelines.cache.files import files_in

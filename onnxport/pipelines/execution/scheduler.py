@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxport.core.errors import InputError
-from onnxport.core.packed import Packed
+from onnxport.core.packing import Packed
 from onnxport.formats.artifact import SUFFIXES, Artifact
 from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.config.pipeline import Cell, Node, Pipeline
