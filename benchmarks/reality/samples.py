@@ -41,9 +41,13 @@ def write_samples(model: Path, entry: reality.Entry, seed: int, calibration: Pat
     sizes = filled(declared_sizes(model), entry.shapes)
     picture = _picture_input(model, sizes)
     encoding = None if picture is None else _encoding(model, picture, sizes[picture.name])
-    for folder, part, count in ((calibration, "calibration", CALIBRATION), (check, "test", CHECK)):
+    parts: tuple[tuple[Path, photos.Part, range], ...] = (
+        (calibration, "calibration", range(CALIBRATION)),
+        (check, "test", range(CALIBRATION, CALIBRATION + CHECK)),
+    )
+    for folder, part, numbers in parts:
         folder.mkdir()
-        for number in range(count):
+        for number in numbers:
             feeds = random_inputs(model, sizes, seed + number, number)
             for name, value in entry.values.items():
                 feeds[name] = np.full_like(feeds[name], value)

@@ -50,7 +50,8 @@ class Score:
     def lowest_sqnr(self) -> float:
         """Return the lowest SQNR of the outputs that a budget limits, in dB; of all where none of these has one."""
         limited = [self.sqnr[name] for name, _ in self.limited if name in self.sqnr]
-        return max(min(limited or list(self.sqnr.values()), default=_CEILING), -_CEILING)
+        lowest = min(limited or self.sqnr.values(), default=_CEILING)
+        return min(max(lowest, -_CEILING), _CEILING)
 
     @property
     def unmet(self) -> tuple[str, ...]:

@@ -162,7 +162,8 @@ class _Search:
                 self._progress(min(self._measured, _MEASURED), min(len(units), _MEASURED))
 
         measure(_pieces(tuple(units), length))
-        while self._measured < _MEASURED and (long := [run for run in harms if len(run) > 1]):
+        begun = self._measured - len(harms)
+        while self._measured - begun < _MEASURED and (long := [run for run in harms if len(run) > 1]):
             worst = min(long, key=harms.__getitem__)
             measure(_pieces(worst, -(-len(worst) // 2)))
             del harms[worst]
@@ -203,11 +204,11 @@ class _Search:
         level = next(iter(restored.values()), LEVELS[0])
         others = [unit for unit in ranked if unit not in restored]
         most = len(others) - (level == "float")
-        low, high = 0, 1
-        while high <= most and not self.holds(restored | _head(others, high, level)):
-            low, high = high, 2 * high
-        if high > most:
-            return restored
+        low, high = 0, min(1, most)
+        while not self.holds(restored | _head(others, high, level)):
+            if high >= most:
+                return restored
+            low, high = high, min(2 * high, most)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (

@@ -23,7 +23,7 @@ from onnxport.validate.budgets import Budgets, apply_budgets
 from onnxport.validate.custom_metrics import Averages
 from onnxport.validate.noise_runs import Answers
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.precision import count_roundings, noted_dynamic_quantization
+from onnxport.validate.precision import count_roundings, read_dynamic_quantization
 from onnxport.validate.progress import Tell
 from onnxport.validate.reference import Reference
 from onnxport.validate.report import Judgement, Precision
@@ -70,7 +70,7 @@ class FloatReference(Closing):
         """
         if not _is_dynamic(source) or precision not in _FLOAT | _NARROW:
             return ""
-        noted = noted_dynamic_quantization(candidate, function)
+        noted = read_dynamic_quantization(candidate, function)
         if noted:
             return "kept" if noted == "keep" else "accepted"
         return "kept" if count_roundings(candidate) > _count_roundings(source.graph) else "float"
@@ -171,18 +171,6 @@ def floor_of(form: Form, params: ValidateParams) -> Floor | None:
     if form == "accepted" or (form == "float" and has_budget):
         return Floor(-math.inf)
     return Floor(LEAST_SQNR, _LEFT_OUT) if form == "float" else Floor(LEAST_SQNR)
-
-
-def without_chaos(judgements: tuple[Judgement, ...]) -> tuple[tuple[Judgement, ...], str]:
-    """Return the judgements on a candidate that keeps run-time quantization, and a note.
-
-    One code that rounds the other way moves others behind it. Where ONNX Runtime differs from itself by so much that
-    fidelity proves nothing, quality remains, as a figure.
-    """
-    fidelity, *others = judgements
-    if fidelity.question != "fidelity" or fidelity.verdict != "inconclusive" or not others:
-        return judgements, ""
-    return tuple(others), f"whether rounding alone explains the difference is not known: {fidelity.reason}"
 
 
 def _note(form: Form, lowest: float, name: str, label: str) -> str:

@@ -21,7 +21,7 @@ from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.budgets import Budgets
 from onnxport.validate.comparison import compare
 from onnxport.validate.evaluation import evaluate
-from onnxport.validate.float_reference import FloatReference, floor_of, without_chaos
+from onnxport.validate.float_reference import FloatReference, floor_of
 from onnxport.validate.graph_analysis import unreached_outputs
 from onnxport.validate.params import NO_DEMANDS, ValidateParams
 from onnxport.validate.precision import kept_float32, least_rounded, precision_beside, precision_of, read_onnx
@@ -236,9 +236,6 @@ class Judge(Closing):
                 keeps_dynamic=form == "kept",
             )
             judgements, notes = ask(model, tell=self._tell)
-            if form == "kept":
-                judgements, note = without_chaos(judgements)
-                notes += (note,) if note else ()
             if checks_nodes is None:
                 checks_nodes = self._criterion is None
             measured = any(each.question == "quality" for each in judgements)

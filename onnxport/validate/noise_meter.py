@@ -116,7 +116,7 @@ class NoiseMeter:
         self._probes = _Probes(
             batches,
             tuple(self._moves(model, runtime)),
-            (*self._other_kernels(runtime.other_kernels), *self._measured(runtime)),
+            (*self._other_kernels(runtime.other_kernels), *self._perturb_measured(runtime)),
             tuple(self._transforms(runtime)),
             cache(lambda: tuple(self._other_weights(runtime))),
         )
@@ -275,7 +275,7 @@ class NoiseMeter:
         if self._graph is not None and (moved := perturb_weights(self._graph, self._precision)) is not None:
             yield from self._other_kernels(lambda: self._open_beside(moved, runtime))
 
-    def _measured(self, runtime: ReferenceRuntime) -> Iterator[Probe]:
+    def _perturb_measured(self, runtime: ReferenceRuntime) -> Iterator[Probe]:
         """Yield probes that move what is quantized at run time."""
         for seed in (1, 2) if self._graph is not None else ():
             if self._graph is not None and (moved := perturb_measured(self._graph, seed)) is not None:

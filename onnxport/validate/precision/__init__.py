@@ -19,9 +19,9 @@ __all__ = [
     "count_roundings",
     "kept_float32",
     "least_rounded",
-    "noted_dynamic_quantization",
     "precision_beside",
     "precision_of",
+    "read_dynamic_quantization",
     "read_onnx",
 ]
 
@@ -151,7 +151,7 @@ def count_roundings(artifact: Artifact) -> int:
     return sum(node.op == "Round" for node in read_onnx(artifact.path).all_nodes())
 
 
-def noted_dynamic_quantization(artifact: Artifact, function: str = "") -> str:
+def read_dynamic_quantization(artifact: Artifact, function: str = "") -> str:
     """Return the --dynamic-quantization that a `.tflite` file or package of ours was made with; empty for none.
 
     Args:

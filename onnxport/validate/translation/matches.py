@@ -486,10 +486,10 @@ def _with_bounds_times(source: Head, head: Head) -> Head:
     """Return the source with its bounds times the factor by which the artefact's value of the same core differs."""
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.asarray(head.scale.values / source.scale.values)
+    factor = np.where(np.isfinite(factor), factor, 1.0)
+    # A negative factor would turn an infinite bound round.
     low, high = (
-        np.where(
-            np.isfinite(each) & np.isfinite(factor), each * np.where(np.isfinite(factor), factor, 1), each
-        )
+        np.where(np.isfinite(each), each, 0.0) * factor + np.where(np.isfinite(each), 0.0, each)
         for each in (source.low, source.high)
     )
     return replace(source, low=low, high=high)
