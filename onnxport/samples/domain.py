@@ -121,17 +121,17 @@ def domains(model: Model) -> dict[str, Domain]:
     return {spec.name: _domain(spec, values[spec.name]) for spec in model.inputs}
 
 
-def without_functions(model: Model) -> Model:
-    """Return the model, or a copy with model-local functions inlined.
+def without_functions(model: Model, keep: str = "") -> Model:
+    """Return the model, or a copy with model-local functions inlined, but for those of the domain `keep`.
 
     Functions of another opset than the model's stay: the analyses then know as little of their nodes as of those of
     foreign domains.
     """
-    if not model.ir.functions:
+    if all(keep and domain == keep for domain, *_ in model.ir.functions):
         return model
     copy = model.clone()
     try:
-        common.InlinePass()(copy.ir)
+        common.InlinePass(lambda function: not keep or function.domain != keep)(copy.ir)
     except ValueError:
         return model
     return copy

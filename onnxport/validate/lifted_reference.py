@@ -40,6 +40,7 @@ from onnxport.validate.rollout import Run
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.tolerance import CONCLUSIVE_NOISE, Noise, Tolerance, group_scales, measure_noise
 from onnxport.validate.translation.judgement import PROVERS
+from onnxport.validate.translation.proof import source_at
 
 _PLAIN = RuntimeOptions(level="disable")
 
@@ -86,9 +87,10 @@ def ask_own_numbers(
     """
     if not _is_proven_at_all_sizes(reference, candidate):
         return None
+    assert reference.graph is not None, "translations are of ONNX graphs"
     try:
         if candidate.format == "tflite":
-            lifted = LiftedReference(reference, lift_tflite(candidate.path))
+            lifted = LiftedReference(reference, lift_tflite(candidate.path, reference.graph))
             judgements, notes = evaluate(model, lifted=lifted, is_proven=True)
         else:
             judgements, notes = _ask_in_float32(reference, candidate.path, evaluate, orient)
@@ -117,22 +119,21 @@ def _ask_in_float32(
         )
 
 
-def lift_tflite(path: Path) -> Lift:
-    """Return what writes a `.tflite` file as an ONNX model."""
-    # Imported here: they need LiteRT.
-    from onnxport.formats.tflite.ports import read_signature
-    from onnxport.validate.translation.tflite import operators
-    from onnxport.validate.translation.tflite.contents import read_stored
-    from onnxport.validate.translation.tflite.lift import Lifting
-    from onnxport.validate.translation.tflite.pieces import at_sizes
+def lift_tflite(path: Path, source: Model) -> Lift:
+    """Return what writes a `.tflite` file as an ONNX model.
 
-    ends, whole = read_signature(path), read_stored(path)
+    Args:
+        source: what it was made of; its nodes stand for operators that ONNX has not (stand_ins.py).
+    """
+    # Imported here: it needs LiteRT.
+    from onnxport.validate.translation.tflite.artefact import TfliteArtefact
 
     def lift(feeds: Feeds) -> Model:
-        stored, shapes = at_sizes(whole, ends, feeds)
-        found = Lifting(stored, ends, shapes).run(operators.OPERATORS)
-        _check_known(found.unknown)
-        return found.model
+        artefact = TfliteArtefact(path, feeds)
+        if artefact.unknown:
+            artefact.match(source_at(source, artefact, feeds), rounding="")
+        _check_known(artefact.unknown)
+        return artefact.lifted
 
     return lift
 

@@ -111,12 +111,13 @@ def test_kernels_are_held_to_the_numbers_of_the_file(tmp_path: Path) -> None:
     judged(THRESHOLD, tmp_path)
     wrong = put(_double_a_weight, tmp_path / "m.tflite", tmp_path / "wrong.tflite")
     params = ValidateParams()
+    graph = Model.load(tmp_path / "m.onnx")
     with ReferenceRun(Artifact.open(tmp_path / "m.onnx"), params) as run:
         found = {}
         for path in (tmp_path / "m.tflite", wrong):
             with (
                 TfliteRuntime(path) as runtime,
-                LiftedReference(run.reference, lift_tflite(tmp_path / "m.tflite")) as own,
+                LiftedReference(run.reference, lift_tflite(tmp_path / "m.tflite", graph)) as own,
             ):
                 fidelity = Fidelity(run.reference, own, params)
                 for each in run.reference.sets:

@@ -118,6 +118,7 @@ class _Division:
             raise _Refused
         by = 1 / self._along(factors, axis, len(sizes))
         divided = self._multiply(value, by, after=node)
+        divided.name = f"{value.name}.by_channel"  # as quantize names it
         self._sizes[divided.name or ""] = sizes
         value.replace_all_uses_with(divided)
         maker = divided.producer()

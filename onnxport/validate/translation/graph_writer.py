@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
 
-_OPSET, _IR_VERSION = 21, 10
+OPSET, _IR_VERSION = 21, 10
 # They stand around an operator, whose name a report shows.
 _AROUND = frozenset("Transpose Reshape QuantizeLinear DequantizeLinear Identity Cast".split())
 
@@ -87,7 +87,7 @@ class GraphWriter:
             outputs,
             nodes=self.nodes,
             initializers=list(self._initializers.values()),
-            opset_imports={"": _OPSET, self._domain: 1},
+            opset_imports={"": OPSET, self._domain: 1},
             name="lifted",
         )
         return Model(ir.Model(graph, ir_version=_IR_VERSION))

@@ -43,6 +43,10 @@ _FLOAT_TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.D
 PRODUCTS: Mapping[str, int] = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1, "MatMul": -1}
 
 
+# The domain of functions that stand for a part of another form (tflite/stand_ins.py): they are nodes of their own.
+PARTS = "part"
+
+
 class Graph:
     """A model whose values have normal forms.
 
@@ -60,7 +64,7 @@ class Graph:
         self, model: Model, sizes: Mapping[str, Sequence[int]] | None = None, rounding: str = ""
     ) -> None:
         self.rounding = rounding
-        copy = without_old_operators(without_functions(model)).clone()
+        copy = without_old_operators(without_functions(model, keep=PARTS)).clone()
         expand(copy.graph)
         common.RemoveUnusedNodesPass()(copy.ir)
         self.layouts: Mapping[str, tuple[Shape, Axes]] = {}

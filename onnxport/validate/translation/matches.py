@@ -18,10 +18,12 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.validate.translation.absorption import absorb
+from onnxport.validate.translation.axes import is_same_choice
+from onnxport.validate.translation.fingerprints import Fingerprints
 from onnxport.validate.translation.forms import Core, Head
 from onnxport.validate.translation.hard_swish import as_hard_swish
 from onnxport.validate.translation.heads import Graph
-from onnxport.validate.translation.operators import Operand, static_shape
+from onnxport.validate.translation.operators import COMMUTATIVE, Operand, static_shape
 from onnxport.validate.translation.rounding_bounds import (
     FLOAT_NOISE,
     HALF_STEPS,
@@ -39,12 +41,9 @@ from onnxport.validate.translation.rounding_bounds import (
 
 About = Literal["operator", "setting", "scale", "shift", "bound"]
 
-_COMMUTATIVE = frozenset("Add Mul Max Min Sum Mean And Or Xor Equal".split())
 # A factor of an operand is a factor of the result.
 _MULTIPLIES = frozenset({"Mul", "MatMul"})
 _VIEWS = frozenset({"Reshape", "Transpose"})
-# Operators whose axis counts the axes of what they read, which are those of their result.
-_OF_ONE_RANK = frozenset({"Softmax", "LogSoftmax", "Hardmax", "Concat"})
 _HALF = 0.51
 _LEAST = 1e-12
 # Times the half steps: a factor that is rounded, and a shift that is folded with it and rounded again.
@@ -156,18 +155,20 @@ class _Pair:
     Attributes:
         is_absorbed: whether the product that reads them makes up for another factor or shift.
         multiple: what the artefact's value is times the source's.
+        is_viewed: whether a Reshape reads them, to which axes of size 1 mean nothing.
     """
 
     value: ir.Value
     original: ir.Value
     is_absorbed: bool = False
     multiple: float = 1.0
+    is_viewed: bool = False
 
 
 class _Matcher:
     def __init__(self, candidate: Graph, source: Graph) -> None:
         self._candidate, self._source = candidate, source
-        self._prints = _Fingerprints(candidate), _Fingerprints(source)
+        self._prints = Fingerprints(candidate), Fingerprints(source)
         self._found = Matching()
         self._seen: set[_Pair] = set()
         self._pending: list[_Pair] = []
@@ -189,6 +190,7 @@ class _Matcher:
         return self._found
 
     def _compare(self, pair: _Pair) -> None:
+        pair = self._without_views_of_ones(pair)
         head, source = self._heads(pair)
         operands = self._operands(head.core, source.core)
         where = pair.value, pair.original
@@ -204,16 +206,36 @@ class _Matcher:
             head = _with_weights_times(head, factors[0])
         elif not is_view:
             head = _times(head, factors)
-        match = Match(pair.value, pair.original, head, source, multiple=pair.multiple)
+        match = Match(
+            pair.value, pair.original, _without_bounds_of_grids(head), source, multiple=pair.multiple
+        )
         match, absorbs = self._product(match, operands, factors)
         self._found.matches.append(match)
-        for reason, is_near, kind in _following(head, source, pair.is_absorbed, self._source.rounding):
+        for reason, is_near, kind in _following(match.head, source, pair.is_absorbed, self._source.rounding):
             found = Mismatch(head.core, source.core, where, reason, False, is_near, kind)
             self._found.mismatches.append(found)
         for each in operands:
             self._found.readers.setdefault(each, []).append((pair.value, pair.original))
-        pairs = [_Pair(*each, absorbs, factor) for each, factor in zip(operands, factors, strict=True)]
+        is_viewed = head.core.op == "Reshape"
+        pairs = [
+            _Pair(*each, absorbs, factor, is_viewed) for each, factor in zip(operands, factors, strict=True)
+        ]
         self._pending += reversed(pairs)
+
+    def _without_views_of_ones(self, pair: _Pair) -> _Pair:
+        """Return the pair before a Reshape that adds or drops axes of size 1, where only one side has it.
+
+        Axes in front mean nothing to operators that broadcast, the others nothing to a Reshape or behind a Transpose.
+        """
+        ours, theirs = self._candidate.head(pair.value).core.op, self._source.head(pair.original).core.op
+        anywhere = pair.is_viewed or "Transpose" in (ours, theirs)
+        if theirs != "Reshape":
+            while (before := _before_ones(self._candidate.head(pair.value), anywhere)) is not None:
+                pair = replace(pair, value=before)
+        elif ours != "Reshape":
+            while (before := _before_ones(self._source.head(pair.original), anywhere)) is not None:
+                pair = replace(pair, original=before)
+        return pair
 
     def _heads(self, pair: _Pair) -> tuple[Head, Head]:
         """Return the normal forms of both values, in the same operators where that is possible."""
@@ -304,9 +326,7 @@ class _Matcher:
             return f"the source has {source.label} here"
         for name in sorted({*core.attributes, *source.attributes}):
             ours, theirs = core.attributes.get(name), source.attributes.get(name)
-            if name == "axis" and core.op in _OF_ONE_RANK:
-                ours, theirs = (_counted(each, core, source) for each in (ours, theirs))
-            if not _equal(ours, theirs) and not (name == "perm" and _move_alike(core, source)):
+            if not _equal(ours, theirs) and not is_same_choice(name, core, source):
                 return f"its {name} is {ours}, that of the source's {source.label} {theirs}"
         shape, wanted = static_shape(core.value), static_shape(source.value)
         if core.op == "Reshape" and None not in (shape, wanted):
@@ -349,12 +369,12 @@ class _Matcher:
             [prints.operand(each) for each in side.operands]
             for prints, side in zip(self._prints, (core, source), strict=True)
         )
-        return core.op not in _COMMUTATIVE and ours != theirs and sorted(ours) == sorted(theirs)
+        return core.op not in COMMUTATIVE and ours != theirs and sorted(ours) == sorted(theirs)
 
     def _ordered(self, core: Core, source: Core) -> list[tuple[Operand, Operand]]:
         """Return the operands in pairs; those of a commutative operator by what they compute."""
         plain = list(zip(core.operands, source.operands, strict=True))
-        if core.op not in _COMMUTATIVE:
+        if core.op not in COMMUTATIVE:
             return plain
         ours, theirs = (
             [prints.operand(each) for each in side.operands]
@@ -389,33 +409,26 @@ def _times(head: Head, factors: Sequence[float]) -> Head:
     return replace(head, scale=head.scale.times(Rounded.number(float(np.prod(factors)))))
 
 
-def _counted(axis: object, core: Core, source: Core) -> object:
-    """Return an axis counted from the front where either side has a rank: exporters leave ranks out."""
-    shape = core.value.shape if core.value.shape is not None else source.value.shape
-    return axis % len(shape) if isinstance(axis, int) and shape else axis
-
-
-def _move_alike(core: Core, source: Core) -> bool:
-    """Return whether two Transposes do the same to the axes of more than one entry, of which these are alike."""
-    ours, theirs = _moves(core), _moves(source)
-    return ours is not None and ours == theirs
-
-
-def _moves(core: Core) -> tuple[list[int], list[int]] | None:
-    """Return the sizes above 1 of what a Transpose reads, and their order behind it; None where they are not known."""
-    operand, order = core.operands[0], core.attributes.get("perm")
-    sizes = static_shape(operand) if isinstance(operand, ir.Value) else None
-    if sizes is None or order is None:
-        return None
-    long = [axis for axis, size in enumerate(sizes) if size != 1]
-    return [sizes[axis] or 0 for axis in long], [long.index(axis) for axis in order if axis in long]
-
-
 def _is_view(head: Head) -> bool:
     """Return whether a value is what another one is, in another shape or order, and nothing follows."""
     is_free = bool(np.all(np.isneginf(head.low)) and np.all(np.isposinf(head.high)))
     is_plain = head.scale is ONE and head.shift is NOTHING and is_free and not head.grids
     return head.core.op in _VIEWS and is_plain
+
+
+def _before_ones(head: Head, anywhere: bool) -> ir.Value | None:
+    """Return what a Reshape reads that adds or drops axes of size 1, in front or anywhere; None for all else."""
+    value = head.core.operands[0] if head.core.op == "Reshape" and _is_view(head) else None
+    if not isinstance(value, ir.Value):
+        return None
+    sizes, before = static_shape(head.core.value), static_shape(value)
+    if sizes is None or before is None:
+        return None
+    if anywhere:
+        return (
+            value if [each for each in sizes if each != 1] == [each for each in before if each != 1] else None
+        )
+    return value if _without_ones(sizes) == _without_ones(before) else None
 
 
 def _with_weights_times(head: Head, factor: float) -> Head:
@@ -445,7 +458,7 @@ def agrees(ours: Rounded, theirs: Rounded) -> bool:
     return not (beyond & ~cut).any() and float(cut_share(ours, theirs, beyond & cut).max()) <= MOST_CUT
 
 
-def _without_ones(shape: Sequence[int]) -> tuple[int, ...]:
+def _without_ones(shape: Sequence[int | None]) -> tuple[int | None, ...]:
     """Return a shape without the axes of size 1 in front, which broadcasting adds."""
     first = next((place for place, size in enumerate(shape) if size != 1), len(shape))
     return tuple(shape[first:])
@@ -547,6 +560,18 @@ def _bounds(head: Head, source: Head, rounding: str) -> Iterator[str]:
             yield f"nothing cuts it off at its {name} end, where the source does at {_numbers(sign * theirs)}"
 
 
+def _without_bounds_of_grids(head: Head) -> Head:
+    """Return a head without bounds at the ends of its grids, which cut off there anyway.
+
+    A Max with a constant that lies below its grid is stored with the grid's lower end.
+    """
+    low, high = head.low, head.high
+    for grid in head.grids:
+        low = np.where(np.isclose(low, grid.low, rtol=FLOAT_NOISE, atol=0), -np.inf, low)
+        high = np.where(np.isclose(high, grid.high, rtol=FLOAT_NOISE, atol=0), np.inf, high)
+    return replace(head, low=low, high=high)
+
+
 def _finite(values: Array) -> Array:
     found = np.asarray(values, np.float64)
     return found[np.isfinite(found)]
@@ -555,33 +580,3 @@ def _finite(values: Array) -> Array:
 def _numbers(values: Array) -> str:
     flat = np.asarray(values).reshape(-1)
     return f"{flat[0]:.6g}" if len(flat) == 1 else f"{flat.min():.6g} to {flat.max():.6g}"
-
-
-# ---- fingerprints
-
-
-class _Fingerprints:
-    """What values compute, constants and element-wise functions left out, as numbers."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._known: dict[ir.Value, int] = {}
-        for node in graph.model.graph:  # operands first, so that nothing recurses deeply
-            for value in node.outputs:
-                self.value(value)
-
-    def value(self, value: ir.Value) -> int:
-        if value not in self._known:
-            core = self._graph.head(value).core
-            shape = core.weight.values.shape if core.weight is not None else ()
-            settings = tuple(sorted((name, str(each)) for name, each in core.attributes.items()))
-            operands: Sequence[int] = [self.operand(each) for each in core.operands]
-            if core.op in _COMMUTATIVE:
-                operands = sorted(operands)
-            self._known[value] = hash((core.op, shape, settings, tuple(operands)))
-        return self._known[value]
-
-    def operand(self, operand: Operand) -> int:
-        if operand is None:
-            return 0
-        return 1 if isinstance(operand, Rounded) else self.value(operand)

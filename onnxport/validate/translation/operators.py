@@ -20,6 +20,7 @@ from onnxport.validate.translation.rounding_bounds import Rounded, is_float
 Operand = ir.Value | Rounded | None
 Form = tuple[str, Mapping[str, Any], tuple[Operand, ...]]
 
+COMMUTATIVE = frozenset("Add Mul Max Min Sum Mean And Or Xor Equal".split())
 # They change a tensor's shape and nothing else: the result's shape, compared by itself, says what they do.
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _POOLS = frozenset({"MaxPool", "AveragePool", "LpPool"})

@@ -29,12 +29,13 @@ from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.layouts.views import in_order
 from onnxport.validate.translation.matches import Match, Matching, match_graphs
+from onnxport.validate.translation.measured_sizes import with_measured_sizes
 from onnxport.validate.translation.parameters import Product, check_products, products
 from onnxport.validate.translation.ranges import Coverage, Observation, check_grids
 from onnxport.validate.translation.reshapes import check_views
 
-# Sets of inputs on which arithmetic is checked.
-_CHECKED = 2
+# Sets of inputs on which arithmetic is checked; more where that is all that is known of a part.
+_CHECKED, _CHECKED_PARTS = 2, 6
 _SHOWN = 3
 
 
@@ -50,6 +51,7 @@ class Proof:
         coverages: of every grid.
         arithmetic: of every piece.
         rounding: the float type of 16 bits that values and constants may be rounded to. The arithmetic is fidelity's.
+        parts: those of another form than the source's, which are compared by their answers alone.
         findings: places that are not proven, faults first.
     """
 
@@ -60,6 +62,7 @@ class Proof:
     coverages: Sequence[Coverage] = ()
     arithmetic: Arithmetic = field(default_factory=Arithmetic)
     rounding: str = ""
+    parts: int = 0
     findings: Sequence[Finding] = ()
 
     @property
@@ -77,7 +80,7 @@ class Proof:
             return named + more
         if self.rounding:
             return f"{self.weights} products with each weight within two roundings to {self.rounding}"
-        return ", ".join((self._weights(), self._grids(), self._integers()))
+        return ", ".join((self._weights(), self._grids(), self._integers(), *self._parts()))
 
     @property
     def summary(self) -> str:
@@ -105,6 +108,10 @@ class Proof:
         name = worst.match.head.core.label
         return f"{len(self.coverages)} grids of which {len(cut)} cut off values fed, most {worst.share:.2%} at {name}"
 
+    def _parts(self) -> list[str]:
+        count = f"{self.parts} part" + ("s" if self.parts > 1 else "")
+        return [f"{count} of another form compared by answers alone"] if self.parts else []
+
     def _integers(self) -> str:
         found = self.arithmetic
         if not found.compared:
@@ -129,6 +136,17 @@ class Artefact(Protocol):
     def note(self) -> QuantizationNote | None:
         """What it declares."""
 
+    @property
+    def parts(self) -> Sequence[object]:
+        """Parts of another form than the source's, which are compared by their answers."""
+
+    def match(self, source: Model, rounding: str) -> tuple[Graph, Matching]:
+        """Return the source's normal form, and what matches.
+
+        Args:
+            rounding: see Graph.
+        """
+
     def has(self, name: str) -> bool:
         """Return whether it can be cut at a float value."""
 
@@ -152,7 +170,13 @@ class OnnxArtefact:
 
     def __init__(self, model: Model, sizes: Mapping[str, Sequence[int]] | None = None) -> None:
         self._model, self._sizes, self.graph = model, sizes, Graph(model, sizes)
+        self.parts: Sequence[object] = ()
         self.note = QuantizationNote.from_json(model.ir.metadata_props.get(NOTE_KEY))
+
+    def match(self, source: Model, rounding: str) -> tuple[Graph, Matching]:
+        """See Artefact."""
+        original = Graph(source, self._sizes, rounding)
+        return original, match_graphs(self.graph, original)
 
     def has(self, name: str) -> bool:
         """See Artefact."""
@@ -205,14 +229,13 @@ def prove(
     artefact = OnnxArtefact(candidate)
     sizes = {name: array.shape for name, array in sets[0].items()} if sets else {}
     source = divide_channels(source, artefact.note, sizes)
-    original = Graph(source, rounding=rounding)
-    matching = match_graphs(artefact.graph, original)
+    original, matching = artefact.match(source, rounding)
     if sets and any(each.is_structure for each in matching.mismatches):
         # At known sizes more forms of one thing are the same.
-        other = OnnxArtefact(candidate, sizes), Graph(source, sizes, rounding)
-        fixed = match_graphs(other[0].graph, other[1])
+        other = OnnxArtefact(candidate, sizes)
+        form, fixed = other.match(source, rounding)
         if len(fixed.mismatches) < len(matching.mismatches):
-            (artefact, original), matching = other, fixed
+            artefact, original, matching = other, form, fixed
             sets = _alike(sets, sets[0])
     return compare(original, artefact, sets, matching, are_samples=are_samples)
 
@@ -227,11 +250,15 @@ def compare_at_sizes(
     rounding: str,
 ) -> Proof:
     """Compare an artefact that is read at the sizes of one set, `first`; sets of other sizes are left out."""
-    sizes = {name: array.shape for name, array in first.items()}
     artefact = open_artefact(first)
-    original = Graph(divide_channels(source, artefact.note, sizes), sizes, rounding)
-    matching = match_graphs(artefact.graph, original)
+    original, matching = artefact.match(source_at(source, artefact, first), rounding)
     return compare(original, artefact, _alike(sets, first), matching, are_samples=are_samples)
+
+
+def source_at(source: Model, artefact: Artefact, feeds: Feeds) -> Model:
+    """Return the source as it is compared with an artefact at the sizes of one set of inputs."""
+    sizes = {name: array.shape for name, array in feeds.items()}
+    return divide_channels(with_measured_sizes(source, feeds), artefact.note, sizes)
 
 
 def _alike(sets: Sequence[Feeds], first: Feeds) -> list[Feeds]:
@@ -259,8 +286,8 @@ def compare(
     places = {name: match for name, match in _float_places(matching, quantized).items() if artefact.has(name)}
     observation = Observation(matching.matches, uncertain, moved, places)
     arithmetic = _observe(observation, original, artefact, sets)
-    if any(each.is_structure for each in matching.mismatches):
-        # Errors travel where nothing says what a piece should be given.
+    if artefact.parts or any(each.is_structure for each in matching.mismatches):
+        # Errors travel where nothing says what a piece should be given, and a part may stand where none is.
         arithmetic.findings = tuple(replace(each, kind="doubt") for each in arithmetic.findings)
     findings = [
         *_structure(matching),
@@ -272,7 +299,8 @@ def compare(
     ]
     cut = sum({each.core.value: each.cut_weights() for each in found}.values())
     counts = len(matching.matches), _count(found), _count(moved), cut
-    return Proof(*counts, observation.coverages, arithmetic, findings=_faults_first(findings))
+    parts = len(artefact.parts)
+    return Proof(*counts, observation.coverages, arithmetic, parts=parts, findings=_faults_first(findings))
 
 
 def _compare_floats(
@@ -324,10 +352,11 @@ def _observe(
 ) -> Arithmetic:
     """Run the source on every set, and the artefact's pieces on some."""
     kept: list[tuple[Feeds, dict[str, Array]]] = []
+    checked = _CHECKED_PARTS if artefact.parts else _CHECKED
     with OrtRuntime.of_model(original.model) as runtime:
         for number, feeds in enumerate(sets):
-            codes = observation.add(runtime, feeds, keep=number < _CHECKED)
-            if number < _CHECKED:
+            codes = observation.add(runtime, feeds, keep=number < checked)
+            if number < checked:
                 kept.append((feeds, codes))
     if not kept:
         return Arithmetic(findings=(Finding("the file", "there were no inputs to compute on", "doubt"),))

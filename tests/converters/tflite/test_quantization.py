@@ -202,6 +202,26 @@ def test_an_output_without_a_scale_cannot_be_an_integer(tmp_path: Path) -> None:
         onnxport.convert_model(tmp_path / "model.onnx", "tflite", tmp_path / "model.tflite", io="int8")
 
 
+def test_a_bound_near_zero_is_no_zero(tmp_path: Path) -> None:
+    """Energies are kept above 1e-7 below a logarithm: an integer MAXIMUM would take the nearest step, 0."""
+    net = Network(np.random.default_rng(5))
+    net.node("Relu", net.node("MatMul", net.input(3, 8), net.weights(8, 6, axis=1)))
+    model, _ = net.quantized()
+    proto = onnx.load_from_string(model.to_bytes())
+    graph, name = proto.graph, proto.graph.output[0].name
+    graph.initializer.append(onnx.numpy_helper.from_array(np.float32(1e-7), "least"))
+    graph.node.append(helper.make_node("Max", [name, "least"], ["kept"]))
+    graph.node.append(helper.make_node("Log", ["kept"], ["log"]))
+    graph.output[0].name = "log"
+    onnx.save(proto, tmp_path / "model.onnx")
+    onnxport.convert_model(tmp_path / "model.onnx", "tflite", tmp_path / "model.tflite", validate=False)
+    ((given, wanted),) = _answers(
+        tmp_path / "model.tflite", Model.load(tmp_path / "model.onnx"), [net.feeds], "xnnpack"
+    )
+    assert wanted.min() == pytest.approx(np.log(1e-7), rel=1e-5)
+    assert given.min() == pytest.approx(np.log(1e-7), rel=1e-5)
+
+
 def _answers(
     artefact: Path, model: Model, feeds: Sequence[dict[str, Array]], delegate: Any
 ) -> list[tuple[Array, Array]]:

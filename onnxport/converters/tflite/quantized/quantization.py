@@ -344,7 +344,10 @@ def _is_exact_on(tensor: Tensor, grid: Quantization) -> bool:
     numbers = np.asarray(ir.DenseElementsAttr(tensor.owner.operation.attributes["value"]), np.float64)
     steps = numbers / grid.scale[0] + grid.zero_point[0]
     inside = (steps >= limits.min - _NEAR) & (steps <= limits.max + _NEAR)
-    return bool((inside & (np.abs(steps - np.rint(steps)) <= _NEAR)).all())
+    is_near = np.abs(steps - np.rint(steps)) <= _NEAR
+    # A small number is near 0 in steps, and another number: below a logarithm it is all that counts.
+    is_zero = (np.rint(steps) == grid.zero_point[0]) & (numbers != 0)
+    return bool((inside & is_near & ~is_zero).all())
 
 
 def quantized_type(type_: ir.Type, grid: Quantization) -> ir.Type:

@@ -11,6 +11,8 @@ from onnx_ir.passes import common
 from onnxport.formats.initializers import add_initializer
 from onnxport.validate.translation.constants import Constants, find_constants
 
+# Operators whose results' sizes hang on what their bodies do; those that a model gives them are kept.
+BLOCKS = frozenset({"If", "Loop", "Scan"})
 _SMALL = 4096  # elements of integers that are folded
 _ROUNDS = 64
 
@@ -28,8 +30,9 @@ def fix_sizes(model: ir.Model, opset: int, sizes: Mapping[str, Sequence[int]]) -
         if value.name is not None and value.name in sizes:
             value.shape = ir.Shape(list(sizes[value.name]))
     for node in model.graph:
+        is_block = node.op_type in BLOCKS
         for value in node.outputs if node.domain in ("", "ai.onnx") else ():
-            value.shape = None
+            value.shape = value.shape if is_block and static_sizes(value) is not None else None
     for value in model.graph.outputs:
         value.shape = None
     known = -1

@@ -20,31 +20,48 @@ def lay_window(layouts: Layouts, node: ir.Node) -> None:
     A mean counts the zeros, so that it has no padding of its own that it leaves out.
     """
     layouts.read_in_order(node)
+    _take_padding(layouts, node)
+
+
+def _take_padding(layouts: Layouts, node: ir.Node) -> None:
+    """Make a Pad in front of a window the window's own padding, where it pads pixels with what changes nothing."""
     data = node.inputs[0]
     assert data is not None
     padded = _before_grids(layouts, data)
-    pads = None if padded is None else layouts.integers(padded.inputs[1])
-    value = None if padded is None else padded.inputs[0]
-    if padded is None or pads is None or value is None:
+    if padded is None or node.attributes.get_string("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         return
     is_neutral = _pads_lowest(layouts, padded) if node.op_type == "MaxPool" else _pads_zeros(layouts, padded)
-    if not is_neutral:
+    pads = _pads_of(layouts, padded, data)
+    if not is_neutral or pads is None or pads[:, :2].any() or pads.min() < 0:
         return
-    if node.attributes.get_string("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
-        return
-    rank = len(pads) // 2
-    if pads[0] or pads[1] or pads[rank] or pads[rank + 1] or min(pads) < 0:
-        return
-    own = node.attributes.get_ints("pads", (0,) * 2 * (rank - 2))
+    added = [int(each) for each in pads[:, 2:].reshape(-1)]
+    own = node.attributes.get_ints("pads", (0,) * len(added))
     if node.op_type == "AveragePool":
         if any(own) and not node.attributes.get_int("count_include_pad", 0):
             return
         node.attributes["count_include_pad"] = ir.AttrInt64("count_include_pad", 1)
-    added = [*pads[2:rank], *pads[rank + 2 :]]
     node.attributes["pads"] = ir.AttrInt64s(
         "pads", [ours + more for ours, more in zip(own, added, strict=True)]
     )
+    value, sizes = padded.inputs[0], static_sizes(data)
+    assert value is not None
+    if sizes is not None and static_sizes(value) is not None:
+        value = layouts.reshape(value, tuple(int(each) for each in np.array(sizes) - pads.sum(0)))
     node.replace_input_with(0, value)
+
+
+def _pads_of(layouts: Layouts, padded: ir.Node, data: ir.Value) -> Array | None:
+    """Return how far a Pad reaches before and behind each axis of `data`, which may have more axes of size 1."""
+    given = layouts.integers(padded.inputs[1])
+    if given is None:
+        return None
+    pads = np.array(given, np.int64).reshape(2, -1)
+    before, sizes = static_sizes(padded.outputs[0]), static_sizes(data)
+    if before is None or sizes is None or before == sizes:
+        return pads
+    found = np.zeros((2, len(sizes)), np.int64)
+    found[:, [axis for axis, size in enumerate(sizes) if size != 1]] = pads[:, np.array(before) != 1]
+    return found
 
 
 def lay_pool(layouts: Layouts, node: ir.Node) -> None:
@@ -120,23 +137,40 @@ def lay_convolution(layouts: Layouts, node: ir.Node) -> None:
         node.attributes["pads"] = ir.AttrInt64s("pads", [0, pads[0], 0, pads[1]])
     node.replace_input_with(0, layouts.arrange(data, (0, 1, None, 2)))
     node.replace_input_with(1, layouts.reshape(layouts.plain(weight), (*sizes[:2], 1, sizes[2])))
+    _take_padding(layouts, node)
     layouts.lay(node.outputs[0], (0, 1, 3), 4)
 
 
 def _before_grids(layouts: Layouts, value: ir.Value) -> ir.Node | None:
-    """Return the Pad behind a value, through grids that what it pads is on already."""
+    """Return the Pad behind a value, through axes of size 1, and grids that what it pads is on already."""
     grids: list[tuple[float, float] | None] = []
     while (node := value.producer()) is not None:
         if node.op_type == "Pad":
-            data = node.inputs[0]
-            maker = None if data is None else data.producer()
+            maker = _maker(node.inputs[0])
             on = [_grid(layouts, maker)] if maker is not None and maker.op_type == "DequantizeLinear" else []
             return node if all(each is not None and each in on for each in grids) else None
-        if node.op_type not in ("QuantizeLinear", "DequantizeLinear") or node.inputs[0] is None:
+        if node.inputs[0] is None:
             return None
-        grids.append(_grid(layouts, node))
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            grids.append(_grid(layouts, node))
+        elif node.op_type != "Reshape" or _long(value) is None or _long(value) != _long(node.inputs[0]):
+            return None
         value = node.inputs[0]
     return None
+
+
+def _maker(value: ir.Value | None) -> ir.Node | None:
+    """Return the node that computes a value, behind views."""
+    node = None if value is None else value.producer()
+    while node is not None and node.op_type in ("Reshape", "Transpose") and node.inputs[0] is not None:
+        node = node.inputs[0].producer()
+    return node
+
+
+def _long(value: ir.Value) -> list[int] | None:
+    """Return the sizes above 1."""
+    sizes = static_sizes(value)
+    return None if sizes is None else [each for each in sizes if each != 1]
 
 
 def _grid(layouts: Layouts, node: ir.Node) -> tuple[float, float] | None:

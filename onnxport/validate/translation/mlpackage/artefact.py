@@ -38,7 +38,7 @@ from onnxport.runtimes.mlprogram.ports import (
 from onnxport.validate.translation.arithmetic import ANSWER, PLAIN, Arithmetic, ArithmeticCheck, OrtPieces
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
-from onnxport.validate.translation.matches import Matching
+from onnxport.validate.translation.matches import Matching, match_graphs
 from onnxport.validate.translation.mlpackage import operators
 from onnxport.validate.translation.mlpackage.lift import Lifted, Lifting
 from onnxport.validate.translation.proof import Proof, compare_at_sizes
@@ -58,7 +58,9 @@ class MilArtefact:
         package, name = _read(path)
         self._function, self._ends = package.functions[name], signature(package, path, name)
         self._lifted = _lift(self._function, self._ends, feeds)
-        self.graph = Graph(self._lifted.model, _sizes(feeds))
+        self._fed = _sizes(feeds)
+        self.graph = Graph(self._lifted.model, self._fed)
+        self.parts: Sequence[object] = ()
         declared = package.description.metadata.userDefined
         self.note = QuantizationNote.from_json(declared.get(quantization_key(name)))
 
@@ -71,6 +73,11 @@ class MilArtefact:
     def operators(self) -> Mapping[str, str]:
         """The operation that gives each value, as "conv 'relu1'", by the value's name."""
         return self._lifted.labels
+
+    def match(self, source: Model, rounding: str) -> tuple[Graph, Matching]:
+        """See Artefact."""
+        original = Graph(source, self._fed, rounding)
+        return original, match_graphs(self.graph, original)
 
     def has(self, name: str) -> bool:
         """See Artefact: the program cannot be cut at floats."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
+from onnx_ir.passes import common
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.formats.manifest import Port
@@ -19,13 +20,16 @@ from onnxport.validate.translation.arithmetic import ALIKE, PLAIN, Arithmetic, A
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.layouts.views import in_order
-from onnxport.validate.translation.matches import Matching
+from onnxport.validate.translation.matches import Matching, match_graphs
+from onnxport.validate.translation.old_opsets import without_old_operators
 from onnxport.validate.translation.proof import Proof, compare_at_sizes
 from onnxport.validate.translation.tflite import operators
 from onnxport.validate.translation.tflite.contents import read_stored
 from onnxport.validate.translation.tflite.hybrid import with_run_time_rounding
-from onnxport.validate.translation.tflite.lift import Lifting
-from onnxport.validate.translation.tflite.pieces import TflitePieces, at_sizes
+from onnxport.validate.translation.tflite.landmarks import Landmark, find_landmarks
+from onnxport.validate.translation.tflite.lift import DOMAIN, Lifting
+from onnxport.validate.translation.tflite.pieces import TflitePieces, at_sizes, tensor_values
+from onnxport.validate.translation.tflite.stand_ins import Part, call_in_file, call_in_source, cut_out, places
 
 # Of the range: LiteRT's kernels of HARD_SWISH, SOFTMAX and the like compute in fixed point of few bits.
 _COARSE = 1 / 16
@@ -46,7 +50,9 @@ class TfliteArtefact:
         self._ends = read_signature(path)
         self._stored, shapes = at_sizes(read_stored(path), self._ends, feeds)
         self._lifted = Lifting(self._stored, self._ends, shapes).run(operators.OPERATORS)
-        self.graph = Graph(self._lifted.model, {name: array.shape for name, array in feeds.items()})
+        self._feeds, self._sizes = feeds, {name: array.shape for name, array in feeds.items()}
+        self.graph = Graph(self._lifted.model, self._sizes)
+        self.parts: list[Part] = []
         self._tensors = {each.key: each for each in self._stored.tensors}
         self._shapes, self.note = shapes, self._declared()
 
@@ -67,6 +73,11 @@ class TfliteArtefact:
         return self._lifted.model
 
     @property
+    def unknown(self) -> Mapping[str, str]:
+        """Results of operators that ONNX has not, with the reason."""
+        return self._lifted.unknown
+
+    @property
     def operators(self) -> dict[str, str]:
         """The operator that gives each tensor, as "CONV_2D 'relu1'", by the tensor's name."""
         tensors = self._stored.tensors
@@ -76,6 +87,57 @@ class TfliteArtefact:
             for index in operator.outputs
             if index >= 0
         }
+
+    def match(self, source: Model, rounding: str) -> tuple[Graph, Matching]:
+        """See Artefact. Parts of another form are compared by their answers (stand_ins.py)."""
+        original = Graph(source, self._sizes, rounding)
+        found = match_graphs(self.graph, original)
+        # Between floats of 16 bits nothing is measured that could tell them.
+        if rounding or not any(each.is_structure for each in found.mismatches):
+            return original, found
+        source = without_old_operators(source)
+        values = tensor_values(self._stored, self._ends, self._feeds)
+        landmarks = find_landmarks(self._stored.tensors, values, source, self._feeds)
+        known = {each.tensor.key: each for each in landmarks.values()}
+        tried: set[str] = set()
+        while True:
+            apart = [each.pair for each in found.mismatches if each.is_structure]
+            wanted = {key for pair in apart for key in places(pair, known)} - tried
+            made = [key for key in sorted(wanted) if self._stand_in(known[key], landmarks, source)]
+            if not made:
+                return original, found
+            tried |= wanted
+            self.graph = Graph(self._lifted.model, self._sizes)
+            original = Graph(call_in_source(source, self.parts), self._sizes)
+            found = match_graphs(self.graph, original)
+
+    def _stand_in(self, landmark: Landmark, landmarks: Mapping[int, Landmark], source: Model) -> bool:
+        """Let the source's nodes stand for what computes a landmark."""
+        left = {value.name for node in self._lifted.model.graph for value in node.outputs}
+        before = {
+            landmarks[index].name: landmarks[index]
+            for index in self._read_by(landmark.tensor.index)
+            if index in landmarks and landmarks[index].tensor.key in left
+        }
+        part = cut_out(source, landmark, before.values(), f"Part{len(self.parts) + 1}")
+        if part is None or not call_in_file(self._lifted.model, part, before):
+            return False
+        common.RemoveUnusedNodesPass()(self._lifted.model.ir)
+        nodes = [each for each in self._lifted.model.graph if each.domain == DOMAIN]
+        unknown = {value.name for node in nodes for value in node.outputs}
+        for key in [each for each in self._lifted.unknown if each not in unknown]:
+            del self._lifted.unknown[key]
+        self.parts.append(part)
+        return True
+
+    def _read_by(self, index: int) -> list[int]:
+        """Return the tensors that a tensor is computed from, in the file's order."""
+        found, order = {index}, []
+        for operator in reversed(self._stored.operators):
+            if found.intersection(operator.outputs):
+                order += [each for each in operator.outputs if each in found]
+                found.update(operator.inputs)
+        return [each for each in reversed(order) if each != index]
 
     def has(self, name: str) -> bool:
         """See Artefact."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +39,14 @@ def at_sizes(
         InputError: LiteRT cannot load the file.
         RunError: it cannot run it.
     """
+    interpreter = _run_whole(stored, ends, feeds)
+    details = interpreter.get_tensor_details()
+    shapes = {detail["index"]: tuple(int(each) for each in detail["shape"]) for detail in details}
+    return _fold(stored, interpreter), shapes
+
+
+def _run_whole(stored: StoredGraph, ends: Signature, feeds: Feeds) -> Any:
+    """Return an interpreter that ran the file and holds the values of all tensors."""
     options = {
         "experimental_preserve_all_tensors": True,
         "experimental_op_resolver_type": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
@@ -45,9 +54,17 @@ def at_sizes(
     interpreter = _opened(stored.content, options)
     _feed(interpreter, {index: _stored(port, feeds[port.name]) for port, index in ends.inputs})
     _invoke(interpreter)
-    details = interpreter.get_tensor_details()
-    shapes = {detail["index"]: tuple(int(each) for each in detail["shape"]) for detail in details}
-    return _fold(stored, interpreter), shapes
+    return interpreter
+
+
+def tensor_values(stored: StoredGraph, ends: Signature, feeds: Feeds) -> dict[int, Array]:
+    """Return what tensors hold that are computed, by index; see at_sizes."""
+    interpreter = _run_whole(stored, ends, feeds)
+    found = {}
+    for index in sorted({each for operator in stored.operators for each in operator.outputs if each >= 0}):
+        with suppress(ValueError):  # what nothing reads has no place
+            found[index] = np.array(interpreter.get_tensor(index))
+    return found
 
 
 def _fold(stored: StoredGraph, interpreter: Any) -> StoredGraph:

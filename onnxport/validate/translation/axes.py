@@ -1,0 +1,62 @@
+"""Settings that name axes, and mean the same although their numbers differ."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxport.validate.translation.forms import Core
+from onnxport.validate.translation.operators import static_shape
+
+# Operators whose axis counts the axes of what they read, which are those of their result.
+_OF_ONE_RANK = frozenset({"Softmax", "LogSoftmax", "Hardmax", "Concat"})
+
+
+def is_same_choice(name: str, core: Core, source: Core) -> bool:
+    """Return whether a setting is an order or choice of axes that is the same but for how axes are counted.
+
+    An axis may be counted from the end, and axes of size 1 may stand elsewhere.
+    """
+    if name == "perm":
+        return _move_alike(core, source)
+    ours, theirs = (each.attributes.get(name) for each in (core, source))
+    if name == "axis" and core.op in _OF_ONE_RANK:
+        if _counted(ours, core, source) == _counted(theirs, core, source):
+            return True
+    elif name != "axes":
+        return False
+    found = _long_axes(core, ours)
+    return found is not None and found == _long_axes(source, theirs)
+
+
+def _counted(axis: object, core: Core, source: Core) -> object:
+    """Return an axis counted from the front where either side has a rank: exporters leave ranks out."""
+    shape = core.value.shape if core.value.shape is not None else source.value.shape
+    return axis % len(shape) if isinstance(axis, int) and shape else axis
+
+
+def _long_axes(core: Core, axes: object) -> tuple[list[int], list[int]] | None:
+    """Return the sizes above 1 of what an operator reads, and which of these it means; None where not known."""
+    operand = core.value if core.op == "Concat" else core.operands[0]
+    sizes = static_shape(operand) if isinstance(operand, ir.Value) else None
+    chosen = axes if isinstance(axes, tuple) else (axes,) if isinstance(axes, int) else None
+    if sizes is None or None in sizes or chosen is None:
+        return None
+    long = [axis for axis, size in enumerate(sizes) if size != 1]
+    meant = [axis % len(sizes) for axis in chosen]
+    return [sizes[axis] or 0 for axis in long], [long.index(axis) for axis in long if axis in meant]
+
+
+def _move_alike(core: Core, source: Core) -> bool:
+    """Return whether two Transposes do the same to the axes of more than one entry, of which these are alike."""
+    ours, theirs = _moves(core), _moves(source)
+    return ours is not None and ours == theirs
+
+
+def _moves(core: Core) -> tuple[list[int], list[int]] | None:
+    """Return the sizes above 1 of what a Transpose reads, and their order behind it; None where they are not known."""
+    operand, order = core.operands[0], core.attributes.get("perm")
+    sizes = static_shape(operand) if isinstance(operand, ir.Value) else None
+    if sizes is None or order is None:
+        return None
+    long = [axis for axis, size in enumerate(sizes) if size != 1]
+    return [sizes[axis] or 0 for axis in long], [long.index(axis) for axis in order if axis in long]
