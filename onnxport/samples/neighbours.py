@@ -21,7 +21,7 @@ def neighbour(
     """Return inputs of the same shapes and types with other values.
 
     In turn all values are shifted, rows mixed, and elements moved to other magnitudes; each stays between the least and
-    the largest value of its input.
+    the largest value of its input. Lengths stay but where rows are mixed: there they are up to a half shorter.
 
     Args:
         settings: inputs that stay: axes, sizes and the like.
@@ -34,8 +34,9 @@ def neighbour(
 
 
 def _move(array: Array, domain: Domain | None, name: str, seed: int, number: int) -> Array:
-    kept = domain is not None and domain.kind in ("length", "position", "mask")
-    if kept or not array.size or (array.dtype.kind == "f" and not np.isfinite(array).any()):
+    kind = "" if domain is None else domain.kind
+    shrinks = kind == "length" and number % len(_FLOAT_MOVES) == 1
+    if (kind in ("length", "position", "mask") and not shrinks) or not array.size or (array.dtype.kind == "f" and not np.isfinite(array).any()):
         return array
     random = np.random.Generator(np.random.PCG64([seed, number, zlib.crc32(name.encode())]))
     if array.dtype.name.startswith(("float8", "bfloat16")):
@@ -45,6 +46,8 @@ def _move(array: Array, domain: Domain | None, name: str, seed: int, number: int
         moved = _FLOAT_MOVES[number % len(_FLOAT_MOVES)](random, array)
         inside: Array = np.clip(moved, array.min(), array.max()) if array.ndim else moved
         return np.asarray(inside, array.dtype)
+    if shrinks:
+        return np.asarray(random.integers(np.minimum((array + 1) // 2, array), array + 1), array.dtype)
     if array.dtype.kind in "iu":
         return _integers(random, array, domain)
     return random.permuted(array) if array.ndim else np.asarray(not array if array.dtype == bool else array)

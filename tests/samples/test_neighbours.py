@@ -61,6 +61,15 @@ def test_lengths_positions_and_masks_stay(kind: str) -> None:
     assert np.array_equal(moved(sample, Domain(kind)), sample)  # type: ignore[arg-type]
 
 
+def test_a_length_is_shortened_now_and_then() -> None:
+    """Samples of one full length do not show that an output follows it."""
+    sample = np.array([16000, 1, 0], np.int64)
+    found = [moved(sample, Domain("length"), number) for number in range(9)]
+    assert all((each <= sample).all() and (each >= sample // 2).all() for each in found)
+    assert len({int(each[0]) for each in found}) > 2
+    assert {each.dtype for each in found} == {np.dtype(np.int64)}
+
+
 def test_distinct_indices_and_settings_stay() -> None:
     sample = np.array([2, 0, 1], np.int64)
     assert np.array_equal(moved(sample, Domain("integer", structure="distinct")), sample)
