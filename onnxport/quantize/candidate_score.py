@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -29,6 +29,8 @@ from onnxport.validate.report import Figure
 _KEPT = 512 * 2**20
 # dB beyond which more is no gain: the noise of float32 begins.
 _CEILING = 80.0
+# Samples after which a score far from its limits decides, and dB that are far.
+_FEW, _CLEAR = 4, 6.0
 _ELSEWHERE = RuntimeOptions(level="disable")
 
 
@@ -39,6 +41,7 @@ class Score:
     sqnr: Mapping[str, float]  # dB against the original, for each float output that is not all zeros
     # The figures that the user set a budget for, by output ("" for metrics of all outputs).
     limited: tuple[tuple[str, Figure], ...] = ()
+    is_partial: bool = False  # some samples left the decision clear
 
     @property
     def mean_sqnr(self) -> float:
@@ -79,6 +82,15 @@ class Score:
         return True
 
     @property
+    def is_clear(self) -> bool:
+        """Whether further samples will hardly change whether the budgets are met: a ratio is far from its limit."""
+        distances = [
+            (figure.value - figure.budget) if figure.metric == "sqnr" and figure.budget is not None else 0.0
+            for _, figure in self.limited
+        ]
+        return bool(distances) and (min(distances) >= _CLEAR or min(distances) <= -_CLEAR)
+
+    @property
     def shortfall(self) -> float:
         """Return the largest missing share of a limit; 0 where all are met."""
         shares = [
@@ -114,11 +126,19 @@ class Scorer(Closing):
                 if kept > _KEPT:
                     break
 
-    def score(self, candidate: Model, *, elsewhere: bool = False, samples: int | None = None) -> Score:
+    def score(
+        self,
+        candidate: Model,
+        *,
+        elsewhere: bool = False,
+        samples: int | None = None,
+        decides: bool = False,
+    ) -> Score:
         """Run the candidate, which has the original's inputs and outputs, on the samples.
 
         Args:
             samples: the first so many; all unless given.
+            decides: whether some samples are enough where these are far from the budgets.
             elsewhere: without ONNX Runtime's optimizations, as another runtime computes: what lies half between two
                 steps of a grid is rounded otherwise, which moves deep networks as far as their quantization does.
         """
@@ -126,12 +146,22 @@ class Scorer(Closing):
         specs: dict[str, TensorSpec] = {}
         averages = Averages(self._budgets.user)
         with OrtRuntime.of_model(candidate, _ELSEWHERE if elsewhere else RuntimeOptions()) as runtime:
-            for file, answers in zip(self._files[:samples], self._answers[:samples], strict=True):
+            pairs = list(zip(self._files[:samples], self._answers[:samples], strict=True))
+            for number, (file, answers) in enumerate(pairs, 1):
                 given = runtime.run(file.load().feeds)
                 for name, answer in answers.items():
                     specs[name] = TensorSpec(name, answer.dtype.name, answer.shape)
                     seen.setdefault(name, OutputSums()).add(answer, given[name], 0.0)
                 averages.add(file.label, answers, given)
+                if decides and number == _FEW < len(pairs):
+                    early = self._score(specs, seen, averages)
+                    if early.is_clear:
+                        return replace(early, is_partial=True)
+        return self._score(specs, seen, averages)
+
+    def _score(
+        self, specs: Mapping[str, TensorSpec], seen: Mapping[str, OutputSums], averages: Averages
+    ) -> Score:
         found = {name: figures(spec, seen[name]) for name, spec in specs.items()}
         return Score(_sqnr(found), tuple(self._limited(found, averages.figures)))
 

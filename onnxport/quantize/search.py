@@ -139,6 +139,17 @@ class _Search:
             self._known[key] = self._scorer.score(self._space.built(restored))
         return self._known[key]
 
+    def meets(self, restored: Mapping[str, Level]) -> bool:
+        """Return whether a model meets the budgets, as far as the first samples tell where they tell it clearly."""
+        key = frozenset(restored.items())
+        if key not in self._known:
+            score = self._scorer.score(self._space.built(restored), decides=True)
+            if score.is_partial:
+                self._measured += 1
+                return score.meets
+            self._known[key] = score
+        return self._known[key].meets
+
     def holds(self, restored: Mapping[str, Level]) -> bool:
         """Return whether a model meets the budgets here and where its values are rounded otherwise, with room.
 
@@ -181,21 +192,27 @@ class _Search:
         """Return the shortest head of `ranked` that meets the budgets at `level`; None where none does."""
         # All of them in float would be another way to say that nothing is quantized.
         low, high = 0, len(ranked) - (level == "float")
-        if high < 1 or not self.score(_head(ranked, high, level)).meets:
+        longest = high
+        if high < 1 or not self.meets(_head(ranked, high, level)):
             return None
         while high - low > 1:  # the head of `high` keeps them, that of `low` does not
             middle = (low + high) // 2
-            low, high = (low, middle) if self.score(_head(ranked, middle, level)).meets else (middle, high)
+            low, high = (low, middle) if self.meets(_head(ranked, middle, level)) else (middle, high)
+        while not self.score(_head(ranked, high, level)).meets:
+            if high == longest:
+                return None
+            high += 1
         return _head(ranked, high, level)
 
     def pruned(self, restored: dict[str, Level], ranked: Sequence[str]) -> dict[str, Level]:
         """Drop units that turn out unnecessary."""
         tries = _TRIED_AGAIN if len(ranked) <= _MEASURED else _TRIED_AGAIN_OF_MANY
+        left = restored
         for unit in [each for each in reversed(ranked) if each in restored][:tries]:
-            fewer = {other: level for other, level in restored.items() if other != unit}
-            if self.score(fewer).meets:
-                restored = fewer
-        return restored
+            fewer = {other: level for other, level in left.items() if other != unit}
+            if self.meets(fewer):
+                left = fewer
+        return left if self.score(left).meets else restored
 
     def extend(self, restored: dict[str, Level], ranked: Sequence[str]) -> dict[str, Level]:
         """Return a selection with as many more of `ranked` as it takes to hold elsewhere; itself where none does."""

@@ -36,7 +36,11 @@ def neighbour(
 def _move(array: Array, domain: Domain | None, name: str, seed: int, number: int) -> Array:
     kind = "" if domain is None else domain.kind
     shrinks = kind == "length" and number % len(_FLOAT_MOVES) == 1
-    if (kind in ("length", "position", "mask") and not shrinks) or not array.size or (array.dtype.kind == "f" and not np.isfinite(array).any()):
+    if (
+        (kind in ("length", "position", "mask") and not shrinks)
+        or not array.size
+        or (array.dtype.kind == "f" and not np.isfinite(array).any())
+    ):
         return array
     random = np.random.Generator(np.random.PCG64([seed, number, zlib.crc32(name.encode())]))
     if array.dtype.name.startswith(("float8", "bfloat16")):

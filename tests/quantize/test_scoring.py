@@ -89,3 +89,20 @@ def test_a_budget_may_name_a_function_of_the_users(
     files = find_samples(original.path.parent / "samples", original.inputs, 100)
     with Scorer(original, files, ValidateParams(budget={"mine.metrics:cer": 0.02})) as scorer:
         assert scorer.score(candidate).unmet == ("cer 0.5, the budget is at most 0.02",)
+
+
+@pytest.mark.parametrize(("away", "is_partial"), [(-10, True), (10, True), (-3, False), (3, False)])
+def test_some_samples_decide_where_they_are_far_from_the_limit(
+    away: float, is_partial: bool, pair: tuple[Model, Model, list[np.ndarray]]
+) -> None:
+    original, candidate, samples = pair
+    assert original.path is not None
+    files = find_samples(original.path.parent / "samples", original.inputs, 100)
+    with Scorer(original, files) as scorer:
+        reached = scorer.score(candidate, samples=4).sqnr["scores"]
+    limit = ValidateParams(budget={"scores:sqnr": reached + away})
+    with Scorer(original, files, limit) as scorer:
+        found = scorer.score(candidate, decides=True)
+        assert found.is_partial == is_partial
+        assert found.meets == scorer.score(candidate).meets == (away < 0)
+        assert found.is_partial or found == scorer.score(candidate)

@@ -20,19 +20,30 @@ from onnxport.core.arrays import Array
 from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model
-from onnxport.runtimes.ort.integer_products import DEQUANTIZE, FUSED, OFFSET, OPERANDS, Operands, to_unsigned
+from onnxport.runtimes.ort.integer_products import (
+    DEQUANTIZE,
+    FUSED,
+    OFFSET,
+    OPERANDS,
+    Operands,
+    may_saturate,
+    to_unsigned,
+)
 
 _INT8, _UINT8 = ir.DataType.INT8, ir.DataType.UINT8
 
 
 def with_unsigned_weights(model: Model) -> Model | None:
     """Return a copy of `model` whose integer products are exact on every CPU; None where nothing had to change."""
-    nodes = (node for graph in model.ir.graphs() for node in graph)
-    if not any(node.op_type == DEQUANTIZE or (node.domain, node.op_type) in OPERANDS for node in nodes):
+    nodes = [node for graph in model.ir.graphs() for node in graph]
+    if not any(may_saturate(node.domain, node.op_type) for node in nodes):
+        return None
+    needs_types = any((node.domain, node.op_type) in OPERANDS for node in nodes)
+    if not needs_types and not any(signed for node in nodes for signed in signed_weights(node)):
         return None
     copy = model.clone()
-    # For element types: files need not declare those of intermediate values.
-    common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(copy.ir)
+    if needs_types:  # files need not declare those of intermediate values
+        common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(copy.ir)
     if not any(signed for graph in copy.ir.graphs() for node in graph for signed in signed_weights(node)):
         return None
     for graph in copy.ir.graphs():

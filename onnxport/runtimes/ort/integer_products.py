@@ -56,6 +56,11 @@ def to_unsigned(values: Array) -> Array:
     return np.asarray(values.view(np.uint8) ^ np.uint8(OFFSET))
 
 
+def may_saturate(domain: str, op: str) -> bool:
+    """Return whether an operator may multiply integers whose sums saturate, or dequantizes what such a one reads."""
+    return op == DEQUANTIZE or (domain, op) in OPERANDS
+
+
 def holds_integer_products(source: Path | bytes) -> bool:
     """Return whether a model may have an operator that saturates, by a search for names in its bytes."""
     if isinstance(source, bytes):

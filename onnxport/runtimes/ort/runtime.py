@@ -23,7 +23,7 @@ from onnxport.runtimes.base import MemoryFullError, RunError, check_feeds, check
 from onnxport.runtimes.custom_libraries import libraries
 from onnxport.runtimes.options import OrtLevel, RuntimeOptions
 from onnxport.runtimes.ort.inference_session import open_session
-from onnxport.runtimes.ort.integer_products import holds_integer_products
+from onnxport.runtimes.ort.integer_products import holds_integer_products, may_saturate
 from onnxport.runtimes.ort.parsing import cause, spec_of
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class OrtRuntime(Closing):
 
     Args:
         source: an `.onnx` or `.ort` file, or the bytes of an ONNX model, whose external data lie in `folder`.
+        is_exact: whether its integer sums saturate on no CPU already.
 
     Raises:
         InputError: ONNX Runtime cannot load the model; with ONNX Runtime's message.
@@ -61,7 +62,12 @@ class OrtRuntime(Closing):
     """
 
     def __init__(
-        self, source: Path | bytes, options: RuntimeOptions = _DEFAULT, *, folder: Path | None = None
+        self,
+        source: Path | bytes,
+        options: RuntimeOptions = _DEFAULT,
+        *,
+        folder: Path | None = None,
+        is_exact: bool = False,
     ) -> None:
         self._source, self._options, self._folder = source, options, folder
         self._label = str(source) if isinstance(source, Path) else "the model in memory"
@@ -73,7 +79,7 @@ class OrtRuntime(Closing):
         self._sessions: dict[frozenset[str], Any] = {}
         if isinstance(source, Path) and not self._is_ort and (data := without_zipmaps(source)) is not None:
             self._source, self._folder = data, source.parent
-        if options.integers == "exact" and options.provider == "CPU":
+        if options.integers == "exact" and options.provider == "CPU" and not is_exact:
             self._make_exact()
         self._provider = find_provider(options.provider)
         main = self._session(frozenset())
@@ -85,14 +91,18 @@ class OrtRuntime(Closing):
     @classmethod
     def of_model(cls, model: Model, options: RuntimeOptions = _DEFAULT) -> OrtRuntime:
         """Load a model in memory; ONNX Runtime maps its external data. Numbered texts are answered as texts."""
+        noted_outputs = model.graph.outputs
+        if is_exact := options.integers == "exact" and options.provider == "CPU":
+            model = _with_exact_sums(model)
         data, folder = _graph_bytes(model)
         if data is not None:
-            runtime = cls(data, options, folder=folder)
+            runtime = cls(data, options, folder=folder, is_exact=is_exact)
         else:
             temporary = ScratchFolder()
-            runtime = cls(model.save(Path(temporary.name, "model.onnx")).path, options)
+            path = model.save(Path(temporary.name, "model.onnx")).path
+            runtime = cls(path, options, is_exact=is_exact)
             runtime._temporary = temporary
-        noted = {value.name or "": read_texts(value) for value in model.graph.outputs}
+        noted = {value.name or "": read_texts(value) for value in noted_outputs}
         runtime._texts = {name: texts for name, texts in noted.items() if texts}
         runtime.outputs = tuple(
             replace(spec, dtype="string") if spec.name in runtime._texts else spec for spec in runtime.outputs
@@ -326,6 +336,18 @@ def _ort_value(array: Array) -> Any:
 def _unpacked(value: Array, dtype: str) -> Array:
     """Return an answer in its own type: ONNX Runtime returns the bits of 8-bit floats."""
     return value.view(dtype) if dtype.startswith("float8") and value.dtype == np.uint8 else value
+
+
+def _with_exact_sums(model: Model) -> Model:
+    """Return an equal model whose integer sums saturate on no CPU; itself where no sum does."""
+    nodes = (node for graph in model.ir.graphs() for node in graph)
+    if not model.ir.functions and not any(may_saturate(node.domain, node.op_type) for node in nodes):
+        return model
+    # Imported here: a float model needs neither.
+    from onnxport.runtimes.ort.exact_integers import with_unsigned_weights
+    from onnxport.samples.domain import without_functions
+
+    return with_unsigned_weights(without_functions(model)) or model
 
 
 def _sorted(model: Model) -> Model:
