@@ -95,7 +95,7 @@ def test_a_budget_may_name_a_function_of_the_users(
 def test_some_samples_decide_where_they_are_far_from_the_limit(
     away: float, is_partial: bool, pair: tuple[Model, Model, list[np.ndarray]]
 ) -> None:
-    original, candidate, samples = pair
+    original, candidate, _ = pair
     assert original.path is not None
     files = find_samples(original.path.parent / "samples", original.inputs, 100)
     with Scorer(original, files) as scorer:
