@@ -2,13 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx_ir as ir
 
 from onnxport.validate.translation.forms import Core
 from onnxport.validate.translation.operators import static_shape
+from onnxport.validate.translation.rounding_bounds import Rounded
 
 # Operators whose axis counts the axes of what they read, which are those of their result.
 _OF_ONE_RANK = frozenset({"Softmax", "LogSoftmax", "Hardmax", "Concat"})
+
+
+# Operators that broadcast all of their operands.
+_ELEMENTWISE = frozenset(
+    "Add Sub Mul Div Min Max Pow Mod Where Equal Less LessOrEqual Greater GreaterOrEqual And Or Xor".split()
+)
+
+
+def long_sizes(sizes: Sequence[int]) -> list[int]:
+    """Return the sizes above 1."""
+    return [each for each in sizes if each != 1]
+
+
+def broadcast_alike(core: Core, source: Core) -> bool:
+    """Return whether two operators broadcast their operands in the same way but for axes of which all have size 1.
+
+    Given   [16, 1, 1] * [16, 1, 128] and [1, 16, 1] * [1, 16, 128]         Result  both [16, 1] * [16, 128]
+    """
+    if core.op not in _ELEMENTWISE:
+        return False
+    ours, theirs = _broadcast(core), _broadcast(source)
+    return ours is not None and ours == theirs
+
+
+def _broadcast(core: Core) -> list[list[int]] | None:
+    """Return the sizes of the operands along the axes that their result has; None where they are not known."""
+    result, found = static_shape(core.value), []
+    for operand in core.operands if result is not None else ():
+        constant = operand.values.shape if isinstance(operand, Rounded) else None
+        sizes = static_shape(operand) if isinstance(operand, ir.Value) else constant
+        if sizes is None or result is None or len(sizes) > len(result):
+            return None
+        whole = (1,) * (len(result) - len(sizes)) + sizes
+        found.append([size for size, wide in zip(whole, result, strict=True) if wide != 1])
+    return found or None
 
 
 def is_same_choice(name: str, core: Core, source: Core) -> bool:

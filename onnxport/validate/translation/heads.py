@@ -361,7 +361,7 @@ def _whole_slice(graph: Graph, node: ir.Node) -> _Step | None:
 
 def _cast(graph: Graph, node: ir.Node) -> _Step | None:
     source, target = _only(node), ir.DataType(node.attributes.get_int("to", 1))
-    if is_exact_cast(graph.constants, source, target):
+    if source.dtype == target or is_exact_cast(graph.constants, source, target):
         return _identity(graph, node)
     if source.dtype not in _FLOAT_TYPES or target not in _FLOAT_TYPES:
         return None

@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.validate.translation.absorption import absorb
-from onnxport.validate.translation.axes import is_same_choice
+from onnxport.validate.translation.axes import broadcast_alike, is_same_choice, long_sizes
 from onnxport.validate.translation.fingerprints import Fingerprints
 from onnxport.validate.translation.forms import Core, Head
 from onnxport.validate.translation.hard_swish import as_hard_swish
@@ -155,7 +155,7 @@ class _Pair:
     Attributes:
         is_absorbed: whether the product that reads them makes up for another factor or shift.
         multiple: what the artefact's value is times the source's.
-        is_viewed: whether a Reshape reads them, to which axes of size 1 mean nothing.
+        is_viewed: whether axes of size 1 mean nothing to what reads them.
     """
 
     value: ir.Value
@@ -192,7 +192,7 @@ class _Matcher:
     def _compare(self, pair: _Pair) -> None:
         pair = self._without_views_of_ones(pair)
         head, source = self._heads(pair)
-        operands = self._operands(head.core, source.core)
+        operands = self._operands(head.core, source.core, pair.is_viewed)
         where = pair.value, pair.original
         if isinstance(operands, str):
             about: About = "operator" if head.core.op != source.core.op else "setting"
@@ -216,7 +216,7 @@ class _Matcher:
             self._found.mismatches.append(found)
         for each in operands:
             self._found.readers.setdefault(each, []).append((pair.value, pair.original))
-        is_viewed = head.core.op == "Reshape"
+        is_viewed = head.core.op == "Reshape" or broadcast_alike(head.core, source.core)
         pairs = [
             _Pair(*each, absorbs, factor, is_viewed) for each, factor in zip(operands, factors, strict=True)
         ]
@@ -225,7 +225,8 @@ class _Matcher:
     def _without_views_of_ones(self, pair: _Pair) -> _Pair:
         """Return the pair before a Reshape that adds or drops axes of size 1, where only one side has it.
 
-        Axes in front mean nothing to operators that broadcast, the others nothing to a Reshape or behind a Transpose.
+        Axes in front mean nothing to operators that broadcast, the others nothing behind a Transpose, or where nothing
+        that reads them tells them apart.
         """
         ours, theirs = self._candidate.head(pair.value).core.op, self._source.head(pair.original).core.op
         anywhere = pair.is_viewed or "Transpose" in (ours, theirs)
@@ -320,8 +321,14 @@ class _Matcher:
         found = as_hard_swish(self._candidate, head), as_hard_swish(self._source, source)
         return found if all(each.core.op == "HardSwish" for each in found) else (head, source)
 
-    def _operands(self, core: Core, source: Core) -> list[tuple[ir.Value, ir.Value]] | str:
-        """Return the pairs of operands that have to be the same, or what differs."""
+    def _operands(
+        self, core: Core, source: Core, is_viewed: bool = False
+    ) -> list[tuple[ir.Value, ir.Value]] | str:
+        """Return the pairs of operands that have to be the same, or what differs.
+
+        Args:
+            is_viewed: see _Pair.
+        """
         if core.op != source.op:
             return f"the source has {source.label} here"
         for name in sorted({*core.attributes, *source.attributes}):
@@ -329,8 +336,8 @@ class _Matcher:
             if not _equal(ours, theirs) and not is_same_choice(name, core, source):
                 return f"its {name} is {ours}, that of the source's {source.label} {theirs}"
         shape, wanted = static_shape(core.value), static_shape(source.value)
-        if core.op == "Reshape" and None not in (shape, wanted):
-            if shape != wanted:
+        if core.op == "Reshape" and shape is not None and wanted is not None:
+            if shape != wanted and not (is_viewed and long_sizes(shape) == long_sizes(wanted)):
                 return f"its shape is {shape}, that of the source's {source.label} {wanted}"
         elif core.op == "Reshape":
             self._found.views.append((core, source))
