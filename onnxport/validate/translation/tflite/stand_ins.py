@@ -14,6 +14,7 @@ them.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ from onnxport.validate.translation.graph_writer import OPSET
 from onnxport.validate.translation.heads import PARTS
 from onnxport.validate.translation.tflite.contents import StoredTensor
 from onnxport.validate.translation.tflite.landmarks import Landmark
+
+# onnx-ir warns of every optional output of a function that has no name, which is how ONNX leaves one out.
+logging.getLogger("onnx_ir.serde").setLevel(logging.ERROR)
 
 # Around an operator; what lies before them is the same value.
 _AROUND = frozenset(
@@ -202,8 +206,6 @@ def _replace(old: ir.Value, value: ir.Value) -> None:
 def _declare(model: ir.Model, op: str, part: Model) -> None:
     """Add a part to a model as a function. Functions have no initializers."""
     copy = part.clone().graph
-    for number, value in enumerate(each for node in copy for each in node.outputs):
-        value.name = value.name or f"unused.{number}"  # an optional output
     for value in list(copy.initializers.values()):
         node = ir.node("Constant", [], {"value": value.const_value})
         copy.initializers.pop(value.name or "")
