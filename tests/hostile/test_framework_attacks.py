@@ -88,8 +88,44 @@ def test_a_script_that_opens_files_needs_trust(tmp_path: Path) -> None:
     assert load(file, exporter="torchscript", input={"x": "4"}, trust=True).inputs
 
 
+def test_a_script_that_writes_by_another_name_needs_trust(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    valid, file = tmp_path / "valid.pt", tmp_path / "a.pt"
+    torch.jit.save(torch.jit.script(torch.nn.ReLU()), valid)
+    written = f"    f = torch\n    f.save(input, {str(tmp_path / 'pwned')!r})\n".replace("'", '"').encode()
+    with zipfile.ZipFile(valid) as old, zipfile.ZipFile(file, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name.endswith("activation.py"):
+                content = content.replace(b"-> Tensor:\n", b"-> Tensor:\n" + written)
+                assert written in content
+            new.writestr(name, content)
+    torch.jit.load(file)(torch.ones(2))
+    assert (tmp_path / "pwned").exists()
+    with pytest.raises(InputError, match=r"opens files of this machine.*--trust"):
+        load(file, exporter="torchscript", input={"x": "4"})
+
+
+def test_a_script_of_numbered_modules_needs_no_trust(tmp_path: Path) -> None:
+    """TorchScript writes `getattr(self, "0")` for the first module of a Sequential."""
+    torch = pytest.importorskip("torch")
+    net = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()))
+    file = tmp_path / "a.pt"
+    torch.jit.save(net, file)
+    assert load(file, exporter="torchscript", input={"x": "1,4"}).inputs
+
+
 @pytest.mark.parametrize(
-    "spelt", ["torch.from_file", "torch. from_file", "torch.\\\n    save", "ops.aten.save"]
+    "spelt",
+    [
+        "getattr(torch, 'save')",
+        'getattr(torch, "\\x66rom_file")',
+        "torch.from_file",
+        "torch. from_file",
+        "torch.\\\n    save",
+        "(torch. # a\n save)",
+        "ops.aten.save",
+    ],
 )
 def test_a_script_that_opens_files_is_found_however_it_is_spelt(spelt: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
@@ -110,7 +146,7 @@ def test_an_exported_program_that_opens_files_needs_trust(tmp_path: Path) -> Non
     torch.export.save(torch.export.export(net, (torch.ones(1, 4),)), file)
     assert load(file).inputs
     changed = tmp_path / "b.pt2"
-    for spelt in (b"aten.from_file.default", b"aten.\\u0066rom_file.default"):
+    for spelt in (b"aten.from_file.default", b"aten.\\u0066rom_file.default", b"aten.save.default"):
         with zipfile.ZipFile(file) as old, zipfile.ZipFile(changed, "w") as new:
             for name in old.namelist():
                 new.writestr(name, old.read(name).replace(b"aten.linear.default", spelt))

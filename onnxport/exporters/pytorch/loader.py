@@ -17,8 +17,9 @@ from onnxport.exporters.pytorch.errors import first_line
 from onnxport.exporters.pytorch.modules import TorchModel, of_module
 from onnxport.exporters.sources import Source
 
-# Operators of TorchScript that read or write files by a name in the script, and what could name them otherwise.
-_OPENS_FILES = re.compile(rb"from_file|getattr|\b(?:torch|aten)[\s\\]*\.[\s\\]*save\b")
+# Operators of TorchScript that read or write files, and what could name them otherwise: all but the number of a module
+# in a Sequential. They are words anywhere, because `f = torch` gives torch another name.
+_OPENS_FILES = re.compile(rb"""from_file|getattr(?!\([\w.]+, "\d+"\))|\bsave\b""")
 _FACTORY = "onnxport export package.module:function --weights {path} --input x=1,3,224,224:float32"
 
 

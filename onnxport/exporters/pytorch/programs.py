@@ -30,6 +30,7 @@ from onnxport.exporters.sources import is_archive
 
 # Parts of an archive that hold code: native libraries, and objects of other classes than tensors.
 _CODE = re.compile(r"/(aotinductor|executorch)/|/(custom_obj|opaque_obj)[^/]*$")
+_OPENS_FILES = re.compile(r"from_file|aten\.save\b")
 # What an expression of sizes is made of, but for the names of symbols; SymPy evaluates anything.
 _SYMBOL = re.compile(r"Symbol\('\w+'")
 _ARITHMETIC = re.compile(r"[A-Za-z0-9_ +\-*/%(),<>=&|~.]*")
@@ -67,8 +68,8 @@ def _refuse_code(path: Path) -> None:
                 if _CODE.search(f"/{name}"):
                     raise _untrusted_error(path, f"it holds {name.rpartition('/')[2]}, which is code")
                 content = json.loads(archive.read(name)) if name.endswith(".json") else None
-                if "from_file" in json.dumps(content):
-                    raise _untrusted_error(path, "it opens files of this machine (from_file)")
+                if opens := _OPENS_FILES.search(json.dumps(content)):
+                    raise _untrusted_error(path, f"it opens files of this machine ({opens[0]})")
                 found = _expressions(content)
                 if not all(map(_is_arithmetic, found)):
                     raise _untrusted_error(path, "it has a size that is not plain arithmetic")
