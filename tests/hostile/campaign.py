@@ -128,11 +128,11 @@ def find_fault(run: Run, subject: Subject) -> str:
         run = replace(run, stdout="", stderr=f"{ours}{said}".lstrip("\n") if ours else "")
     if "Traceback" in run.stdout + run.stderr:
         return "a traceback"
-    if run.peak > MEMORY:
+    if run.peak > MEMORY and not subject.in_child:
         return f"took {run.peak / 1e9:.1f} GB"
     if run.code and not _END.search(run.stderr):
         return f"no sentence: {run.stderr[-200:]!r}"
-    if "out of memory" in run.stderr:
+    if "out of memory" in run.stderr and not subject.in_child:
         return f"out of memory: {run.stderr[-200:]!r}"
     unprintable = [line for line in (run.stdout + run.stderr).split("\n") if not line.isprintable()]
     return f"unprintable: {unprintable[0][:100]!r}" if unprintable else ""

@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 ROOT = Path(__file__).parents[2]
-# Of one process. A run that needs so much of a file of kilobytes is a fault, which `peak` shows before.
-ADDRESS_SPACE, FILE_SIZE = 12 << 30, 1 << 30
+# Of one process; the memory is beyond what the imports take. A run that needs more than `peak` may be is a fault; that
+# of a reader in a child is refused by the child's own limit of 2 GB.
+MEMORY, FILE_SIZE = 2 << 30, 1 << 30
 _SHARED = 50
 
 
@@ -265,6 +266,10 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def _data() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def _wait(process: int, seconds: float) -> bool:
     descriptor = os.pidfd_open(process)
     try:
@@ -286,7 +291,8 @@ def _settle() -> None:
     """Begin a process group with limits of its own."""
     os.setpgid(0, 0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    memory = _data() + MEMORY
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     logging.root.handlers.clear()  # of tools that other formats had imported

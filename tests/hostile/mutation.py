@@ -189,6 +189,24 @@ def _png(data: bytes, chance: random.Random) -> bytes:
     return bytes(out)
 
 
+def _ubjson(data: bytes, chance: random.Random) -> bytes:
+    """Change a length, the type of an array's values, or a name; numbers are big-endian."""
+    kind = chance.randrange(4)
+    pattern = (rb"L\0{6}..", rb"\[\$.", rb"[ -~]{4,}", rb"[][{}]")[kind]
+    found = chance.choice(list(re.finditer(pattern, data, re.DOTALL)))
+    if kind == 0:
+        before = int.from_bytes(found[0][1:], "big")
+        value = chance.choice((*NUMBERS, before + 1, before - 1, before * 2))
+        new = b"L" + (value % 2**64).to_bytes(8, "big")
+    elif kind == 1:
+        new = found[0][:2] + chance.choice((b"d", b"D", b"U", b"i", b"I", b"l", b"L", b"S", b"[", b"Z", b"T"))
+    elif kind == 2:
+        new = chance.choice(TEXTS).encode()[: len(found[0])].ljust(len(found[0]))
+    else:
+        new = chance.choice((b"[", b"]", b"{", b"}", b"", found[0] * 2000))
+    return data[: found.start()] + new + data[found.end() :]
+
+
 # ---- archives
 
 
@@ -361,6 +379,7 @@ SYNTAXES: Mapping[str, Callable[[bytes, random.Random], bytes]] = {
     "zip": _zip,
     "npy": _npy,
     "json": _json,
+    "ubjson": _ubjson,
     "entry": _entry,
     "lines": _lines,
     "yaml": _lines,

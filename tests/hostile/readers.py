@@ -38,15 +38,16 @@ def imports(*names: str) -> None:
             importlib.import_module(name)
 
 
-def framework(path: str) -> None:
-    """Load a framework's model as its child process does."""
+def framework(path: str, *options: str) -> None:
+    """Load a framework's model as its child process does, with `options` of the export, each NAME=VALUE."""
     from onnxport.exporters.params import ExportParams
     from onnxport.exporters.process import Host
     from onnxport.exporters.sources import Source
 
+    given = dict(option.split("=", 1) for option in options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        Host().open(Source.of(path), ExportParams())
+        Host().open(Source.of(path), ExportParams.model_validate(given))
 
 
 def weights(path: str) -> None:

@@ -344,7 +344,9 @@ def _boosters(folder: Path) -> None:
     import xgboost
 
     features, labels = _table()
-    xgboost.XGBClassifier(n_estimators=3, max_depth=2).fit(features, labels).save_model(folder / "x.json")
+    trees = xgboost.XGBClassifier(n_estimators=3, max_depth=2).fit(features, labels)
+    for suffix in ("json", "ubj"):
+        trees.save_model(folder / f"x.{suffix}")
     lightgbm.LGBMClassifier(n_estimators=3, num_leaves=3, min_child_samples=2, verbose=-1).fit(
         features, labels
     ).booster_.save_model(folder / "l.txt")
@@ -365,6 +367,17 @@ def _torch(folder: Path) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
     torch.export.save(torch.export.export(net, (torch.ones(1, 4),)), folder / "a.pt2")
     torch.save(net.state_dict(), folder / "a.pt")
+    torch.jit.save(torch.jit.script(net), folder / "script.pt")
+
+
+def _frozen(folder: Path) -> None:
+    import tensorflow as tf
+
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [None, 4], "x")
+        tf.nn.relu(tf.matmul(x, tf.constant(np.ones((4, 3), np.float32))), "y")
+    (folder / "frozen.pb").write_bytes(graph.as_graph_def().SerializeToString())
 
 
 _READ = (":samples", "in", _IMAGE)
@@ -372,6 +385,8 @@ _LOAD = (":framework", "{}")
 _TENSORFLOW = tuple(f"onnxport.exporters.tensorflow.{name}" for name in ("keras_files", "saved_models"))
 _TORCH = ("onnxport.exporters.pytorch.loader",)
 _BOOSTERS = tuple(f"onnxport.exporters.classical.boosters.{name}" for name in ("xgboost", "lightgbm"))
+# Seconds after which a reader counts as endless, as some of boosters are: its child's limit ends it, with a sentence.
+_ENDLESS = 5.0
 _SKOPS = ("onnxport.exporters.objects", "skops.io", "sklearn.pipeline", "sklearn.linear_model")
 SUBJECTS: Mapping[str, Subject] = {
     "onnx": Subject(
@@ -494,25 +509,38 @@ SUBJECTS: Mapping[str, Subject] = {
         "tensorflow",
         _TENSORFLOW,
     ),
+    "frozen-graph": Subject(
+        _frozen, {"frozen.pb": "protobuf"}, (_LOAD,), 60.0, True, "tensorflow", _TENSORFLOW
+    ),
     "skops": Subject(_skops, {"linear.skops": "zip"}, (_LOAD,), 60.0, True, "skops", _SKOPS),
-    "boosters": Subject(
+    "xgboost": Subject(
         _boosters,
-        {"x.json": "json", "l.txt": "lines"},
+        {"x.json": "json", "x.ubj": "ubjson"},
         (_LOAD,),
-        60.0,
+        _ENDLESS,
         True,
         "lightgbm",
         _BOOSTERS,
     ),
+    "lightgbm": Subject(_boosters, {"l.txt": "lines"}, (_LOAD,), _ENDLESS, True, "lightgbm", _BOOSTERS),
     "catboost": Subject(
         _catboost,
         {"c.cbm": "words"},
         (_LOAD,),
-        60.0,
+        _ENDLESS,
         True,
         "catboost",
         ("onnxport.exporters.classical.boosters.catboost",),
     ),
     "torch": Subject(_torch, {"a.pt2": "zip"}, (_LOAD,), 60.0, True, "torch", _TORCH),
     "torch-weights": Subject(_torch, {"a.pt": "zip"}, ((":weights", "{}"),), 60.0, True, "torch", _TORCH),
+    "torchscript": Subject(
+        _torch,
+        {"script.pt": "zip"},
+        ((":framework", "{}", "exporter=torchscript", "input=x=1,4"),),
+        60.0,
+        True,
+        "torch",
+        _TORCH,
+    ),
 }
