@@ -8,6 +8,9 @@ import stat
 from pathlib import Path
 
 
+_CHUNK = 1 << 20  # bytes, of a file that says less than it has
+
+
 class NotRegularError(ValueError):
     """A device or a pipe, which reading may never end."""
 
@@ -42,7 +45,9 @@ def read_regular(path: Path, most: int, within: Path | None = None) -> bytes:
             raise OutsideError(str(path))
         if found.st_size > most:
             raise TooLargeError(found.st_size)
-        content = stream.read(most + 1)
+        content = stream.read(found.st_size + 1)
+        while len(content) <= most and (more := stream.read(_CHUNK)):
+            content += more
     if len(content) > most:  # it grew, or is one of /proc
         raise TooLargeError(len(content))
     return content
