@@ -7,7 +7,6 @@ import os
 import stat
 from pathlib import Path
 
-
 _CHUNK = 1 << 20  # bytes, of a file that says less than it has
 
 

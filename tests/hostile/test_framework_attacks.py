@@ -235,6 +235,28 @@ def test_a_saved_model_whose_signature_restores_needs_trust(tmp_path: Path) -> N
         load(tmp_path / "saved")
 
 
+def test_a_saved_model_that_writes_when_it_is_loaded_needs_trust(tmp_path: Path) -> None:
+    """TensorFlow 1's files name an operator that loading runs."""
+    tf = pytest.importorskip("tensorflow")
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, [None], "x")
+        y = tf.identity(x * 2.0, "y")
+        written = tf.raw_ops.SaveV2(
+            prefix=str(tmp_path / "pwned"), tensor_names=["a"], shape_and_slices=[""], tensors=[tf.ones(1)]
+        )
+        builder = v1.saved_model.Builder(str(tmp_path / "saved"))
+        signature = v1.saved_model.predict_signature_def({"x": x}, {"y": y})
+        builder.add_meta_graph_and_variables(
+            session, ["serve"], {"serving_default": signature}, main_op=written
+        )
+        builder.save()
+    tf.saved_model.load(str(tmp_path / "saved"))
+    assert (tmp_path / "pwned.index").exists()
+    with pytest.raises(InputError, match=r"opens files of this machine.*SaveV2"):
+        load(tmp_path / "saved")
+
+
 def test_a_saved_model_with_a_checkpoint_needs_no_trust(tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")
 
@@ -262,6 +284,21 @@ def test_a_frozen_graph_that_opens_files_needs_trust(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"opens files of this machine.*ReadFile.*--trust"):
         load(file)
     assert load(file, trust=True).inputs
+
+
+def test_a_frozen_graph_that_reads_a_checkpoint_needs_trust(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [None], "x")
+        (found,) = tf.raw_ops.RestoreV2(
+            prefix=str(tmp_path / "other"), tensor_names=["a"], shape_and_slices=[""], dtypes=[tf.float32]
+        )
+        tf.add(x, found, "y")
+    file = tmp_path / "a.pb"
+    file.write_bytes(graph.as_graph_def().SerializeToString())
+    with pytest.raises(InputError, match=r"opens files of this machine.*RestoreV2.*--trust"):
+        load(file)
 
 
 def test_a_damaged_archive_of_tensors_is_refused(tmp_path: Path) -> None:
@@ -397,3 +434,36 @@ def test_a_confined_framework_does_not_talk_of_its_confinement(target: Target) -
     run = target.run("export", "linear.skops", "-o", "out.onnx", "--no-validate")
     assert not run.code, run.stderr
     assert "joblib" not in run.stderr
+
+
+# Operators of TensorFlow with an argument that is called like a file, and none: names of counters, tables that are
+# filled from text (docs/internals/security.md), URLs of debuggers, which are looked at one by one.
+_NO_FILE = re.compile(
+    r"(Experimental)?SetStatsAggregatorDataset|InitializeTableFromTextFile|Debug(Identity|N)"
+)
+
+
+def test_every_operator_of_tensorflow_that_names_a_file_needs_trust() -> None:
+    tf = pytest.importorskip("tensorflow")
+    from tensorflow.core.framework import op_def_pb2
+    from tensorflow.python.client import pywrap_tf_session as session
+
+    from onnxport.exporters.tensorflow.file_access import check_file_access
+
+    listed = op_def_pb2.OpList.FromString(bytes(session.TF_GetBuffer(session.TF_GetAllOpList())))
+    named = re.compile(r"file|path|dir$|directory|prefix|urls|address")
+    missing = []
+    for op in listed.op:
+        texts = [each.name for each in op.input_arg if each.type == tf.string.as_datatype_enum]
+        texts += [each.name for each in op.attr if each.type in ("string", "list(string)")]
+        graph = tf.compat.v1.GraphDef()
+        graph.node.add(name="a", op=op.name)
+        if not any(map(named.search, texts)) or _NO_FILE.match(op.name):
+            continue
+        try:
+            check_file_access(Path("a"), graph, trust=False, roots=["a"])
+        except InputError:
+            continue
+        missing.append(op.name)
+    assert len(listed.op) > 1000
+    assert missing == []

@@ -1,4 +1,4 @@
-"""Graphs that read or write files when they run: TensorFlow's operators can, so such a graph needs --trust.
+"""Graphs that open files or the network when they run: TensorFlow's operators can, so such a graph needs --trust.
 
 https://github.com/tensorflow/tensorflow/blob/master/SECURITY.md: "TensorFlow models are programs".
 """
@@ -20,13 +20,21 @@ _FILES = frozenset(
     " TFRecordDatasetV2 FixedLengthRecordDataset FixedLengthRecordDatasetV2 SqlDataset CSVDataset CSVDatasetV2"
     " LMDBDataset ExperimentalLMDBDataset SnapshotDataset SnapshotDatasetV2 SaveDataset SaveDatasetV2"
     " LoadDataset LoadAndRemapMatrix GenerateVocabRemapping CreateSummaryFileWriter CreateSummaryDbWriter"
-    " CacheDataset CacheDatasetV2 DumpHashTable".split()
+    " CacheDataset CacheDatasetV2 DumpHashTable MatchingFilesDataset ExperimentalMatchingFilesDataset"
+    " ExperimentalCSVDataset ExperimentalSqlDataset DatasetToTFRecord ExperimentalDatasetToTFRecord DistributedSave"
+    " SnapshotChunkDataset ListSnapshotChunksDataset SnapshotDatasetReader SnapshotNestedDatasetReader RecordInput"
+    " Skipgram FixedUnigramCandidateSampler DTensorRestoreV2 DumpTensor CalibrationStatisticsSaver".split()
+)
+# Operators that listen, or connect to other machines.
+_NETWORK = frozenset(
+    "RpcServer RpcClient RegisterDataset RegisterDatasetV2 DataServiceDataset DataServiceDatasetV2"
+    " DataServiceDatasetV3 DataServiceDatasetV4".split()
 )
 _CHECKPOINTS = frozenset(("SaveV2", "RestoreV2", "MergeV2Checkpoints"))
 
 
 def check_file_access(path: Path, graph: Any, *, trust: bool, roots: Iterable[str] = ()) -> None:
-    """Refuse a GraphDef with operators that open files, unless trusted (InputError).
+    """Refuse a GraphDef with operators that open files or the network, unless trusted (InputError).
 
     Args:
         roots: nodes and functions that a run computes; checkpoints are refused only where these need them.
@@ -35,11 +43,12 @@ def check_file_access(path: Path, graph: Any, *, trust: bool, roots: Iterable[st
         return
     functions = {each.signature.name: list(each.node_def) for each in graph.library.function}
     everywhere = [*graph.node, *(node for nodes in functions.values() for node in nodes)]
-    found = [node for node in everywhere if node.op in _FILES or _prints_to_file(node)]
+    found = [node for node in everywhere if node.op in _FILES | _NETWORK or _prints_to_file(node)]
     found += [node for node in _needed(roots, graph.node, functions) if node.op in _CHECKPOINTS]
     if found:
+        does = "uses the network" if found[0].op in _NETWORK else "opens files of this machine"
         raise InputError(
-            f"{path} opens files of this machine when it runs",
+            f"{path} {does} when it runs",
             why=f"its graph has {found[0].op} ({found[0].name!r})",
             fix="give --trust if you know where it comes from",
         )

@@ -31,8 +31,9 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
     """
     path = Path(source.name)
     graph = _graph(path)
-    check_file_access(path, graph, trust=params.trust)
     ends = _ends(graph)
+    roots = [name.partition(":")[0] for name in params.output_names or ends]
+    check_file_access(path, graph, trust=params.trust, roots=roots)
     if not params.output_names and len(ends) != 1:
         raise UsageError(
             f"{path} has {len(ends)} nodes that nothing reads",

@@ -16,6 +16,8 @@ from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, first_l
 from onnxport.exporters.tensorflow.signatures import DeclaredInput
 
 _DEFAULT = "serving_default"
+# Collections of TensorFlow 1's files that name what loading runs.
+_INITIALIZERS = ("saved_model_main_op", "legacy_init_op")
 
 
 class _Optimizer(tf.Module):
@@ -73,9 +75,11 @@ def _check_files(path: Path, *, trust: bool) -> None:
     except (message.DecodeError, text_format.ParseError, ValueError, RecursionError, OSError) as error:
         raise InputError(f"TensorFlow cannot load the SavedModel {path}", why=first_line(error)) from error
     for meta in graphs:
-        # What can be called: functions of the object graph; in TensorFlow 1's files, the ends of the signatures.
+        # What can be called: functions of the object graph; in TensorFlow 1's files, the ends of the signatures, and
+        # the operators that loading runs.
         ends = [each.name for told in meta.signature_def.values() for each in told.outputs.values()]
-        roots = meta.object_graph_def.concrete_functions or [end.partition(":")[0] for end in ends]
+        ends += [name for key in _INITIALIZERS for name in meta.collection_def[key].node_list.value]
+        roots = [*meta.object_graph_def.concrete_functions, *(end.partition(":")[0] for end in ends)]
         check_file_access(path, meta.graph_def, trust=False, roots=roots)
 
 
