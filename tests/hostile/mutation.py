@@ -7,6 +7,7 @@ import json
 import random
 import re
 import struct
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -57,7 +58,9 @@ def mutate(data: bytes, syntax: str, chance: random.Random) -> bytes:
         known = (SYNTAXES[syntax], *STRUCTURES.get(syntax, ()))
         change = chance.choice(known) if chance.random() < 0.75 else _damage
         try:
-            data = change(data, chance)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of names twice in an archive
+                data = change(data, chance)
         except Exception:  # a former change left nothing that has this structure
             data = _damage(data, chance)
     return data
@@ -235,12 +238,8 @@ def _zip(data: bytes, chance: random.Random) -> bytes:
     out = io.BytesIO()
     method = chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
     with zipfile.ZipFile(out, "w", method) as archive:
-        import warnings
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for name, content in members:
-                archive.writestr(name, content)
+        for name, content in members:
+            archive.writestr(name, content)
     return out.getvalue()
 
 

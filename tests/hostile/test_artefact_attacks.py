@@ -280,6 +280,15 @@ def constants_of_one_number_for_all(target: Target) -> tuple[str, ...]:
     return _package(target, change)
 
 
+@attack(4, "bad.mlpackage is damaged", "Manifest.json does not say where the model is")
+def a_package_whose_items_are_a_text(target: Target) -> tuple[str, ...]:
+    """A text takes numbers as its index, but none so large."""
+    command = _package(target, lambda model, block: None)
+    manifest = {"itemInfoEntries": "a", "rootModelIdentifier": 2**64 - 1}
+    (target.folder / "bad.mlpackage" / "Manifest.json").write_text(json.dumps(manifest))
+    return command
+
+
 @attack(4, "bad.mlpackage is damaged", "more than its bytes hold")
 def package_weights_that_share_one_megabyte(target: Target) -> tuple[str, ...]:
     """Packed numbers take eight times their bytes in memory, here for each of 4000 constants."""

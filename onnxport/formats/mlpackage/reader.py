@@ -14,6 +14,7 @@ import numpy as np
 from onnxport.core import limits
 from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError
+from onnxport.core.regular_file import read_regular
 from onnxport.formats.growth import Growth
 from onnxport.formats.mlpackage import program
 from onnxport.formats.mlpackage.files import PACKED, find_file, messages, read_blob, read_message, unpack
@@ -35,6 +36,7 @@ _NAMES = {
 }
 _MANIFEST = "Manifest.json"
 _LIST = "list"
+_LARGEST_MANIFEST = 1_000_000  # bytes; those of coremltools have less than a thousand
 # Bytes that an operator counts as; in a file it has more, unless it was made to fill the memory.
 _OPERATION = 64
 
@@ -47,7 +49,7 @@ def read_package(folder: Path) -> Package:
     import json
 
     try:
-        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads(read_regular(folder / _MANIFEST, _LARGEST_MANIFEST))
         root = manifest["itemInfoEntries"][manifest["rootModelIdentifier"]]["path"]
     except FileNotFoundError as error:
         raise InputError(
@@ -55,7 +57,7 @@ def read_package(folder: Path) -> Package:
         ) from error
     except OSError as error:
         raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise _damaged(folder, f"its {_MANIFEST} does not say where the model is") from error
     file, content = _read_model(folder, root)
     message = messages("Model").Model
