@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import random
 import re
@@ -195,6 +196,11 @@ def array(data: bytes, chance: random.Random) -> bytes:
 # ---- pictures
 
 
+@functools.cache
+def packed_zeros(size: int) -> bytes:
+    return zlib.compress(bytes(size))
+
+
 def _chunk(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
@@ -203,7 +209,7 @@ def chunks(data: bytes, chance: random.Random) -> bytes:
     """Put chunks into a PNG file: animation, palettes, profiles, other depths, packed texts."""
     if len(data) < 33:
         return data
-    packed = zlib.compress(bytes(chance.choice((10, 20_000_000))))
+    packed = packed_zeros(chance.choice((10, 20_000_000)))
     numbers = [chance.choice((0, 1, 8, 2**31 - 1, 2**32 - 1)) for _ in range(8)]
     frame = struct.pack(">5I", *numbers[:5]) + b"\0\1\0\1\0\0"
     added = chance.choice(
