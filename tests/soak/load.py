@@ -1,7 +1,7 @@
 """Many conversions in one process through the Python API: what memory, descriptors, children and files are left.
 
     python -m tests.soak.load --count 500
-    python -m tests.soak.load --count 80 --threads 8 --targets ort
+    MALLOC_ARENA_MAX=1 python -m tests.soak.load --count 80 --threads 8 --targets ort
 
 Each conversion is proven. The models and targets take turns, and the same of both must give the same bytes.
 """
