@@ -178,10 +178,11 @@ def undisturbed_commands(tmp_path_factory: pytest.TempPathFactory) -> Callable[[
 
     def of(name: str) -> Undisturbed:
         if name not in known:
-            work = Work.made(name, tmp_path_factory.mktemp("undisturbed"))
-            started = time.monotonic()
-            assert work.end(work.start()) == 0
-            known[name] = Undisturbed(work.products(), time.monotonic() - started)
+            for _ in range(2):  # the first reads libraries from the disk
+                work = Work.made(name, tmp_path_factory.mktemp("undisturbed"))
+                started = time.monotonic()
+                assert work.end(work.start()) == 0
+                known[name] = Undisturbed(work.products(), time.monotonic() - started)
         return known[name]
 
     return of
