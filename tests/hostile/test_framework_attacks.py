@@ -257,6 +257,37 @@ def test_a_saved_model_that_writes_when_it_is_loaded_needs_trust(tmp_path: Path)
         load(tmp_path / "saved")
 
 
+def test_a_saved_model_that_writes_when_it_is_restored_needs_trust(tmp_path: Path) -> None:
+    """In TensorFlow 1's files, too, whose restoring is a node of the graph."""
+    tf = pytest.importorskip("tensorflow")
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, [None, 1], "x")
+        y = tf.identity(x * v1.get_variable("weight", initializer=[2.0], use_resource=True), "y")
+        written = tf.raw_ops.SaveV2(
+            prefix=str(tmp_path / "pwned"), tensor_names=["a"], shape_and_slices=[""], tensors=[tf.ones(1)]
+        )
+        session.run(v1.global_variables_initializer())
+        builder = v1.saved_model.Builder(str(tmp_path / "saved"))
+        signature = v1.saved_model.predict_signature_def({"x": x}, {"y": y})
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
+        builder.save()
+    assert load(tmp_path / "saved").inputs
+    file = tmp_path / "saved" / "saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    meta = model.meta_graphs[0]
+    next(node for node in meta.graph_def.node if node.name == meta.saver_def.restore_op_name).input.append(
+        f"^{written.name}"
+    )
+    file.write_bytes(model.SerializeToString())
+    tf.saved_model.load(str(tmp_path / "saved"))
+    assert (tmp_path / "pwned.index").exists()
+    with pytest.raises(InputError, match=r"opens files of this machine.*SaveV2"):
+        load(tmp_path / "saved")
+
+
 def test_a_saved_model_with_a_checkpoint_needs_no_trust(tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")
 

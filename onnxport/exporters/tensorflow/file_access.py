@@ -30,14 +30,18 @@ _NETWORK = frozenset(
     "RpcServer RpcClient RegisterDataset RegisterDatasetV2 DataServiceDataset DataServiceDatasetV2"
     " DataServiceDatasetV3 DataServiceDatasetV4".split()
 )
-_CHECKPOINTS = frozenset(("SaveV2", "RestoreV2", "MergeV2Checkpoints"))
+_WRITERS = frozenset(("SaveV2", "MergeV2Checkpoints"))
+_CHECKPOINTS = _WRITERS | {"RestoreV2"}
 
 
-def check_file_access(path: Path, graph: Any, *, trust: bool, roots: Iterable[str] = ()) -> None:
+def check_file_access(
+    path: Path, graph: Any, *, trust: bool, roots: Iterable[str], restores: Iterable[str] = ()
+) -> None:
     """Refuse a GraphDef with operators that open files or the network, unless trusted (InputError).
 
     Args:
         roots: nodes and functions that a run computes; checkpoints are refused only where these need them.
+        restores: nodes that load the file's own checkpoint; they may read.
     """
     if trust:
         return
@@ -45,6 +49,7 @@ def check_file_access(path: Path, graph: Any, *, trust: bool, roots: Iterable[st
     everywhere = [*graph.node, *(node for nodes in functions.values() for node in nodes)]
     found = [node for node in everywhere if node.op in _FILES | _NETWORK or _prints_to_file(node)]
     found += [node for node in _needed(roots, graph.node, functions) if node.op in _CHECKPOINTS]
+    found += [node for node in _needed(restores, graph.node, functions) if node.op in _WRITERS]
     if found:
         does = "uses the network" if found[0].op in _NETWORK else "opens files of this machine"
         raise InputError(

@@ -80,7 +80,8 @@ def _check_files(path: Path, *, trust: bool) -> None:
         ends = [each.name for told in meta.signature_def.values() for each in told.outputs.values()]
         ends += [name for key in _INITIALIZERS for name in meta.collection_def[key].node_list.value]
         roots = [*meta.object_graph_def.concrete_functions, *(end.partition(":")[0] for end in ends)]
-        check_file_access(path, meta.graph_def, trust=False, roots=roots)
+        restores = [meta.saver_def.restore_op_name]
+        check_file_access(path, meta.graph_def, trust=False, roots=roots, restores=restores)
 
 
 def from_signature(
