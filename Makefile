@@ -16,7 +16,7 @@ help:
 	@echo "make test    lint, types, layers and the fast tests"
 	@echo "make test-all   all tests; PART=2/4 runs the second of four parts of what make test leaves out"
 	@echo "make lint    the same without the tests"
-	@echo "make soak    runs that are killed, doubled or out of disk, and 260 000 damaged files, for some hours"
+	@echo "make soak    runs that are killed, doubled or out of disk, and 290 000 damaged files, for some hours"
 	@echo "make conformance  run all of ONNX's own tests and write docs/reference/coverage-*.md anew"
 	@echo "make venv    only install, with everything the tests need, into $(VENV)"
 	@echo "make wheel   build the sdist, the wheel and its bill of materials (CycloneDX) into dist/"

@@ -349,7 +349,7 @@ def _read_by_scipy(path: Path, changed: int) -> tuple[int, Array]:
         raise _damaged(path, " ".join(str(error).split())[:200] or type(error).__name__) from error
     if samples.dtype.kind == "f" and not np.isfinite(samples).all():
         raise InputError(f"{path} has samples that are not finite", fix=_convert(path))
-    return int(rate), samples.reshape(len(samples), -1)
+    return int(rate), samples if samples.ndim > 1 else samples[:, None]
 
 
 def _import_scipy(path: Path, verb: str) -> Any:

@@ -216,6 +216,15 @@ def table_with_a_number_of_forty_digits(target: Target) -> tuple[str, ...]:
     return (":samples", "in", "x=int64:N,1")
 
 
+@attack(4, "a.wav has no samples")
+def sound_of_floats_without_samples(target: Target) -> tuple[str, ...]:
+    form = struct.pack("<HHIIHH", 3, 1, 16000, 64000, 4, 32)
+    chunks = b"fmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", 0)
+    head = b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE"
+    put(target, "a.wav", head + chunks)
+    return (":samples", "in", "x=float32:N")
+
+
 @attack(4, "a.wav cannot be read", "more than its")
 def sound_of_two_billion_samples(target: Target) -> tuple[str, ...]:
     head = struct.pack(
