@@ -386,7 +386,7 @@ _TENSORFLOW = tuple(f"onnxport.exporters.tensorflow.{name}" for name in ("keras_
 _TORCH = ("onnxport.exporters.pytorch.loader",)
 _BOOSTERS = tuple(f"onnxport.exporters.classical.boosters.{name}" for name in ("xgboost", "lightgbm"))
 # Seconds after which a reader counts as endless, as some of boosters are: its child's limit ends it, with a sentence.
-_ENDLESS = 5.0
+_ENDLESS = 2.0
 _SKOPS = ("onnxport.exporters.objects", "skops.io", "sklearn.pipeline", "sklearn.linear_model")
 SUBJECTS: Mapping[str, Subject] = {
     "onnx": Subject(
