@@ -346,6 +346,38 @@ def test_a_damaged_archive_of_tensors_is_refused(tmp_path: Path) -> None:
             read_tensors(file)
 
 
+def test_an_archive_without_an_end_is_no_state_dict(tmp_path: Path) -> None:
+    """Above 4 kB torch seeks its end before the file's begin, which the system refuses."""
+    torch = pytest.importorskip("torch")
+    from onnxport.exporters.pytorch.weights import read_tensors
+
+    file = tmp_path / "a.pt"
+    torch.save({"a": torch.ones(2000)}, file)
+    file.write_bytes(file.read_bytes()[:-30])
+    with pytest.raises(InputError, match="cannot be read as a state dict"):
+        read_tensors(file)
+
+
+@pytest.mark.parametrize(
+    ("part", "old", "new"),
+    [("functional.py", b"torch.relu", b"torch.\xff\xfe"), ("data.pkl", b"training", b"grooming")],
+)
+def test_a_damaged_script_is_refused(part: str, old: bytes, new: bytes, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    valid, file = tmp_path / "valid.pt", tmp_path / "a.pt"
+    torch.jit.save(torch.jit.script(torch.nn.ReLU()), valid)
+    changed = 0
+    with zipfile.ZipFile(valid) as source, zipfile.ZipFile(file, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            is_chosen = name.endswith(part) and old in content
+            changed += is_chosen
+            target.writestr(name, content.replace(old, new) if is_chosen else content)
+    assert changed
+    with pytest.raises(InputError, match="cannot be read as TorchScript"):
+        load(file, exporter="torchscript", input={"x": "4"})
+
+
 def test_an_archive_on_several_disks_is_none(tmp_path: Path) -> None:
     """Of zip64's locator before the end of an archive, zipfile reads the number of disks, and raises."""
     file = tmp_path / "a.pt"

@@ -55,7 +55,7 @@ def _load_script(path: Path, params: ExportParams) -> TorchModel:
         _refuse_files(path)
     try:
         module = torch.jit.load(path, map_location="cpu")
-    except RuntimeError as error:
+    except (RuntimeError, ValueError, LookupError) as error:  # what it quotes may be no UTF-8
         raise InputError(f"{path} cannot be read as TorchScript", why=first_line(error)) from error
     return of_module(module, params, str(path))
 

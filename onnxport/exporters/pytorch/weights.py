@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -76,6 +77,10 @@ def read_tensors(path: Path) -> Mapping[str, Any]:
         ) from error
     except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
         raise InputError(f"{path} cannot be read as a state dict", why=first_line(error)) from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise InputError(f"{path} cannot be read as a state dict", why="it is cut off") from error
     if not isinstance(found, Mapping):
         raise InputError(f"{path} is not a state dict", why=f"it holds a {type(found).__name__}")
     return found
