@@ -363,10 +363,12 @@ def _catboost(folder: Path) -> None:
 
 def _torch(folder: Path) -> None:
     import torch
+    from safetensors.torch import save_file
 
     net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
     torch.export.save(torch.export.export(net, (torch.ones(1, 4),)), folder / "a.pt2")
     torch.save(net.state_dict(), folder / "a.pt")
+    save_file(net.state_dict(), folder / "a.safetensors")
     torch.jit.save(torch.jit.script(net), folder / "script.pt")
 
 
@@ -533,7 +535,9 @@ SUBJECTS: Mapping[str, Subject] = {
         ("onnxport.exporters.classical.boosters.catboost",),
     ),
     "torch": Subject(_torch, {"a.pt2": "zip"}, (_LOAD,), 60.0, True, "torch", _TORCH),
-    "torch-weights": Subject(_torch, {"a.pt": "zip"}, ((":weights", "{}"),), 60.0, True, "torch", _TORCH),
+    "torch-weights": Subject(
+        _torch, {"a.pt": "zip", "a.safetensors": "bytes"}, ((":weights", "{}"),), 60.0, True, "torch", _TORCH
+    ),
     "torchscript": Subject(
         _torch,
         {"script.pt": "zip"},
