@@ -346,6 +346,22 @@ def test_a_damaged_archive_of_tensors_is_refused(tmp_path: Path) -> None:
             read_tensors(file)
 
 
+@pytest.mark.parametrize(
+    "pickled", [b"\x80\x02X\x01", b"\x80\x02", b"", b"\x80\x02]h\x00.", b"\x80\x02J\x01."]
+)
+def test_a_state_dict_of_a_damaged_pickle_is_refused(pickled: bytes, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from onnxport.exporters.pytorch.weights import read_tensors
+
+    valid, file = tmp_path / "valid.pt", tmp_path / "a.pt"
+    torch.save({"a": torch.ones(4)}, valid)
+    with zipfile.ZipFile(valid) as old, zipfile.ZipFile(file, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, pickled if name.endswith("data.pkl") else old.read(name))
+    with pytest.raises(InputError, match=r"a\.pt (is not|cannot be read as) a state dict"):
+        read_tensors(file)
+
+
 def test_an_archive_without_an_end_is_no_state_dict(tmp_path: Path) -> None:
     """Above 4 kB torch seeks its end before the file's begin, which the system refuses."""
     torch = pytest.importorskip("torch")

@@ -75,12 +75,13 @@ def read_tensors(path: Path) -> Mapping[str, Any]:
             else first_line(error),
             fix="save the tensors alone where you trust it: torch.save(module.state_dict(), 'weights.pt')",
         ) from error
-    except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
-        raise InputError(f"{path} cannot be read as a state dict", why=first_line(error)) from error
-    except OSError as error:
-        if error.errno != errno.EINVAL:
+    except MemoryError:
+        raise
+    except Exception as error:  # of a damaged file torch raises anything
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
             raise
-        raise InputError(f"{path} cannot be read as a state dict", why="it is cut off") from error
+        why = "it is cut off" if isinstance(error, OSError) else first_line(error)
+        raise InputError(f"{path} cannot be read as a state dict", why=why) from error
     if not isinstance(found, Mapping):
         raise InputError(f"{path} is not a state dict", why=f"it holds a {type(found).__name__}")
     return found
