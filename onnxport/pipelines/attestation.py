@@ -79,10 +79,10 @@ class Attestation:
                 "validation": proof["validation"],
             }
             files = {str(each["name"]): str(each["digest"]["sha256"]) for each in statement["subject"]}
-            seal = run["metadata"].pop("invocationId")
+            seal, verdict = run["metadata"].pop("invocationId"), str(proof["verdict"])
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise _no_statement(path) from error
-        return cls(path, files, note, str(proof["verdict"]), seal == _seal(statement))
+        return cls(path, files, note, verdict, seal == _seal(statement))
 
     def check_files(self, artifact: Artifact) -> Check:
         """Compare the artefact's files; a lone main file may have another name by now, a folder has no others."""
