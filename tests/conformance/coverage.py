@@ -5,7 +5,7 @@
 All of ONNX's tests go through one warm worker, fed and bound, then com.microsoft's operators, and for TFLite every
 element type of the types' sweep and a few nodes of each random family. What comes of it are lists, and
 docs/reference/coverage-*.md made of the lists alone (page.py). The GPU's column is measured where there is a Vulkan
-device (gpu.py), else it stays. Ends with 1 if anything is wrong, crashed or is a bug.
+device (gpu.py, which can do it in parts), else it stays. Ends with 1 if anything is wrong, crashed or is a bug.
 """
 
 from __future__ import annotations
@@ -218,9 +218,10 @@ def _measure_gpu() -> bool:
     if lacking := vulkan.lacking():
         print(f"the GPU's column stays as it is: {lacking}")
         return True
-    found = gpu.measure(())
-    page.write_accelerated({name: Rest(each.verdict, each.reason) for name, each in found.items()})
+    found, _ = gpu.measure()
+    page.write_accelerated(found)
     page.path.write_text(page.rendered(), encoding="utf-8")
+    gpu.KEPT.unlink()
     return all(each.verdict in _MAY_BE for each in found.values())
 
 

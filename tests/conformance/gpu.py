@@ -1,14 +1,17 @@
 """ONNX's own float32 node tests through `--fit gpu`, and LiteRT's GPU runtime (see harness.py).
 
-    python -m tests.conformance.gpu [PART OF A NAME]...
+    python -m tests.conformance.gpu [--seconds N] [PART OF A NAME]...
 
 All inputs but the first are bound, as weights, axes and sizes are in real models: a GPU takes fixed sizes only.
-It prints what is not right, and how many are what.
+It prints what is not right, and how many are what. What it found is kept in build/: a later run, of this module or of
+coverage.py, measures the rest only, and the cases whose names contain an argument. `--seconds` ends a run early.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import math
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,8 +20,12 @@ import numpy as np
 
 from onnxport.converters.params import TfliteParams
 from onnxport.formats.model import Model
-from tests.conformance.harness import Array, Outcome, cases, load_case, reference
+from tests.conformance.harness import Array, cases, load_case, reference
+from tests.conformance.page import Rest, read_rests, write_rests
 from tests.conformance.tflite import Conformance, Prover
+
+# What was found so far; coverage.py removes it when the page is written.
+KEPT = Path(__file__).parents[2] / "build" / "conformance-gpu.txt"
 
 # Of the largest answer. SwiftShader's sine and cosine are good to 79 dB.
 ATOL = 2e-4
@@ -70,17 +77,44 @@ def float_cases() -> Iterator[tuple[str, Path]]:
                 yield name, folder
 
 
-def measure(parts: Sequence[str]) -> dict[str, Outcome]:
-    found = {}
+def measure(*, seconds: float = math.inf, again: Sequence[str] = ()) -> tuple[dict[str, Rest], int]:
+    """Run the cases that are not kept, or whose names contain a part of `again`.
+
+    Returns:
+        The outcomes by case, and how many cases are left where the time was up.
+    """
+    found = read_rests(KEPT) if KEPT.exists() else {}
+    KEPT.parent.mkdir(exist_ok=True)
+    everything = dict(float_cases())
+    for name in list(found):
+        if name not in everything or any(part in name for part in again):
+            del found[name]
+    wanted = [name for name in everything if name not in found]
+    if again:
+        wanted = [name for name in wanted if any(part in name for part in again)]
+    end = time.monotonic() + seconds
     with GpuConformance() as conformance:
-        for name, folder in float_cases():
-            if not parts or any(part in name for part in parts):
-                found[name] = outcome = conformance.run(folder, bound=True)
-                if outcome.verdict != "right":
-                    print(name, outcome.verdict, outcome.detail[:300].replace("\n", " "), flush=True)
-    print(dict(Counter(outcome.verdict for outcome in found.values())))
-    return found
+        for name in wanted:
+            if time.monotonic() > end:
+                break
+            outcome = conformance.run(everything[name], bound=True)
+            found[name] = Rest(outcome.verdict, outcome.reason)
+            write_rests(KEPT, found)
+            if outcome.verdict != "right":
+                print(name, outcome.verdict, outcome.detail[:300].replace("\n", " "), flush=True)
+    left = len(everything) - len(found)
+    print(dict(Counter(each.verdict for each in found.values())), f"{left} left")
+    return {name: found[name] for name in everything if name in found}, left
+
+
+def main() -> None:
+    """Measure what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    chosen = parser.parse_args()
+    measure(seconds=chosen.seconds, again=chosen.parts)
 
 
 if __name__ == "__main__":
-    measure(sys.argv[1:])
+    main()

@@ -110,7 +110,7 @@ class Page:
 
     def write_rest(self, rest: Mapping[str, Rest], *, bound: bool) -> None:
         """Writes the list of cases that are not right, with the reason."""
-        _write(self.rest_lists[bound], ((each.verdict, name, each.reason) for name, each in rest.items()))
+        write_rests(self.rest_lists[bound], rest)
 
     def write_operators(self, operators: Mapping[str, Operator]) -> None:
         """Writes what was measured of each operator."""
@@ -119,7 +119,7 @@ class Page:
     def write_accelerated(self, found: Mapping[str, Rest]) -> None:
         """Writes the list of cases on the accelerator's runtime."""
         assert self.accelerated is not None
-        _write(self.accelerated, ((each.verdict, name, each.reason) for name, each in found.items()))
+        write_rests(self.accelerated, found)
 
     def rendered(self) -> str:
         """The page."""
@@ -318,6 +318,16 @@ def _write(file: Path, rows: Iterable[tuple[str, ...]]) -> None:
     file.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
 
 
+def write_rests(file: Path, found: Mapping[str, Rest]) -> None:
+    """Write a list of cases with their verdicts and reasons."""
+    _write(file, ((each.verdict, name, each.reason) for name, each in found.items()))
+
+
+def read_rests(file: Path) -> dict[str, Rest]:
+    """Read what `write_rests` wrote."""
+    return {name: Rest(verdict, reason) for verdict, name, reason in _rows(file)}
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
@@ -330,4 +340,4 @@ def _verdicts_of(right_list: Path, rest_list: Path) -> dict[str, str]:
 
 @cache
 def _rest_of(rest_list: Path) -> dict[str, Rest]:
-    return {name: Rest(verdict, reason) for verdict, name, reason in _rows(rest_list)}
+    return read_rests(rest_list)

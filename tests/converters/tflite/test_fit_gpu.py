@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -16,6 +17,7 @@ import onnxport
 from onnxport.core.errors import CannotConvertError, UsageError
 from onnxport.reports.run_report import ArtifactRecord
 from onnxport.runtimes import vulkan
+from onnxport.runtimes.litert_gpu import TfliteGpuRuntime
 
 DIGITS = Path(__file__).parents[3] / "fixtures" / "digits" / "digits.onnx"
 lacking = vulkan.lacking()
@@ -136,6 +138,42 @@ CASES = {
         "{ b = Greater (x, z) y = Where (b, x, c) }",
         "",
     ),
+    "odd powers of negative numbers": (
+        "g (float[1,2,8] x, float[1,1,8] z) => (float[1,2,8] y, float[1,2,8] w, float[1,2,8] v) "
+        "<float e = {5}, float i = {-1}, float[2,1] m = {3, 7}> "
+        "{ a = Round (z) c = Pow (x, e) d = Pow (x, m) y = Add (c, d) w = Pow (x, a) v = Pow (x, i) }",
+        "",
+    ),
+    "powers of constants": (
+        "g (float[1,2,8] x) => (float[1,2,8] y, float[1,2,8] w) <float b = {3}, float[2,1] c = {2, 0.5}> "
+        "{ a = Tanh (x) y = Pow (b, x) w = Pow (c, a) }",
+        "",
+    ),
+    "one tensor twice": (
+        "g (float[1,2,8] x) => (float[1,2,8] y, float[1,2,8] w, float[1,2,8] v) "
+        "{ a = Sub (x, x) y = Add (a, x) b = Div (x, x) w = Mul (b, x) v = Max (x, x) }",
+        "",
+    ),
+    "flags, repeated and backwards": (
+        "g (float[1,3,1,6] x) => (bool[1,3,5,3] y) <int64[4] s = {1,3,5,6}, int64[1] b = {5}, int64[1] e = {-9}, "
+        "int64[1] a = {3}, int64[1] t = {-2}, float z = {0}> "
+        "{ f = Greater (x, z) g = Expand (f, s) y = Slice (g, b, e, a, t) }",
+        "",
+    ),
+    "flags and a constant one": (
+        "g (float[1,2,3] x) => (bool[1,2,3] y) <bool t = {1}, bool[2,1] k = {0, 1}, float z = {0}> "
+        "{ f = Greater (x, z) g = Xor (f, t) h = Or (g, k) y = And (h, t) }",
+        "",
+    ),
+    "a running sum of integers": (
+        "g (int32[3,5] x) => (int32[3,5] y) <int64 a = {1}, int32 n = {99}> "
+        "{ m = Mod (x, n) y = CumSum (m, a) }",
+        "",
+    ),
+    "a single number": (
+        "g (float[2,4] x) => (float y) { a = ReduceSum <keepdims = 0> (x) y = Tanh (a) }",
+        "",
+    ),
     "repeated rows": (
         "g (float[1,3,1,4] x) => (float[2,3,5,4] y) <int64[4] s = {2,3,5,4}> { y = Expand (x, s) }",
         "BROADCAST_TO",
@@ -185,6 +223,32 @@ def test_what_has_no_form_there_is_refused_by_its_node(tmp_path: Path) -> None:
     with pytest.raises(CannotConvertError) as caught:
         _made(text, tmp_path, fit="gpu")
     assert [each.node for each in caught.value.refusals] == ["y"]
+
+
+def test_half_precision_holds_infinity_there(tmp_path: Path) -> None:
+    """The GPU stores infinities of float16 as NaN, and moves of float16 change its last bits."""
+    text = "g (float16[1,2,4] x, float[1,8] z) => (float16[1,4,2] y, float16[1,8] w) "
+    text += "{ y = Transpose <perm = [0, 2, 1]> (x) w = Cast <to = 10> (z) }"
+    record = _made(text, tmp_path, fit="gpu")
+    assert any("float32 in the file" in note and "'x', 'y', 'w'" in note for note in record.notes), (
+        record.notes
+    )
+    x = np.array([np.inf, -np.inf, np.nan, 65504, -3e4, 1, 6e-8, 6e-5], np.float16).reshape(1, 2, 4)
+    z = np.array([[np.inf, -np.inf, np.nan, 1e6, -70_000, 65_519, 6e-8, 1e-10]], np.float32)
+    if lacking and not os.environ.get("CI"):
+        pytest.skip(f"needs {lacking}")
+    with TfliteGpuRuntime(tmp_path / "m.tflite") as runtime:
+        found = runtime.run({"x": x, "z": z})
+    np.testing.assert_array_equal(found["y"], x.transpose(0, 2, 1))
+    inf = np.inf
+    np.testing.assert_array_equal(found["w"], np.float16([[inf, -inf, np.nan, inf, -inf, 65_504, 6e-8, 0]]))
+
+
+def test_a_rounding_that_the_gpu_leaves_out_is_refused(tmp_path: Path) -> None:
+    text = "g (float[1,8] x) => (float[1,8] y) { a = Cast <to = 10> (x) y = Cast <to = 1> (a) }"
+    with pytest.raises(CannotConvertError, match="not rounded") as caught:
+        _made(text, tmp_path, fit="gpu")
+    assert [each.node for each in caught.value.refusals] == ["a"]
 
 
 def test_open_sizes_are_refused_with_the_option_that_fixes_them(tmp_path: Path) -> None:

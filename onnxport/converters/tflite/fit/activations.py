@@ -98,10 +98,19 @@ def split_activation(op: TflOp) -> Tensor:
 def copy(tfl: TensorBuilder, tensor: Tensor) -> Tensor:
     """Return a tensor of its own with the same elements: the larger of them and of what nothing is below.
 
-    The exporter would drop a sum with 0 or a product with 1.
+    The exporter would drop a sum with 0 or a product with 1, and the GPU a quotient by 1. NaN becomes -inf, see
+    `copy_out`.
     """
     dtype, shape = tfl.dtype_of(tensor), sizes(tensor)
     if dtype.kind == "b":
         return tfl.op("logical_or", [tensor, tensor], shape)
     lowest = -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
     return tfl.op("maximum", [tensor, tfl.constant(lowest, dtype)], shape)
+
+
+def copy_out(tfl: TensorBuilder, tensor: Tensor) -> Tensor:
+    """Return a copy for an output, NaN included: floats negated twice."""
+    if tfl.dtype_of(tensor).kind != "f":
+        return copy(tfl, tensor)
+    shape = sizes(tensor)
+    return tfl.op("neg", [tfl.op("neg", [tensor], shape)], shape)

@@ -16,7 +16,7 @@ from onnxport.converters.tflite.fit.axes import (
     reshape,
     with_rank,
 )
-from onnxport.converters.tflite.fit.movement import expand, require, reverse_along
+from onnxport.converters.tflite.fit.movement import as_integers, expand, require, reverse_along
 from onnxport.converters.tflite.fit.operation import TflOp, elements, sizes
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 
@@ -136,6 +136,27 @@ def topk(op: TflOp) -> list[Tensor]:
     results = [(shape, op.dtype), (shape, np.dtype(np.int32))]
     found = tfl.ops("topk_v2", [source, op.operands[1]], results)
     return [reshape(tfl, each, op.out) for each in found]
+
+
+def cumsum_of_floats(op: TflOp) -> Tensor:
+    """Emit CUMSUM of integers in float32, in which the GPU computes them anyway."""
+    tfl = op.tfl
+    numbers = tfl.op("cast", [op.x], op.shape, np.float32)
+    total = tfl.op("cumsum", [numbers, *op.operands[1:]], op.out, **op.attributes())
+    return tfl.op("cast", [total], op.out, np.int32)
+
+
+def logic_of_integers(op: TflOp) -> Tensor:
+    """Emit LOGICAL_AND as MINIMUM of int32, LOGICAL_OR as MAXIMUM."""
+    tfl = op.tfl
+    name = "minimum" if op.name == "logical_and" else "maximum"
+    found = tfl.op(name, [as_integers(tfl, each) for each in op.operands], op.out)
+    return tfl.op("cast", [found], op.out, bool)
+
+
+def compare_integers(op: TflOp) -> Tensor:
+    """Compare flags as int32."""
+    return op.again([as_integers(op.tfl, each) for each in op.operands], op.out)
 
 
 def cumsum(op: TflOp) -> Tensor:

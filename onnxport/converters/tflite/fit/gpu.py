@@ -15,7 +15,8 @@ from math import prod
 import numpy as np
 from litert_converter.mlir import ir
 
-from onnxport.converters.tflite.fit import activations, arithmetic, gathers, movement, products
+from onnxport.converters.tflite.fit import activations, arithmetic, gathers, movement, powers, products
+from onnxport.converters.tflite.fit.activations import copy
 from onnxport.converters.tflite.fit.axes import MOST, with_rank
 from onnxport.converters.tflite.fit.operation import TflOp, elements, is_constant, is_tensor, maker, sizes
 from onnxport.converters.tflite.tensors import Tensor
@@ -61,6 +62,10 @@ def _always(op: TflOp) -> bool:
 def _is_deep(op: TflOp) -> bool:
     """Return whether a tensor has more axes than the GPU's."""
     return any(len(sizes(each)) > MOST for each in (*op.operands, *op.operation.results) if is_tensor(each))
+
+
+def _is_flag(op: TflOp) -> bool:
+    return op.dtype == bool
 
 
 def _has(name: str, *values: object) -> Condition:
@@ -114,7 +119,7 @@ def _slices_otherwise(op: TflOp) -> bool:
         return False
     steps = op.constant(3)
     masks = any(op.attribute(name, 0) for name in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask"))
-    return masks or _is_deep(op) or (steps is not None and bool((steps < 0).any())) or op.dtype == bool
+    return masks or _is_deep(op) or (steps is not None and bool((steps < 0).any()))
 
 
 def _index_is_not_a_row(op: TflOp) -> bool:
@@ -195,7 +200,12 @@ def _is_pool(reader: ir.Operation) -> bool:
     return str(reader.name) == "tfl.max_pool_2d"
 
 
-def _compares_with_itself(op: TflOp) -> bool:
+def _compares_a_constant_flag(op: TflOp) -> bool:
+    return op.tfl.dtype_of(op.x).kind == "b" and (op.is_constant(0) or op.is_constant(1))
+
+
+def _has_one_operand(op: TflOp) -> bool:
+    """Return whether both operands are the same tensor."""
     left, right = op.operands
     return bool(left == right)
 
@@ -286,6 +296,15 @@ _TABLE: tuple[tuple[str, Condition, Rewrite], ...] = (
     ("l2_normalization", _always, activations.l2_normalization),
     ("broadcast_to", _always, movement.broadcast_to),
     ("arg_min", _is_constant(1), arithmetic.arg_min),
+    ("cumsum", lambda op: op.dtype == np.int32, arithmetic.cumsum_of_floats),
+    ("logical_and logical_or", _any(_is_constant(0), _is_constant(1)), arithmetic.logic_of_integers),
+    ("equal not_equal", _compares_a_constant_flag, arithmetic.compare_integers),
+    (
+        "div greater greater_equal less less_equal maximum minimum pow sub",
+        _has_one_operand,
+        lambda op: op.again([op.x, copy(op.tfl, op.x)], op.out),
+    ),
+    ("one_hot strided_slice tile", _is_flag, movement.through_integers),
     ("gather_nd", _always, gathers.gather_nd),
     ("scatter_nd", gathers.scatters_constantly, gathers.scatter_nd),
     ("gather", _index_is_not_a_row, gathers.gather),
@@ -341,6 +360,8 @@ _TABLE: tuple[tuple[str, Condition, Rewrite], ...] = (
         lambda op: len(op.shape) < 2 or op.attribute("beta") != 1 or _is_deep(op),
         activations.softmax,
     ),
+    ("pow", _is_constant(0), powers.make_base_variable),
+    ("pow", powers.is_wrong, powers.power),
     ("leaky_relu", lambda op: op.attribute("alpha") > 1, activations.leaky_relu),
     ("space_to_depth depth_to_space", lambda op: op.shape[0] > 1, movement.space_to_depth),
     (_BINARY, _batches_a_constant, arithmetic.merge_broadcast),
@@ -386,10 +407,18 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
 REFUSED: tuple[tuple[str, Condition, str], ...] = (
     (
         "equal not_equal",
-        _compares_with_itself,
+        _has_one_operand,
         "compares numbers with themselves to find NaN, and a GPU's NaN may equal itself",
     ),
+    (
+        "mean",
+        lambda op: op.dtype == np.int32,
+        "is a mean of integers, which the GPU lacks; cast them to float before it",
+    ),
 )
+
+# Why a cast to float16 is refused where something inside reads it.
+NO_ROUNDING = "rounds to float16, and the GPU computes on with numbers that are not rounded"
 
 # Why it refuses what has no rule, by operation.
 REASONS: Mapping[str, str] = {

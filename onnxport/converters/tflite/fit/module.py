@@ -5,13 +5,13 @@ It comes after the compiler, which would fold and fuse the rewritings back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.fit import gpu
-from onnxport.converters.tflite.fit.activations import copy
+from onnxport.converters.tflite.fit.activations import copy_out
 from onnxport.converters.tflite.fit.axes import MOST
 from onnxport.converters.tflite.fit.control import inline_branches
 from onnxport.converters.tflite.fit.operation import (
@@ -34,7 +34,12 @@ _TITLE = "LiteRT's GPU runtime"
 # Rewritings of rewritings; more means that two rules undo each other.
 _ROUNDS = 32
 _NO_KERNELS = CONSTANTS | {"tfl.no_value", "tfl.pseudo_qconst", "func.return"}
-_NARROWED = "int32 in the file, since the GPU has no int64: {}"
+# Element type -> what stands for it in the file, and why.
+_STAND_INS = {
+    "int64": ("int32", "since the GPU has no int64"),
+    "float16": ("float32", "since the GPU stores float16 without infinity and NaN"),
+}
+_CHANGED = "{} in the file, {}: {}"
 _BOTH_BRANCHES = "both branches of {} are computed, since the GPU has no IF"
 
 
@@ -60,8 +65,9 @@ def fit_module(
                     each.operation.erase()
         _drop_unused(main)
         _refuse(_unknown(main, gpu.TAKEN | gpu.RULES.keys()))
-        narrowed = _wide_ports(main, inputs, outputs)
-        _narrow(tfl, main)
+        _refuse(_rounded(tfl, main))
+        changed = _changed_ports(tfl, main, inputs, outputs)
+        _change_types(tfl, main)
         _apply_rules(tfl, main)
         _separate_ends(tfl, main)
     _drop_unused(main)
@@ -69,8 +75,7 @@ def fit_module(
     _renew_type(function, main)
     module.operation.verify()
     count = f"{branchings} IF" if branchings == 1 else f"{branchings} IFs"
-    notes = (_BOTH_BRANCHES.format(count),) if branchings else ()
-    return (*notes, _NARROWED.format(", ".join(map(repr, narrowed)))) if narrowed else notes
+    return (*((_BOTH_BRANCHES.format(count),) if branchings else ()), *changed)
 
 
 def _operations(main: ir.Block) -> Iterator[ir.Operation]:
@@ -144,6 +149,29 @@ def _wrong(tfl: TensorBuilder, main: ir.Block) -> list[Refusal]:
     ]
 
 
+def _rounded(tfl: TensorBuilder, main: ir.Block) -> list[Refusal]:
+    """List the casts to float16 whose rounded numbers something inside reads."""
+    return [
+        _refusal(operation, gpu.NO_ROUNDING)
+        for operation in _operations(main)
+        if operation.name == "tfl.cast"
+        and _is_half(tfl, operation.results[0])
+        and not _is_half(tfl, operation.operands[0])
+        and _reads_half(tfl, operation)
+    ]
+
+
+def _reads_half(tfl: TensorBuilder, operation: ir.Operation) -> bool:
+    """Return whether more than moves and outputs read the float16 that an operation gives."""
+    readers = [use.owner.operation for result in operation.results for use in result.uses]
+    inside = [each for each in readers if each.name != "func.return"]
+    return any(not _is_half(tfl, each.results[0]) or _reads_half(tfl, each) for each in inside)
+
+
+def _is_half(tfl: TensorBuilder, tensor: Tensor) -> bool:
+    return is_tensor(tensor) and not _is_quantized_type(tensor) and tfl.dtype_of(tensor) == np.float16
+
+
 def _unfit(main: ir.Block, inputs: Sequence[Port], outputs: Sequence[Port]) -> list[Refusal]:
     """List what has ranks, sizes or element types that the GPU does not take: the ports alone where they have."""
     found = []
@@ -158,10 +186,15 @@ def _unfit(main: ir.Block, inputs: Sequence[Port], outputs: Sequence[Port]) -> l
     for operation in _operations(main):
         if operation.name.removeprefix("tfl.") not in gpu.TAKEN:
             continue  # a fault of its own, see _unknown
-        faults = [_fault(each) for each in (*operation.operands, *operation.results) if is_tensor(each)]
+        faults = [_fault(each) for each in (*_data(operation), *operation.results) if is_tensor(each)]
         if why := next(filter(None, faults), ""):
             found.append(_refusal(operation, why))
     return found
+
+
+def _data(operation: ir.Operation) -> Sequence[Tensor]:
+    """Return the operands; of a RESHAPE without the shape, which is empty for a single number."""
+    return list(operation.operands)[: 1 if operation.name == "tfl.reshape" else None]
 
 
 def _fault(tensor: Tensor) -> str:
@@ -187,41 +220,65 @@ _DTYPES = {
 # ---- element types
 
 
-def _wide_ports(main: ir.Block, inputs: Sequence[Port], outputs: Sequence[Port]) -> list[str]:
-    """List the names of int64 inputs and outputs."""
+def _changed_ports(
+    tfl: TensorBuilder, main: ir.Block, inputs: Sequence[Port], outputs: Sequence[Port]
+) -> tuple[str, ...]:
+    """Return a note for each element type that inputs and outputs have no longer."""
     results = list(main.operations)[-1].operation.operands
-    ends = zip((*inputs, *outputs), (*main.arguments, *results), strict=True)
-    return [port.name for port, tensor in ends if _is_wide(tensor)]
+    ends = list(zip((*inputs, *outputs), (*main.arguments, *results), strict=True))
+    notes = []
+    for dtype, (stand_in, why) in _STAND_INS.items():
+        names = [repr(port.name) for port, tensor in ends if tfl.dtype_of(tensor).name == dtype]
+        if names:
+            notes.append(_CHANGED.format(stand_in, why, ", ".join(names)))
+    return tuple(notes)
 
 
-def _narrow(tfl: TensorBuilder, main: ir.Block) -> None:
-    """Make every int64 tensor int32; numbers beyond are cut off at its limits."""
-    narrow, limits = ir.IntegerType.get_signless(32), np.iinfo(np.int32)
+def _change_types(tfl: TensorBuilder, main: ir.Block) -> None:
+    """Give every tensor the element type that stands for its own; integers beyond are cut off at its limits.
+
+    Stored weights keep theirs.
+    """
     for argument in main.arguments:
-        if _is_wide(argument):
-            argument.set_type(ir.RankedTensorType.get(sizes(argument), narrow))
+        if stand_in := _stand_in(tfl, argument):
+            argument.set_type(ir.RankedTensorType.get(sizes(argument), _ELEMENTS[stand_in]()))
     for each in list(main.operations):
         operation = each.operation
         for result in operation.results:
-            if not _is_wide(result):
+            stand_in = _stand_in(tfl, result)
+            if not stand_in or _is_weight(result):
                 continue
             if operation.name in CONSTANTS:
                 found = elements(result)
                 assert found is not None
-                result.replace_all_uses_with(tfl.int32(np.clip(found, limits.min, limits.max)))
+                if stand_in == "int32":
+                    found = np.clip(found, np.iinfo(np.int32).min, np.iinfo(np.int32).max)
+                result.replace_all_uses_with(tfl.constant(found, np.dtype(stand_in)))
                 operation.erase()
                 break
-            result.set_type(ir.RankedTensorType.get(sizes(result), narrow))
+            result.set_type(ir.RankedTensorType.get(sizes(result), _ELEMENTS[stand_in]()))
             for name in ("output_type", "out_type"):
                 if name in operation.attributes:
-                    operation.attributes[name] = ir.TypeAttr.get(narrow)
+                    operation.attributes[name] = ir.TypeAttr.get(_ELEMENTS[stand_in]())
 
 
-def _is_wide(tensor: Tensor) -> bool:
-    if not is_tensor(tensor):
-        return False
-    element = ir.RankedTensorType(tensor.type).element_type
-    return isinstance(element, ir.IntegerType) and element.width == 64 and not element.is_unsigned
+# Built late: a type needs a context.
+_ELEMENTS: Mapping[str, Callable[[], ir.Type]] = {
+    "int32": lambda: ir.IntegerType.get_signless(32),
+    "float32": ir.F32Type.get,
+}
+
+
+def _stand_in(tfl: TensorBuilder, tensor: Tensor) -> str:
+    """Return the element type that stands for a tensor's own; empty for none."""
+    if not is_tensor(tensor) or _is_quantized_type(tensor):
+        return ""
+    return _STAND_INS.get(tfl.dtype_of(tensor).name, ("",))[0]
+
+
+def _is_weight(tensor: Tensor) -> bool:
+    """Return whether a tensor is a constant that DEQUANTIZE reads."""
+    return is_constant(tensor) and all(use.owner.operation.name == "tfl.dequantize" for use in tensor.uses)
 
 
 # ---- rules
@@ -265,8 +322,11 @@ def _is_used(operation: ir.Operation) -> bool:
 
 
 def _is_quantized(operation: ir.Operation) -> bool:
-    tensors = (*operation.operands, *operation.results)
-    return any("!quant" in str(each.type) for each in tensors)
+    return any(map(_is_quantized_type, (*operation.operands, *operation.results)))
+
+
+def _is_quantized_type(tensor: Tensor) -> bool:
+    return "!quant" in str(tensor.type)
 
 
 def _separate_ends(tfl: TensorBuilder, main: ir.Block) -> None:
@@ -278,7 +338,7 @@ def _separate_ends(tfl: TensorBuilder, main: ir.Block) -> None:
             continue
         if isinstance(tensor.owner, ir.Block) or tensor in given or _is_read_inside(tensor):
             with ir.InsertionPoint(end), ir.Location.unknown():
-                end.operands[place] = copy(tfl, tensor)
+                end.operands[place] = copy_out(tfl, tensor)
         given.append(end.operands[place])
 
 

@@ -25,6 +25,22 @@ def as_reshape(op: TflOp) -> Tensor:
     return reshape(op.tfl, op.x, op.out)
 
 
+def through_integers(op: TflOp) -> Tensor:
+    """Emit the same operation on int32 in place of bool."""
+    tfl = op.tfl
+    operands = [as_integers(tfl, each) if tfl.dtype_of(each).kind == "b" else each for each in op.operands]
+    moved = tfl.op(op.name, operands, op.out, np.int32, **op.attributes())
+    return tfl.op("cast", [moved], op.out, bool)
+
+
+def as_integers(tfl: TensorBuilder, flags: Tensor) -> Tensor:
+    """Return bool as int32."""
+    found = elements(flags)
+    if found is not None:
+        return tfl.constant(found, np.int32)
+    return tfl.op("cast", [flags], sizes(flags), np.int32)
+
+
 def join_reshapes(op: TflOp) -> Tensor:
     """Replace two RESHAPE by one, that of a constant by none."""
     made_by = maker(op.x)
