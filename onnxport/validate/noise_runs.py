@@ -229,15 +229,18 @@ _PITCH = 1e4
 
 
 def widen_transforms(model: Model) -> Model | None:
-    """Copy the model with its Fourier transforms in float64; None for a model without any, or a large one.
+    """Copy the model with its Fourier transforms, and sums that cancel, in float64; None without any, or a large one.
 
     ONNX Runtime's kernels are off by up to 3e-5 of the scale where a length is no power of two, in the same way in
-    every run: no other probe sees that. A logarithm behind them makes much of it.
+    every run: no other probe sees that. A logarithm behind them makes much of it. Along an axis before the last they
+    add one number after the other, which 512 equal ones put off by 5e-6; a variance as the mean of squares less the
+    square of the mean makes much of that.
     """
     found = [node for node in model.graph if node.op_type in _TRANSFORMS and node.domain == ""]
     found = [
         node for node in found if node.inputs[0] is not None and node.inputs[0].dtype == ir.DataType.FLOAT
     ]
+    found += _cancelling_sums(model)
     if not found or model.weight_bytes > MOST_WEIGHTS:
         return None
     names = {node.outputs[0].name for node in found}
@@ -288,12 +291,57 @@ def _move_terms(terms: Array, random: np.random.Generator) -> Array:
 
 # Op -> its operands that are signals, of one element type with the result.
 _TRANSFORMS = {"STFT": (0, 2), "DFT": (0,)}
+_SUMS = ("ReduceMean", "ReduceSum")
+# What may stand between a sum and the difference: factors and shapes.
+_BETWEEN = frozenset("Cast Div Expand Identity Mul Pow Reshape Squeeze Unsqueeze".split())
+
+
+def _cancelling_sums(model: Model) -> list[ir.Node]:
+    """List the sums of differences whose second operand is a square: variances."""
+    found: dict[ir.Node, None] = {}
+    for node in model.graph:
+        if node.op_type == "Sub" and _is_square(node.inputs[1]):
+            sums = [_sum_before(operand) for operand in node.inputs]
+            if None not in sums:
+                found |= dict.fromkeys(
+                    each for each in sums if each is not None and _is_float(each.inputs[0])
+                )
+    return list(found)
+
+
+def _is_float(value: ir.Value | None) -> bool:
+    """Return whether a value may be float32: many inner ones have no type."""
+    return value is not None and value.dtype in (None, ir.DataType.FLOAT)
+
+
+def _is_square(value: ir.Value | None) -> bool:
+    node = None if value is None else value.producer()
+    if node is None or node.op_type == "Pow":
+        return node is not None and _is_two(node.inputs[1])
+    return node.op_type == "Mul" and node.inputs[0] is node.inputs[1]
+
+
+def _is_two(value: ir.Value | None) -> bool:
+    constant = None if value is None or value.const_value is None else value.const_value.numpy()
+    return constant is not None and constant.size == 1 and constant.item() == 2
+
+
+def _sum_before(value: ir.Value | None) -> ir.Node | None:
+    """Return the sum that a value comes from, by factors and shapes alone."""
+    while value is not None and (node := value.producer()) is not None:
+        if node.op_type in _SUMS:
+            return node
+        computed = [each for each in dict.fromkeys(node.inputs) if each is not None and each.producer()]
+        if node.op_type not in _BETWEEN or not computed:
+            return None
+        value = computed[0]
+    return None
 
 
 def _widen(graph: ir.Graph, node: ir.Node) -> None:
     """Put a node between casts to float64 and back; its result keeps its name."""
     result = node.outputs[0]
-    for index in _TRANSFORMS[node.op_type]:
+    for index in _TRANSFORMS.get(node.op_type, (0,)):
         operand = node.inputs[index] if index < len(node.inputs) else None
         if operand is not None:
             cast = ir.node("Cast", [operand], {"to": ir.DataType.DOUBLE})

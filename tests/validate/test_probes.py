@@ -289,6 +289,24 @@ def test_a_norm_over_space_shows_its_own_rounding(opset: int, tmp_path: Path) ->
     )
 
 
+def test_a_variance_of_sums_shows_how_they_round(tmp_path: Path) -> None:
+    """ONNX Runtime adds 2048 numbers one after the other, and the difference of nearly equal sums keeps the error."""
+    text = """g (float[1, 2048, 8] x) => (float[1, 2048, 8] y)
+        <int64[1] a = {1}, float n = {0.00048828125}, float[1] e = {1e-4}, float[1] s = {1e-2}, float[1] m = {0.7}>
+        { d = Mul (x, s) c = Add (d, m) t = ReduceSum (c, a) mean = Mul (t, n) q = Mul (c, c) u = ReduceSum (q, a)
+          r = Mul (u, n) p = Mul (mean, mean) v = Sub (r, p) w = Abs (v) z = Add (w, e) o = Sqrt (z)
+          k = Sub (c, mean) y = Div (k, o) }"""
+    source = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 17]> {text}')
+    exact = widen_transforms(Model(onnx_ir.from_proto(onnx.shape_inference.infer_shapes(source))))
+    assert exact is not None
+    assert verdict(save(source, tmp_path / "a.onnx"), exact.save(tmp_path / "b.onnx")).verdict == "proven"
+    wrong = onnx.parser.parse_model(
+        f'<ir_version: 9, opset_import: ["" : 17]> {text.replace("1e-4", "2e-4")}'
+    )
+    found = verdict(save(source, tmp_path / "a.onnx"), save(wrong, tmp_path / "c.onnx"))
+    assert found.verdict == "not equivalent"
+
+
 @pytest.mark.parametrize(
     ("batch", "is_one_first"), [("N", True), ("2", False)], ids=["open batch", "fixed batch"]
 )
