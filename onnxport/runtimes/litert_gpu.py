@@ -20,14 +20,14 @@ import numpy as np
 from ai_edge_litert.compiled_model import CompiledModel, GpuOptions, HardwareAccelerator, Options
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.core.errors import InputError, MissingDependencyError
+from onnxport.core.errors import InputError, MachineError, MissingDependencyError, OnnxportError
 from onnxport.core.resources import Closing
 from onnxport.formats.manifest import Port
 from onnxport.formats.tflite.ports import from_tflite, read_signature, to_tflite
 from onnxport.runtimes.base import RunError, check_feeds, check_taps, format_shapes
 from onnxport.runtimes.native_output import redirect_stderr
 from onnxport.runtimes.options import RuntimeOptions
-from onnxport.runtimes.vulkan import load_vulkan
+from onnxport.runtimes.vulkan import open_vulkan
 
 # What its Python interface writes and reads.
 _TYPES = frozenset({"float32", "float16", "int32", "int8", "uint8", "bool"})
@@ -36,6 +36,10 @@ _NO_DEVICE = re.compile(r"Couldn't load Vulkan|Found no drivers|No adapters foun
 _ADAPTER = re.compile(r"Selected adapter: ([^,\n]+),.*adapterType=([^\n]+)")
 _REASONS = re.compile(
     r"not supported by GPU delegate:\n(.*?)\n(?:\d+|No) operations will run on the GPU", re.DOTALL
+)
+_TOO_LARGE = re.compile(
+    r"Requested allocation size - (\d+) bytes\. Max allocation size for this GPU - (\d+) bytes"
+    r"(?:\. Shape - \{\w+, \{([\d, ]+)\}\})?"
 )
 _OPEN_INSIDE = "with a graph that has dynamic-sized tensors"
 _DEFAULT = RuntimeOptions()
@@ -62,6 +66,7 @@ class TfliteGpuRuntime(Closing):
     Raises:
         InputError: the file has open sizes, or operators or types that the GPU runtime does not take.
         MissingDependencyError: there is no Vulkan device.
+        MachineError: its driver does not answer, or its buffers are too small.
     """
 
     taps: ClassVar[frozenset[str]] = frozenset()
@@ -73,10 +78,9 @@ class TfliteGpuRuntime(Closing):
         self.inputs = tuple(port.spec for port, _ in ends.inputs)
         self.outputs = tuple(port.spec for port, _ in ends.outputs)
         self._check_sizes()
-        load_vulkan(dict(options.own).get("vulkan", ""))
+        open_vulkan(dict(options.own).get("vulkan", ""))
         self._model, said = self._compile()
-        found = _ADAPTER.search(said)
-        self._device, self._kind = (found[1], found[2].strip()) if found else ("a Vulkan device", "")
+        self._device, self._kind = _device(said)
         self._key = next(iter(self._model.get_signature_list()))
         model, key = self._model, self._key
         self._inputs = self._buffers(
@@ -152,11 +156,19 @@ class TfliteGpuRuntime(Closing):
                 raise self._refusal(_text(said), error) from error
             return model, _text(said)
 
-    def _refusal(self, said: str, error: Exception) -> InputError | MissingDependencyError:
+    def _refusal(self, said: str, error: Exception) -> OnnxportError:
         if _NO_DEVICE.search(said):
             return MissingDependencyError(
                 "LiteRT's GPU runtime found no Vulkan device",
                 fix="install a Vulkan driver, or name the folder of one with vulkan=DIR (docs/guide/gpu.md)",
+            )
+        if too_large := _TOO_LARGE.search(said):
+            wanted, most, axes = too_large.groups()
+            tensor = f"a tensor of the sizes {axes}" if axes else "a tensor"
+            return MachineError(
+                f"{self._path} is too large for {_device(said)[0]}",
+                why=f"{tensor} takes {int(wanted):,} bytes, and its buffers hold {int(most):,}",
+                fix="convert the model with smaller sizes (--shape), or cut it before the tensor (onnxport extract)",
             )
         lines = [line.strip() for found in _REASONS.findall(said) for line in found.splitlines()]
         reasons = tuple(dict.fromkeys(lines))
@@ -206,6 +218,12 @@ class _Buffer:
         """Wait for the device, and return the values as the source has them."""
         flat = self.tensor.read(math.prod(self.shape), self.dtype.type)
         return from_tflite(np.array(flat).reshape(self.shape), self.port)
+
+
+def _device(said: str) -> tuple[str, str]:
+    """Return the names of the device and of its kind."""
+    found = _ADAPTER.search(said)
+    return (found[1], found[2].strip()) if found else ("a Vulkan device", "")
 
 
 def _text(said: IO[bytes]) -> str:

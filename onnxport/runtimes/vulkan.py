@@ -10,15 +10,17 @@ import ctypes
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
-from onnxport.core.errors import UsageError
+from onnxport.core.errors import MachineError, MissingDependencyError, UsageError
 
 # Debian's package chromium-common: a Vulkan loader and SwiftShader, a device in software.
 _FALLBACK = Path("/usr/lib/chromium")
 _LOADER = "libvulkan.so.1"
 _CREATE_INSTANCE = 1  # VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO
 _SECONDS = 20
+_OTHER_DRIVER = "name the folder of one that works with --candidate-runtime vulkan=DIR (docs/guide/gpu.md)"
 
 
 def load_vulkan(folder: str = "") -> ctypes.CDLL | None:
@@ -62,9 +64,9 @@ class _InstanceInfo(ctypes.Structure):
     )
 
 
-def count_devices() -> int:
+def count_devices(folder: str = "") -> int:
     """Return how many devices the Vulkan drivers have."""
-    vulkan = load_vulkan()
+    vulkan = load_vulkan(folder)
     instance, count = ctypes.c_void_p(), ctypes.c_uint32()
     if vulkan is None or vulkan.vkCreateInstance(
         ctypes.byref(_InstanceInfo(_CREATE_INSTANCE)), None, ctypes.byref(instance)
@@ -72,6 +74,33 @@ def count_devices() -> int:
         return 0
     vulkan.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None)
     return count.value
+
+
+def open_vulkan(folder: str = "") -> None:
+    """Load Vulkan as `load_vulkan` does, and ask for its devices.
+
+    Raises:
+        UsageError: `folder` has no loader.
+        MissingDependencyError: there is no device.
+        MachineError: the driver does not answer.
+    """
+    load_vulkan(folder)
+    if not sys.platform.startswith("linux"):
+        return
+    counted: list[int] = []
+    # A driver that hangs keeps the thread, which ends with the process.
+    asking = threading.Thread(target=lambda: counted.append(count_devices(folder)), daemon=True)
+    asking.start()
+    asking.join(_SECONDS)
+    place = f"the Vulkan driver in {folder}" if folder else "the Vulkan driver"
+    if not counted:
+        raise MachineError(
+            f"{place} hung",
+            why=f"it counted no devices within {_SECONDS} s",
+            fix=f"reinstall it, or {_OTHER_DRIVER}",
+        )
+    if not counted[0]:
+        raise MissingDependencyError(f"{place} has no device", fix=f"install another, or {_OTHER_DRIVER}")
 
 
 def lacking() -> str:

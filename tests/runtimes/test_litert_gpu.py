@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import onnxport
-from onnxport.core.errors import InputError, UsageError
+from onnxport.core.errors import InputError, MachineError, UsageError
 from onnxport.runtimes import vulkan
 from onnxport.runtimes.litert_gpu import TfliteGpuRuntime
 from onnxport.runtimes.options import RuntimeOptions
@@ -98,3 +98,15 @@ def test_the_values_are_those_of_the_source(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(1, 3, 5, 8)).astype(np.float32)
     with TfliteGpuRuntime(made) as runtime:
         np.testing.assert_array_equal(runtime.run({"x": x})["y"], x.transpose(0, 3, 1, 2))
+
+
+@needs_device
+def test_a_tensor_beyond_the_buffers_of_the_device_is_one_sentence(tmp_path: Path) -> None:
+    """SwiftShader's hold 1 GiB; a real GPU's may hold more."""
+    text = "g (uint8[1,4100,1024,64] x) => (float[1,1,1,1] y) { a = Cast <to = 1> (x) y = ReduceMax (a) }"
+    _, made = converted(text, tmp_path, validate=False)
+    with pytest.raises(MachineError) as caught:
+        TfliteGpuRuntime(made)
+    assert caught.value.exit_code == 6
+    assert "1, 4100, 1024, 1, 64 takes 1,074,790,400 bytes" in caught.value.why
+    assert "--shape" in caught.value.fix

@@ -14,7 +14,7 @@ import pytest
 from onnx import numpy_helper
 
 import onnxport
-from onnxport.core.errors import InputError
+from onnxport.core.errors import InputError, MachineError
 from onnxport.deployment.analysis import analyze_deployment
 from onnxport.deployment.params import DeploymentParams
 from onnxport.runtimes.registry import find
@@ -49,6 +49,17 @@ def test_a_whole_network_is_proven_there_and_software_is_told() -> None:
     assert report.verdict == "proven", report.reason
     assert "WebGPU provider" in report.candidate.runtime
     assert "software" not in report.candidate.runtime or any("in software" in note for note in report.notes)
+
+
+@needs_device
+def test_a_tensor_beyond_the_buffers_of_the_device_is_one_sentence(tmp_path: Path) -> None:
+    """SwiftShader's hold 1 GiB; a real GPU's may hold more."""
+    text = "g (float[1,1,1024,64] x) => (float[1,1,1,1] y) { a = Expand (x, sizes) y = ReduceMax (a) }"
+    model = saved(text, tmp_path, sizes=np.array([1, 4100, 1024, 64]))
+    with pytest.raises(MachineError, match="more bytes than one of its buffers may") as caught:
+        onnxport.validate_model(model, model, candidate_runtime=GPU, samples=1)
+    assert caught.value.exit_code == 6
+    assert "--shape" in caught.value.fix
 
 
 @needs_device
@@ -125,7 +136,7 @@ def test_without_a_gpu_nothing_runs_on_the_cpu_instead(tmp_path: Path) -> None:
     code = (
         "from pathlib import Path; from onnxport.core.errors import MissingDependencyError\n"
         "from onnxport.runtimes.ort import webgpu\n"
-        "webgpu.load_vulkan = lambda folder: None\n"
+        "webgpu.open_vulkan = lambda folder: None\n"
         f"try: webgpu.WebgpuRuntime(Path({str(DIGITS)!r}))\n"
         "except MissingDependencyError as error: print(error)\n"
     )

@@ -20,13 +20,13 @@ import onnxruntime as ort
 import onnxruntime_ep_webgpu as plugin
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.core.errors import InputError, MissingDependencyError, OnnxportError
+from onnxport.core.errors import InputError, MachineError, MissingDependencyError, OnnxportError
 from onnxport.core.scratch import ScratchFolder
 from onnxport.runtimes.base import RunError
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.inference_session import open_session
 from onnxport.runtimes.ort.runtime import OrtRuntime
-from onnxport.runtimes.vulkan import load_vulkan
+from onnxport.runtimes.vulkan import open_vulkan
 
 DISTRIBUTION = "onnxruntime-ep-webgpu"
 # Without it the provider has no device where there is no GPU.
@@ -38,6 +38,9 @@ _INT64 = {"ep.webgpuexecutionprovider.enableInt64": "1"}
 _LEFT_OVER = re.compile(r"fallback to CPU EP has been explicitly disabled")
 _NO_ADAPTER = re.compile(r"Failed to get a WebGPU adapter|No supported adapters")
 _OTHER_BUFFERS = re.compile(r"tensor->Location\(\)|WebGPU buffers")
+_NO_BUFFER = re.compile(
+    r"\[Invalid Buffer|max(?:imum)? (?:storage )?buffer (?:binding )?size|[Oo]ut of memory"
+)
 _FUSED = re.compile(r"Failed to find op_id: com\.ms\.internal\.nhwc:")
 _OPTIMIZE = "write it with onnxport convert --to ort --level basic"
 _NEWEST_OPSET = 21  # of many of its kernels
@@ -121,7 +124,12 @@ class WebgpuRuntime(OrtRuntime):
         return (*software, _WITH_INT64) if self._int64 else software
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
-        """See `Runtime.run`; raises WebgpuRefusal where a run shows nodes on the CPU."""
+        """See `Runtime.run`.
+
+        Raises:
+            WebgpuRefusal: the run shows nodes on the CPU.
+            MachineError: a tensor does not fit the GPU's buffers.
+        """
         try:
             return self._run_there(feeds, taps)
         except WebgpuRefusal as refusal:
@@ -135,6 +143,12 @@ class WebgpuRuntime(OrtRuntime):
         try:
             found = super().run(feeds, taps=taps)
         except RunError as error:
+            if _NO_BUFFER.search(error.why):
+                raise MachineError(
+                    f"{self._label} is too large for {self.device}",
+                    why="a tensor has more bytes than one of its buffers may",
+                    fix="give smaller sizes (--shape), or cut the model (onnxport extract)",
+                ) from error
             if not _OTHER_BUFFERS.search(error.why):
                 raise
             nodes = () if self._is_checked else self._profiled()
@@ -232,12 +246,13 @@ class WebgpuRuntime(OrtRuntime):
 
 @functools.cache
 def find_device(vulkan: str) -> Any:
-    """Return the provider's device, a GPU before one in software; `vulkan` as in `load_vulkan`.
+    """Return the provider's device, a GPU before one in software; `vulkan` as in `open_vulkan`.
 
     Raises:
         MissingDependencyError: there is none.
+        MachineError: the driver does not answer.
     """
-    load_vulkan(vulkan)
+    open_vulkan(vulkan)
     os.environ.setdefault(_ALLOW_SOFTWARE, "1")
     ort.set_default_logger_severity(4)
     ort.register_execution_provider_library("webgpu", plugin.get_library_path())
