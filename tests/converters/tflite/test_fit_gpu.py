@@ -30,6 +30,12 @@ CASES = {
         "{ y, z = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x) }",
         "",
     ),
+    "the largest of numbers below those that the GPU's maxima start with": (
+        "g (float[1,2,8,8] x) => (float[1,2,4,4] y, float[1,2,8,8] z) <float c = {30000}> "
+        "{ a = Mul (x, c) y = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (a) "
+        "z = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (a) }",
+        "",
+    ),
     "mirrored rows": (
         'g (float[1,64] x) => (float[1,80] y) <int64[4] p = {0, 8, 0, 8}> { y = Pad <mode = "reflect"> (x, p) }',
         "MIRROR_PAD",

@@ -149,7 +149,7 @@ def is_scaled(tensor: Tensor) -> bool:
 
 def is_compared(reader: ir.Operation) -> bool:
     """Return whether `pool_far_below_zero` made this reader of a result."""
-    return reader.operation.name == "tfl.greater" and _holds(reader.operation.operands[1], _FLOOR)
+    return reader.operation.name == "tfl.maximum" and _holds(reader.operation.operands[1], _FLOOR)
 
 
 def _holds(tensor: Tensor, number: float) -> bool:
@@ -158,13 +158,14 @@ def _holds(tensor: Tensor, number: float) -> bool:
 
 
 def pool_far_below_zero(op: TflOp) -> Tensor:
-    """Compute MAX_POOL_2D twice: where it gives its lowest number, the maximum of the scaled operand counts.
+    """Compute MAX_POOL_2D twice: to the GPU's lowest number comes what the maximum of the scaled operand is below it.
 
-    In float16 a scaled operand alone would lose its small numbers.
+    In float16 a scaled operand alone would lose its small numbers. A choice would do as well, but keeps XNNPACK out.
     """
     tfl = op.tfl
-    floor = tfl.constant(_FLOOR, np.float32)
     plain = op.again([op.x], op.out)
+    floor = tfl.constant(_FLOOR, np.float32)
+    plain = tfl.op("maximum", [plain, floor], op.out)
     scale, padding = tfl.constant(_SCALE, np.float32), maker(op.x)
     if padding is not None and padding.name == "tfl.padv2":
         # Each pool has its own, which the GPU fuses with it.
@@ -174,6 +175,6 @@ def pool_far_below_zero(op: TflOp) -> Tensor:
     else:
         scaled = tfl.op("mul", [op.x, scale], op.shape)
     below = op.again([scaled], op.out)
-    below = tfl.op("mul", [below, tfl.constant(1 / _SCALE, np.float32)], op.out)
-    is_above = tfl.op("greater", [plain, floor], op.out, bool)
-    return tfl.op("select_v2", [is_above, plain, below], op.out)
+    below = tfl.op("mul", [below, tfl.constant(-1 / _SCALE, np.float32)], op.out)
+    below = tfl.op("add", [below, floor], op.out, fused_activation_function="RELU")
+    return tfl.op("sub", [plain, below], op.out)
