@@ -100,11 +100,17 @@ class Bench:
         return Examination(*contents, worst=worst)
 
     def latency(
-        self, model: Path, shapes: Mapping[str, tuple[int, ...]], ours: Path, theirs: Path, rounds: int
+        self,
+        model: Path,
+        shapes: Mapping[str, tuple[int, ...]],
+        ours: Path,
+        theirs: Path,
+        rounds: int,
+        threads: int = THREADS,
     ) -> Latency:
         """Times both in turns; who goes first alternates."""
         feeds = generated(model, shapes)[0]
-        runners = [_Tflite(path) for path in (ours, theirs)]
+        runners = [_Tflite(path, threads) for path in (ours, theirs)]
         blocks = []
         for tflite in runners:
             tflite.feed(permuted(feeds, tflite.ways_to_feed(feeds)[0]))
@@ -121,10 +127,10 @@ class Bench:
 
 
 class _Tflite:
-    """LiteRT's interpreter with XNNPACK, on two threads."""
+    """LiteRT's interpreter with XNNPACK."""
 
-    def __init__(self, path: Path) -> None:
-        self._interpreter: Any = Interpreter(os.fspath(path), num_threads=THREADS)
+    def __init__(self, path: Path, threads: int = THREADS) -> None:
+        self._interpreter: Any = Interpreter(os.fspath(path), num_threads=threads)
         self._interpreter.allocate_tensors()
         self._inputs = {detail["name"]: detail for detail in self._interpreter.get_input_details()}
         self._outputs = {detail["name"]: detail for detail in self._interpreter.get_output_details()}

@@ -1,0 +1,189 @@
+"""Real models with `--fit gpu`: taken whole, proven on LiteRT's GPU runtime, and what that costs on a CPU.
+
+    python -m benchmarks.gpu_fit                       # what is not in the file yet, then docs/internals/gpu-models.md
+    python -m benchmarks.gpu_fit --again mtcnn/pnet.onnx --minutes 4
+
+The float models of fixtures/models.toml at the sizes that stand there. Each is converted twice, plain and fitted, and
+both files are timed in turns in one process with one thread: the ratio is the median of pairs. The fitted file is
+proven on the CPU, and on the GPU runtime with one set of inputs: a device in software takes a minute for some.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import onnx
+
+from benchmarks.commands import Run, run_command
+from benchmarks.convert import Subject, convert_ours, in_child
+from fixtures import models
+from onnxport.runtimes import vulkan
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "internals" / "gpu-models.md"
+_KEPT = Path(__file__).parents[1] / "build" / "gpu-models.jsonl"
+_ROUNDS = 40
+_SIZE, _LATENCY, _SHARE = 1.05, 1.1, 0.95
+
+_HEAD = """\
+# Real models with `--fit gpu`
+
+Written by `python -m benchmarks.gpu_fit`; no row is made by hand. The float models of
+`fixtures/models.toml`, at the sizes that stand there, on SwiftShader. **whole**: the GPU runtime
+takes the fitted file without its CPU. **proven**: its answers are those of ONNX Runtime on the
+original, by `validate`, on the GPU runtime with one set of inputs. The ratios are the fitted file over
+the plain one: bytes, and milliseconds on a CPU with one thread, the median of {rounds} pairs in turns,
+with the interval that holds it with 95 % confidence.
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a model.
+
+    Attributes:
+        cpu, gpu: empty if the fitted file is proven there, else what was said.
+        whole: whether the GPU runtime takes it.
+        size, latency: fitted over plain.
+        interval: of `latency`.
+    """
+
+    key: str
+    whole: bool
+    cpu: str = ""
+    gpu: str = ""
+    size: float = math.nan
+    latency: float = math.nan
+    interval: tuple[float, float] = (math.nan, math.nan)
+
+
+# Random weights, so no real models; and their size is what they measure.
+_LARGE = ("light/vgg19", "light/zfnet512", "light/alexnet")
+
+
+def float_models() -> list[str]:
+    """Return the keys of the ONNX models that compute in floats."""
+    keys = [key for key in models.keys() if not key.endswith(".tflite") and key not in _LARGE]  # noqa: SIM118
+    return [key for key in keys if is_float(models.path(key))]
+
+
+def is_float(path: Path) -> bool:
+    """Return whether a model computes in floats."""
+    nodes = onnx.load(path, load_external_data=False).graph.node
+    return not any(node.op_type.startswith(("QuantizeLinear", "DynamicQuantize")) for node in nodes)
+
+
+def measure(subject: Subject) -> Row:
+    """Convert a model twice; prove and time the fitted file."""
+    with tempfile.TemporaryDirectory(prefix="gpu-models-") as temp:
+        plain, fitted = Path(temp, "plain.tflite"), Path(temp, "fitted.tflite")
+        run = convert_ours(subject, fitted, "--fit", "gpu", "--no-validate")
+        if not run.made:
+            return Row(subject.key, whole=False, gpu=run.said)
+        cpu = _validate(subject, fitted)
+        gpu = _validate(subject, fitted, "--candidate-runtime", "runtime=litert-gpu", "--samples", "1")
+        row = Row(subject.key, not gpu.said.startswith(("exit 3", "exit 4")), cpu.said, gpu.said)
+        if not (run := convert_ours(subject, plain, "--no-validate")).made:
+            return row
+        latency, said = in_child("latency", subject.path, subject.shapes, fitted, plain, _ROUNDS, 1)
+        if latency is None:
+            raise SystemExit(f"error: {subject.key} cannot be timed: {said}")
+        ratio = latency.ratio
+        size = fitted.stat().st_size / plain.stat().st_size
+        return Row(subject.key, row.whole, row.cpu, row.gpu, size, ratio.median, (ratio.low, ratio.high))
+
+
+def _validate(subject: Subject, artefact: Path, *options: str) -> Run:
+    command = [sys.executable, "-m", "onnxport", "validate", os.fspath(subject.path), os.fspath(artefact)]
+    for name, shape in subject.told.items():
+        command += ["--shape", f"{name}={','.join(map(str, shape))}"]
+    return run_command([*command, *options])
+
+
+def page(rows: Sequence[Row]) -> str:
+    """Return the page in Markdown."""
+    return "\n".join([_HEAD.format(rounds=_ROUNDS), *_summary(rows), "", *_table(rows)]) + "\n"
+
+
+def _summary(rows: Sequence[Row]) -> Iterator[str]:
+    whole = sum(row.whole for row in rows)
+    proven = sum(row.whole and not row.gpu for row in rows)
+    yield "| | models | target |"
+    yield "|---|---|---|"
+    yield f"| whole | {whole} of {len(rows)} ({whole / len(rows):.1%}) | {_SHARE:.0%} |"
+    yield f"| proven on the GPU runtime | {proven} of {len(rows)} | all |"
+    for title, limit, found in (
+        ("file size", _SIZE, [row.size for row in rows]),
+        ("CPU latency", _LATENCY, [row.latency for row in rows]),
+    ):
+        known = [ratio for ratio in found if not math.isnan(ratio)]
+        kept = sum(ratio <= limit for ratio in known)
+        yield f"| {title} at most {limit} | {kept} of {len(known)}, largest {max(known):.2f} | all |"
+
+
+def _table(rows: Sequence[Row]) -> Iterator[str]:
+    yield "| model | whole | proven on the GPU | proven on the CPU | size | latency |"
+    yield "|---|---|---|---|---|---|"
+    for row in rows:
+        low, high = row.interval
+        ratios = (
+            ["", ""]
+            if math.isnan(row.size)
+            else [f"{row.size:.3f}", f"{row.latency:.2f} ({low:.2f} to {high:.2f})"]
+        )
+        proofs = [_proof(row.gpu), "" if math.isnan(row.size) else _proof(row.cpu)]
+        yield f"| {' | '.join([row.key, 'yes' if row.whole else '**no**', *proofs, *ratios])} |"
+
+
+def _proof(said: str) -> str:
+    """Return a cell; of what was said, the part behind the names of the files."""
+    return f"**no**: {said.rpartition('.onnx: ')[2].replace('|', '/')[:120]}" if said else "yes"
+
+
+def read(file: Path) -> dict[str, Row]:
+    """Return the rows of a file of results, the last of each model."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    rows = (Row(**json.loads(line)) for line in lines)
+    return {row.key: row for row in rows}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what is missing and write the page; 2 where there is no device."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_fit")
+    parser.add_argument(
+        "--out", type=Path, default=_KEPT, metavar="FILE", help="results, which can be continued"
+    )
+    parser.add_argument("--again", nargs="+", default=[], metavar="KEY", help="models to measure again")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start nothing after that")
+    given = parser.parse_args(arguments)
+    if lacking := vulkan.lacking():
+        print(f"error: needs {lacking}: docs/guide/gpu.md", file=sys.stderr)
+        return 2
+    given.out.parent.mkdir(exist_ok=True)
+    known = read(given.out)
+    end = time.monotonic() + 60 * given.minutes
+    keys = float_models()
+    for key in keys:
+        if time.monotonic() > end:
+            break
+        if key in known and key not in given.again:
+            continue
+        known[key] = row = measure(Subject.of(key))
+        with given.out.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(asdict(row)) + "\n")
+        print(row, flush=True)
+    DOCUMENT.write_text(page([known[key] for key in keys if key in known]), encoding="utf-8")
+    print(f"{sum(key not in known for key in keys)} left")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
