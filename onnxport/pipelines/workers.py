@@ -253,12 +253,13 @@ def tflite() -> Iterator[Worker]:
                 )
                 grown = describe_growth(model, prepared.model)
                 stored = constant_bytes(prepared.model, with_lists=True)
-                notes = prepared.notes + grown
-            with work.phases.phase("convert"):
-                compiled = converter.convert(prepared.model, work.output, params, work.manifest, model)
+                notes, half = prepared.notes + grown, tuple[str, ...]()
             if "gpu" in params.fit and params.precision in _FLOAT:
                 with work.phases.phase("measure float16"):
-                    notes += _describe_half(prepared.model, work)
+                    half = _fit_to_half(prepared.model, work)
+            with work.phases.phase("convert"):
+                compiled = converter.convert(prepared.model, work.output, params, work.manifest, model)
+            notes += half
             if not grown:
                 notes += describe_size(model, stored, Artifact(work.output, "tflite"))
             return _tflite_product(work, compiled, notes + compiled.notes, "direct")
@@ -276,14 +277,23 @@ def tflite() -> Iterator[Worker]:
         yield make
 
 
-def _describe_half(model: Model, work: Work) -> tuple[str, ...]:
-    """Return notes on what a GPU in float16 would make of a prepared model."""
-    from onnxport.optimizers.float16.half_precision import describe_half
-    from onnxport.optimizers.float16.magnitudes import measure_in_subprocess
+def _fit_to_half(model: Model, work: Work) -> tuple[str, ...]:
+    """Scale what a GPU in float16 would overflow in, where that is exact, and return notes on what it would make of it.
 
-    path = work.output.with_name("measured.onnx")
+    The model is a prepared one, and changed.
+    """
+    from onnxport.optimizers.float16.half_precision import SCALED, describe_half
+    from onnxport.optimizers.float16.magnitudes import measure_in_subprocess
+    from onnxport.optimizers.float16.scales import fold_scales
+
+    path, samples = work.output.with_name("measured.onnx"), _samples(model, work)
     model.hand_over(path)
-    return describe_half(model.ir, measure_in_subprocess(path, {}, _samples(model, work)))
+    measured = measure_in_subprocess(path, {}, samples)
+    if not (scaled := fold_scales(model.ir, measured.peaks)):
+        return describe_half(model.ir, measured)
+    model.hand_over(path)
+    measured = measure_in_subprocess(path, {}, samples)
+    return (SCALED.format(", ".join(map(repr, scaled))), *describe_half(model.ir, measured))
 
 
 def _tflite_product(work: Work, compiled: Compiled, notes: tuple[str, ...], route: str) -> Product:

@@ -13,6 +13,9 @@ from onnxport.optimizers.float16.operator_support import computes_floats
 from onnxport.optimizers.float16.placement import without_masks
 
 _NAMED = 3
+SCALED = (
+    "for a GPU that computes in float16, scaled by powers of two that the weights around them take up: {}"
+)
 _UNKNOWN = "whether a GPU in float16 overflows was not measured: {}"
 _SOUND = "for a GPU that computes in float16: all values of {} sets of samples fit it"
 _AT_RISK = "for a GPU that computes in float16: {} of {} nodes, {}: {}"

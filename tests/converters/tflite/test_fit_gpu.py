@@ -210,12 +210,17 @@ def test_it_is_right_there(name: str, tmp_path: Path) -> None:
     [
         (
             "g (float[1,8] x) => (float[1,8] y) <float c = {300.0}, float d = {0.00001}> "
-            "{ [up] a = Mul (x, c) b = Mul (a, c) [high] e = Mul (b, c) y = Mul (e, d) }",
-            "values go beyond float16: Mul 'b', Mul 'high', Mul 'y'",
+            "{ a = Mul (x, c) b = Mul (a, c) [high] e = Mul (b, c) [elu] z = Elu (e) y = Mul (z, d) }",
+            "values go beyond float16: Mul 'high', Elu 'elu', Mul 'y'",
+        ),
+        (
+            "g (float[1,8] x) => (float[1,8] y) <float c = {300.0}, float d = {0.00001}> "
+            "{ a = Mul (x, c) b = Mul (a, c) e = Mul (b, c) y = Mul (e, d) }",
+            "scaled by powers of two that the weights around them take up: 'b', 'e'",
         ),
         ("g (float[1,8] x) => (float[1,8] y) { a = Sigmoid (x) y = Mul (a, a) }", "sets of samples fit it"),
     ],
-    ids=["overflow", "sound"],
+    ids=["overflow", "scaled", "sound"],
 )
 def test_what_a_gpu_in_float16_would_lose_is_told_before_a_phone_shows_it(
     text: str, said: str, tmp_path: Path
