@@ -218,7 +218,7 @@ def _measure_gpu() -> bool:
     if lacking := vulkan.lacking():
         print(f"the GPU's column stays as it is: {lacking}")
         return True
-    found, _ = gpu.measure()
+    found = gpu.measure()
     page.write_accelerated(found)
     page.path.write_text(page.rendered(), encoding="utf-8")
     gpu.KEPT.unlink()

@@ -77,12 +77,8 @@ def float_cases() -> Iterator[tuple[str, Path]]:
                 yield name, folder
 
 
-def measure(*, seconds: float = math.inf, again: Sequence[str] = ()) -> tuple[dict[str, Rest], int]:
-    """Run the cases that are not kept, or whose names contain a part of `again`.
-
-    Returns:
-        The outcomes by case, and how many cases are left where the time was up.
-    """
+def measure(*, seconds: float = math.inf, again: Sequence[str] = ()) -> dict[str, Rest]:
+    """Run the cases that are not kept, or whose names contain a part of `again`; return all outcomes by case."""
     found = read_rests(KEPT) if KEPT.exists() else {}
     KEPT.parent.mkdir(exist_ok=True)
     everything = dict(float_cases())
@@ -102,9 +98,9 @@ def measure(*, seconds: float = math.inf, again: Sequence[str] = ()) -> tuple[di
             write_rests(KEPT, found)
             if outcome.verdict != "right":
                 print(name, outcome.verdict, outcome.detail[:300].replace("\n", " "), flush=True)
-    left = len(everything) - len(found)
-    print(dict(Counter(each.verdict for each in found.values())), f"{left} left")
-    return {name: found[name] for name in everything if name in found}, left
+    counts = Counter(each.verdict for each in found.values())
+    print(dict(counts), f"{len(everything) - len(found)} left")
+    return {name: found[name] for name in everything if name in found}
 
 
 def main() -> None:
