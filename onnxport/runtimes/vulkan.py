@@ -20,6 +20,7 @@ _FALLBACK = Path("/usr/lib/chromium")
 _LOADER = "libvulkan.so.1"
 _CREATE_INSTANCE = 1  # VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO
 _SECONDS = 20
+_INSTALL = "run: apt-get install --no-install-recommends chromium-common"
 _OTHER_DRIVER = "name the folder of one that works with --candidate-runtime vulkan=DIR (docs/guide/gpu.md)"
 
 
@@ -94,13 +95,11 @@ def open_vulkan(folder: str = "") -> None:
     asking.join(_SECONDS)
     place = f"the Vulkan driver in {folder}" if folder else "the Vulkan driver"
     if not counted:
-        raise MachineError(
-            f"{place} hung",
-            why=f"it counted no devices within {_SECONDS} s",
-            fix=f"reinstall it, or {_OTHER_DRIVER}",
-        )
+        why = f"it counted no devices within {_SECONDS} s"
+        raise MachineError(f"{place} hung", why=why, fix=f"reinstall it, or {_OTHER_DRIVER}")
     if not counted[0]:
-        raise MissingDependencyError(f"{place} has no device", fix=f"install another, or {_OTHER_DRIVER}")
+        what = f"{place} has no device" if folder else "there is no Vulkan device"
+        raise MissingDependencyError(what, fix=f"{_INSTALL}, or {_OTHER_DRIVER}")
 
 
 def lacking() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,7 @@ import sys
 from onnxport.core.errors import OnnxportError
 from onnxport.runtimes import vulkan
 vulkan._SECONDS = 1
+vulkan._FALLBACK = vulkan.Path("nowhere")
 try:
     vulkan.open_vulkan(sys.argv[1])
 except OnnxportError as error:
@@ -76,3 +78,13 @@ def test_a_driver_that_is_no_use_is_one_sentence(
     assert asked.returncode == code, asked.stderr
     assert f"the Vulkan driver in {folder} {said}" in asked.stdout
     assert "vulkan=DIR" in asked.stdout
+
+
+def test_without_any_driver_the_command_that_installs_one_is_said() -> None:
+    if ctypes.util.find_library("vulkan"):
+        pytest.skip("the system has a Vulkan of its own")
+    asked = subprocess.run(
+        [sys.executable, "-c", ASK, ""], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert asked.returncode == MISSING_DEPENDENCY, asked.stderr
+    assert "there is no Vulkan device; run: apt-get install" in asked.stdout
