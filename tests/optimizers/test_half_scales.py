@@ -19,6 +19,9 @@ NETWORKS = {
     "two branches": """g (float[1,2,8,8] x) => (float[1,2,8,8] y) {
         a = Conv <pads = [1,1,1,1]> (x, large, b) c = Relu (a) d = Conv <pads = [1,1,1,1]> (x, large)
         e = Add (c, d) f = Add (e, big) z = Mul (f, tiny) w = Conv <pads = [1,1,1,1]> (f, small) y = Add (z, w) }""",
+    "two regions around one convolution": """g (float[1,2,8,8] x) => (float[1,2,8,8] y) {
+        a = Conv <pads = [1,1,1,1]> (x, large, b) c = Relu (a) d = Conv <pads = [1,1,1,1]> (c, small, b)
+        e = Conv <pads = [1,1,1,1]> (d, large, b) y = Mul (e, tiny) }""",
     "a factor between": """g (float[1,2,8,8] x) => (float[1,2,8,8] y) {
         a = Mul (x, big) c = Mul (a, half) d = Add (a, c) y = Div (d, big) }""",
 }
@@ -27,6 +30,8 @@ OTHERS = {
     "an output": "g (float[1,2,8,8] x) => (float[1,2,8,8] y) { y = Mul (x, big) }",
     "an exponential": """g (float[1,2,8,8] x) => (float[1,2,8,8] y) {
         a = Mul (x, big) c = Sigmoid (a) d = Mul (a, tiny) y = Add (c, d) }""",
+    "a slope": """g (float[1,2,8,8] x) => (float[1,2,8,8] y) {
+        a = Mul (x, big) c = PRelu (x, a) y = Mul (c, tiny) }""",
     "a weight that would be too large": """g (float[1,2,8,8] x) => (float[1,2,8,8] y) {
         a = Mul (x, big) c = Mul (a, thousands) d = ReduceMax (c) y = Div (x, d) }""",
 }

@@ -84,7 +84,7 @@ class _Region:
             maker = current.producer()
             if maker is None or current.is_graph_output() or maker.graph is not self._graph:
                 return False
-            found = self._through(maker, current)
+            found = self._through(maker)
             for node, place in current.uses():
                 if found is None or node.graph is not self._graph:
                     return False
@@ -95,12 +95,12 @@ class _Region:
             waiting += found
         return True
 
-    def _through(self, node: ir.Node, result: ir.Value) -> list[ir.Value] | None:
+    def _through(self, node: ir.Node) -> list[ir.Value] | None:
         """Return what is scaled before a node so that its result is; None where that cannot be."""
         if node.domain or len([each for each in node.outputs if each.uses()]) > 1:
             return None
         if self._is_weighted(node):
-            self._taking |= {(node, place): None for place in self._factors(node, with_bias=True)}
+            self._taking |= dict.fromkeys((node, place) for place in self._factors(node, with_bias=True))
             return []
         return self._operands(node)
 
@@ -109,9 +109,10 @@ class _Region:
         if node.domain:
             return None
         if self._is_weighted(node) and place == self._data(node):
-            self._giving |= {(node, each): None for each in self._factors(node, with_bias=False)}
+            self._giving |= dict.fromkeys((node, each) for each in self._factors(node, with_bias=False))
             return []
-        return None if self._operands(node) is None else [node.outputs[0]]
+        is_data = place in _PASSING.get(node.op_type, range(len(node.inputs)))
+        return None if not is_data or self._operands(node) is None else [node.outputs[0]]
 
     def _operands(self, node: ir.Node) -> list[ir.Value] | None:
         """Return the computed data of a node that passes a factor on, and note its constant data."""
@@ -175,7 +176,7 @@ class _Region:
             if not (is_exact and holds):
                 return False
             new[node, place] = scaled
-        for number, ((node, place), scaled) in enumerate(new.items()):
-            name = f"{node.outputs[0].name}/scaled.{number}"
+        for (node, place), scaled in new.items():
+            name = f"{node.outputs[0].name}/scaled.{len(self._graph.initializers)}"
             node.replace_input_with(place, add_initializer(self._graph, name, scaled))
         return True
