@@ -14,6 +14,7 @@ _CAUSES = tuple(
         (r"is of type (float8|float4)\w*, which", r"\1 at an input or output"),
         (r"is of type (\w+), which", r"\1 at an input or output"),
         (r"holds no tensor|is of type \S*(?:seq|optional)", "a sequence or optional at an input or output"),
+        (r"does not run whole on LiteRT's GPU runtime: ([^.;]+)", r"\1"),
         (r"has no lowering to TFLite yet", "no lowering yet"),
         (r"no string operators", "text"),
         (r"has opset (\d+), older than \d+", "an opset older than 7"),

@@ -171,6 +171,11 @@ CASES = {
         "{ f = Greater (x, z) g = Xor (f, t) h = Or (g, k) y = And (h, t) }",
         "",
     ),
+    "places as flags of integers": (
+        "g (float[1,2,5] x) => (int64[1,2,5] y) <int64 d = {5}, int64[2] v = {0, 7}> "
+        "{ i = ArgMax <axis = 2, keepdims = 0> (x) y = OneHot (i, d, v) }",
+        "",
+    ),
     "a running sum of integers": (
         "g (int32[3,5] x) => (int32[3,5] y) <int64 a = {1}, int32 n = {99}> "
         "{ m = Mod (x, n) y = CumSum (m, a) }",

@@ -91,6 +91,14 @@ def scatter_nd(op: TflOp) -> Tensor:
     return reshape(tfl, _gather_flat(tfl, source, tfl.int32(places), 0), op.out)
 
 
+def one_hot_of_floats(op: TflOp) -> Tensor:
+    """Emit ONE_HOT of float32, the only numbers that the GPU gives there, and CAST."""
+    tfl = op.tfl
+    numbers = [tfl.constant(require(op, place), np.float32) for place in (2, 3)]
+    found = tfl.op("one_hot", [*op.operands[:2], *numbers], op.out, np.float32, **op.attributes())
+    return tfl.op("cast", [found], op.out, op.dtype)
+
+
 def one_hot(op: TflOp) -> Tensor:
     """Emit ONE_HOT along the last axis of two, and TRANSPOSE."""
     tfl, depth, count = op.tfl, int(require(op, 1)), prod(op.shape)

@@ -304,7 +304,12 @@ _TABLE: tuple[tuple[str, Condition, Rewrite], ...] = (
         _has_one_operand,
         lambda op: op.again([op.x, copy(op.tfl, op.x)], op.out),
     ),
-    ("one_hot strided_slice tile", _is_flag, movement.through_integers),
+    ("strided_slice tile", _is_flag, movement.through_integers),
+    (
+        "one_hot",
+        lambda op: op.dtype != np.float32 and op.is_constant(2, 3),
+        gathers.one_hot_of_floats,
+    ),
     ("gather_nd", _always, gathers.gather_nd),
     ("scatter_nd", gathers.scatters_constantly, gathers.scatter_nd),
     ("gather", _index_is_not_a_row, gathers.gather),
