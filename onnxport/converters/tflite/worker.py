@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import re
+import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -193,7 +194,15 @@ def _grid(held: str, wanted: str) -> tuple[float, int] | None:
     found = _QUANTIZED.search(held)
     if found is None or held.replace(found[0], "f32") != wanted:
         return None
-    return float(found["scale"]), int(found["zero_point"] or 0)
+    return _number(found["scale"]), int(found["zero_point"] or 0)
+
+
+def _number(text: str) -> float:
+    """Return a float that MLIR printed: in decimals, or as the bits of a double where six digits do not hold it."""
+    if not text.startswith("0x"):
+        return float(text)
+    (found,) = struct.unpack(">d", bytes.fromhex(text[2:]))
+    return float(found)
 
 
 def _operations(module: ir.Module) -> Iterator[ir.Operation]:

@@ -222,6 +222,33 @@ def test_a_bound_near_zero_is_no_zero(tmp_path: Path) -> None:
     assert given.min() == pytest.approx(np.log(1e-7), rel=1e-5)
 
 
+def test_a_grid_of_millions_a_step_is_read_back(tmp_path: Path) -> None:
+    """The compiler prints such scales as bits: 0x41729F37A0000000 (terrain's heights squared)."""
+    step = np.float32(19526522)
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 6]) for name in "xy"]
+    stored = [
+        onnx.numpy_helper.from_array(np.asarray(value), name)
+        for name, value in (("s", step), ("z", np.int8(-128)))
+    ]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("Relu", ["d"], ["r"]),
+        helper.make_node("QuantizeLinear", ["r", "s", "z"], ["p"]),
+        helper.make_node("DequantizeLinear", ["p", "s", "z"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "model.onnx")
+    onnxport.convert_model(tmp_path / "model.onnx", "tflite", tmp_path / "model.tflite", validate=False)
+    feeds = {"x": (np.array([[0, 1, 2, 100, 200, 255]]) * step).astype(np.float32)}
+    ((given, wanted),) = _answers(
+        tmp_path / "model.tflite", Model.load(tmp_path / "model.onnx"), [feeds], "none"
+    )
+    assert np.array_equal(given, wanted)
+    assert wanted.max() > 4e9
+
+
 def _answers(
     artefact: Path, model: Model, feeds: Sequence[dict[str, Array]], delegate: Any
 ) -> list[tuple[Array, Array]]:
