@@ -71,6 +71,9 @@ def cut(model: Model, codes: Mapping[str, Array]) -> Pieces:
         graph.inputs.append(given)
         graph.outputs.append(value)
         labels[name] = _label(value)
+    # ONNX Runtime's optimizer numbers the nodes that it adds; in a graph that went through it before, these are there.
+    for number, node in enumerate(graph):
+        node.name = f"piece.{number}"
     return Pieces(copy, labels)
 
 
