@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
 from onnxport.formats import ort_file
+from onnxport.formats.model import Model
 from onnxport.validate.report import Judgement
+from onnxport.validate.translation.arithmetic import ANSWER, OrtPieces
 
 DIGITS = Path(__file__).parents[3] / "fixtures" / "digits"
 SOURCE = DIGITS / "digits.onnx"
@@ -59,3 +63,20 @@ def test_a_right_file_is_proven_and_a_weight_off_is_a_fault(
     wrong = translation(path, samples)
     assert wrong.verdict == "not equivalent", wrong.reason
     assert "weight" in wrong.reason
+
+
+def test_pieces_may_have_nodes_of_one_name() -> None:
+    """ONNX Runtime's optimizer names what it adds Transpose_token_1, and an .ort file has such nodes already."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], name="Transpose_token_1"),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], name="Transpose_token_1"),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy"]
+    stored = [numpy_helper.from_array(np.float32(0.5), "s"), numpy_helper.from_array(np.int8(0), "z")]
+    graph = helper.make_graph(nodes, "pieces", ends[:1], ends[1:], stored)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    given = {"x": np.array([1, 2, 3, 4], np.float32), "q": np.array([5, 6, 7, 8], np.int8)}
+    with OrtPieces(Model(ir.from_proto(proto)), {"q": given["q"]}, is_exact=False) as pieces:
+        answers = pieces.run(given)
+    assert answers["q" + ANSWER].tolist() == [2, 4, 6, 8]
+    assert answers["y"].tolist() == [2.5, 3, 3.5, 4]
