@@ -17,13 +17,18 @@ OLDEST = 11
 
 def without_old_operators(model: Model) -> Model:
     """Return `model` at opset 11 or newer; the model itself where it is, or where ONNX has no way to lift it."""
-    if model.opset >= OLDEST:
+    return lift_with_onnx(model, OLDEST) or model
+
+
+def lift_with_onnx(model: Model, opset: int) -> Model | None:
+    """Return `model` at an opset, itself where it has that or a newer one; None where ONNX has no way to lift it."""
+    if model.opset >= opset:
         return model
     data = model.to_bytes()
     if data is None:
-        return model
+        return None
     try:
-        lifted = onnx.version_converter.convert_version(onnx.load_from_string(data), OLDEST)
+        lifted = onnx.version_converter.convert_version(onnx.load_from_string(data), opset)
     except (RuntimeError, ValueError):  # no adapter, or an operator of another domain
-        return model
+        return None
     return Model(ir.from_proto(lifted))

@@ -61,7 +61,7 @@ def find_landmarks(
     computed = [each for each in tensors if each.index in values and each.data is None]
     with OrtRuntime.of_model(source) as runtime:
         outputs = {each.name for each in runtime.outputs}
-        names = {each.index: _named(each.name, runtime.taps | outputs) for each in computed}
+        names = {each.index: _name_value(each.name, runtime.taps | outputs) for each in computed}
         for group in _groups([each for each in computed if names[each.index]], values):
             taps = [
                 name for name in dict.fromkeys(names[each.index] for each in group) if name not in outputs
@@ -75,7 +75,7 @@ def find_landmarks(
     return found
 
 
-def _named(name: str, known: Collection[str]) -> str:
+def _name_value(name: str, known: Collection[str]) -> str:
     """Return the source's value that a tensor is named after; empty for none."""
     rounded = _ROUNDED.sub("", name)
     return next((each for each in (name, rounded, rounded.removesuffix(_SCALED)) if each in known), "")

@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx
-import onnx.version_converter
 import onnx_ir as ir
 from onnx_ir.passes import common
 
@@ -30,6 +28,7 @@ from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
 from onnxport.validate.translation.graph_writer import OPSET
 from onnxport.validate.translation.heads import PARTS
+from onnxport.validate.translation.old_opsets import lift_with_onnx
 from onnxport.validate.translation.tflite.contents import StoredTensor
 from onnxport.validate.translation.tflite.landmarks import Landmark
 
@@ -124,24 +123,10 @@ def cut_out(source: Model, landmark: Landmark, ends: Iterable[Landmark], op: str
     common.RemoveUnusedNodesPass()(copy.ir)
     for value in [each for each in graph.inputs if not each.uses()]:
         graph.inputs.remove(value)
-    lifted = _converted(copy) if len(graph) else None
+    lifted = lift_with_onnx(copy, OPSET) if len(graph) else None
     if lifted is None:
         return None
     return Part(op, landmark, tuple(each.name or "" for each in graph.inputs), copy, lifted)
-
-
-def _converted(model: Model) -> Model | None:
-    """Return a part at the opset of lifted graphs; None where ONNX's converter cannot do it."""
-    if model.opset >= OPSET:
-        return model.clone()
-    data = model.to_bytes()
-    if data is None:
-        return None
-    try:
-        found = onnx.version_converter.convert_version(onnx.load_from_string(data), OPSET)
-    except (RuntimeError, ValueError):  # no adapter, or an operator of another domain
-        return None
-    return Model(ir.from_proto(found))
 
 
 def call_in_source(source: Model, parts: Sequence[Part]) -> Model:
