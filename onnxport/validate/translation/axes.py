@@ -12,8 +12,8 @@ from onnxport.validate.translation.rounding_bounds import Rounded
 
 # Operators whose axis counts the axes of what they read, which are those of their result.
 _OF_ONE_RANK = frozenset({"Softmax", "LogSoftmax", "Hardmax", "Concat"})
-
-
+# Settings whose numbers mean axes of what an operator reads.
+AXES = frozenset({"axis", "axes"})
 # Operators that broadcast all of their operands.
 _ELEMENTWISE = frozenset(
     "Add Sub Mul Div Min Max Pow Mod Where Equal Less LessOrEqual Greater GreaterOrEqual And Or Xor".split()
@@ -49,6 +49,15 @@ def _broadcast(core: Core) -> list[list[int]] | None:
     return found or None
 
 
+def of_other_ranks(core: Core, source: Core) -> bool:
+    """Return whether two operators read values of different ranks, so that a number means another axis."""
+    found = [
+        static_shape(each) for each in (core.operands[0], source.operands[0]) if isinstance(each, ir.Value)
+    ]
+    known = [len(each) for each in found if each is not None]
+    return len(known) == 2 and known[0] != known[1]
+
+
 def is_same_choice(name: str, core: Core, source: Core) -> bool:
     """Return whether a setting is an order or choice of axes that is the same but for how axes are counted.
 
@@ -58,7 +67,8 @@ def is_same_choice(name: str, core: Core, source: Core) -> bool:
         return _move_alike(core, source)
     ours, theirs = (each.attributes.get(name) for each in (core, source))
     if name == "axis" and core.op in _OF_ONE_RANK:
-        if _counted(ours, core, source) == _counted(theirs, core, source):
+        is_same = _count_axis(ours, core, source) == _count_axis(theirs, core, source)
+        if is_same and not of_other_ranks(core, source):
             return True
     elif name != "axes":
         return False
@@ -66,7 +76,7 @@ def is_same_choice(name: str, core: Core, source: Core) -> bool:
     return found is not None and found == _long_axes(source, theirs)
 
 
-def _counted(axis: object, core: Core, source: Core) -> object:
+def _count_axis(axis: object, core: Core, source: Core) -> object:
     """Return an axis counted from the front where either side has a rank: exporters leave ranks out."""
     shape = core.value.shape if core.value.shape is not None else source.value.shape
     return axis % len(shape) if isinstance(axis, int) and shape else axis
@@ -77,11 +87,11 @@ def _long_axes(core: Core, axes: object) -> tuple[list[int], list[int]] | None:
     operand = core.value if core.op == "Concat" else core.operands[0]
     sizes = static_shape(operand) if isinstance(operand, ir.Value) else None
     chosen = axes if isinstance(axes, tuple) else (axes,) if isinstance(axes, int) else None
-    if sizes is None or None in sizes or chosen is None:
+    if sizes is None or chosen is None:
         return None
     long = [axis for axis, size in enumerate(sizes) if size != 1]
     meant = [axis % len(sizes) for axis in chosen]
-    return [sizes[axis] or 0 for axis in long], [long.index(axis) for axis in long if axis in meant]
+    return [sizes[axis] for axis in long], [long.index(axis) for axis in long if axis in meant]
 
 
 def _move_alike(core: Core, source: Core) -> bool:

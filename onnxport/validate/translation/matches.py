@@ -18,7 +18,13 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.validate.translation.absorption import absorb
-from onnxport.validate.translation.axes import broadcast_alike, is_same_choice, long_sizes
+from onnxport.validate.translation.axes import (
+    AXES,
+    broadcast_alike,
+    is_same_choice,
+    long_sizes,
+    of_other_ranks,
+)
 from onnxport.validate.translation.fingerprints import Fingerprints
 from onnxport.validate.translation.forms import Core, Head
 from onnxport.validate.translation.hard_swish import as_hard_swish
@@ -225,16 +231,16 @@ class _Matcher:
     def _without_views_of_ones(self, pair: _Pair) -> _Pair:
         """Return the pair before a Reshape that adds or drops axes of size 1, where only one side has it.
 
-        Axes in front mean nothing to operators that broadcast, the others nothing behind a Transpose, or where nothing
-        that reads them tells them apart.
+        These axes mean nothing where both values have the same sizes, or where what reads them does not tell.
         """
-        ours, theirs = self._candidate.head(pair.value).core.op, self._source.head(pair.original).core.op
-        anywhere = pair.is_viewed or "Transpose" in (ours, theirs)
-        if theirs != "Reshape":
-            while (before := _before_ones(self._candidate.head(pair.value), anywhere)) is not None:
+        sizes = static_shape(pair.value)
+        if not pair.is_viewed and (sizes is None or sizes != static_shape(pair.original)):
+            return pair
+        if self._source.head(pair.original).core.op != "Reshape":
+            while (before := _before_ones(self._candidate.head(pair.value))) is not None:
                 pair = replace(pair, value=before)
-        elif ours != "Reshape":
-            while (before := _before_ones(self._source.head(pair.original), anywhere)) is not None:
+        elif self._candidate.head(pair.value).core.op != "Reshape":
+            while (before := _before_ones(self._source.head(pair.original))) is not None:
                 pair = replace(pair, original=before)
         return pair
 
@@ -333,7 +339,8 @@ class _Matcher:
             return f"the source has {source.label} here"
         for name in sorted({*core.attributes, *source.attributes}):
             ours, theirs = core.attributes.get(name), source.attributes.get(name)
-            if not _equal(ours, theirs) and not is_same_choice(name, core, source):
+            is_equal = _equal(ours, theirs) and not (name in AXES and of_other_ranks(core, source))
+            if not is_equal and not is_same_choice(name, core, source):
                 return f"its {name} is {ours}, that of the source's {source.label} {theirs}"
         shape, wanted = static_shape(core.value), static_shape(source.value)
         if core.op == "Reshape" and shape is not None and wanted is not None:
@@ -423,19 +430,14 @@ def _is_view(head: Head) -> bool:
     return head.core.op in _VIEWS and is_plain
 
 
-def _before_ones(head: Head, anywhere: bool) -> ir.Value | None:
-    """Return what a Reshape reads that adds or drops axes of size 1, in front or anywhere; None for all else."""
+def _before_ones(head: Head) -> ir.Value | None:
+    """Return what a Reshape reads that adds or drops axes of size 1; None for all else."""
     value = head.core.operands[0] if head.core.op == "Reshape" and _is_view(head) else None
     if not isinstance(value, ir.Value):
         return None
     sizes, before = static_shape(head.core.value), static_shape(value)
-    if sizes is None or before is None:
-        return None
-    if anywhere:
-        return (
-            value if [each for each in sizes if each != 1] == [each for each in before if each != 1] else None
-        )
-    return value if _without_ones(sizes) == _without_ones(before) else None
+    is_alike = sizes is not None and before is not None and long_sizes(sizes) == long_sizes(before)
+    return value if is_alike else None
 
 
 def _with_weights_times(head: Head, factor: float) -> Head:
@@ -465,7 +467,7 @@ def agrees(ours: Rounded, theirs: Rounded) -> bool:
     return not (beyond & ~cut).any() and float(cut_share(ours, theirs, beyond & cut).max()) <= MOST_CUT
 
 
-def _without_ones(shape: Sequence[int | None]) -> tuple[int | None, ...]:
+def _without_ones(shape: Sequence[int]) -> tuple[int, ...]:
     """Return a shape without the axes of size 1 in front, which broadcasting adds."""
     first = next((place for place, size in enumerate(shape) if size != 1), len(shape))
     return tuple(shape[first:])

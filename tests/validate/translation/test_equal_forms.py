@@ -99,9 +99,27 @@ def shuffled(order: str, *, is_last: bool = False) -> Model:
     return model(f"{body} y = Conv <pads = [1, 1, 1, 1]> (r, w)", w=_WEIGHT, **shapes)
 
 
+def weighed(factors: str) -> Model:
+    """Columns or rows times the means of the rows."""
+    body = f"r = Reshape (x, square) m = ReduceMean <axes = [1]> (r) {factors} t = Mul (r, f) q = Reshape (t, sizes) "
+    body += "y = Conv <pads = [1, 1, 1, 1]> (q, w)"
+    sizes = {"square": [16, 16], "row": [1, 16], "column": [16, 1], "sizes": [1, 4, 8, 8]}
+    return model(body, w=_WEIGHT, **{name: np.array(each) for name, each in sizes.items()})
+
+
 @pytest.mark.parametrize(
     ("source", "right", "wrong"),
     [
+        (
+            weighed("f = Transpose <perm = [1, 0]> (m)"),
+            weighed("f = Reshape (m, row)"),
+            weighed("f = Relu (m)"),
+        ),
+        (
+            weighed("f = Transpose <perm = [1, 0]> (m)"),
+            weighed("f = Reshape (m, row)"),
+            weighed("a = Transpose <perm = [1, 0]> (m) f = Reshape (a, column)"),
+        ),
         (MEAN, mean_times(np.outer(_SIDE, _SIDE)), mean_times(np.ones((4, 4)))),
         (
             model(f"y = MaxPool <{UP}, ceil_mode = 1> (x)"),
@@ -126,6 +144,8 @@ def shuffled(order: str, *, is_last: bool = False) -> Model:
         ),
     ],
     ids=[
+        "means of rows by columns",
+        "means of rows by rows",
         "a mean without its padding",
         "windows beyond the data",
         "a shuffle of channels that are last",
