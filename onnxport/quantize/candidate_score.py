@@ -83,7 +83,7 @@ class Score:
 
     @property
     def is_clear(self) -> bool:
-        """Whether further samples will hardly change whether the budgets are met: a ratio is far from its limit."""
+        """Return whether a ratio is so far from its limit that further samples will hardly change what is met."""
         distances = [
             (figure.value - figure.budget) if figure.metric == "sqnr" and figure.budget is not None else 0.0
             for _, figure in self.limited

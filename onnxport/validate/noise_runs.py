@@ -240,7 +240,7 @@ def widen_transforms(model: Model) -> Model | None:
     found = [
         node for node in found if node.inputs[0] is not None and node.inputs[0].dtype == ir.DataType.FLOAT
     ]
-    found += _cancelling_sums(model)
+    found += _find_cancelling_sums(model)
     if not found or model.weight_bytes > MOST_WEIGHTS:
         return None
     names = {node.outputs[0].name for node in found}
@@ -296,7 +296,7 @@ _SUMS = ("ReduceMean", "ReduceSum")
 _BETWEEN = frozenset("Cast Div Expand Identity Mul Pow Reshape Squeeze Unsqueeze".split())
 
 
-def _cancelling_sums(model: Model) -> list[ir.Node]:
+def _find_cancelling_sums(model: Model) -> list[ir.Node]:
     """List the sums of differences whose second operand is a square: variances."""
     found: dict[ir.Node, None] = {}
     for node in model.graph:

@@ -65,8 +65,8 @@ def fit_module(
                     each.operation.erase()
         _drop_unused(main)
         _refuse(_unknown(main, gpu.TAKEN | gpu.RULES.keys()))
-        _refuse(_rounded(tfl, main))
-        changed = _changed_ports(tfl, main, inputs, outputs)
+        _refuse(_find_rounding_casts(tfl, main))
+        changed = _describe_changed_ports(tfl, main, inputs, outputs)
         _change_types(tfl, main)
         _apply_rules(tfl, main)
         _separate_ends(tfl, main)
@@ -149,7 +149,7 @@ def _wrong(tfl: TensorBuilder, main: ir.Block) -> list[Refusal]:
     ]
 
 
-def _rounded(tfl: TensorBuilder, main: ir.Block) -> list[Refusal]:
+def _find_rounding_casts(tfl: TensorBuilder, main: ir.Block) -> list[Refusal]:
     """List the casts to float16 whose rounded numbers something inside reads."""
     return [
         _refusal(operation, gpu.NO_ROUNDING)
@@ -220,7 +220,7 @@ _DTYPES = {
 # ---- element types
 
 
-def _changed_ports(
+def _describe_changed_ports(
     tfl: TensorBuilder, main: ir.Block, inputs: Sequence[Port], outputs: Sequence[Port]
 ) -> tuple[str, ...]:
     """Return a note for each element type that inputs and outputs have no longer."""
