@@ -5,8 +5,9 @@
    quantized. Of large models runs of neighbours are measured together, and the most harmful runs are halved until none
    is left or enough was measured.
 3. The shortest head of that ranking that meets the budgets is restored, found by bisection; once to 16 bits, which
-   leave the weights in 8, and once to float.
-4. Of the two, the one with fewer units is taken. Each of its units is quantized again, the least harmful first, and
+   leave the weights in 8, and once to float; where neither does, the shortest head that does in float while the next
+   few are in 16 bits.
+4. Of those found, the one with fewer units is taken. Each of its units is quantized again, the least harmful first, and
    stays so where the budgets are still met.
 5. Other runtimes round otherwise what lies between two steps. Where the result, computed so, does not keep the budgets
    with room for as much again, the next of the ranking are restored, as few as suffice: one, two, four, and so on,
@@ -195,14 +196,26 @@ class _Search:
         longest = high
         if high < 1 or not self.meets(_head(ranked, high, level)):
             return None
-        while high - low > 1:  # the head of `high` keeps them, that of `low` does not
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.meets(_head(ranked, middle, level)) else (middle, high)
+        high = _least(low, high, lambda count: self.meets(_head(ranked, count, level)))
         while not self.score(_head(ranked, high, level)).meets:
             if high == longest:
                 return None
             high += 1
         return _head(ranked, high, level)
+
+    def mixed(self, ranked: Sequence[str]) -> dict[str, Level] | None:
+        """Return the shortest head in float that meets the budgets with the next in 16 bits; None where none does.
+
+        It is for models where 16 bits do not suffice for some units, whose weights lose too much, and 8 do for none.
+        """
+        wide, most = _head(ranked, len(ranked), "16-bit"), len(ranked) - 1
+        if most < 1 or not self.meets(wide | _head(ranked, most, "float")):
+            return None
+        count = _least(0, most, lambda count: self.meets(wide | _head(ranked, count, "float")))
+        floats, rest = _head(ranked, count, "float"), ranked[count:]
+        count = _least(0, len(rest), lambda count: self.meets(floats | _head(rest, count, "16-bit")))
+        found = floats | _head(rest, count, "16-bit")
+        return found if self.score(found).meets else None
 
     def pruned(self, restored: dict[str, Level], ranked: Sequence[str]) -> dict[str, Level]:
         """Drop units that turn out unnecessary."""
@@ -226,11 +239,7 @@ class _Search:
             if high >= most:
                 return restored
             low, high = high, min(2 * high, most)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (
-                (low, middle) if self.holds(restored | _head(others, middle, level)) else (middle, high)
-            )
+        high = _least(low, high, lambda count: self.holds(restored | _head(others, count, level)))
         return restored | _head(others, high, level)
 
     def best(self, ranked: Sequence[str]) -> tuple[dict[str, Level], Score]:
@@ -260,6 +269,8 @@ def restore_for_budgets(
     harms = run.rank()
     ranked = list(harms)
     heads = [head for level in LEVELS if (head := run.shortest(ranked, level)) is not None]
+    if not heads and (mixed := run.mixed(ranked)) is not None:
+        heads = [mixed]
     if heads:
         # Of as many in 16 bits and in float, those in 16 bits.
         chosen = run.extend(run.pruned(min(heads, key=len), ranked), ranked)
@@ -272,6 +283,14 @@ def restore_for_budgets(
 
 def _head(ranked: Iterable[str], count: int, level: Level) -> dict[str, Level]:
     return {unit: level for unit, _ in zip(ranked, range(count), strict=False)}
+
+
+def _least(low: int, high: int, suffices: Callable[[int], bool]) -> int:
+    """Return the least count above `low` that suffices, by bisection; `high` does, and `low` does not."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
 
 
 def _pieces(units: Run, length: int) -> list[Run]:

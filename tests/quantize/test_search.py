@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import onnx
+import onnx_ir
 import onnxruntime
 import pytest
 from ai_edge_litert.interpreter import Interpreter
@@ -159,6 +160,40 @@ def test_16_bits_are_enough_where_activations_have_outliers(
         assert [(each.unit, each.level) for each in found.restored] == [("first", "16-bit")]
         (note,) = found.notes
         assert note.startswith("'first' is in 16 bits: with only this node in 8 bits the outputs have ")
+
+
+def test_one_node_may_need_float_while_another_needs_16_bits(
+    outlying: tuple[Model, MixedPrecisionSpace, tuple[SampleFile, ...]], tmp_path: Path
+) -> None:
+    """Weights of 1 beside one of 20,000 that meets a zero: all of them are 0 in 8 bits, whatever the activations have.
+
+    So it was with a mel filter bank behind a Fourier transform: the bank in float and the transform in 16 bits.
+    """
+    model, _, files = outlying
+    weight = np.concatenate([np.full((1, 8), 20000.0), np.random.default_rng(1).normal(size=(7, 8))])
+    middle = model.graph.initializers["w"].const_value
+    assert middle is not None
+    first = middle.numpy().copy()
+    first[:, 0] = 0
+    for name, values in (("w", first), ("v", weight.astype(np.float32))):
+        model.graph.initializers[name].const_value = onnx_ir.tensor(values, name=name)
+    model.save(tmp_path / "both.onnx")
+    both = Model.load(tmp_path / "both.onnx")
+    seen = find_samples(tmp_path / "seen", both.inputs, 100)
+    space = space_of(both, seen, tmp_path)
+    with Scorer(both, files, ValidateParams(budget={"sqnr": 33})) as scorer:
+        found = restore_for_budgets(space, scorer)
+    assert found.meets
+    levels = {"first": "16-bit", "second": "float"}
+    assert {each.unit: each.level for each in found.restored} == levels
+    options: dict[str, Any] = {"precision": "int8", "calib": tmp_path / "seen", "budget": {"sqnr": 33}}
+    made = onnxport.convert_model(
+        tmp_path / "both.onnx", "tflite", output=tmp_path / "both.tflite", **options
+    )
+    assert sorted(note.split(":")[0] for note in made.run.artifacts[0].notes if "is in" in note) == [
+        "'first' is in 16 bits",
+        "'second' is in float32",
+    ]
 
 
 def test_a_budget_that_cannot_be_kept_gives_the_best_that_was_reached(

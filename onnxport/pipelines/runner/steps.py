@@ -30,9 +30,12 @@ from onnxport.pipelines.runner.shared_references import Sharing
 from onnxport.pipelines.runner.speedup import measure_speedup
 from onnxport.pipelines.runner.verdicts import blame_the_model, start_reference, verdict
 from onnxport.pipelines.stages import Product, UsersInputs, Work, Worker
+from onnxport.quantize.params import QuantizeParams
 from onnxport.reports.run_report import SourceRecord
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from onnxport.formats.model import Model
     from onnxport.formats.zipmap import Labels
 
@@ -192,7 +195,7 @@ class _Chain:
         assert worker is not None, "a step that is made already has no worker"
         with writing(self.job.output), blame_the_model(self.job.source, self.judge):
             try:
-                product = worker(start.model, self.job.steps[number].params, self._work(number))
+                product = worker(start.model, self._params(number), self._work(number))
             except CannotConvertError as refusal:
                 asked = self.job.target.name in PARAMS and self.job.operators is None
                 if number or self.check_passes or not asked:
@@ -200,6 +203,15 @@ class _Chain:
                 try_part = partial(self._try_part, worker)
                 raise advise_cut(refusal, start.model, try_part, self.clock) from refusal
         return replace(product, notes=(*start.notes, *product.notes), facts={**start.facts, **product.facts})
+
+    def _params(self, number: int) -> BaseModel:
+        """Return a step's options; behind a quantization without a precision, since the model has one.
+
+        A budget may have put all activations of an int8 model in 16 bits, and nothing but its weights in 8.
+        """
+        params = self.job.steps[number].params
+        is_quantized = number > 0 and isinstance(self.job.steps[number - 1].params, QuantizeParams)
+        return params.model_copy(update={"precision": None}) if is_quantized else params
 
     def _try_part(self, worker: Worker, part: Model) -> None:
         """Convert a part of the model as the job asks, for nothing but its refusals."""
