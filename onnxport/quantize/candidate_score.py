@@ -16,6 +16,7 @@ from onnxport.core.arrays import Array
 from onnxport.core.resources import Closing
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
+from onnxport.quantize.float_part import FloatPart
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.samples.readers import SampleFile
@@ -29,8 +30,8 @@ from onnxport.validate.report import Figure
 _KEPT = 512 * 2**20
 # dB beyond which more is no gain: the noise of float32 begins.
 _CEILING = 80.0
-# Samples after which a score far from its limits decides, and dB that are far.
-_FEW, _CLEAR = 4, 6.0
+# Samples after which a score far from its limits decides; dB that are far, and standard errors of its samples' mean.
+_FEW, _CLEAR, _ERRORS = 4, 1.0, 4.0
 _ELSEWHERE = RuntimeOptions(level="disable")
 
 
@@ -81,14 +82,19 @@ class Score:
                 return False
         return True
 
-    @property
-    def is_clear(self) -> bool:
-        """Return whether a ratio is so far from its limit that further samples will hardly change what is met."""
+    def is_clear(self, spread: float) -> bool:
+        """Return whether ratios are so far from their limits that further samples will hardly change what is met.
+
+        Args:
+            spread: the largest standard error of an output's SQNR over the samples, in dB.
+        """
         distances = [
-            (figure.value - figure.budget) if figure.metric == "sqnr" and figure.budget is not None else 0.0
+            abs(figure.value - figure.budget)
+            if figure.metric == "sqnr" and figure.budget is not None
+            else 0.0
             for _, figure in self.limited
         ]
-        return bool(distances) and (min(distances) >= _CLEAR or min(distances) <= -_CLEAR)
+        return bool(distances) and min(distances) >= max(_CLEAR, _ERRORS * spread)
 
     @property
     def shortfall(self) -> float:
@@ -133,31 +139,42 @@ class Scorer(Closing):
         elsewhere: bool = False,
         samples: int | None = None,
         decides: bool = False,
+        behind: FloatPart | None = None,
     ) -> Score:
         """Run the candidate, which has the original's inputs and outputs, on the samples.
 
         Args:
             samples: the first so many; all unless given.
             decides: whether some samples are enough where these are far from the budgets.
+            behind: values of the first samples that the candidate need not compute; it is changed then.
             elsewhere: without ONNX Runtime's optimizations, as another runtime computes: what lies half between two
                 steps of a grid is rounded otherwise, which moves deep networks as far as their quantization does.
         """
         seen: dict[str, OutputSums] = {}
         specs: dict[str, TensorSpec] = {}
-        averages = Averages(self._budgets.user)
+        averages, course = Averages(self._budgets.user), _Course()
+        candidate = candidate if behind is None else behind.rest_of(candidate)
         with OrtRuntime.of_model(candidate, _ELSEWHERE if elsewhere else RuntimeOptions()) as runtime:
             pairs = list(zip(self._files[:samples], self._answers[:samples], strict=True))
-            for number, (file, answers) in enumerate(pairs, 1):
-                given = runtime.run(file.load().feeds)
+            for number, (file, answers) in enumerate(pairs):
+                known = (
+                    file.load().feeds if behind is None else {**file.load().feeds, **behind.values(number)}
+                )
+                given = {**answers, **runtime.run({spec.name: known[spec.name] for spec in runtime.inputs})}
                 for name, answer in answers.items():
                     specs[name] = TensorSpec(name, answer.dtype.name, answer.shape)
                     seen.setdefault(name, OutputSums()).add(answer, given[name], 0.0)
                 averages.add(file.label, answers, given)
-                if decides and number == _FEW < len(pairs):
+                course.add(seen)
+                if decides and _FEW <= number + 1 < len(pairs):
                     early = self._score(specs, seen, averages)
-                    if early.is_clear:
+                    if early.is_clear(course.spread([name for name, _ in early.limited])):
                         return replace(early, is_partial=True)
         return self._score(specs, seen, averages)
+
+    def float_part(self, model: Model, places: Sequence[str], samples: int) -> FloatPart:
+        """Return what a float model has behind the nodes `places` on the first samples, for `score(behind=)`."""
+        return FloatPart(model, [file.load().feeds for file in self._files[:samples]], places)
 
     def _score(
         self, specs: Mapping[str, TensorSpec], seen: Mapping[str, OutputSums], averages: Averages
@@ -175,6 +192,32 @@ class Scorer(Closing):
         of_outputs = [(name, self._budgets.on(each, name)) for name, group in found.items() for each in group]
         of_all = [("", self._budgets.on(each, None)) for each in own]
         return [(name, figure) for name, figure in (*of_outputs, *of_all) if figure.budget is not None]
+
+
+class _Course:
+    """The SQNR of each sample by itself."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[float, float]] = {}  # of signal and noise so far
+        self._ratios: dict[str, list[float]] = {}
+
+    def add(self, seen: Mapping[str, OutputSums]) -> None:
+        """Note what the last sample added to the sums."""
+        for name, each in seen.items():
+            before, now = self._sums.get(name, (0.0, 0.0)), (each.sums.signal, each.sums.squared)
+            signal, noise = now[0] - before[0], now[1] - before[1]
+            self._sums[name] = now
+            if signal > 0 and noise > 0:
+                self._ratios.setdefault(name, []).append(10 * math.log10(signal / noise))
+
+    def spread(self, names: Iterable[str]) -> float:
+        """Return the largest standard error of the mean over the samples, in dB; 0 where none is known."""
+        errors = [
+            float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
+            for ratios in map(self._ratios.get, names)
+            if ratios is not None and len(ratios) > 1
+        ]
+        return max(errors, default=0.0)
 
 
 def _sqnr(found: Mapping[str, Iterable[Figure]]) -> dict[str, float]:

@@ -28,15 +28,18 @@ from onnxport.formats.model import Model
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.candidate_score import Score, Scorer
 from onnxport.quantize.float_graph import INT16_OPSET
+from onnxport.quantize.float_part import FloatPart
 from onnxport.quantize.placement import Placement
 
 Level = Literal["16-bit", "float"]
 Run = tuple[str, ...]  # units that follow each other in the graph
+# Unit -> SQNR in dB of the worst output where its run alone is quantized, and the units of that run; the worst first.
+Harms = dict[str, tuple[float, int]]
 LEVELS: tuple[Level, ...] = ("16-bit", "float")
 # Restored units that notes name; the facts have all.
 _NAMED = 5
 # Units of the head that are tried in 8 bits again; of models with more units than are measured one by one, the last.
-_TRIED_AGAIN, _TRIED_AGAIN_OF_MANY = 24, 12
+_TRIED_AGAIN, _TRIED_AGAIN_OF_MANY = 24, 6
 # Measurements that rank the units, and the samples of each.
 _MEASURED = 48
 _RANKED_ON = 3
@@ -162,18 +165,21 @@ class _Search:
         self._measured += 1
         return here.has_room(self._scorer.score(self._space.built(restored), elsewhere=True))
 
-    def rank(self) -> dict[str, tuple[float, int]]:
+    def rank(self) -> Harms:
         """Map units to the harm of the run that they were measured in, and its length, the most harmful first."""
         units = list(self._space.units)
         length = 1 if len(units) <= _MEASURED else -(-len(units) // (_MEASURED // 2))
         harms: dict[Run, float] = {}
+        pieces = _pieces(tuple(units), length)
+        floats = self._space.built(_head(units, len(units), "float"))
+        part = self._scorer.float_part(floats, [run[-1] for run in pieces[:-1]], _RANKED_ON)
 
         def measure(runs: Iterable[Run]) -> None:
             for run in runs:
-                harms[run] = self._harm(run)
+                harms[run] = self._harm(run, part)
                 self._progress(min(self._measured, _MEASURED), min(len(units), _MEASURED))
 
-        measure(_pieces(tuple(units), length))
+        measure(pieces)
         begun = self._measured - len(harms)
         while self._measured - begun < _MEASURED and (long := [run for run in harms if len(run) > 1]):
             worst = min(long, key=harms.__getitem__)
@@ -183,25 +189,39 @@ class _Search:
         ranked = sorted(harms.items(), key=lambda item: (item[1], first[item[0][0]]))
         return {unit: (harm, len(run)) for run, harm in ranked for unit in run}
 
-    def _harm(self, units: Run) -> float:
+    def _harm(self, units: Run, part: FloatPart) -> float:
         """Return the lowest SQNR of the outputs with a budget, in dB, where these units alone are in 8 bits."""
         others: dict[str, Level] = {other: "float" for other in self._space.units if other not in units}
         self._measured += 1
-        return self._scorer.score(self._space.built(others), samples=_RANKED_ON).lowest_sqnr
+        return self._scorer.score(self._space.built(others), samples=_RANKED_ON, behind=part).lowest_sqnr
 
-    def shortest(self, ranked: Sequence[str], level: Level) -> dict[str, Level] | None:
-        """Return the shortest head of `ranked` that meets the budgets at `level`; None where none does."""
+    def shortest(self, harms: Harms, level: Level) -> dict[str, Level] | None:
+        """Return the shortest head of the ranking that meets the budgets at `level`; None where none does."""
+        ranked = list(harms)
         # All of them in float would be another way to say that nothing is quantized.
         low, high = 0, len(ranked) - (level == "float")
         longest = high
         if high < 1 or not self.meets(_head(ranked, high, level)):
             return None
-        high = _least(low, high, lambda count: self.meets(_head(ranked, count, level)))
+        guess = self._expected_length(harms)
+        high = _least(low, high, lambda count: self.meets(_head(ranked, count, level)), guess)
         while not self.score(_head(ranked, high, level)).meets:
             if high == longest:
                 return None
             high += 1
         return _head(ranked, high, level)
+
+    def _expected_length(self, harms: Harms) -> int:
+        """Return how many units have to be restored if noises add up."""
+        limits = [figure.budget for _, figure in self.score({}).limited if figure.metric == "sqnr"]
+        allowed = 10 ** (-max((limit for limit in limits if limit is not None), default=0.0) / 10)
+        noise, count = 0.0, len(harms)
+        for harm, run in reversed(harms.values()):
+            noise += 10 ** (-harm / 10) / run
+            if noise > allowed:
+                break
+            count -= 1
+        return count
 
     def mixed(self, ranked: Sequence[str]) -> dict[str, Level] | None:
         """Return the shortest head in float that meets the budgets with the next in 16 bits; None where none does.
@@ -268,7 +288,7 @@ def restore_for_budgets(
         return SearchResult(space.built({}), (), before, before, False, run.scored, floats)
     harms = run.rank()
     ranked = list(harms)
-    heads = [head for level in LEVELS if (head := run.shortest(ranked, level)) is not None]
+    heads = [head for level in LEVELS if (head := run.shortest(harms, level)) is not None]
     if not heads and (mixed := run.mixed(ranked)) is not None:
         heads = [mixed]
     if heads:
@@ -285,11 +305,21 @@ def _head(ranked: Iterable[str], count: int, level: Level) -> dict[str, Level]:
     return {unit: level for unit, _ in zip(ranked, range(count), strict=False)}
 
 
-def _least(low: int, high: int, suffices: Callable[[int], bool]) -> int:
-    """Return the least count above `low` that suffices, by bisection; `high` does, and `low` does not."""
+def _least(low: int, high: int, suffices: Callable[[int], bool], guess: int | None = None) -> int:
+    """Return the least count above `low` that suffices; `high` does, and `low` does not.
+
+    It lies by bisection between the ends, or between counts around `guess` in steps that double.
+    """
+    step = 1 if guess is not None else high
+    at = guess if guess is not None and low < guess < high else (low + high) // 2
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if suffices(middle) else (middle, high)
+        if suffices(at):
+            high, at = at, at - step
+        else:
+            low, at = at, at + step
+        step *= 2
+        if not low < at < high:
+            at = (low + high) // 2
     return high
 
 

@@ -27,7 +27,7 @@ from onnxport.quantize.float_graph import simplify_for_quantization
 from onnxport.quantize.measurement import Measurements
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import place
-from onnxport.quantize.search import Level, MixedPrecisionSpace, restore_for_budgets
+from onnxport.quantize.search import Level, MixedPrecisionSpace, _least, restore_for_budgets
 from onnxport.samples.readers import SampleFile, find_samples
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Figure
@@ -206,6 +206,26 @@ def test_a_budget_that_cannot_be_kept_gives_the_best_that_was_reached(
         assert scorer.score(found.model).sqnr["y"] >= found.before.sqnr["y"]
 
 
+@pytest.mark.real
+def test_a_measurement_leaves_out_what_stays_in_float(
+    mobilenet: tuple[Model, MixedPrecisionSpace, tuple[SampleFile, ...]],
+) -> None:
+    """Units in the middle of MobileNetV2, alone in 8 bits: the same noise as in the whole model, from half of it."""
+    model, space, files = mobilenet
+    units = list(space.units)
+    floats = space.built(dict.fromkeys(units, "float"))
+    middle = len(units) // 2
+    others: dict[str, Level] = {unit: "float" for unit in units if unit not in units[middle : middle + 2]}
+    with Scorer(model, files, ValidateParams(budget={"sqnr": 22})) as scorer:
+        part = scorer.float_part(floats, [units[middle - 4]], 3)
+        whole = scorer.score(space.built(others), samples=3)
+        rest = scorer.score(space.built(others), samples=3, behind=part)
+        few = part.rest_of(space.built(others))
+    assert rest.sqnr["logits"] == pytest.approx(whole.sqnr["logits"], abs=0.1)
+    assert len(few.graph) < 0.7 * len(space.built(others).graph)
+    assert "input" not in {value.name for value in few.graph.inputs}
+
+
 class EveryUnitHelps:
     """A network of 8 units: 20 dB in 8 bits, 1 dB more for each restored, and `floats` where all are in float."""
 
@@ -214,6 +234,9 @@ class EveryUnitHelps:
 
     def built(self, restored: Mapping[str, Level]) -> Model:
         return cast(Model, restored)
+
+    def float_part(self, *_: object) -> None:
+        """Nothing is kept."""
 
     def score(self, model: Model, **_: object) -> Score:
         restored = cast("Mapping[str, Level]", model)
@@ -238,6 +261,21 @@ def test_a_budget_that_the_float_model_misses_is_not_searched_for() -> None:
     found = restore_for_budgets(space, cast(Scorer, space))
     assert (found.meets, found.restored, found.scored) == (False, (), 2)
     assert "in float32, with other rounding, the model itself has 'y': sqnr 30 dB" in found.notes[0]
+
+
+@pytest.mark.parametrize("guess", [None, -1, 0, 1, 17, 30, 59, 60, 90])
+def test_a_search_from_any_guess_finds_the_least_count(guess: int | None) -> None:
+    tried: list[int] = []
+
+    def find(least: int, guess: int | None) -> int:
+        tried.clear()
+        return _least(0, 60, lambda count: tried.append(count) or count >= least, guess)  # type: ignore[func-returns-value]
+
+    for least in range(1, 61):
+        assert find(least, guess) == least
+        assert all(0 < count < 60 for count in tried)
+    assert find(40, 40) == 40
+    assert len(tried) == 2
 
 
 def test_any_part_of_a_plan_has_a_grid_for_what_an_operator_told_in_the_whole(tmp_path: Path) -> None:
