@@ -248,7 +248,8 @@ def test_a_changed_copy_runs_with_the_data_of_its_source(tmp_path: Path) -> None
     """As quantization has them: `--budget` and `--method auto` score copies before any has a file."""
     weight = np.arange(12, dtype=np.float32).reshape(4, 3)
     proto = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["" : 17]> network (float[1,4] x) => (float[1,3] y) { y = MatMul (x, w) }'
+        '<ir_version: 8, opset_import: ["" : 17]> network (float[1,4] x) => (float[1,3] y) '
+        "{ middle = MatMul (x, w) y = Neg (middle) }"
     )
     proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
     path = tmp_path / "model.onnx"
@@ -257,4 +258,5 @@ def test_a_changed_copy_runs_with_the_data_of_its_source(tmp_path: Path) -> None
     copy.path = None
     x = np.ones((1, 4), np.float32)
     with OrtRuntime.of_model(copy) as runtime:
-        np.testing.assert_allclose(runtime.run({"x": x})["y"], x @ weight)
+        np.testing.assert_allclose(runtime.run({"x": x})["y"], -x @ weight)
+        np.testing.assert_allclose(runtime.run({"x": x}, taps=["middle"])["middle"], x @ weight)

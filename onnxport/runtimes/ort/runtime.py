@@ -155,12 +155,7 @@ class OrtRuntime(Closing):
         try:
             if isinstance(self._source, Path):
                 return _sorted(without_functions(Model(ir.load(self._source), self._source)))
-            # onnx-ir looks for external data beside the model's path.
-            path = self._folder / "model.onnx" if self._folder is not None else None
-            read = ir.from_proto(_proto(self._source))
-            if self._folder is not None:
-                ir.external_data.set_base_dir(read.graph, self._folder)
-            return _sorted(without_functions(Model(read, path)))
+            return _sorted(without_functions(self._parse(self._source)))
         except (ValueError, TypeError, KeyError, AttributeError, DecodeError, ir.serde.SerdeError, OSError):
             return None
 
@@ -276,15 +271,25 @@ class OrtRuntime(Closing):
 
     def _load_model(self) -> Model:
         if self._model is None:
-            import onnx_ir as ir
-
             from onnxport.formats.model import Model
 
             if isinstance(self._source, Path):
                 self._model = Model.load(self._source)
             else:
-                self._model = Model(ir.from_proto(_proto(self._source)))
+                self._model = self._parse(self._source)
         return self._model
+
+    def _parse(self, data: bytes) -> Model:
+        """Return the graph of a model in memory, whose external data lie in the folder."""
+        import onnx_ir as ir
+
+        from onnxport.formats.model import Model
+
+        read = ir.from_proto(_proto(data))
+        if self._folder is None:
+            return Model(read)
+        ir.external_data.set_base_dir(read.graph, self._folder)
+        return Model(read, self._folder / "model.onnx")  # onnx-ir looks for external data beside the path
 
     def _with_outputs(self, names: Iterable[str]) -> tuple[bytes, Path | None]:
         """Return the model with `names` as further outputs, whose types ONNX Runtime infers, and its folder."""
