@@ -33,8 +33,6 @@ from onnxport.quantize.placement import Placement
 
 Level = Literal["16-bit", "float"]
 Run = tuple[str, ...]  # units that follow each other in the graph
-# Unit -> SQNR in dB of the worst output where its run alone is quantized, and the units of that run; the worst first.
-Harms = dict[str, tuple[float, int]]
 LEVELS: tuple[Level, ...] = ("16-bit", "float")
 # Restored units that notes name; the facts have all.
 _NAMED = 5
@@ -165,7 +163,7 @@ class _Search:
         self._measured += 1
         return here.has_room(self._scorer.score(self._space.built(restored), elsewhere=True))
 
-    def rank(self) -> Harms:
+    def rank(self) -> dict[str, tuple[float, int]]:
         """Map units to the harm of the run that they were measured in, and its length, the most harmful first."""
         units = list(self._space.units)
         length = 1 if len(units) <= _MEASURED else -(-len(units) // (_MEASURED // 2))
@@ -195,33 +193,19 @@ class _Search:
         self._measured += 1
         return self._scorer.score(self._space.built(others), samples=_RANKED_ON, behind=part).lowest_sqnr
 
-    def shortest(self, harms: Harms, level: Level) -> dict[str, Level] | None:
-        """Return the shortest head of the ranking that meets the budgets at `level`; None where none does."""
-        ranked = list(harms)
+    def shortest(self, ranked: Sequence[str], level: Level) -> dict[str, Level] | None:
+        """Return the shortest head of `ranked` that meets the budgets at `level`; None where none does."""
         # All of them in float would be another way to say that nothing is quantized.
         low, high = 0, len(ranked) - (level == "float")
         longest = high
         if high < 1 or not self.meets(_head(ranked, high, level)):
             return None
-        guess = self._expected_length(harms)
-        high = _least(low, high, lambda count: self.meets(_head(ranked, count, level)), guess)
+        high = _least(low, high, lambda count: self.meets(_head(ranked, count, level)))
         while not self.score(_head(ranked, high, level)).meets:
             if high == longest:
                 return None
             high += 1
         return _head(ranked, high, level)
-
-    def _expected_length(self, harms: Harms) -> int:
-        """Return how many units have to be restored if noises add up."""
-        limits = [figure.budget for _, figure in self.score({}).limited if figure.metric == "sqnr"]
-        allowed = 10 ** (-max((limit for limit in limits if limit is not None), default=0.0) / 10)
-        noise, count = 0.0, len(harms)
-        for harm, run in reversed(harms.values()):
-            noise += 10 ** (-harm / 10) / run
-            if noise > allowed:
-                break
-            count -= 1
-        return count
 
     def mixed(self, ranked: Sequence[str]) -> dict[str, Level] | None:
         """Return the shortest head in float that meets the budgets with the next in 16 bits; None where none does.
@@ -288,7 +272,7 @@ def restore_for_budgets(
         return SearchResult(space.built({}), (), before, before, False, run.scored, floats)
     harms = run.rank()
     ranked = list(harms)
-    heads = [head for level in LEVELS if (head := run.shortest(harms, level)) is not None]
+    heads = [head for level in LEVELS if (head := run.shortest(ranked, level)) is not None]
     if not heads and (mixed := run.mixed(ranked)) is not None:
         heads = [mixed]
     if heads:
@@ -305,21 +289,11 @@ def _head(ranked: Iterable[str], count: int, level: Level) -> dict[str, Level]:
     return {unit: level for unit, _ in zip(ranked, range(count), strict=False)}
 
 
-def _least(low: int, high: int, suffices: Callable[[int], bool], guess: int | None = None) -> int:
-    """Return the least count above `low` that suffices; `high` does, and `low` does not.
-
-    It lies by bisection between the ends, or between counts around `guess` in steps that double.
-    """
-    step = 1 if guess is not None else high
-    at = guess if guess is not None and low < guess < high else (low + high) // 2
+def _least(low: int, high: int, suffices: Callable[[int], bool]) -> int:
+    """Return the least count above `low` that suffices, by bisection; `high` does, and `low` does not."""
     while high - low > 1:
-        if suffices(at):
-            high, at = at, at - step
-        else:
-            low, at = at, at + step
-        step *= 2
-        if not low < at < high:
-            at = (low + high) // 2
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
     return high
 
 

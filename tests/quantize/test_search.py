@@ -27,7 +27,7 @@ from onnxport.quantize.float_graph import simplify_for_quantization
 from onnxport.quantize.measurement import Measurements
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import place
-from onnxport.quantize.search import Level, MixedPrecisionSpace, _least, restore_for_budgets
+from onnxport.quantize.search import Level, MixedPrecisionSpace, restore_for_budgets
 from onnxport.samples.readers import SampleFile, find_samples
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Figure
@@ -261,21 +261,6 @@ def test_a_budget_that_the_float_model_misses_is_not_searched_for() -> None:
     found = restore_for_budgets(space, cast(Scorer, space))
     assert (found.meets, found.restored, found.scored) == (False, (), 2)
     assert "in float32, with other rounding, the model itself has 'y': sqnr 30 dB" in found.notes[0]
-
-
-@pytest.mark.parametrize("guess", [None, -1, 0, 1, 17, 30, 59, 60, 90])
-def test_a_search_from_any_guess_finds_the_least_count(guess: int | None) -> None:
-    tried: list[int] = []
-
-    def find(least: int, guess: int | None) -> int:
-        tried.clear()
-        return _least(0, 60, lambda count: tried.append(count) or count >= least, guess)  # type: ignore[func-returns-value]
-
-    for least in range(1, 61):
-        assert find(least, guess) == least
-        assert all(0 < count < 60 for count in tried)
-    assert find(40, 40) == 40
-    assert len(tried) == 2
 
 
 def test_any_part_of_a_plan_has_a_grid_for_what_an_operator_told_in_the_whole(tmp_path: Path) -> None:
