@@ -35,6 +35,9 @@ def fix_sizes(model: ir.Model, opset: int, sizes: Mapping[str, Sequence[int]]) -
             value.shape = value.shape if is_block and static_sizes(value) is not None else None
     for value in model.graph.outputs:
         value.shape = None
+    described = {
+        name: model.functions.pop(name) for name in list(model.functions) if _calls_have_sizes(model, name)
+    }
     known = -1
     for _ in range(_ROUNDS):
         common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
@@ -44,6 +47,17 @@ def fix_sizes(model: ir.Model, opset: int, sizes: Mapping[str, Sequence[int]]) -
             break
         known = count
     common.RemoveUnusedNodesPass()(model)
+    model.functions.update(described)
+
+
+def _calls_have_sizes(model: ir.Model, function: ir.OperatorIdentifier) -> bool:
+    """Return whether what a function gives has sizes wherever it is called: inference need not read its weights."""
+    return all(
+        static_sizes(value) is not None
+        for node in model.graph
+        if node.op_identifier() == function
+        for value in node.outputs
+    )
 
 
 def _fold_integers(graph: ir.Graph, opset: int) -> None:
