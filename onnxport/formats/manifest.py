@@ -14,7 +14,7 @@ from typing import Any, Literal
 from onnxport.formats.artifact import Dim, TensorSpec
 
 KEY = "onnxport"
-_DEEPEST = 32  # levels of lists and dictionaries; JSON writers stop at some hundreds
+DEEPEST = 32  # levels of lists and dictionaries; JSON writers stop at some hundreds
 MAIN = "main"  # the default function of a package; the manifest under KEY is this function's
 
 
@@ -121,7 +121,7 @@ class Manifest:
             data = json.loads(text)
         except RecursionError as error:
             raise ValueError("lists are nested too deeply") from error
-        if _depth(data) > _DEEPEST:
+        if count_levels(data) > DEEPEST:
             raise ValueError("lists are nested too deeply")
         if not all(isinstance(data[name], dict) for name in ("made_by", "options", "taps")):
             raise TypeError("onnxport did not write this note")
@@ -142,7 +142,7 @@ class Manifest:
         )
 
 
-def _depth(value: object) -> int:
+def count_levels(value: object) -> int:
     """Return how many lists and dictionaries are around the innermost value."""
     deepest, level = 0, [value]
     while level := [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -30,15 +31,24 @@ _ABOUT = frozenset(("name", "doc_string", "type", "ref_attr_name"))
 
 
 def check_syntax(proto: onnx.ModelProto, path: Path) -> None:
-    """Raise InputError for texts that are no UTF-8, and for nodes that no reader can make sense of.
+    """Raise InputError for texts that are no UTF-8, functions of one name, and nodes that no reader can make sense of.
 
-    These are attributes whose value is not of their type, tensors without one, a Constant whose number of values is
-    not one, and control flow whose body has other inputs or outputs than the node. ONNX's checker lets the last pass.
+    The last are attributes whose value is not of their type, tensors without one, a Constant whose number of values is
+    not one, and control flow whose body has other inputs or outputs than the node. ONNX's checker lets these pass.
     """
     faults = (fault for nodes in _all_nodes(proto) for fault in map(_fault, nodes) if fault)
-    why = next(faults, "") if _is_text(proto) else "it has names or doc strings that are not UTF-8"
+    why = "it has names or doc strings that are not UTF-8"
+    if _is_text(proto):
+        why = next(faults, "") or _fault_of_functions(proto)
     if why:
         raise InputError(f"{path} is not a valid ONNX model", why=why, fix="export it again")
+
+
+def _fault_of_functions(proto: onnx.ModelProto) -> str:
+    """Return which function is there twice; empty if none is."""
+    names = Counter((each.domain, each.name, each.overload) for each in proto.functions)
+    twice = next((name for name, number in names.items() if number > 1), ())
+    return f"it has two functions {'::'.join(filter(None, twice))}" if twice else ""
 
 
 def _all_nodes(proto: onnx.ModelProto) -> Iterator[Iterable[onnx.NodeProto]]:

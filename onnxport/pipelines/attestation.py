@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,15 @@ from onnxport.core.missing_paths import unreadable_path
 from onnxport.core.regular_file import read_regular
 from onnxport.core.urls import shown
 from onnxport.formats.artifact import Artifact, Staging
+from onnxport.formats.manifest import DEEPEST, count_levels
 from onnxport.reports.run_report import ArtifactRecord, RunReport
 from onnxport.reports.verification import Check
 
 SUFFIX = ".intoto.json"
 _STATEMENT, _PREDICATE = "https://in-toto.io/Statement/v1", "https://slsa.dev/provenance/v1"
 _MODEL = "onnxportModel"  # names a digest of Artifact.digest, over all files of a model
-_LARGEST = 2**26  # bytes; a package of thousands of files has one
+_LARGEST = 2**22  # bytes; those of 20 000 files of a package
+_DEEPEST = DEEPEST + 8  # levels: those of a manifest's options, and what is around them
 
 
 def attest(report: RunReport) -> tuple[Path, ...]:
@@ -159,12 +161,21 @@ def _statement(report: RunReport, record: ArtifactRecord) -> dict[str, Any]:
 
 
 def _text(statement: Mapping[str, Any]) -> str:
-    return json.dumps(statement, indent=2, sort_keys=True) + "\n"
+    return "".join(_pieces(statement))
+
+
+def _pieces(statement: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a statement's text in pieces: indented, it may be many times as large as the file of a stranger."""
+    yield from json.JSONEncoder(indent=2, sort_keys=True).iterencode(statement)
+    yield "\n"
 
 
 def _seal(statement: Mapping[str, Any]) -> str:
     """Return a checksum of a statement without its invocationId: it shows edits, but anyone can compute it."""
-    return "sha256:" + hashlib.sha256(_text(statement).encode()).hexdigest()
+    digest = hashlib.sha256()
+    for piece in _pieces(statement):
+        digest.update(piece.encode())
+    return "sha256:" + digest.hexdigest()
 
 
 def _sha256(file: Path) -> str:
@@ -183,6 +194,8 @@ def _read(path: Path) -> dict[str, Any]:
         _STATEMENT,
         _PREDICATE,
     ):
+        raise _no_statement(path)
+    if count_levels(found) > _DEEPEST:  # indented, its text would have the square of their number
         raise _no_statement(path)
     return found
 

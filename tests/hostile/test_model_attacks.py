@@ -221,6 +221,29 @@ def function_that_calls_itself(target: Target) -> tuple[str, ...]:
     return ("optimize", "bad.onnx", "-o", "out.onnx")
 
 
+@attack(4, "it has two functions own::F")
+def functions_of_one_name(target: Target) -> tuple[str, ...]:
+    body, opsets = [helper.make_node("Relu", ["a"], ["b"])], [helper.make_opsetid("", 18)]
+    function = helper.make_function("own", "F", ["a"], ["b"], body, opsets)
+    save(target, [helper.make_node("F", ["x"], ["y"], domain="own")], functions=[function, function])
+    model = onnx.load(target.folder / "bad.onnx")
+    model.graph.output[0].type.tensor_type.ClearField("shape")  # asks ONNX's shape inference
+    onnx.save(model, target.folder / "bad.onnx")
+    return INSPECT
+
+
+@attack(3, "its Constant 'c' has no value")
+def function_whose_constant_has_no_value(target: Target) -> tuple[str, ...]:
+    """The call leaves out the attribute that its Constant refers to."""
+    constant = helper.make_node("Constant", [], ["v"], "c")
+    constant.attribute.add(name="value_float", type=onnx.AttributeProto.FLOAT, ref_attr_name="given")
+    body = [constant, helper.make_node("Mul", ["a", "v"], ["b"])]
+    opsets = [helper.make_opsetid("", 18)]
+    function = helper.make_function("own", "F", ["a"], ["b"], body, opsets, ["given"])
+    save(target, [helper.make_node("F", ["x"], ["y"], domain="own")], functions=[function])
+    return ("inspect", "bad.onnx", "--runs-on", "nnapi")
+
+
 @attack(4, "bad.onnx")
 def nodes_that_need_each_other(target: Target) -> tuple[str, ...]:
     save(target, [helper.make_node("Add", ["x", "b"], ["y"]), helper.make_node("Relu", ["y"], ["b"])])

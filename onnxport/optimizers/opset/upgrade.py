@@ -116,7 +116,8 @@ def inline_functions(model: ir.Model) -> list[str]:
         The functions' names, sorted.
 
     Raises:
-        LiftError: a body has no form at the newest opset among them, or versions of another domain differ.
+        LiftError: a body has no form at the newest opset among them, or versions of another domain differ, or a call
+            leaves out the value of a Constant.
     """
     functions = list(model.functions.values())
     if not functions:
@@ -134,6 +135,7 @@ def inline_functions(model: ir.Model) -> list[str]:
         lift(model, newest)
     try:
         common.InlinePass()(model)
+        _check_constants(model.graph)
     except (ValueError, ir.passes.PassError) as error:
         raise LiftError(
             "the model's functions cannot be inlined",
@@ -142,3 +144,10 @@ def inline_functions(model: ir.Model) -> list[str]:
         ) from error
     model.functions.clear()  # also uncalled ones
     return sorted({function.name for function in functions})
+
+
+def _check_constants(graph: ir.Graph) -> None:
+    """Raise ValueError for a Constant without its value, which referred to an attribute that a call leaves out."""
+    for node in graph.all_nodes():
+        if node.op_type == "Constant" and is_default(node) and not node.attributes:
+            raise ValueError(f"its Constant {node.name or node.outputs[0].name!r} has no value")
