@@ -461,6 +461,29 @@ def test_a_booster_that_dumps_no_json_is_refused(tmp_path: Path) -> None:
         load(file)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (rb'"split_indices":\[\d', b'"split_indices":[9', "is damaged"),
+        (rb"classifier", b"class\x8afier", "is not an XGBoost model"),
+    ],
+)
+def test_a_booster_that_xgboost_loads_and_cannot_tell_is_refused(
+    old: bytes, new: bytes, says: str, tmp_path: Path
+) -> None:
+    """A column beyond the table, and an attribute that is no UTF-8."""
+    pytest.importorskip("lightgbm")
+    from tests.hostile.subjects import _boosters
+
+    _boosters(tmp_path)
+    file = tmp_path / "x.json"
+    changed, number = re.subn(old, lambda _: new, file.read_bytes(), count=1)
+    assert number == 1
+    file.write_bytes(changed)
+    with pytest.raises(InputError, match=rf"x\.json {says}"):
+        load(file)
+
+
 def test_the_child_process_tells_what_trust_does(tmp_path: Path) -> None:
     """Host is what an export's child runs: the refusal crosses the border as the user's error."""
     file = tmp_path / "a.pkl"

@@ -428,7 +428,7 @@ def constant_whose_size_no_shape_tells(target: Target) -> tuple[str, ...]:
         helper.make_node("Cast", ["sum"], ["s"], to=FLOAT),
         helper.make_node("Add", ["x", "s"], ["y"]),
     ]
-    save(target, nodes, numpy_helper.from_array(np.ones(20_000, bool), "ones"))
+    save(target, nodes, numpy_helper.from_array(np.ones(15_000, bool), "ones"))
     return ("validate", "bad.onnx", "bad.onnx", "--memory-limit", "700MB")
 
 

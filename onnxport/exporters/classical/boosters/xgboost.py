@@ -62,9 +62,20 @@ def load(source: Source, params: ExportParams) -> Booster:
     booster = xgboost.Booster()
     try:
         booster.load_model(path)
+        return of_object(booster, source, params)
     except (xgboost.core.XGBoostError, UnicodeDecodeError) as error:  # it quotes the file in its message
         raise InputError(f"{source.name} is not an XGBoost model", why=first_line(error)) from error
-    return of_object(booster, source, params)
+    except (
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:  # XGBoost reads columns that are not there
+        raise InputError(
+            f"{source.name} is damaged",
+            why=f"its trees do not fit its numbers, {first_line(error)}",
+            fix="save the model again",
+        ) from error
 
 
 def _check_json(source: Source) -> None:
