@@ -299,5 +299,5 @@ def _installed_version(name: str, unknown: str) -> str | None:
         return LIBRARIES[name].version
     try:
         return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+    except (importlib.metadata.PackageNotFoundError, ValueError):  # no name at all
         return unknown if name in ("onnx2tf", "paddle2onnx") else None
