@@ -461,6 +461,29 @@ def test_a_booster_that_dumps_no_json_is_refused(tmp_path: Path) -> None:
         load(file)
 
 
+@pytest.mark.parametrize("has_list", [True, False])
+def test_a_saved_model_without_functions_for_signatures_is_refused(has_list: bool, tmp_path: Path) -> None:
+    """The name "signatures" leads to a list of another part of the object graph, or is missing."""
+    pytest.importorskip("tensorflow")
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    from tests.hostile.subjects import _saved_model
+
+    _saved_model(tmp_path)
+    file = tmp_path / "saved" / "saved_model.pb"
+    saved = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    nodes = saved.meta_graphs[0].object_graph_def.nodes
+    (known,) = (each for each in nodes[0].children if each.local_name == "signatures")
+    if has_list:
+        of_lists = [number for number, node in enumerate(nodes) if "trackable_list" in str(node.user_object)]
+        known.node_id = of_lists[0]
+    else:
+        known.local_name = "others"
+    file.write_bytes(saved.SerializeToString())
+    with pytest.raises(InputError, match="TensorFlow cannot load the SavedModel"):
+        load(tmp_path / "saved")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [

@@ -54,8 +54,9 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
         loaded = tf.saved_model.load(str(path))
     except Exception as error:  # of a damaged file TensorFlow raises anything
         raise InputError(f"TensorFlow cannot load the SavedModel {path}", why=first_line(error)) from error
-    key = _choose_signature(path, loaded, params.signature)
-    return from_signature(loaded.signatures[key], loaded, f"{TENSORFLOW}, signature {key}", source, params)
+    signatures = _signatures(path, loaded)
+    key = _choose_signature(path, signatures, params.signature)
+    return from_signature(signatures[key], loaded, f"{TENSORFLOW}, signature {key}", source, params)
 
 
 def _check_files(path: Path, *, trust: bool) -> None:
@@ -100,8 +101,22 @@ def from_signature(
     return TensorflowModel(Callee(call, declared, (), owner, engine), source, params)
 
 
-def _choose_signature(path: Path, loaded: Any, wanted: str | None) -> str:
-    keys = [key for key in loaded.signatures if not key.startswith("_")]
+def _signatures(path: Path, loaded: Any) -> Mapping[str, Any]:
+    """Return the signatures of a loaded SavedModel; InputError where a damaged file has something else there."""
+    found = getattr(loaded, "signatures", None)
+    if isinstance(found, Mapping) and all(
+        hasattr(each, "structured_input_signature") for each in found.values()
+    ):
+        return found
+    raise InputError(
+        f"TensorFlow cannot load the SavedModel {path}",
+        why="what it names signatures are no functions",
+        fix="save the model again",
+    )
+
+
+def _choose_signature(path: Path, signatures: Mapping[str, Any], wanted: str | None) -> str:
+    keys = [key for key in signatures if not key.startswith("_")]
     if not keys:
         raise InputError(
             f"{path} has no signature",
