@@ -1,16 +1,19 @@
 """Real models with `--fit gpu`: taken whole, proven on LiteRT's GPU runtime, and what that costs on a CPU.
 
-    python -m benchmarks.gpu_fit                       # what is not in the file yet, then docs/internals/gpu-models.md
-    python -m benchmarks.gpu_fit --again mtcnn/pnet.onnx --minutes 4
+    python -m benchmarks.gpu_fit                       # models without a row, then docs/internals/gpu-models.md
+    python -m benchmarks.gpu_fit --stale --minutes 4   # and those measured before the last change to the rules
+    python -m benchmarks.gpu_fit --again mtcnn/pnet.onnx
 
 The float models of fixtures/models.toml at the sizes that stand there. Each is converted twice, plain and fitted, and
 both files are timed in turns in one process with one thread: the ratio is the median of pairs. The fitted file is
 proven on the CPU, and on the GPU runtime with one set of inputs: a device in software takes a minute for some.
+The rows lie beside the page, docs/internals/gpu-models.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -18,8 +21,8 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +35,8 @@ from fixtures import models
 from onnxport.runtimes import vulkan
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "internals" / "gpu-models.md"
-_KEPT = Path(__file__).parents[1] / "build" / "gpu-models.jsonl"
+ROWS = DOCUMENT.with_suffix(".jsonl")
+_RULES = Path(__file__).parents[1] / "onnxport" / "converters" / "tflite" / "fit"
 _ROUNDS = {False: 40, True: 20}  # of files of more than 4 MB
 _LARGE_FILE = 4e6
 _SIZE, _LATENCY, _SHARE = 1.05, 1.1, 0.95
@@ -58,6 +62,7 @@ class Row:
         whole: whether the GPU runtime takes it.
         size, latency: fitted over plain.
         interval: of `latency`.
+        rules: with which it was made, as `rules()` returns them.
     """
 
     key: str
@@ -67,6 +72,7 @@ class Row:
     size: float = math.nan
     latency: float = math.nan
     interval: tuple[float, float] = (math.nan, math.nan)
+    rules: str = ""
 
 
 # Random weights, so no real models; and their size is what they measure.
@@ -84,6 +90,20 @@ def is_float(path: Path) -> bool:
     nodes = onnx.load(path, load_external_data=False).graph.node
     words = ("quantize", "integer", "qattention")
     return not any(word in node.op_type.lower() for node in nodes for word in words)
+
+
+def rules() -> str:
+    """Return a digest of the rewriting rules' source."""
+    sources = (file.read_bytes() for file in sorted(_RULES.glob("*.py")))
+    return hashlib.sha256(b"".join(sources)).hexdigest()[:8]
+
+
+def due(keys: Sequence[str], known: Mapping[str, Row], again: Sequence[str], *, stale: bool) -> list[str]:
+    """Return the keys to measure: those without a row, those told again, and, on request, those of other rules."""
+    missing, now = [key for key in keys if key not in known], rules()
+    return missing + [
+        key for key in keys if key in known and (key in again or (stale and known[key].rules != now))
+    ]
 
 
 def measure(subject: Subject) -> Row:
@@ -137,6 +157,8 @@ def _summary(rows: Sequence[Row]) -> Iterator[str]:
         known = [ratio for ratio in found if not math.isnan(ratio)]
         kept = sum(ratio <= limit for ratio in known)
         yield f"| {title} at most {limit} | {kept} of {len(known)}, largest {max(known):.2f} | all |"
+    now = rules()
+    yield f"| measured with the rules of this tree | {sum(row.rules == now for row in rows)} of {len(rows)} | all |"
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:
@@ -169,31 +191,24 @@ def read(file: Path) -> dict[str, Row]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is missing and write the page; 2 where there is no device."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_fit")
-    parser.add_argument(
-        "--out", type=Path, default=_KEPT, metavar="FILE", help="results, which can be continued"
-    )
     parser.add_argument("--again", nargs="+", default=[], metavar="KEY", help="models to measure again")
+    parser.add_argument("--stale", action="store_true", help="also what was measured with other rules")
     parser.add_argument("--minutes", type=float, default=math.inf, help="start nothing after that")
     given = parser.parse_args(arguments)
     if lacking := vulkan.lacking():
         print(f"error: needs {lacking}: docs/guide/gpu.md", file=sys.stderr)
         return 2
-    given.out.parent.mkdir(exist_ok=True)
-    known = read(given.out)
+    known, keys = read(ROWS), float_models()
+    todo = due(keys, known, given.again, stale=given.stale)
     end = time.monotonic() + 60 * given.minutes
-    keys = float_models()
-    for key in keys:
-        if time.monotonic() > end:
-            break
-        if key in known and key not in given.again:
-            continue
-        known[key] = row = measure(Subject.of(key))
-        with given.out.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(asdict(row)) + "\n")
+    while todo and time.monotonic() < end:
+        row = replace(measure(Subject.of(todo.pop(0))), rules=rules())
         print(row, flush=True)
-    if rows := [known[key] for key in keys if key in known]:
-        DOCUMENT.write_text(page(rows), encoding="utf-8")
-    print(f"{sum(key not in known for key in keys)} left")
+        known[row.key] = row
+        kept = [known[key] for key in keys if key in known]
+        ROWS.write_text("".join(json.dumps(asdict(row)) + "\n" for row in kept), encoding="utf-8")
+        DOCUMENT.write_text(page(kept), encoding="utf-8")
+    print(f"{len(todo)} left")
     return 0
 
 

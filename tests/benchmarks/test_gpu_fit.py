@@ -1,0 +1,36 @@
+"""The table of real models with `--fit gpu`: what it counts, which rows it makes again, and the page of the rows."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import gpu_fit
+from benchmarks.gpu_fit import Row, page, read, rules
+
+ROW = Row("mtcnn/pnet.onnx", whole=True, size=1.0, latency=1.2, interval=(1.1, 1.3), rules="old")
+
+
+def test_the_page_is_made_of_the_rows_beside_it() -> None:
+    rows = read(gpu_fit.ROWS)
+    assert gpu_fit.DOCUMENT.read_text(encoding="utf-8") == page(list(rows.values()))
+    assert set(rows) <= set(gpu_fit.float_models())
+
+
+def test_rows_of_other_rules_are_counted_and_made_again_on_request() -> None:
+    rows = {row.key: row for row in (ROW, replace(ROW, key="u2netp/u2netp.onnx", rules=rules()))}
+    assert "| measured with the rules of this tree | 1 of 2 | all |" in page(list(rows.values()))
+    keys = [*rows, "mtcnn/rnet.onnx"]
+    assert gpu_fit.due(keys, rows, again=(), stale=False) == ["mtcnn/rnet.onnx"]
+    assert gpu_fit.due(keys, rows, again=(), stale=True) == ["mtcnn/rnet.onnx", "mtcnn/pnet.onnx"]
+    assert gpu_fit.due(keys, rows, again=("u2netp/u2netp.onnx",), stale=False) == keys[:0:-1]
+
+
+def test_a_limit_that_a_row_misses_is_counted() -> None:
+    assert "| CPU latency at most 1.1 | 0 of 1, largest 1.20 | all |" in page([ROW])
+
+
+@pytest.mark.real
+def test_integer_arithmetic_is_no_float_model() -> None:
+    keys = gpu_fit.float_models()
+    assert "mtcnn/pnet.onnx" in keys
+    assert "smart-turn/smart-turn-v3.2-cpu.onnx" not in keys
