@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
@@ -222,16 +223,20 @@ class Model:
         """Write the model for another process on this machine, which reads it with `received`.
 
         External weights stay in their files. Weights in memory move to `<name>.data` beside `path`, for this model
-        too, so that two processes need not hold them.
+        too, so that two processes need not hold them; at the next time to a further file.
         """
         copy = self.ir.clone()
         for tensor, put in _tensors(copy):
             if isinstance(tensor, ir.ExternalTensor):
-                put(_relocate(tensor, os.path.abspath(tensor.path)))
+                place = Path(os.path.abspath(tensor.path))
+                is_beside = place.parent == path.parent.absolute()
+                put(_relocate(tensor, place.name if is_beside else os.fspath(place)))
         values = [(value, value.const_value) for value in copy.graph.initializers.values()]
         large = [(value, tensor) for value, tensor in values if tensor is not None and _is_large(tensor)]
         tensors = [tensor for _, tensor in large]
-        beside = ir.external_data.convert_tensors_to_external(tensors, path.parent, path.name + ".data")
+        names = (f"{path.name}{number or ''}.data" for number in count())
+        name = next(each for each in names if not Path(path.parent, each).exists())
+        beside = ir.external_data.convert_tensors_to_external(tensors, path.parent, name)
         for (value, _), tensor in zip(large, beside, strict=True):
             value.const_value = self.graph.initializers[value.name or ""].const_value = tensor
         ir.save(copy, path)

@@ -252,6 +252,23 @@ def test_a_model_is_handed_over_without_a_copy_of_weights_that_lie_in_files(tmp_
     )
 
 
+def test_a_model_that_changed_is_handed_over_again_to_the_same_file(tmp_path: Path) -> None:
+    """Weights that did not change lie in the file of the first time, which stays."""
+    old, new = (np.full((20, 20), number, np.float32) for number in (1, 2))
+    graph = onnx.parser.parse_graph(
+        "g (float[1,20] x) => (float[1,20] y) { a = MatMul (x, v) y = MatMul (a, w) }"
+    )
+    graph.initializer.extend(numpy_helper.from_array(old, name) for name in "vw")
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model, path = Model.load(saved(proto, tmp_path)), tmp_path / "handed.onnx"
+    model.hand_over(path)
+    model.graph.initializers["v"].const_value = onnx_ir.tensor(new, name="v")
+    model.hand_over(path)
+    for found in (model, Model.received(path)):
+        weights = [found.graph.initializers[name].const_value for name in "vw"]
+        assert [each.numpy()[0, 0] for each in weights if each is not None] == [2, 1]
+
+
 def test_a_dictionary_is_refused_with_the_way_out(tmp_path: Path) -> None:
     dictionary = helper.make_map_type_proto(
         TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, None)

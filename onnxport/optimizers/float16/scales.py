@@ -178,5 +178,9 @@ class _Region:
             new[node, place] = scaled
         for (node, place), scaled in new.items():
             name = f"{node.outputs[0].name}/scaled.{len(self._graph.initializers)}"
+            old = node.inputs[place]
             node.replace_input_with(place, add_initializer(self._graph, name, scaled))
+            assert old is not None
+            if old.is_initializer() and not old.uses():
+                del self._graph.initializers[old.name or ""]  # ONNX Runtime loads no model with one left over
         return True
