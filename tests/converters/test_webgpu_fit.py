@@ -169,3 +169,15 @@ def test_nodes_that_would_stay_on_the_cpu_are_refused_by_name(tmp_path: Path) ->
         onnxport.convert_model(source, "ort", tmp_path / "m.ort", fit="webgpu")
     assert "onnxport extract" in caught.value.fix
     assert not (tmp_path / "m.ort").exists()
+
+
+@needs_device
+def test_sizes_computed_at_run_time_are_refused_with_the_command_that_fixes_them(tmp_path: Path) -> None:
+    source = saved(
+        "g (float[N,4] x) => (float[N,4] y) <int64[1] r = {4}> "
+        "{ s = Shape <end = 1> (x) c = Concat <axis = 0> (s, r) e = Expand (x, c) y = Mul (e, e) }",
+        tmp_path,
+    )
+    with pytest.raises(CannotConvertError) as caught:
+        onnxport.convert_model(source, "ort", tmp_path / "m.ort", fit="webgpu")
+    assert "onnxport optimize --shape" in caught.value.fix, str(caught.value)

@@ -49,7 +49,8 @@ _LOWER = (
     f"try onnxport optimize --opset {_NEWEST_OPSET}, or cut the model (onnxport extract)"
 )
 _CUT = "cut the model there (onnxport extract), and run the other part elsewhere"
-_SHARED = "it shares values with the CPU, which fails in an .ort file"
+_SHARED = "it shares values with the CPU, such as sizes computed at run time, which fails in an .ort file"
+_FIX_SIZES = "fix the sizes of the model first (onnxport optimize --shape), or run it as an .onnx file"
 _MOST_NAMED = 8
 _SOFTWARE = "the GPU is one in software: its answers count, its speed says nothing of a real GPU, and it has no float16"
 _WITH_INT64 = (
@@ -238,7 +239,7 @@ class WebgpuRuntime(OrtRuntime):
         return WebgpuRefusal(
             f"{self._label} does not run whole on ONNX Runtime's WebGPU provider",
             why=f"left to the CPU: {named}{more}" if nodes else why,
-            fix=self._way_out() if nodes else "",
+            fix=self._way_out() if nodes else _FIX_SIZES if why == _SHARED else "",
             nodes=nodes,
             count=count,
         )
