@@ -38,7 +38,6 @@ LIBRARY = (
     "ort-wasm-simd-threaded.asyncify.mjs",
     "ort-wasm-simd-threaded.asyncify.wasm",
 )
-OPSET = 21  # the newest for which WebGPU has all its kernels
 
 
 def library() -> Path:
@@ -61,9 +60,8 @@ def prepare(folder: Path, model: Path) -> None:
         shutil.copy(library() / name, folder)
     with tempfile.TemporaryDirectory() as temp:
         samples = Path(temp, "samples")
-        onnxport.optimize_model(model, Path(temp, "model.onnx"), opset=OPSET)
-        onnxport.convert_model(Path(temp, "model.onnx"), "ort", folder / "model.ort")
-        onnxport.convert_model(Path(temp, "model.onnx"), "ort", folder / "webgpu.ort", level="basic")
+        onnxport.convert_model(model, "ort", folder / "model.ort")
+        onnxport.convert_model(model, "ort", folder / "webgpu.ort", fit="webgpu")
         onnxport.write_samples(model, samples)
         inputs = dict(np.load(sorted(samples.glob("*.npz"))[0]))
     with onnxport.load(model) as runtime:

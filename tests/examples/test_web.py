@@ -9,7 +9,10 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 from tests.reports import chromium
 
@@ -30,14 +33,18 @@ _SECONDS = 120
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared(folder: Path, *model: Path) -> Path:
     if shutil.which("npm") is None:
         pytest.skip("onnxruntime-web is fetched with npm, which is not installed")
-    folder = tmp_path_factory.mktemp("web") / "site"
-    done = subprocess.run([sys.executable, PREPARE, folder], capture_output=True, text=True, check=False)
+    command = [sys.executable, PREPARE, folder / "site", *model]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return folder
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("web"))
 
 
 def said(url: str, profile: Path) -> str:
@@ -60,6 +67,20 @@ def test_the_page_computes_the_same(page: Path, provider: str, tmp_path: Path) -
     with chromium.serving(page) as site:
         line = said(f"{site.address}/index.html?provider={provider}", tmp_path)
     assert line.startswith(f"same: {provider}, "), line
+
+
+def test_a_convolution_that_webgpu_computes_wrongly_is_right_in_the_page(tmp_path: Path) -> None:
+    """WebGPU's Conv is wrong for six channels, so the page has to load what `--fit webgpu` wrote."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]>\n'
+        "g (float[1,6,6,6] x) => (float[1,8,6,6] y) { y = Conv <pads = [1,1,1,1]> (x, w) }"
+    )
+    weights = np.random.default_rng(0).normal(size=(8, 6, 3, 3)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    onnx.save(model, tmp_path / "m.onnx")
+    with chromium.serving(prepared(tmp_path, tmp_path / "m.onnx")) as site:
+        line = said(f"{site.address}/index.html?provider=webgpu", tmp_path / "profile")
+    assert line.startswith("same: webgpu, "), line
 
 
 def test_a_wrong_answer_shows(page: Path, tmp_path: Path) -> None:
