@@ -13,21 +13,20 @@ The rows lie beside the page, docs/internals/gpu-models.jsonl.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import math
 import os
 import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 
+from benchmarks import kept_rows
 from benchmarks.artefacts import generated
 from benchmarks.commands import Run, run_command
 from benchmarks.convert import Subject, convert_ours, in_child
@@ -36,7 +35,7 @@ from onnxport.runtimes import vulkan
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "internals" / "gpu-models.md"
 ROWS = DOCUMENT.with_suffix(".jsonl")
-_RULES = Path(__file__).parents[1] / "onnxport" / "converters" / "tflite" / "fit"
+_RULES = Path(__file__).parents[1] / "onnxport" / "converters" / "tflite"
 _ROUNDS = {False: 40, True: 20}  # of files of more than 4 MB
 _LARGE_FILE = 4e6
 _SIZE, _LATENCY, _SHARE = 1.05, 1.1, 0.95
@@ -86,24 +85,20 @@ def float_models() -> list[str]:
 
 
 def is_float(path: Path) -> bool:
-    """Return whether a model computes in floats."""
-    nodes = onnx.load(path, load_external_data=False).graph.node
+    """Return whether a model computes in floats, and stores most of its weights so."""
+    graph = onnx.load(path, load_external_data=False).graph
     words = ("quantize", "integer", "qattention")
-    return not any(word in node.op_type.lower() for node in nodes for word in words)
+    if any(word in node.op_type.lower() for node in graph.node for word in words):
+        return False
+    sizes = dict.fromkeys((onnx.TensorProto.INT8, onnx.TensorProto.UINT8), 0)
+    for each in graph.initializer:
+        sizes[each.data_type] = sizes.get(each.data_type, 0) + math.prod(each.dims)
+    return sizes[onnx.TensorProto.INT8] + sizes[onnx.TensorProto.UINT8] <= sum(sizes.values()) / 2
 
 
 def rules() -> str:
     """Return a digest of the rewriting rules' source."""
-    sources = (file.read_bytes() for file in sorted(_RULES.glob("*.py")))
-    return hashlib.sha256(b"".join(sources)).hexdigest()[:8]
-
-
-def due(keys: Sequence[str], known: Mapping[str, Row], again: Sequence[str], *, stale: bool) -> list[str]:
-    """Return the keys to measure: those without a row, those told again, and, on request, those of other rules."""
-    missing, now = [key for key in keys if key not in known], rules()
-    return missing + [
-        key for key in keys if key in known and (key in again or (stale and known[key].rules != now))
-    ]
+    return kept_rows.digest((*_RULES.glob("fit/*.py"), _RULES / "storage" / "weights.py"))
 
 
 def measure(subject: Subject) -> Row:
@@ -181,13 +176,6 @@ def _proof(said: str) -> str:
     return f"**no**: {told[:120]}" if said else "yes"
 
 
-def read(file: Path) -> dict[str, Row]:
-    """Return the rows of a file of results, the last of each model."""
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    rows = (Row(**json.loads(line)) for line in lines)
-    return {row.key: row for row in rows}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is missing and write the page; 2 where there is no device."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_fit")
@@ -198,15 +186,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if lacking := vulkan.lacking():
         print(f"error: needs {lacking}: docs/guide/gpu.md", file=sys.stderr)
         return 2
-    known, keys = read(ROWS), float_models()
-    todo = due(keys, known, given.again, stale=given.stale)
+    known, keys = kept_rows.read(ROWS, Row), float_models()
+    todo = kept_rows.due(keys, known, given.again, rules(), stale=given.stale)
     end = time.monotonic() + 60 * given.minutes
     while todo and time.monotonic() < end:
         row = replace(measure(Subject.of(todo.pop(0))), rules=rules())
         print(row, flush=True)
         known[row.key] = row
         kept = [known[key] for key in keys if key in known]
-        ROWS.write_text("".join(json.dumps(asdict(row)) + "\n" for row in kept), encoding="utf-8")
+        kept_rows.write(ROWS, kept)
         DOCUMENT.write_text(page(kept), encoding="utf-8")
     print(f"{len(todo)} left")
     return 0
