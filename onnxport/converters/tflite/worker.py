@@ -103,7 +103,8 @@ def _compile(
         complete = replace(manifest, inputs=ports[0], outputs=ports[1], taps=_name_tensors(lowered))
         if lowered.custom:  # LiteRT cannot run it
             complete = replace(complete, validation="skipped")
-        notes = lowered.notes + fitted + store_weights(lowered.module, params.precision, stored)
+        weights = store_weights(lowered.module, params.precision, stored, on_gpu=bool(params.fit))
+        notes = lowered.notes + fitted + weights
         if lowered.builder.quantized.present:
             notes += describe_products(_operations(lowered.module))
         entries = {KEY: ir.StringAttr.get(complete.to_json())}

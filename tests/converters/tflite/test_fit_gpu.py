@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
 import onnxport
 from onnxport.core.errors import CannotConvertError, UsageError
@@ -185,6 +186,29 @@ CASES = {
         "g (float[2,4] x) => (float y) { a = ReduceSum <keepdims = 0> (x) y = Tanh (a) }",
         "",
     ),
+    "shares of rows that a mask may hide whole": (
+        "g (float[2,2,8,2] x, float[2,1,8,2] m) => (float[2,2,8,2] y) "
+        "<float z = {0}, float l = {-inf}> { k = Greater (m, z) b = Where (k, z, l) s = Add (x, b) "
+        "p = Softmax <axis = -1> (s) n = IsNaN (p) y = Where (n, z, p) }",
+        "",
+    ),
+    "shares of rows that begin with a mask": (
+        "g (float[1,2,3,6] x) => (float[1,2,3,6] y, float[1,2,3,6] z) <float[6] m = {-inf, 0, 0, 0, -inf, 0}> "
+        "{ s = Add (x, m) y = Softmax <axis = -1> (s) z = LogSoftmax <axis = -1> (s) }",
+        "",
+    ),
+    "the largest and smallest of numbers and infinities": (
+        "g (float[2,3,6] x) => (float[2,3] y, float[2,3] z, float[2,3,5] t, int64[2,3,5] i, int64[2,3] a) "
+        "<float[6] m = {-inf, 0, 0, -inf, 0, 0}, int64[1] k = {5}> "
+        "{ s = Add (x, m) n = Sub (x, m) y = ReduceMax <axes = [-1], keepdims = 0> (s) "
+        "z = ReduceMin <axes = [-1], keepdims = 0> (n) t, i = TopK (s, k) a = ArgMin <axis = -1, keepdims = 0> (n) }",
+        "",
+    ),
+    "the largest of nothing but infinities": (
+        "g (float[2,6] x, float[2,6] w) => (float[2] y) <float z = {0}, float l = {-inf}> "
+        "{ b = Greater (w, z) s = Where (b, x, l) y = ReduceMax <axes = [-1], keepdims = 0> (s) }",
+        "",
+    ),
     "repeated rows": (
         "g (float[1,3,1,4] x) => (float[2,3,5,4] y) <int64[4] s = {2,3,5,4}> { y = Expand (x, s) }",
         "BROADCAST_TO",
@@ -193,9 +217,12 @@ CASES = {
 
 
 def _made(text: str, folder: Path, **options: Any) -> ArtifactRecord:
-    """Convert the model that `text` says, and return the record of its `.tflite`."""
+    """Convert the model that `text` says, and return the record of its `.tflite`; arrays are constants."""
     source = folder / "m.onnx"
-    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{text}'), source)
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{text}')
+    weights = {name: options.pop(name) for name in list(options) if isinstance(options[name], np.ndarray)}
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    onnx.save(model, source)
     return onnxport.convert_model(source, "tflite", folder / "m.tflite", **options).run.artifacts[0]
 
 
@@ -232,6 +259,16 @@ def test_what_a_gpu_in_float16_would_lose_is_told_before_a_phone_shows_it(
 ) -> None:
     notes = _made(text, tmp_path, fit="gpu").notes
     assert any("a GPU that computes in float16" in note and said in note for note in notes), notes
+
+
+def test_large_weights_take_a_scale_and_the_model_is_measured_again(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    weights = {name: generator.normal(0, 9, (32, 32)).astype(np.float32) for name in "uvw"}
+    weights["v"] *= 1000
+    text = "g (float[1,32] x) => (float[1,32] y) { a = MatMul (x, u) b = Tanh (a) c = MatMul (b, v) d = Relu (c) "
+    notes = _made(text + "y = MatMul (d, w) }", tmp_path, fit="gpu", **weights).notes
+    assert any("scaled by powers of two" in note and "'c', 'd'" in note for note in notes), notes
+    assert not any("not measured" in note for note in notes), notes
 
 
 def test_what_has_no_form_there_is_refused_by_its_node(tmp_path: Path) -> None:
@@ -286,6 +323,26 @@ def test_integers_of_8_bits_run_there(tmp_path: Path) -> None:
     assert made.report.verdict == "proven"
     if not lacking or os.environ.get("CI"):
         assert any("GPU runtime on" in note and "measured" in note for note in made.report.notes)
+
+
+def test_weights_of_8_bits_with_a_scale_for_each_channel_become_what_it_reads(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    numbers = generator.integers(-127, 128, (64, 32), np.int8)
+    numbers[0] = 127
+    weights = {"w": numbers, "s": generator.uniform(0.01, 0.1, 32).astype(np.float32)}
+    text = "g (float[1,64] x) => (float[1,32] y) { f = Cast <to = 1> (w) v = Mul (f, s) y = MatMul (x, v) }"
+    assert "DEQUANTIZE" in _made(text, tmp_path, **weights).facts["operators"]
+    record = _made(text, tmp_path, fit="gpu", **weights)
+    assert "DEQUANTIZE" not in record.facts["operators"]
+    assert any("stored in float32" in note for note in record.notes), record.notes
+    assert "DEQUANTIZE" in _made(text, tmp_path, fit="gpu", precision="fp16", **weights).facts["operators"]
+
+
+def test_a_table_of_8_bits_becomes_what_it_reads(tmp_path: Path) -> None:
+    table = np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32)
+    text = "g (int64[1,4] x) => (float[1,4,32] y) { y = Gather (w, x) }"
+    record = _made(text, tmp_path, fit="gpu", precision="int8-dynamic", w=table)
+    assert "DEQUANTIZE" not in record.facts["operators"]
 
 
 @pytest.mark.parametrize("precision", ["int8-weights", "int4-weights", "int16x8"])

@@ -15,7 +15,15 @@ from math import prod
 import numpy as np
 from litert_converter.mlir import ir
 
-from onnxport.converters.tflite.fit import activations, arithmetic, gathers, movement, powers, products
+from onnxport.converters.tflite.fit import (
+    activations,
+    arithmetic,
+    gathers,
+    infinities,
+    movement,
+    powers,
+    products,
+)
 from onnxport.converters.tflite.fit.activations import copy
 from onnxport.converters.tflite.fit.axes import MOST, with_rank
 from onnxport.converters.tflite.fit.operation import TflOp, elements, is_constant, is_tensor, maker, sizes
@@ -196,6 +204,10 @@ def _readers(operation: ir.Operation) -> Iterator[ir.Operation]:
             yield reader
 
 
+def _meets_infinity(op: TflOp) -> bool:
+    return op.tfl.dtype_of(op.x) == np.float32 and infinities.may_be_infinite(op.x)
+
+
 def _is_pool(reader: ir.Operation) -> bool:
     return str(reader.name) == "tfl.max_pool_2d"
 
@@ -318,6 +330,10 @@ _TABLE: tuple[tuple[str, Condition, Rewrite], ...] = (
     ("transpose_conv", _not(_NO_ACTIVATION), activations.split_activation),
     ("prelu", _slope_does_not_fit, activations.prelu),
     # Taken and computed wrongly.
+    ("softmax", _any(_meets_infinity, infinities.has_nan_test), infinities.softmax),
+    ("reduce_max reduce_min", _meets_infinity, infinities.reduce),
+    ("arg_max", _meets_infinity, infinities.arg_max),
+    ("topk_v2", _meets_infinity, infinities.topk),
     ("padv2", _pads_with_infinity, products.pad_with_infinity),
     ("pad padv2", _pads_batch, movement.pad),
     (

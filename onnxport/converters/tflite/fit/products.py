@@ -134,9 +134,8 @@ def pad_with_infinity(op: TflOp) -> Tensor:
     return tfl.op("mul", [padded, tfl.constant(2, np.float32)], op.out)
 
 
-# The GPU's maxima start here.
-_FLOOR = -10_000.0
-_SCALE = 2.0**-24
+# The GPU's maxima start at -10000, those of scaled numbers at -1.6e8. In float16 the scaled ones are exact to 2^-11.
+_SCALE = 2.0**-14
 
 
 def is_scaled(tensor: Tensor) -> bool:
@@ -144,37 +143,38 @@ def is_scaled(tensor: Tensor) -> bool:
     made_by = maker(tensor)
     if made_by is not None and made_by.name == "tfl.padv2":
         made_by = maker(made_by.operands[0])
-    return made_by is not None and made_by.name == "tfl.mul" and _holds(made_by.operands[1], _SCALE)
+    if made_by is None or made_by.name != "tfl.leaky_relu":
+        return False
+    return bool(ir.FloatAttr(made_by.attributes["alpha"]).value == _SCALE)
 
 
 def is_compared(reader: ir.Operation) -> bool:
     """Return whether `pool_far_below_zero` made this reader of a result."""
-    return reader.operation.name == "tfl.maximum" and _holds(reader.operation.operands[1], _FLOOR)
-
-
-def _holds(tensor: Tensor, number: float) -> bool:
-    found = elements(tensor)
-    return found is not None and found.size == 1 and found.item() == number
+    if reader.operation.name != "tfl.minimum":
+        return False
+    made_by = maker(reader.operation.operands[1])
+    if made_by is None or made_by.name != "tfl.mul":
+        return False
+    factor = elements(made_by.operands[1])
+    return factor is not None and factor.size == 1 and factor.item() == 1 / _SCALE
 
 
 def pool_far_below_zero(op: TflOp) -> Tensor:
-    """Compute MAX_POOL_2D twice: to the GPU's lowest number comes what the maximum of the scaled operand is below it.
+    """Compute MAX_POOL_2D twice, the second time with negative numbers scaled; the smaller result is the maximum.
 
-    In float16 a scaled operand alone would lose its small numbers. A choice would do as well, but keeps XNNPACK out.
+    The first is right above the GPU's lowest number. The second is right below zero, and above it much too large.
+    In float16 alone it would lose small negative numbers.
     """
     tfl = op.tfl
     plain = op.again([op.x], op.out)
-    floor = tfl.constant(_FLOOR, np.float32)
-    plain = tfl.op("maximum", [plain, floor], op.out)
-    scale, padding = tfl.constant(_SCALE, np.float32), maker(op.x)
+    padding = maker(op.x)
     if padding is not None and padding.name == "tfl.padv2":
         # Each pool has its own, which the GPU fuses with it.
         source = TflOp(padding, tfl)
-        scaled = tfl.op("mul", [source.x, scale], source.shape)
+        scaled = tfl.op("leaky_relu", [source.x], source.shape, alpha=_SCALE)
         scaled = tfl.op("padv2", [scaled, *source.operands[1:]], op.shape)
     else:
-        scaled = tfl.op("mul", [op.x, scale], op.shape)
+        scaled = tfl.op("leaky_relu", [op.x], op.shape, alpha=_SCALE)
     below = op.again([scaled], op.out)
-    below = tfl.op("mul", [below, tfl.constant(-1 / _SCALE, np.float32)], op.out)
-    below = tfl.op("add", [below, floor], op.out, fused_activation_function="RELU")
-    return tfl.op("sub", [plain, below], op.out)
+    below = tfl.op("mul", [below, tfl.constant(1 / _SCALE, np.float32)], op.out)
+    return tfl.op("minimum", [plain, below], op.out)

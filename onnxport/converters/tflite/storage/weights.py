@@ -65,17 +65,24 @@ _SLOW = (
     "weights of 4 bits: {}; they make the file small but not fast, since XNNPACK does not read them and their products "
     "run in TFLite's own kernels; --precision int8-dynamic is faster"
 )
+_UNFIT = (
+    "weights of few bits are stored in float32 ({:.1f} MB), since the GPU runtime reads integers of 8 bits with one "
+    "scale only; --precision fp16 halves them"
+)
 
 
 def store_weights(
-    module: ir.Module, precision: Precision | None, stored: Collection[Stored]
+    module: ir.Module, precision: Precision | None, stored: Collection[Stored], *, on_gpu: bool = False
 ) -> tuple[str, ...]:
     """Rewrite the weights of a compiled module.
+
+    Args:
+        on_gpu: whether the GPU runtime has to take the file.
 
     Returns:
         Notes on constants that stayed float32 although the user asked for fewer bits, and on slow weights.
     """
-    stayed, slow = _Unchanged(), 0
+    stayed, slow, unfit, hybrid = _Unchanged(), 0, 0, precision == "int8-dynamic"
     decided = _find_decided_lookups(module)
     for constant in _float_constants(module):
         if any(use.owner in decided for use in constant.results[0].uses):
@@ -92,10 +99,20 @@ def store_weights(
             if encoded is None:
                 stayed.beyond.append(weight.name)
                 continue
-            _replace(weight, encoded, hybrid=precision == "int8-dynamic")
+            if on_gpu and not _runs_on_gpu(weight, encoded, hybrid=hybrid):
+                unfit += weight.array.nbytes
+                continue
+            _replace(weight, encoded, hybrid=hybrid)
             slow += encoded.bits == 4
     notes = stayed.notes() if precision in _ENCODINGS else ()
+    notes = (*notes, _UNFIT.format(unfit / 1e6)) if unfit else notes
     return (*notes, _SLOW.format(slow)) if slow else notes
+
+
+def _runs_on_gpu(weight: _Weight, encoded: Encoded, *, hybrid: bool) -> bool:
+    """Return whether LiteRT's GPU runtime takes an encoding: its DEQUANTIZE has no scale per channel and no 4 bits."""
+    is_read_directly = hybrid and all(user.name in _HYBRID for user, _ in weight.users)
+    return encoded.bits == 16 or is_read_directly or (encoded.bits == 8 and encoded.axis is None)
 
 
 _Users: TypeAlias = tuple[tuple[ir.Operation, int], ...]  # operators, and which operand of each
