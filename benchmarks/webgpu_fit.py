@@ -1,12 +1,12 @@
-"""Real models on ONNX Runtime's WebGPU provider: placed without its CPU, and proven, as they are and fitted.
+"""Real models on ONNX Runtime's WebGPU provider with `--fit webgpu`: placed without its CPU, and proven.
 
     python -m benchmarks.webgpu_fit                    # models without a row, then docs/internals/webgpu-models.md
     python -m benchmarks.webgpu_fit --stale --minutes 4    # and those measured before the last change to the rules
     python -m benchmarks.webgpu_fit --again mtcnn/pnet.onnx
 
-The models of fixtures/models.toml up to 16 MB, at the sizes that stand there. Each becomes an `.ort` file with
-`--fit webgpu`, which `validate` proves on the provider with one set of inputs. `--fit webgpu` leaves alone what WebGPU
-takes: a file that it changed is told by its conversion's notes. The rows lie beside the page.
+The models of fixtures/models.toml up to 16 MB, at the sizes that stand there. Each becomes an `.ort` file by `optimize
+--shape` and `convert --fit webgpu`, which `validate` proves on the provider against the original, with one set of
+inputs. The rows lie beside the page.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from benchmarks.artefacts import generated
 from benchmarks.commands import Run, run_command
 from benchmarks.convert import Subject
 from fixtures import models
-from onnxport.formats.model import Model
-from onnxport.optimizers.fixed_shapes import pin_shapes
 from onnxport.runtimes.registry import find
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "internals" / "webgpu-models.md"
@@ -43,9 +41,10 @@ _HEAD = """\
 
 Written by `python -m benchmarks.webgpu_fit`; no row is made by hand. The models of
 `fixtures/models.toml` up to 16 MB, at the sizes that stand there, as `.ort` files of `onnxport
-convert --to ort --fit webgpu` on SwiftShader. **whole**: ONNX Runtime's WebGPU provider runs each
-node, with its CPU switched off. **proven**: its answers are those of ONNX Runtime on the original,
-by `validate` with one set of inputs. Seconds are those of a device in software, loading included.
+convert --to ort --fit webgpu` on SwiftShader, the smallest first. **whole**: ONNX Runtime's WebGPU
+provider runs each node, with its CPU switched off. **proven**: its answers are those of ONNX
+Runtime on the original, by `validate` with one set of inputs. Seconds are those of a device in
+software, loading included.
 """
 
 
@@ -82,16 +81,17 @@ def rules() -> str:
 def measure(subject: Subject) -> Row:
     """Convert a model for WebGPU, and prove it there."""
     with tempfile.TemporaryDirectory(prefix="webgpu-models-") as temp:
-        made, inputs = Path(temp, "m.ort"), Path(temp, "inputs")
-        model = Model.load(subject.path)
-        pin_shapes(model, {name: tuple(shape) for name, shape in subject.shapes.items()})
-        source = model.save(Path(temp, "m.onnx")).path
-        run = _run("convert", source, "--to", "ort", "--fit", "webgpu", "--no-validate", "-o", made)
+        fixed, made, inputs = Path(temp, "fixed.onnx"), Path(temp, "m.ort"), Path(temp, "inputs")
+        shapes = [f"{name}={','.join(map(str, shape))}" for name, shape in subject.told.items()]
+        sized = [word for shape in shapes for word in ("--shape", shape)]
+        run = _run("optimize", subject.path, *sized, "--no-validate", "-o", fixed)
+        if run.made:
+            run = _run("convert", fixed, "--to", "ort", "--fit", "webgpu", "--no-validate", "-o", made)
         if run.made:
             inputs.mkdir()
             np.savez(inputs / "0.npz", **generated(subject.path, subject.shapes)[0])
             on_gpu = ("--candidate-runtime", "runtime=ort-webgpu", "--inputs", inputs)
-            run = _run("validate", source, made, *on_gpu)
+            run = _run("validate", subject.path, made, *sized, *on_gpu)
         refused = run.said.startswith(("exit 3", "exit 4"))
         return Row(subject.key, not refused, run.said.replace(temp, "")[:160], round(run.seconds, 1))
 
