@@ -13,6 +13,7 @@ beyond float16.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from math import ceil, log2
 
 import numpy as np
@@ -177,8 +178,9 @@ class _Region:
                 return False
             new[node, place] = scaled
         for (node, place), scaled in new.items():
-            name = f"{node.outputs[0].name}/scaled.{len(self._graph.initializers)}"
             old = node.inputs[place]
+            names = (f"{node.outputs[0].name}/scaled.{number}" for number in count())
+            name = next(each for each in names if each not in self._graph.initializers)
             node.replace_input_with(place, add_initializer(self._graph, name, scaled))
             assert old is not None
             if old.is_initializer() and not old.uses():
