@@ -33,6 +33,7 @@ RIGHT, WRONG, UNPROVEN, REFUSED, CRASHED, SLOW = "right", "wrong", "unproven", "
 _OUTCOME_OF_CODE = {1: UNPROVEN, 2: REFUSED, 3: REFUSED, 4: REFUSED, 5: REFUSED}
 _SUFFIX = {"ort": ".ort", "tflite": ".tflite", "coreml": ".mlpackage"}
 _SIZE = r"\?|\d+(\.\.\d*)?(\|\d+)*"
+_KEEP = "--dynamic-quantization keep"
 _SHAPE = re.compile(r"--shape ('[^']+'|\"[^\"]+\"|\S+)")
 
 
@@ -158,10 +159,12 @@ def outcome_of(code: int | None) -> str:
 
 
 def way_out(message: str, known: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return the `--shape` options that a message names, each input's first, with numbers for its words.
+    """Return the options that a message names: `--shape`, each input's first, with numbers for its words, or _KEEP.
 
     A word (`batch`, `SIZE`) becomes the size in `known`, else one that a stranger would try.
     """
+    if f"convert with {_KEEP}" in message:
+        return _KEEP.split()
     advised: dict[str, list[str]] = {}
     for quoted in _SHAPE.findall(message):
         name, equals, dims = quoted.strip("'\"").rpartition("=")

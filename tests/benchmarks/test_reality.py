@@ -188,6 +188,10 @@ def test_inputs_come_from_the_seed_and_fill_open_sizes() -> None:
         ("give --shape 'a b=1,16' or --shape 'a b=1,32'", ["--shape", "a b=1,16"]),
         ("give --shape x=1..8,16|32,? (a number for n)", ["--shape", "x=1..8,16|32,?"]),
         ("use --shape NAME=... for the open input", []),
+        (
+            "the floor is 10 dB: convert with --dynamic-quantization keep, which takes longer to run",
+            ["--dynamic-quantization", "keep"],
+        ),
         ("the model has 3 nodes without an equivalent", []),
     ],
 )
