@@ -217,7 +217,8 @@ def test_a_measurement_leaves_out_what_stays_in_float(
     middle = len(units) // 2
     others: dict[str, Level] = {unit: "float" for unit in units if unit not in units[middle : middle + 2]}
     with Scorer(model, files, ValidateParams(budget={"sqnr": 22})) as scorer:
-        part = scorer.float_part(floats, [units[middle - 4]], 3)
+        # What is kept behind them is no longer what the candidate has there.
+        part = scorer.float_part(floats, [units[middle - 4], units[middle + 8]], 3)
         whole = scorer.score(space.built(others), samples=3)
         rest = scorer.score(space.built(others), samples=3, behind=part)
         few = part.rest_of(space.built(others))
