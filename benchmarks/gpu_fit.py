@@ -12,13 +12,11 @@ The rows lie beside the page, docs/internals/gpu-models.jsonl.
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import re
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -178,25 +176,20 @@ def _proof(said: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is missing and write the page; 2 where there is no device."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_fit")
-    parser.add_argument("--again", nargs="+", default=[], metavar="KEY", help="models to measure again")
-    parser.add_argument("--stale", action="store_true", help="also what was measured with other rules")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="start nothing after that")
-    given = parser.parse_args(arguments)
+    given = kept_rows.parse("gpu_fit", arguments)
     if lacking := vulkan.lacking():
         print(f"error: needs {lacking}: docs/guide/gpu.md", file=sys.stderr)
         return 2
-    known, keys = kept_rows.read(ROWS, Row), float_models()
-    todo = kept_rows.due(keys, known, given.again, rules(), stale=given.stale)
-    end = time.monotonic() + 60 * given.minutes
-    while todo and time.monotonic() < end:
-        row = replace(measure(Subject.of(todo.pop(0))), rules=rules())
-        print(row, flush=True)
-        known[row.key] = row
-        kept = [known[key] for key in keys if key in known]
-        kept_rows.write(ROWS, kept)
-        DOCUMENT.write_text(page(kept), encoding="utf-8")
-    print(f"{len(todo)} left")
+    now = rules()
+    kept_rows.fill(
+        DOCUMENT,
+        kept_rows.read(ROWS, Row),
+        float_models(),
+        given,
+        now,
+        lambda key: replace(measure(Subject.of(key)), rules=now),
+        page,
+    )
     return 0
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -47,3 +50,40 @@ def due(
     return missing + [
         key for key in keys if key in known and (key in again or (stale and known[key].rules != now))
     ]
+
+
+def parse(program: str, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options that say what is measured: `again`, `stale`, `minutes`."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{program}")
+    parser.add_argument("--again", nargs="+", default=[], metavar="KEY", help="models to measure again")
+    parser.add_argument("--stale", action="store_true", help="also what was measured with other rules")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start nothing after that")
+    return parser.parse_args(arguments)
+
+
+def fill(
+    document: Path,
+    known: dict[str, AnyRow],
+    keys: Sequence[str],
+    given: argparse.Namespace,
+    now: str,
+    measure: Callable[[str], AnyRow],
+    page: Callable[[Sequence[AnyRow]], str],
+) -> None:
+    """Measure what is due, and write the page and the rows beside it after each.
+
+    Args:
+        known: the rows so far; new ones come to it.
+        given: see `parse`.
+        now: the digest of the rules as they are.
+    """
+    todo = due(keys, known, given.again, now, stale=given.stale)
+    end = time.monotonic() + 60 * given.minutes
+    while todo and time.monotonic() < end:
+        row = measure(todo.pop(0))
+        print(row, flush=True)
+        known[row.key] = row
+        kept = [known[key] for key in keys if key in known]
+        write(document.with_suffix(".jsonl"), kept)
+        document.write_text(page(kept), encoding="utf-8")
+    print(f"{len(todo)} left")

@@ -60,7 +60,7 @@ class FloatPart:
         Kept values become inputs. Outputs that nothing quantized reaches are left out, unless all are such.
         """
         graph = candidate.graph
-        rounded = _rounded_values(graph)
+        rounded = _find_rounded(graph)
         outputs = [value for value in graph.outputs if value in rounded]
         if not outputs or not self._values or not self._values[0]:
             return candidate
@@ -101,7 +101,7 @@ def _alive_behind(graph: ir.Graph, places: Iterable[str]) -> Iterator[str]:
         yield from (name for first, last, name in made if first <= place < last)
 
 
-def _rounded_values(graph: ir.Graph) -> set[ir.Value]:
+def _find_rounded(graph: ir.Graph) -> set[ir.Value]:
     """Return all values that depend on one that is quantized."""
     found = set[ir.Value]()
     for node in graph:

@@ -207,7 +207,7 @@ class _Search:
             high += 1
         return _head(ranked, high, level)
 
-    def mixed(self, ranked: Sequence[str]) -> dict[str, Level] | None:
+    def mix_levels(self, ranked: Sequence[str]) -> dict[str, Level] | None:
         """Return the shortest head in float that meets the budgets with the next in 16 bits; None where none does.
 
         It is for models where 16 bits do not suffice for some units, whose weights lose too much, and 8 do for none.
@@ -273,7 +273,7 @@ def restore_for_budgets(
     harms = run.rank()
     ranked = list(harms)
     heads = [head for level in LEVELS if (head := run.shortest(ranked, level)) is not None]
-    if not heads and (mixed := run.mixed(ranked)) is not None:
+    if not heads and (mixed := run.mix_levels(ranked)) is not None:
         heads = [mixed]
     if heads:
         # Of as many in 16 bits and in float, those in 16 bits.
