@@ -157,10 +157,12 @@ class Scorer(Closing):
         with OrtRuntime.of_model(candidate, _ELSEWHERE if elsewhere else RuntimeOptions()) as runtime:
             pairs = list(zip(self._files[:samples], self._answers[:samples], strict=True))
             for number, (file, answers) in enumerate(pairs):
-                known = (
-                    file.load().feeds if behind is None else {**file.load().feeds, **behind.values(number)}
-                )
-                given = {**answers, **runtime.run({spec.name: known[spec.name] for spec in runtime.inputs})}
+                feeds = file.load().feeds
+                if behind is not None:
+                    known = {**feeds, **behind.values(number)}
+                    feeds = {spec.name: known[spec.name] for spec in runtime.inputs}
+                # There, outputs that nothing quantized reaches are left out: they are the original's.
+                given = {**(answers if behind is not None else {}), **runtime.run(feeds)}
                 for name, answer in answers.items():
                     specs[name] = TensorSpec(name, answer.dtype.name, answer.shape)
                     seen.setdefault(name, OutputSums()).add(answer, given[name], 0.0)
