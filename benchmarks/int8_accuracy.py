@@ -4,8 +4,8 @@
     python -m benchmarks.int8_accuracy --page figures.jsonl      # the page of what was measured
 
 A peer is an environment of its own, see benchmarks.quantize; tools run at their defaults on the same 16 samples, peers
-on a copy that ONNX Runtime's preprocessing made. A net and tool that the file has already are left out; its last line
-counts.
+on a copy that ONNX Runtime's preprocessing made. The scores are on 48 others: classifiers of few classes need that many.
+A net and tool that the file has already are left out; its last line counts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ from benchmarks.quantizing import cost, peers, scoring
 from benchmarks.quantizing.nets import NETS
 
 OURS = "ours"
-_SAMPLES = 16  # to calibrate on, and as many others to score on
+_SAMPLES, _TESTS = 16, 48  # to calibrate on, and others to score on
 _OPTIONS = {OURS: (), "ours-auto": ("--method", "auto")}
-_TOOLS = (*_OPTIONS, "ort-minmax", "nncf", "ort-percentile", "ort-entropy")
+_TOOLS = (
+    *_OPTIONS,
+    *("ort-minmax", "ort-percentile", "ort-entropy"),
+    *("nncf", "neural-compressor", "modelopt", "quark"),
+)
 _SLACK = 0.3  # dB
 Row = Mapping[str, Any]
 Found = dict[str, dict[str, Row]]  # rows by net and tool
@@ -38,7 +42,7 @@ def measure(key: str, tools: Sequence[str], given: Mapping[str, Path]) -> Iterat
     with tempfile.TemporaryDirectory(prefix="int8-") as temp:
         folder = Path(temp)
         net.write(folder / "calibration", "calibration", _SAMPLES)
-        tests = net.write(folder / "test", "test", _SAMPLES)
+        tests = net.write(folder / "test", "test", _TESTS)
         reference = scoring.answers(net.path, tests)
         prepared = net.path
         if any(tool in known for tool in tools):
@@ -57,6 +61,7 @@ def measure(key: str, tools: Sequence[str], given: Mapping[str, Path]) -> Iterat
                 "sqnr": score.sqnr,
                 "agreement": score.agreement,
                 "cpu": spent.cpu,
+                "peak": spent.peak,
                 "said": score.said,
             }
 
@@ -94,11 +99,11 @@ def page(found: Found) -> Iterator[str]:
             if OURS in rows and tool in rows and not (rows[OURS]["said"] or rows[tool]["said"])
         ]
         lead = statistics.median(ours["sqnr"] - its["sqnr"] for ours, its in pairs)
-        ratio = statistics.median(ours["cpu"] / its["cpu"] for ours, its in pairs)
+        cpu, peak = (statistics.median(ours[of] / its[of] for ours, its in pairs) for of in ("cpu", "peak"))
         failed = sum(bool(rows[tool]["said"]) for rows in found.values() if tool in rows)
         yield (
-            f"- beside {tool}: {lead:+.1f} dB, {ratio:.2f} of its CPU time (medians of {len(pairs)}); "
-            f"it failed on {failed}"
+            f"- beside {tool}: {lead:+.1f} dB, {cpu:.2f} of its CPU time, {peak:.2f} of its memory (medians of "
+            f"{len(pairs)}); it failed on {failed}"
         )
     yield ""
     yield f"| network | {' | '.join(tools)} | ours - best |"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,7 @@ from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote, round_means
 from onnxport.quantize import cpu_safe, qdq
-from onnxport.quantize.accuracy import bias_correction, equalization
-from onnxport.quantize.accuracy.channel_scales import find_scalable_tensors, scale_channels
-from onnxport.quantize.calibration import Resources, calibrate
-from onnxport.quantize.calibration.observers import ChannelExtremes, ChannelSquares
+from onnxport.quantize.accuracy import bias_correction
 from onnxport.quantize.candidate_score import Scorer, select_best
 from onnxport.quantize.contract import QuantizationInputs, Quantized, Watch
 from onnxport.quantize.eligibility import check_float, excluded_nodes
@@ -31,14 +28,14 @@ from onnxport.quantize.grids import (
     weight_grid,
     widen_for_bias,
 )
-from onnxport.quantize.measurement import Measurements, Ranges, measure
+from onnxport.quantize.measurement import Measurements, Ranges
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement, Weight, place
 from onnxport.quantize.placement.channels import axis_of_results
 from onnxport.quantize.placement.operators import PRODUCTS
 from onnxport.quantize.search import MixedPrecisionSpace, restore_for_budgets
+from onnxport.quantize.survey import PlannedGraph, survey
 from onnxport.samples.readers import SampleFile
-from onnxport.validate.translation.channel_factors import ChannelDivider
 
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
 _TOLD = 4
@@ -49,16 +46,6 @@ _SLOW = {
     "int16": "ONNX Runtime has no kernels for 16-bit activations: it computes in float what they stand for, more "
     "slowly than the float model; LiteRT has kernels for them, but on x86 they are slower than its float ones",
 }
-
-
-@dataclass(frozen=True)
-class PlannedGraph:
-    """A float graph and its quantization plan."""
-
-    graph: FloatGraph
-    placement: Placement
-    excluded: frozenset[str]  # nodes that the user keeps in float
-    even: frozenset[str] = frozenset()  # tensors whose channels were scaled to reach equally far
 
 
 def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) -> Quantized:
@@ -72,9 +59,7 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
     with setting.watch.phase("simplify"):
         placed = plan_graph(model, params, setting)
     with setting.watch.phase("calibrate"):
-        placed = _with_equal_channels(model, placed, params, setting)
-        placed = _with_scaled_channels(placed, params, setting)
-        candidates = measure(placed.graph, placed.placement, params, setting, even=placed.even)
+        placed, candidates = survey(model, placed, params, setting)
     samples = setting.held_back or setting.calibration
     seen, chosen = _choose(model, placed, candidates, samples, setting.watch)
     write = partial(build_model, placed.graph, seen, is_reduced=params.reduce_range)
@@ -169,80 +154,6 @@ def plan_graph(model: Model, params: QuantizeParams, setting: QuantizationInputs
     if not placement.units:
         raise _nothing_to_quantize(model, graph.model, placement)
     return PlannedGraph(graph, placement, excluded)
-
-
-def _with_equal_channels(
-    model: Model, placed: PlannedGraph, params: QuantizeParams, setting: QuantizationInputs
-) -> PlannedGraph:
-    """Make channels reach equally far by the weights around them, and plan again; see equalization.py."""
-    if params.per_tensor or placed.placement.dtype == "int16":
-        return placed
-    graph, placement = placed.graph.model.graph, placed.placement
-    groups = equalization.groups_to_equalize(graph, placement, model.graph)
-    taps = equalization.observers(groups, placement)
-    if not taps:
-        return placed
-    seen = calibrate(
-        placed.graph.path,
-        taps,
-        setting.calibration[:: -(-len(setting.calibration) // equalization.SAMPLES)],
-        watch=setting.watch,
-        resources=Resources.of(params),
-    )
-    spreads = {
-        name: equalization.Spread.of(extremes, squares, placement.bounds.get(name))
-        for name, (extremes, squares) in seen.items()
-        if isinstance(extremes, ChannelExtremes) and isinstance(squares, ChannelSquares)
-    }
-    shapes = {name: array.shape for name, array in setting.calibration[0].load().feeds.items()}
-    divider = partial(ChannelDivider, model, shapes)
-    factors = equalization.equalize(graph, groups, placement, spreads, divider)
-    if not factors:
-        return placed
-    placed.graph.model.save(placed.graph.path)
-    return replace(
-        placed,
-        graph=replace(placed.graph, factors=factors),
-        placement=place(graph, params, excluded=placed.excluded),
-    )
-
-
-def _with_scaled_channels(
-    placed: PlannedGraph, params: QuantizeParams, setting: QuantizationInputs
-) -> PlannedGraph:
-    """Scale channels that reach far less than others, and plan again; see channel_scales.py."""
-    if params.per_tensor or placed.placement.dtype == "int16":
-        return placed
-    graph = placed.graph.model.graph
-    tensors = find_scalable_tensors(graph, placed.placement)
-    if not tensors.taps:
-        return placed
-    seen = calibrate(
-        placed.graph.path,
-        tensors.taps,
-        setting.calibration,
-        watch=setting.watch,
-        resources=Resources.of(params),
-    )
-    extremes = {
-        name: each.extremes()
-        for name, observers in seen.items()
-        for each in observers
-        if isinstance(each, ChannelExtremes)
-    }
-    reach = scale_channels(graph, tensors, placed.placement, extremes)
-    if not reach:
-        return placed
-    placed.graph.model.save(placed.graph.path)
-    plan = place(graph, params, excluded=placed.excluded)
-    # Behind a multiplication no reader tells any more which values it does not distinguish.
-    units = [
-        replace(unit, bounds=(-reach[unit.writes[0]], reach[unit.writes[0]]))
-        if unit.bounds is None and unit.writes and unit.writes[0] in reach
-        else unit
-        for unit in plan.units
-    ]
-    return replace(placed, placement=replace(plan, units=tuple(units)), even=frozenset(reach))
 
 
 def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:

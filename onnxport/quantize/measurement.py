@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.quantize.accuracy.ranges import weighted_mse_range
+from onnxport.quantize.accuracy.ranges import mse_range_of_rows
 from onnxport.quantize.accuracy.rows import RowSample
-from onnxport.quantize.calibration import Resources, calibrate
 from onnxport.quantize.calibration.observers import (
     ChannelExtremes,
     ChannelMeans,
@@ -19,12 +18,10 @@ from onnxport.quantize.calibration.observers import (
     elements_per_sample,
 )
 from onnxport.quantize.calibration.ranges import find_range, widen_to_deviations
-from onnxport.quantize.calibration.shards import Observed
-from onnxport.quantize.contract import QuantizationInputs
-from onnxport.quantize.float_graph import FloatGraph
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement
 from onnxport.quantize.placement.channels import axis_of_inputs, channel_axes, float_summands, output_region
+from onnxport.quantize.tensor_summary import Summaries, TensorSummary
 
 # Least and greatest value of an activation.
 Ranges = Mapping[str, tuple[float, float]]
@@ -43,40 +40,62 @@ class Measurements:
     maxima: Mapping[str, Array] = field(default_factory=dict)
 
 
-def measure(
-    graph: FloatGraph,
+def taps(
+    graph: ir.Graph, placement: Placement, params: QuantizeParams, samples: int
+) -> dict[str, list[Observer]]:
+    """Return the observers of each activation that the methods need, of so many samples.
+
+    16-bit activations need no rows, since only clipping loses there.
+    """
+    by_rows = params.method in ("mse", "auto")
+    whole = float_summands(graph, placement) if params.method == "mse" else frozenset[str]()
+    axes, results = channel_axes(graph, placement), output_region(graph)
+    found: dict[str, list[Observer]] = {}
+    for name in placement.observed:
+        if name in whole:
+            found[name] = [Histogram(0)]
+        elif by_rows and name not in results and placement.dtype_of(name) != "int16":
+            part = elements_per_sample(samples) if params.method == "auto" else 0
+            found[name] = [Histogram(part), RowSample(axes[name], samples)]
+        else:
+            found[name] = [Histogram(0 if params.method == "minmax" else elements_per_sample(samples))]
+    if params.bias_correction:
+        corrected = [unit for unit in placement.units if unit.bias is not None]
+        for name, axis in {unit.reads[0]: axis_of_inputs(unit) for unit in corrected}.items():
+            found.setdefault(name, []).append(ChannelMeans(axis))
+    if params.for_cpu == "any" and placement.dtype == "uint8" and not params.reduce_range:
+        limited = [unit for unit in placement.units if unit.weight is not None]
+        for name, axis in {unit.reads[0]: axis_of_inputs(unit) for unit in limited}.items():
+            found.setdefault(name, []).append(ChannelExtremes(axis))
+    return found
+
+
+def read_measurements(
+    graph: ir.Graph,
     placement: Placement,
     params: QuantizeParams,
-    setting: QuantizationInputs,
+    seen: Summaries,
     *,
     even: frozenset[str] = frozenset(),
 ) -> Mapping[str, Measurements]:
-    """Calibrate and read the ranges of one method, or of each that `auto` tries; raises what `calibrate` raises.
+    """Read the ranges of one method, or of each that `auto` tries.
 
     Args:
+        seen: of the tensors of `taps`.
         even: tensors whose channels reach equally far: each has values at the ends, so mse takes their whole range.
             The same holds for float_summands.
     """
-    even |= float_summands(graph.model.graph, placement)
-    taps = _taps(graph.model.graph, placement, params, len(setting.calibration), even)
-    resources = Resources.of(params)
-    seen = calibrate(graph.path, taps, setting.calibration, watch=setting.watch, resources=resources)
-    means = {
-        name: observer.means()
-        for name, observers in seen.items()
-        for observer in observers
-        if isinstance(observer, ChannelMeans)
-    }
+    is_limited = params.for_cpu == "any" and placement.dtype == "uint8" and not params.reduce_range
+    read = {unit.reads[0] for unit in placement.units if unit.weight is not None}
+    means = {name: each.means for name, each in seen.items() if each.means is not None}
     maxima = {
-        name: observer.extremes()[1]
-        for name, observers in seen.items()
-        for observer in observers
-        if isinstance(observer, ChannelExtremes)
+        name: each.extremes[1]
+        for name, each in seen.items()
+        if is_limited and name in read and each.extremes is not None
     }
     tried = _TRIED.get(params.method, (params.method,))
-    whole = even if params.method in ("mse", "auto") else frozenset[str]()
-    outputs = frozenset(value.name or "" for value in graph.model.graph.outputs)
-    found: dict[str, Ranges] = {method: _ranges(placement, seen, method, whole, outputs) for method in tried}
+    whole = even | float_summands(graph, placement) if params.method in ("mse", "auto") else frozenset[str]()
+    found: dict[str, Ranges] = {method: _ranges(graph, placement, seen, method, whole) for method in tried}
     return {name: Measurements(ranges, means, maxima) for name, ranges in found.items()}
 
 
@@ -90,52 +109,29 @@ _WITH_ROOM = frozenset(("mse", "plain mse"))
 
 
 def _ranges(
-    placement: Placement, seen: Observed, method: str, whole: frozenset[str], outputs: frozenset[str]
+    graph: ir.Graph, placement: Placement, seen: Summaries, method: str, whole: frozenset[str]
 ) -> Ranges:
     """Return the range of every activation by a method; by mse, outputs of the graph get some room beyond."""
+    outputs, region = {value.name for value in graph.outputs}, output_region(graph)
     found = {}
     for name in placement.observed:
         levels = 2 ** (16 if placement.dtype_of(name) == "int16" else 8)
-        ends = _range(seen[name], "minmax" if name in whole else method, levels)
-        histogram = seen[name][0]
-        if name in outputs and method in _WITH_ROOM and isinstance(histogram, Histogram):
+        ends = _range(
+            seen[name], "minmax" if name in whole else method, levels, is_relative=name not in region
+        )
+        histogram = seen[name].histogram
+        if name in outputs and method in _WITH_ROOM and histogram is not None:
             ends = widen_to_deviations(histogram, ends)
         found[name] = ends
     return found
 
 
-def _taps(
-    graph: ir.Graph, placement: Placement, params: QuantizeParams, samples: int, even: frozenset[str]
-) -> dict[str, Sequence[Observer]]:
-    """Return the observers of each activation; 16-bit ones need no rows, since only clipping loses there."""
-    by_rows = params.method in ("mse", "auto")
-    axes, results = channel_axes(graph, placement), output_region(graph)
-    taps: dict[str, list[Observer]] = {}
-    for name in placement.observed:
-        if name in even and params.method == "mse":
-            taps[name] = [Histogram(0)]
-        elif by_rows and name not in results and placement.dtype_of(name) != "int16":
-            part = elements_per_sample(samples) if params.method == "auto" else 0
-            taps[name] = [Histogram(part), RowSample(axes[name], samples)]
-        else:
-            taps[name] = [Histogram(0 if params.method == "minmax" else elements_per_sample(samples))]
-    if params.bias_correction:
-        corrected = [unit for unit in placement.units if unit.bias is not None]
-        for name, axis in {unit.reads[0]: axis_of_inputs(unit) for unit in corrected}.items():
-            taps.setdefault(name, []).append(ChannelMeans(axis))
-    if params.for_cpu == "any" and placement.dtype == "uint8" and not params.reduce_range:
-        limited = [unit for unit in placement.units if unit.weight is not None]
-        for name, axis in {unit.reads[0]: axis_of_inputs(unit) for unit in limited}.items():
-            taps.setdefault(name, []).append(ChannelExtremes(axis))
-    return dict(taps)
-
-
-def _range(observers: Sequence[Observer], method: str, levels: int) -> tuple[float, float]:
-    """Return the range of an activation: mse by its rows where it has some, else by its histogram."""
-    histogram, *others = observers
-    assert isinstance(histogram, Histogram)
-    if method == "mse":
-        for other in others:
-            if isinstance(other, RowSample):
-                return weighted_mse_range(other.rows(), histogram, levels)
-    return find_range(histogram, method.removeprefix("plain "), levels)
+def _range(seen: TensorSummary, method: str, levels: int, *, is_relative: bool) -> tuple[float, float]:
+    """Return the range of an activation: mse relative to the signal by its rows, all else by its histogram."""
+    rows = seen.rows if method == "mse" and (is_relative or seen.histogram is None) else None
+    if method == "minmax" or (rows is not None and not rows.size):
+        return min(seen.low, 0.0), max(seen.high, 0.0)
+    if rows is not None:
+        return mse_range_of_rows(rows, levels, is_relative=is_relative)
+    assert seen.histogram is not None
+    return find_range(seen.histogram, method.removeprefix("plain "), levels)

@@ -14,6 +14,7 @@ import pytest
 import onnxport
 from fixtures import models
 from tests import exact
+from tests.quantize.small import case
 from tests.real.quantizing import NETWORKS
 
 pytestmark = pytest.mark.real
@@ -83,3 +84,35 @@ def test_weights_are_stored_once_and_as_integers(quantized: Path) -> None:
         tensor.data_type for tensor in model.graph.initializer if len(tensor.dims) > 1
     )
     assert stored == {onnx.TensorProto.INT8: 53}
+
+
+_SILU = """<ir_version: 8, opset_import: ["" : 17]>
+network (float[1,3,12,12] x) => (float[n,c,h,w] y{more}) {{
+    a = Conv <pads = [1, 1, 1, 1]> (x, w)
+    g = Sigmoid (a)
+    m = Mul (a, g)
+    y = Conv (m, v)
+    {also}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("more", "also", "low"), [("", "", -6.3), (", float[n,c,h,w] z", "z = Relu (a)", -30)]
+)
+def test_a_gated_tensor_has_no_steps_where_its_gate_is_closed(
+    more: str, also: str, low: float, tmp_path: Path
+) -> None:
+    """x * Sigmoid(x) of values down to -40, of which nothing below -6.24 passes; other readers see it all."""
+    rng = np.random.default_rng(3)
+    weights = {
+        "w": (rng.normal(size=(4, 3, 3, 3)) * 2).astype(np.float32),
+        "v": rng.normal(size=(4, 4, 1, 1)).astype(np.float32),
+    }
+    text = _SILU.format(more=more, also=also)
+    made = case(text, tmp_path, initializers=weights)
+    proto = onnx.load(made.path)
+    stored = {each.name: onnx.numpy_helper.to_array(each) for each in proto.graph.initializer}
+    (node,) = [each for each in proto.graph.node if each.op_type == "QuantizeLinear" and each.input[0] == "a"]
+    end = -float(stored[node.input[1]]) * int(stored[node.input[2]])
+    assert end < -6.2
+    assert (end > low) == (not more)

@@ -19,7 +19,6 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.formats.initializers import add_initializer
 from onnxport.quantize.accuracy.product_constants import array_of, replace_constant
-from onnxport.quantize.calibration.observers import ChannelExtremes
 from onnxport.quantize.grids import Floats
 from onnxport.quantize.placement import Placement, Unit
 
@@ -45,10 +44,18 @@ class ScalableTensors:
     operands: Mapping[str, Sequence[Unit]]
     results: Mapping[str, Unit]
 
-    @property
-    def taps(self) -> dict[str, list[ChannelExtremes]]:
-        """Return new observers of each tensor."""
-        return {name: [ChannelExtremes(1)] for name in (*self.operands, *self.results)}
+
+@dataclass(frozen=True)
+class Scaled:
+    """What was changed.
+
+    Attributes:
+        reach: the tensors whose channels now reach about equally far, to the largest magnitude that matters there.
+        divided: each of them, to its old name and what its channels were divided by.
+    """
+
+    reach: Mapping[str, float]
+    divided: Mapping[str, tuple[str, Array]]
 
 
 def find_scalable_tensors(graph: ir.Graph, placement: Placement) -> ScalableTensors:
@@ -99,25 +106,24 @@ def scale_channels(
     graph: ir.Graph,
     tensors: ScalableTensors,
     placement: Placement,
-    extremes: Mapping[str, tuple[Floats, Floats]],
-) -> dict[str, float]:
+    extremes: Mapping[str, tuple[Array, Array]],
+) -> Scaled:
     """Insert the multiplications into `graph` and change its weights.
 
     Args:
         placement: the plan in which `tensors` were found.
         extremes: least and greatest value of every channel of each tensor.
-
-    Returns:
-        The tensors whose channels now reach about equally far, by name, with the largest magnitude that matters there.
     """
     nodes = {node.name: node for node in graph}
     values = {value.name: value for node in graph for value in node.outputs}
-    found: dict[str, float] = {}
+    found, divided = dict[str, float](), dict[str, tuple[str, Array]]()
     for name, unit in tensors.results.items():
         reach = _reach(extremes[name], placement.bounds.get(name))
         if _is_uneven(reach):
             found[name] = float(reach.max())
-            _scale_results(graph, nodes[unit.node], values[name], (reach.max() / reach).astype(np.float32))
+            factor = (reach.max() / reach).astype(np.float32)
+            _scale_results(graph, nodes[unit.node], values[name], factor)
+            divided[name] = (name, 1 / factor)
     for name, units in tensors.operands.items():
         reach = _reach(extremes[name], None)
         if _is_uneven(reach):
@@ -126,10 +132,11 @@ def scale_channels(
             factor = ((reach / reach.max()) ** power).astype(np.float32)
             scaled = _scale_operand(graph, products, values[name], factor)
             found[scaled] = float((reach / factor).max())
-    return found
+            divided[scaled] = (name, factor)
+    return Scaled(found, divided)
 
 
-def _reach(extremes: tuple[Floats, Floats], bounds: tuple[float, float] | None) -> Array:
+def _reach(extremes: tuple[Array, Array], bounds: tuple[float, float] | None) -> Array:
     """Return the largest magnitude of each channel, float64, none next to nothing."""
     low, high = (np.asarray(each, np.float64) for each in extremes)
     if bounds is not None:

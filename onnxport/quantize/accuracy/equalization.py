@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import onnx_ir as ir
@@ -24,8 +24,8 @@ from onnxport.core.arrays import Array
 from onnxport.formats.quantization_note import round_factors
 from onnxport.quantize.accuracy.channel_groups import ChannelGroup, find_channel_groups
 from onnxport.quantize.accuracy.product_constants import array_of, replace_constant
-from onnxport.quantize.calibration.observers import ChannelExtremes, ChannelSquares, Observer
 from onnxport.quantize.placement import Placement
+from onnxport.quantize.tensor_summary import TensorSummary
 from onnxport.validate.translation.channel_factors import ChannelDivider
 
 # A channel's reach ends after so many of its root mean squares: the best end for a normal distribution in 8 bits.
@@ -36,8 +36,6 @@ _POWERS = (0.25, 0.5, 0.75, 1.0)
 # What is gained at least, dB in the error of a group.
 _LEAST_GAIN = 0.2
 _STEPS, _WEIGHT_STEPS = 255, 127
-# Samples that tell the spread of channels.
-SAMPLES = 16
 
 
 @dataclass(frozen=True)
@@ -49,13 +47,17 @@ class Spread:
     squares: Array
 
     @classmethod
-    def of(
-        cls, extremes: ChannelExtremes, squares: ChannelSquares, bounds: tuple[float, float] | None
-    ) -> Spread:
-        """Return the ends between `bounds`, and none further than values of that strength deserve."""
-        means = squares.means()
+    def of(cls, seen: TensorSummary, bounds: tuple[float, float] | None) -> Spread:
+        """Return the ends between `bounds`, and none further than values of that strength deserve.
+
+        Args:
+            seen: with rows and the extremes of channels.
+        """
+        assert seen.extremes is not None
+        low, high = (np.asarray(each, np.float64) for each in seen.extremes)
+        rows = np.zeros((0, len(low))) if seen.rows is None or not seen.rows.size else seen.rows
+        means = np.square(rows, dtype=np.float64).sum(axis=0) / max(len(rows), 1)
         limit = _DEVIATIONS * np.sqrt(means)
-        low, high = (np.asarray(each, np.float64) for each in extremes.extremes())
         if bounds is not None:
             low, high = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
         return cls(np.clip(low, -limit, 0.0), np.clip(high, 0.0, limit), means)
@@ -87,10 +89,17 @@ def tensors_with_grids(group: ChannelGroup, placement: Placement) -> list[str]:
     return [value.name or "" for value in group.values if value.name in placement.affine]
 
 
-def observers(groups: Sequence[ChannelGroup], placement: Placement) -> dict[str, list[Observer]]:
-    """Return new observers of each tensor that is asked for."""
-    names = [name for group in groups for name in tensors_with_grids(group, placement)]
-    return {name: [ChannelExtremes(1), ChannelSquares(1)] for name in names}
+@dataclass(frozen=True)
+class Equalized:
+    """What was changed.
+
+    Attributes:
+        factors: the name of each product's result in the source, to what each of its channels was divided by: float32.
+        divided: each new tensor, to its old name and what its channels were divided by.
+    """
+
+    factors: Mapping[str, Array] = field(default_factory=dict)
+    divided: Mapping[str, tuple[str, Array]] = field(default_factory=dict)
 
 
 def equalize(
@@ -99,14 +108,11 @@ def equalize(
     placement: Placement,
     spreads: Mapping[str, Spread],
     divider: Callable[[], ChannelDivider],
-) -> dict[str, Array]:
+) -> Equalized:
     """Change the weights of `graph`; tensors get new names where they hold other numbers.
 
     Args:
         divider: returns the proof's own divider of the source: what it does not follow is left alone.
-
-    Returns:
-        The name of each product's result that was scaled, to what each of its channels was divided by: float32.
     """
     chosen = [
         (group, {node.outputs[0].name or "": factors for node in group.producers})
@@ -114,13 +120,18 @@ def equalize(
         if (factors := _choose(group, placement, spreads)) is not None
     ]
     if not chosen:
-        return {}
+        return Equalized()
     proof = divider()
     if proof.divide(_merge(chosen)) is None:
         chosen = [each for each in chosen if proof.divide(each[1]) is not None]
+    divided = dict[str, tuple[str, Array]]()
     for group, named in chosen:
-        _scale(graph, group, next(iter(named.values())))
-    return _merge(chosen)
+        factors = next(iter(named.values()))
+        before = [value.name or "" for value in group.values]
+        _scale(graph, group, factors)
+        after = [value.name or "" for value in group.values]
+        divided |= {new: (old, factors) for old, new in zip(before, after, strict=True)}
+    return Equalized(_merge(chosen), divided)
 
 
 def _merge(chosen: Sequence[tuple[ChannelGroup, Mapping[str, Array]]]) -> dict[str, Array]:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.quantize.calibration.observers import BINS, Histogram
+from onnxport.quantize.calibration.observers import BINS
 from onnxport.quantize.calibration.ranges import Range, find_range
 
 # Added to each row's mean square, as a share of all rows' mean: rows next to nothing do not count without limit.
@@ -19,26 +19,26 @@ FLOOR = 0.1
 _UNIT = float(1 << 16)  # what a place of mean strength counts
 
 
-def weighted_mse_range(rows: Array, histogram: Histogram, levels: int) -> Range:
-    """Find the range with the least error of rounding and clipping, relative to the signal of each place.
+def mse_range_of_rows(rows: Array, levels: int, *, is_relative: bool = True) -> Range:
+    """Find the range with the least error of rounding and clipping.
 
     Args:
-        rows: float32[rows, channels] of the activation; the histogram's extremes are the range where there are none.
+        rows: float32[rows, channels] of the activation, at least one.
+        is_relative: relative to the signal of each place.
     """
-    if not rows.size:
-        return find_range(histogram, "minmax", levels)
-    return find_range(WeightedHistogram(rows), "mse", levels)
+    return find_range(WeightedHistogram(rows, FLOOR if is_relative else math.inf), "mse", levels)
 
 
 class WeightedHistogram:
     """A histogram of rows' values between `low` and `high`, each weighted by the strength of its row."""
 
-    def __init__(self, rows: Array) -> None:
+    def __init__(self, rows: Array, floor: float = FLOOR) -> None:
         self.low, self.high = float(rows.min(initial=0.0)), float(rows.max(initial=0.0))
         squares = np.einsum("rc,rc->r", rows, rows, dtype=np.float64) / rows.shape[1]
         mean = math.fsum(squares) / len(squares)  # exact, so in any order
         # Whole numbers add up without rounding, so in any order, too.
-        counts = np.rint(_UNIT * mean / (squares + FLOOR * mean)) if mean else np.ones(len(rows))
+        relative = mean and math.isfinite(floor)
+        counts = np.rint(_UNIT * mean / (squares + floor * mean)) if relative else np.ones(len(rows))
         bins = (rows.view(np.uint32) >> 16).ravel()
         self._counts = np.bincount(bins, np.repeat(counts, rows.shape[1]), minlength=BINS)
 

@@ -48,7 +48,7 @@ class RowSample:
         stride = _stride(places, count)
         start = _random_offset(values) % stride
         taken = np.unravel_index(np.arange(start, places, stride), rows.shape[:-1])
-        self._kept.append(_round_to_upper_half(np.asarray(rows[taken], np.float32)))
+        self._kept.append(round_to_upper_half(np.asarray(rows[taken], np.float32)))
 
     def merge(self, other: RowSample) -> None:
         """See Observer."""
@@ -84,7 +84,7 @@ def _rows(values: Array, axis: int) -> Array:
     return np.moveaxis(values, axis, -1)
 
 
-def _round_to_upper_half(values: Array) -> Array:
+def round_to_upper_half(values: Array) -> Array:
     """Return uint16: the upper halves of float32, rounded half up; values that would become infinite are clipped."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     rounded = np.minimum(bits & 0x7FFFFFFF, 0x7F7F0000) + 0x8000

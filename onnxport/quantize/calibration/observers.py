@@ -20,8 +20,6 @@ _ENOUGH = 1 << 20
 _LEAST_PART, _LARGEST_PART = 1 << 10, 1 << 16
 # Added to -0 it makes 0: which of the two is the lesser depends on their order.
 _ZERO = np.float32(0)
-# The largest magnitude whose squares float32 can add up.
-_LARGEST = np.float32(1e15)
 # Elements that wait to be counted together: clearing and adding 65536 bins costs as much as counting so many.
 _WAITING = 1 << 16
 
@@ -171,15 +169,6 @@ class ChannelMeans:
         return np.array(
             [total / (unit * self.count) for total in exact]
         )  # Python rounds such a quotient once
-
-
-class ChannelSquares(ChannelMeans):
-    """The mean square of every channel along `axis`."""
-
-    def observe(self, values: Array, sample: int) -> None:
-        """See Observer; magnitudes beyond 1e15 count as that."""
-        bounded = np.clip(np.asarray(values, np.float32), -_LARGEST, _LARGEST)
-        super().observe(np.square(bounded), sample)
 
 
 class ChannelExtremes:

@@ -61,7 +61,7 @@ class Placer:
             if unit is not None:
                 units.append(unit)
                 self._folded.update(unit.folded)
-        kept = drop_isolated_units(_widen_gates(units))
+        kept = drop_isolated_units(_close_gates(self._graph, _widen_gates(units)))
         left = {unit.node for unit in units} - {unit.node for unit in kept}
         floats |= {unit.node: ALONE for unit in units if unit.node in left}
         order = {node.name: number for number, node in enumerate(self._graph)}
@@ -253,6 +253,37 @@ def _widen_gates(units: Sequence[Unit]) -> list[Unit]:
         else unit
         for unit in units
     ]
+
+
+def _close_gates(graph: ir.Graph, units: Sequence[Unit]) -> list[Unit]:
+    """Bound what only x * Sigmoid(x) reads: where the gate is less than half its step, the product is 0."""
+    values = {value.name: value for node in graph for value in node.outputs}
+    gates = {unit.reads[0] for unit in units if unit.op == "Sigmoid"}
+    return [
+        replace(unit, closed=(_CLOSED, math.inf))
+        if unit.bounds is None
+        and unit.writes
+        and unit.writes[0] in gates
+        and _is_only_gated(values[unit.writes[0]])
+        else unit
+        for unit in units
+    ]
+
+
+def _is_only_gated(value: ir.Value) -> bool:
+    """Return whether a value is read by Sigmoids and products with their results alone."""
+    readers = [node for node, _ in value.uses()]
+    gates = {node.outputs[0] for node in readers if node.op_type == "Sigmoid"}
+    products = [node for node in readers if node.op_type == "Mul"]
+    return (
+        not value.is_graph_output()
+        and len(gates) + len(products) == len(readers)
+        and all(any(operand in gates for operand in node.inputs) for node in products)
+        and all(user in products and not gate.is_graph_output() for gate in gates for user, _ in gate.uses())
+    )
+
+
+_CLOSED = -math.log(2 * 256 - 1)  # where Sigmoid is 1/512, half a step of its grid
 
 
 _FLOATS = frozenset((ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.BFLOAT16))

@@ -68,6 +68,8 @@ class Unit:
     fixed: FixedGrid | None = None  # the grid of its result where the operator tells it
     # What `folded` limits the result to, or its readers need of it, (low, high); infinite where none.
     bounds: tuple[float, float] | None = None
+    # Bounds beyond which readers make no difference in 8 bits.
+    closed: tuple[float, float] | None = None
     # (factor, shift) where all it does is to multiply by the one, which is positive, and to add the other:
     # its result is the same integers on another grid, and no kernel runs. A constant of it is in
     # `constants`.
@@ -145,7 +147,12 @@ class Placement:
     @cached_property
     def bounds(self) -> Mapping[str, tuple[float, float]]:
         """Map activations to the bounds of a folded Relu or Clip, or of their readers."""
-        return {name: unit.bounds for unit in self.units if unit.bounds for name in unit.writes}
+        return {
+            name: bounds
+            for unit in self.units
+            for name in unit.writes
+            if (bounds := unit.bounds or (unit.closed if self.dtype_of(name) != "int16" else None))
+        }
 
     @cached_property
     def weights(self) -> Mapping[Weight, tuple[Unit, ...]]:

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote
-from onnxport.quantize.accuracy.ranges import FLOOR, weighted_mse_range
-from onnxport.quantize.calibration.observers import Histogram
+from onnxport.quantize.accuracy.ranges import FLOOR, mse_range_of_rows
 from tests.quantize.small import case
 
 
@@ -21,12 +20,6 @@ def relative_error(rows, low, high):
     return (np.square(stored - rows).mean(axis=1) / (strength + FLOOR * strength.mean())).mean()
 
 
-def histogram_of(rows):
-    histogram = Histogram()
-    histogram.observe(rows, 0)
-    return histogram
-
-
 @pytest.mark.parametrize("relu", [False, True])
 def test_the_range_is_the_best_one(relu):
     rng = np.random.default_rng(1)
@@ -34,7 +27,7 @@ def test_the_range_is_the_best_one(relu):
     rows = (rng.laplace(size=(600, 16)) * strengths).astype(np.float32)
     if relu:
         rows = np.maximum(rows, 0)
-    low, high = weighted_mse_range(rows, histogram_of(rows), 256)
+    low, high = mse_range_of_rows(rows, 256)
     shares = np.linspace(0.05, 1, 60)
     lows = [0.0] if relu else rows.min() * shares
     best = min(relative_error(rows, each, rows.max() * share) for each in lows for share in shares)
@@ -45,14 +38,9 @@ def test_the_range_is_the_best_one(relu):
 def test_a_few_strong_places_do_not_take_the_steps_of_all_others():
     rows = np.random.default_rng(2).normal(size=(1000, 32)).astype(np.float32)
     rows[:5] *= 40
-    low, high = weighted_mse_range(rows, histogram_of(rows), 256)
+    low, high = mse_range_of_rows(rows, 256)
     assert -25 < low < -3
     assert 3 < high < 25  # of 150
-
-
-def test_without_rows_the_extremes_are_the_range():
-    values = np.array([[-1.0, 3.0]], np.float32)
-    assert weighted_mse_range(np.zeros((0, 0), np.float32), histogram_of(values), 256) == (-1.0, 3.0)
 
 
 @pytest.mark.parametrize("method", ["mse", "auto"])

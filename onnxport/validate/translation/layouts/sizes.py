@@ -42,8 +42,9 @@ def fix_sizes(model: ir.Model, opset: int, sizes: Mapping[str, Sequence[int]]) -
     for _ in range(_ROUNDS):
         common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
         _fold_integers(model.graph, opset)
-        count = sum(static_sizes(value) is not None for node in model.graph for value in node.outputs)
-        if count == known:
+        results = [value for node in model.graph for value in node.outputs]
+        count = sum(static_sizes(value) is not None for value in results)
+        if count in (known, len(results)):
             break
         known = count
     common.RemoveUnusedNodesPass()(model)

@@ -1,0 +1,77 @@
+"""What the samples told of one tensor, in a form that stays true when its channels are divided.
+
+So one pass over the samples serves the plan before and after channels are scaled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxport.core.arrays import Array
+from onnxport.quantize.accuracy.rows import RowSample, round_to_upper_half
+from onnxport.quantize.calibration.observers import ChannelExtremes, ChannelMeans, Histogram, Observer
+
+
+@dataclass(frozen=True)
+class TensorSummary:
+    """The answers of a tensor's observers.
+
+    Attributes:
+        low, high: the extremes.
+        histogram: None of divided channels, which have other values.
+        rows: float32[rows, channels]; None where none were kept.
+        means: float64[channels]; None where not asked for.
+        extremes: least and greatest value of every channel, float32[channels]; None where not asked for.
+    """
+
+    low: float
+    high: float
+    histogram: Histogram | None = None
+    rows: Array | None = None
+    means: Array | None = None
+    extremes: tuple[Array, Array] | None = None
+
+    @classmethod
+    def of(cls, observers: Sequence[Observer]) -> TensorSummary:
+        """Read observers, at most one of each kind."""
+        low, high, found = math.inf, -math.inf, dict[str, object]()
+        for each in observers:
+            if isinstance(each, Histogram):
+                low, high, found["histogram"] = each.low, each.high, each
+            elif isinstance(each, RowSample):
+                found["rows"] = each.rows()
+            elif isinstance(each, ChannelMeans):
+                found["means"] = each.means()
+            elif isinstance(each, ChannelExtremes):
+                found["extremes"] = each.extremes()
+        return cls(low, high, **found)  # type: ignore[arg-type]  # each under its own name
+
+    def divided(self, factors: Array) -> TensorSummary:
+        """Return what the samples would have told of this tensor with its channels divided.
+
+        Args:
+            factors: float32, positive; one for each channel, or for as many channels that follow each other as there
+                are of each behind a Flatten. Extremes of channels are known.
+        """
+        assert self.extremes is not None, "only channels that were observed can be divided"
+        by = np.repeat(factors, len(self.extremes[0]) // len(factors))
+        low, high = (np.asarray(each / by, np.float32) for each in self.extremes)
+        return TensorSummary(
+            float(low.min(initial=np.inf)),
+            float(high.max(initial=-np.inf)),
+            rows=self._divided_rows(by),
+            means=None if self.means is None else self.means / by,
+            extremes=(low, high),
+        )
+
+    def _divided_rows(self, by: Array) -> Array | None:
+        if self.rows is None or not self.rows.size:
+            return self.rows
+        return (round_to_upper_half(self.rows / by).astype(np.uint32) << 16).view(np.float32)
+
+
+Summaries = Mapping[str, TensorSummary]
