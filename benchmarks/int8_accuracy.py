@@ -4,8 +4,8 @@
     python -m benchmarks.int8_accuracy --page figures.jsonl      # the page of what was measured
 
 A peer is an environment of its own, see benchmarks.quantize; tools run at their defaults on the same 16 samples, peers
-on a copy that ONNX Runtime's preprocessing made. The scores are on 48 others: classifiers of few classes need that many.
-A net and tool that the file has already are left out; its last line counts.
+on a copy that ONNX Runtime's preprocessing made. The scores are on 48 others: classifiers of few classes need many. A
+net and tool that the file has already are left out; its last line counts.
 """
 
 from __future__ import annotations

@@ -152,5 +152,11 @@ def _scale(planned: PlannedGraph, seen: Summaries, params: QuantizeParams) -> tu
 
 
 def _divided(seen: Summaries, divided: Mapping[str, tuple[str, Array]]) -> Summaries:
-    """Return the summaries with those of new tensors: name to the old name, and what its channels are divided by."""
-    return {**seen, **{new: seen[old].divided(by) for new, (old, by) in divided.items() if old in seen}}
+    """Return the summaries with those of new tensors instead of old ones.
+
+    Args:
+        divided: each new tensor, to the old one and what its channels are divided by.
+    """
+    changed = {new: seen[old].divided(by) for new, (old, by) in divided.items() if old in seen}
+    gone = {old for old, _ in divided.values()}
+    return {**{name: each for name, each in seen.items() if name not in gone}, **changed}

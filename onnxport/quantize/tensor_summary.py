@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.quantize.accuracy.rows import RowSample, round_to_upper_half
+from onnxport.quantize.accuracy.rows import RowSample, from_upper_half, round_to_upper_half
 from onnxport.quantize.calibration.observers import ChannelExtremes, ChannelMeans, Histogram, Observer
 
 
@@ -23,7 +23,7 @@ class TensorSummary:
     Attributes:
         low, high: the extremes.
         histogram: None of divided channels, which have other values.
-        rows: float32[rows, channels]; None where none were kept.
+        halves: uint16[rows, channels], the upper halves of float32; None where no rows were kept.
         means: float64[channels]; None where not asked for.
         extremes: least and greatest value of every channel, float32[channels]; None where not asked for.
     """
@@ -31,9 +31,14 @@ class TensorSummary:
     low: float
     high: float
     histogram: Histogram | None = None
-    rows: Array | None = None
+    halves: Array | None = None
     means: Array | None = None
     extremes: tuple[Array, Array] | None = None
+
+    @property
+    def rows(self) -> Array | None:
+        """float32[rows, channels]; None where none were kept, empty where samples differ in their channels."""
+        return None if self.halves is None else from_upper_half(self.halves)
 
     @classmethod
     def of(cls, observers: Sequence[Observer]) -> TensorSummary:
@@ -43,7 +48,7 @@ class TensorSummary:
             if isinstance(each, Histogram):
                 low, high, found["histogram"] = each.low, each.high, each
             elif isinstance(each, RowSample):
-                found["rows"] = each.rows()
+                found["halves"] = each.halves()
             elif isinstance(each, ChannelMeans):
                 found["means"] = each.means()
             elif isinstance(each, ChannelExtremes):
@@ -58,20 +63,15 @@ class TensorSummary:
                 are of each behind a Flatten. Extremes of channels are known.
         """
         assert self.extremes is not None, "only channels that were observed can be divided"
-        by = np.repeat(factors, len(self.extremes[0]) // len(factors))
+        by, rows = np.repeat(factors, len(self.extremes[0]) // len(factors)), self.rows
         low, high = (np.asarray(each / by, np.float32) for each in self.extremes)
         return TensorSummary(
             float(low.min(initial=np.inf)),
             float(high.max(initial=-np.inf)),
-            rows=self._divided_rows(by),
+            halves=rows if rows is None or not rows.size else round_to_upper_half(rows / by),
             means=None if self.means is None else self.means / by,
             extremes=(low, high),
         )
-
-    def _divided_rows(self, by: Array) -> Array | None:
-        if self.rows is None or not self.rows.size:
-            return self.rows
-        return (round_to_upper_half(self.rows / by).astype(np.uint32) << 16).view(np.float32)
 
 
 Summaries = Mapping[str, TensorSummary]

@@ -55,7 +55,8 @@ class Spread:
         """
         assert seen.extremes is not None
         low, high = (np.asarray(each, np.float64) for each in seen.extremes)
-        rows = np.zeros((0, len(low))) if seen.rows is None or not seen.rows.size else seen.rows
+        rows = seen.rows
+        rows = np.zeros((0, len(low))) if rows is None or not rows.size else rows
         means = np.square(rows, dtype=np.float64).sum(axis=0) / max(len(rows), 1)
         limit = _DEVIATIONS * np.sqrt(means)
         if bounds is not None:

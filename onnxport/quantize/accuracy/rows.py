@@ -63,12 +63,20 @@ class RowSample:
         pairs = zip(kept[::2], kept[1::2], strict=True)
         self._kept = [np.frombuffer(stored, np.uint16).reshape(-1, channels) for stored, channels in pairs]
 
+    def halves(self) -> Array:
+        """uint16[rows, channels]: the upper halves of float32; empty where the samples differ in their channels."""
+        if len({kept.shape[1] for kept in self._kept}) != 1:
+            return np.zeros((0, 0), np.uint16)
+        return np.concatenate(sorted(self._kept, key=bytes))
+
     def rows(self) -> Array:
         """float32[rows, channels]; empty where the samples differ in their number of channels."""
-        if len({kept.shape[1] for kept in self._kept}) != 1:
-            return np.zeros((0, 0), np.float32)
-        kept = np.concatenate(sorted(self._kept, key=bytes))
-        return (kept.astype(np.uint32) << 16).view(np.float32)
+        return from_upper_half(self.halves())
+
+
+def from_upper_half(halves: Array) -> Array:
+    """Return float32 of these upper halves, uint16."""
+    return (halves.astype(np.uint32) << 16).view(np.float32)
 
 
 def _random_offset(values: Array) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from onnxport.quantize.calibration.cluster import versions
 from onnxport.quantize.calibration.session import external_files
@@ -65,14 +65,35 @@ class Entry:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=self.path.parent, suffix=".new")
             try:
-                payload = pickle.dumps((sorted(state.done), state.observed), protocol=pickle.HIGHEST_PROTOCOL)
                 with os.fdopen(handle, "wb") as file:
-                    file.write(_FORM + hashlib.sha256(payload).digest() + payload)
+                    _write(state, file)
                 os.replace(name, self.path)
             except BaseException:
                 os.unlink(name)
                 raise
             _drop_oldest(self.path.parent)
+
+
+def _write(state: State, file: BinaryIO) -> None:
+    """Write what `_decode` reads; no copy of the whole is in memory."""
+    digest = hashlib.sha256()
+    file.write(_FORM + bytes(digest.digest_size))
+    pickler = pickle.Pickler(_Hashed(file, digest), protocol=pickle.HIGHEST_PROTOCOL)
+    pickler.fast = True  # it keeps nothing of what it has written
+    pickler.dump((sorted(state.done), state.observed))
+    file.seek(len(_FORM))
+    file.write(digest.digest())
+
+
+class _Hashed:
+    """A file that is written to, and the digest of what is."""
+
+    def __init__(self, file: BinaryIO, digest: hashlib._Hash) -> None:
+        self._file, self._digest = file, digest
+
+    def write(self, data: bytes) -> int:
+        self._digest.update(data)
+        return self._file.write(data)
 
 
 def key_of(task: Task) -> str | None:

@@ -57,7 +57,7 @@ class Histogram:
 
     def __init__(self, elements: int = _LARGEST_PART) -> None:
         self.low, self.high, self.elements = math.inf, -math.inf, elements
-        self._counts = np.zeros(BINS, np.int64)  # untouched pages of it take no memory
+        self._counts = np.zeros(BINS if elements else 0, np.int64)
         self._waiting: list[Array] = []
         self._waiting_size = 0
 
@@ -86,7 +86,7 @@ class Histogram:
 
     @property
     def counts(self) -> Array:
-        """int64[65536]: elements by the upper 16 bits of their float32."""
+        """int64[65536]: elements by the upper 16 bits of their float32; int64[0] where extremes alone are recorded."""
         self._count()
         return self._counts
 
