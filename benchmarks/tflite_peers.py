@@ -1,6 +1,7 @@
 """All real models to TFLite by us, by onnx2tf and by onnxsim, side by side in one run: who is right, and at what cost.
 
-    python -m benchmarks.tflite_peers --onnx2tf-python PATH --onnxsim-python PATH --json figures.json
+    python -m benchmarks.tflite_peers --onnx2tf-python PATH --json figures.json       # and --onnxsim-python PATH
+    python -m benchmarks.tflite_peers --onnx2tf-python PATH --json figures.json --resume   # the models that it lacks
     python -m benchmarks.tflite_peers --page figures.json          # the tables of docs/internals/benchmarks-tflite.md
 
 Every conversion is a whole command in a fresh process, and every tool is told the same sizes for open dimensions. Ours
@@ -19,6 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from random import Random
 from statistics import median
 from typing import Any
 
@@ -31,6 +33,7 @@ from fixtures import models
 OURS, UNPROVEN, ONNX2TF, ONNXSIM = "ours", "ours, unproven", "onnx2tf", "onnxsim"
 PEERS = (ONNX2TF, ONNXSIM)
 _LATENCY_ROUNDS = 20
+_DRAWS = 2000
 # Random weights, so no real models; and their size is what they measure.
 _LARGE = ("light/vgg19", "light/zfnet512", "light/alexnet")
 
@@ -39,11 +42,17 @@ Convert = Callable[[Subject, Path], Run]
 
 @dataclass(frozen=True)
 class Figures:
-    """A tool's result for a model; `latency` is its median over ours, in the same layout."""
+    """A tool's result for a model.
+
+    Attributes:
+        cpu_seconds: of the tree of processes, as `peak`; a busy machine changes it less than `seconds`.
+        ours_over_its: the median latency of our artefact over its, in the same layout.
+    """
 
     key: str
     tool: str
     seconds: float
+    cpu_seconds: float
     peak: float
     right: bool
     said: str
@@ -89,7 +98,9 @@ def measured(subject: Subject, converters: Mapping[str, Convert]) -> Iterator[Fi
                 ratio = latency.ratio.median if latency else None
             if is_right:
                 right[tool] = artefact
-            yield Figures(subject.key, tool, run.seconds, run.peak, is_right, said, size, ratio)
+            yield Figures(
+                subject.key, tool, run.seconds, run.cpu_seconds, run.peak, is_right, said, size, ratio
+            )
 
 
 def page(figures: Sequence[Figures]) -> str:
@@ -98,15 +109,20 @@ def page(figures: Sequence[Figures]) -> str:
         tool: {each.key: each for each in figures if each.tool == tool} for tool in (OURS, UNPROVEN, *PEERS)
     }
     lines = [
-        "| | models right | of | seconds, ours / its | unproven / its | memory, ours / its | size, ours / its "
-        "| latency, ours / its |",
-        "|---|---|---|---|---|---|---|---|",
+        "| | models right | of | seconds, ours / its | unproven / its | CPU time, ours / its | unproven / its "
+        "| memory, ours / its | size, ours / its | latency, ours / its |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for tool, found in by_tool.items():
         if found and tool != UNPROVEN:
             right = sum(each.right for each in found.values())
             lines.append(f"| {tool} | {right} | {len(found)} | {' | '.join(_against(by_tool, tool))} |")
-    lines += ["", "Ratios are medians over the models that both get right.", ""]
+    lines += [
+        "",
+        "Ratios are over the models that both get right: the median with its 95 % interval of 2000 bootstrap samples "
+        "of the models, behind it the least and the most, and of how many models ours is at most its.",
+        "",
+    ]
     shown = [tool for tool in (OURS, *PEERS) if by_tool[tool]]
     lines += [f"| model | {' | '.join(shown)} |", f"|{'---|' * (1 + len(shown))}"]
     for key in by_tool[OURS]:
@@ -116,7 +132,7 @@ def page(figures: Sequence[Figures]) -> str:
 
 
 def _against(by_tool: Mapping[str, Mapping[str, Figures]], tool: str) -> Iterator[str]:
-    """The median ratios of a peer's row: seconds, seconds unproven, memory, size, latency."""
+    """The ratios of a peer's row: seconds and CPU time, proven and unproven, memory, size, latency."""
     pairs = [
         (by_tool[OURS][key], by_tool[UNPROVEN][key], its)
         for key, its in by_tool[tool].items()
@@ -125,11 +141,29 @@ def _against(by_tool: Mapping[str, Mapping[str, Figures]], tool: str) -> Iterato
     for ratios in (
         [mine.seconds / its.seconds for mine, _, its in pairs],
         [unproven.seconds / its.seconds for _, unproven, its in pairs],
+        [mine.cpu_seconds / its.cpu_seconds for mine, _, its in pairs],
+        [unproven.cpu_seconds / its.cpu_seconds for _, unproven, its in pairs],
         [mine.peak / its.peak for mine, _, its in pairs if its.peak],
         [mine.megabytes / its.megabytes for mine, _, its in pairs],
         [its.ours_over_its for *_, its in pairs if its.ours_over_its],
     ):
-        yield f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else ""
+        yield _summary(ratios) if ratios else ""
+
+
+def _summary(ratios: Sequence[float]) -> str:
+    low, high = interval(ratios)
+    below = sum(ratio <= 1 for ratio in ratios)
+    return (
+        f"{median(ratios):.2f} ({low:.2f} to {high:.2f}); {min(ratios):.2f} to {max(ratios):.2f}; "
+        f"{below} of {len(ratios)}"
+    )
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of the median: its percentiles over samples drawn with replacement."""
+    draw = Random(0)
+    medians = sorted(median(draw.choices(values, k=len(values))) for _ in range(_DRAWS))
+    return medians[int(0.025 * _DRAWS)], medians[int(0.975 * _DRAWS)]
 
 
 def _cell(figures: Figures) -> str:
@@ -137,7 +171,8 @@ def _cell(figures: Figures) -> str:
         said = figures.said.rpartition("TFLite, ")[2].replace("|", "/")
         return f"**no**: {said[:80]}"
     latency = f", latency {figures.ours_over_its:.2f}" if figures.ours_over_its else ""
-    return f"{figures.seconds:.1f} s, {figures.peak:.0f} MB, file {figures.megabytes:.2f} MB{latency}"
+    costs = f"{figures.seconds:.1f} s, CPU {figures.cpu_seconds:.1f} s, {figures.peak:.0f} MB"
+    return f"{costs}, file {figures.megabytes:.2f} MB{latency}"
 
 
 def _is_usual(key: str) -> bool:
@@ -157,6 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--models", nargs="+", metavar="KEY", help="instead of all but the largest random ones"
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="every figure, anew after each model")
+    parser.add_argument("--resume", action="store_true", help="keep what is in --json, and measure the rest")
     parser.add_argument("--page", type=Path, metavar="FIGURES", help="print the tables of such a file")
     options = parser.parse_args(arguments)
     if options.page:
@@ -172,7 +208,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     versions = {ONNX2TF: onnx2tf and dict(onnx2tf.versions), ONNXSIM: onnxsim and dict(onnxsim.versions)}
     figures: list[Figures] = []
     record: dict[str, Any] = {"versions": versions, "load": [os.getloadavg()]}
+    if options.resume and options.json and options.json.exists():
+        kept = json.loads(options.json.read_text())
+        figures, record["load"] = [Figures(**each) for each in kept["figures"]], kept["load"]
+    known = {each.key for each in figures}
     for subject in subjects:
+        if subject.key in known:
+            continue
         for each in measured(subject, tools(onnx2tf, onnxsim)):
             print(f"{each.key}  {each.tool}  {_cell(each)}", file=sys.stderr, flush=True)
             figures.append(each)

@@ -16,7 +16,7 @@ from onnxport.converters.lowering import NodeView, Registry, UnsupportedOp, node
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.manifest import Tap
-from onnxport.optimizers.rewrites.registry import WAITS
+from onnxport.optimizers.node_marks import WAITS
 
 V = TypeVar("V")  # a target's value
 B = TypeVar("B")  # a target's builder

@@ -15,8 +15,7 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.core.errors import Refusal
 from onnxport.formats.model import dims_of
-from onnxport.optimizers.rewrites.registry import REASON, WAITS
-from onnxport.optimizers.shape_inference import KNOWN_DOMAINS
+from onnxport.optimizers.node_marks import KNOWN_DOMAINS, REASON, WAITS
 
 _V = TypeVar("_V")  # a target's value
 _B = TypeVar("_B")  # a target's builder

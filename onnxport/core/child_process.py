@@ -40,6 +40,7 @@ _MOST_LEFT = 300 * 2**20  # bytes that it may hold after its object is gone; lib
 _LEAST_ALLOWED, COMPILERS, _ALLOWED_FOR_WEIGHTS = 2_000_000_000, 4_000_000_000, 8
 _RESET = 10.0  # seconds for the new object
 _PLAIN: Mapping[str, str] = {}
+ONE_THREAD: Mapping[str, str] = {"OPENBLAS_NUM_THREADS": "1"}  # for NumPy, where others compute
 _RECREATE = ""  # in place of a method's name
 _WATCH = 0.02  # seconds; in this time a process fills about 100 MB
 _PIPE = 1 << 20  # bytes; Linux's default is 64 KiB, its limit for users this

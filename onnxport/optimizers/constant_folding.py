@@ -12,13 +12,10 @@ from math import prod
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_errors
 
 from onnxport.core.child_process import ChildTooLarge
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.shape_arithmetic import Dimensions
-from onnxport.runtimes.ort.inference_session import open_session
-from onnxport.runtimes.ort.offline_optimizer import compute_confined
 
 # Larger results are left to run time: Expand and ConstantOfShape can turn eight bytes into gigabytes.
 SIZE_LIMIT = 256 * 2**20  # bytes
@@ -28,15 +25,6 @@ _TOTAL_LIMIT, _GROWTH = 2**30, 4  # bytes
 
 # Constants of more bytes go to ONNX Runtime node by node, since it copies them; beyond protobuf's limit not at all.
 TOGETHER, LARGEST_INPUTS = SIZE_LIMIT, 2**30
-
-# ONNX Runtime's own exceptions: a node that it is stricter about than ONNX, or that fails on these constants.
-_ORT_REFUSES = (
-    onnxruntime_errors.Fail,
-    onnxruntime_errors.InvalidArgument,
-    onnxruntime_errors.InvalidGraph,
-    onnxruntime_errors.NotImplemented,
-    onnxruntime_errors.RuntimeException,
-)
 
 _NOT_FOLDED = frozenset(
     # No functions of their inputs.
@@ -76,6 +64,7 @@ def _fold_graph(model: Model, graph: ir.Graph, limit: int) -> int:
     nodes = _constant_nodes(model, graph, limit)
     if not nodes:
         return folded
+    refusals = _refusals()
     if _constant_bytes(nodes) <= TOGETHER:
         grown = sum(map(_growth, nodes))
         try:
@@ -84,18 +73,28 @@ def _fold_graph(model: Model, graph: ir.Graph, limit: int) -> int:
             return folded + len(nodes)
         except ChildTooLarge:
             nodes = [node for node in nodes if _are_small([node])]
-        except _ORT_REFUSES:
+        except refusals:
             pass
     for node in nodes:
         # One that depends on a node that ONNX Runtime refused stays, too.
         known = all(value is None or value.const_value is not None for value in node.inputs)
         if known and _constant_bytes([node]) <= LARGEST_INPUTS:
             grown = _growth(node)
-            with contextlib.suppress(ChildTooLarge, *_ORT_REFUSES):
+            with contextlib.suppress(ChildTooLarge, *refusals):
                 _replace(graph, [node], _evaluate(model, [node]))
                 model.grown += grown
                 folded += 1
     return folded
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """Return ONNX Runtime's exceptions: it is stricter about a node than ONNX, or fails on these constants.
+
+    Imported here, as all of ONNX Runtime: many models have nothing to fold.
+    """
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return state.Fail, state.InvalidArgument, state.InvalidGraph, state.NotImplemented, state.RuntimeException
 
 
 def _constant_bytes(nodes: Iterable[ir.Node]) -> int:
@@ -186,6 +185,9 @@ def _are_small(nodes: Iterable[ir.Node]) -> bool:
 
 def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:
     """Compute the results that something outside `nodes` uses, by name."""
+    from onnxport.runtimes.ort.inference_session import open_session
+    from onnxport.runtimes.ort.offline_optimizer import compute_confined
+
     inside = set(nodes)
     wanted = [
         value

@@ -15,7 +15,8 @@ from onnx_ir.passes import common
 
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers import rewrites  # noqa: F401 - fills the registry
-from onnxport.optimizers.rewrites.registry import REASON, rewrite, rewritten_ops
+from onnxport.optimizers.node_marks import REASON
+from onnxport.optimizers.rewrites.registry import rewrite, rewritten_ops
 
 
 def decompose(model: Model, native: Collection[str]) -> list[str]:

@@ -14,6 +14,7 @@ from onnx_ir.passes import common
 from onnxport.formats.input_shapes import GivenShape, apply_shapes
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.loop_shapes import LoopShapes
+from onnxport.optimizers.node_marks import KNOWN_DOMAINS
 from onnxport.optimizers.shape_arithmetic import TARGETED, Dimensions
 
 # A round resolves one more layer of reshapes of reshapes; real models need two or three.
@@ -44,12 +45,6 @@ def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
             # An open dimension without a name gets one, so that inference can follow it.
             dims = enumerate(wanted[value.name])
             value.shape = ir.Shape(f"{value.name}.{axis}" if dim is None else dim for axis, dim in dims)
-
-
-# Domains whose operators shape inference knows.
-KNOWN_DOMAINS = frozenset(
-    ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "com.microsoft")
-)
 
 
 def drop_declared(model: Model) -> None:

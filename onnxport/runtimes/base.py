@@ -8,11 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import USAGE, MachineError, UsageError
 from onnxport.formats.artifact import TensorSpec
 
 if TYPE_CHECKING:
+    from onnxport.core.arrays import Array, Feeds
     from onnxport.runtimes.options import RuntimeOptions
     from onnxport.samples.domain import Domain
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxport.core.arrays import Array, Feeds
 from onnxport.runtimes.options import RuntimeOptions
 
 if TYPE_CHECKING:
+    from onnxport.core.arrays import Array, Feeds
     from onnxport.formats.artifact import TensorSpec
     from onnxport.runtimes.base import Runtime
 

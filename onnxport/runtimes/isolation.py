@@ -10,8 +10,15 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from onnxport.core.arrays import Array, Feeds
-from onnxport.core.child_process import RUN_TIMEOUT, Child, ChildHung, ChildTooLarge, borrow, give_back
+from onnxport.core.child_process import (
+    ONE_THREAD,
+    RUN_TIMEOUT,
+    Child,
+    ChildHung,
+    ChildTooLarge,
+    borrow,
+    give_back,
+)
 from onnxport.core.resources import Closing
 from onnxport.formats.artifact import FORMATS, SUFFIXES, TensorSpec
 from onnxport.runtimes import registry
@@ -22,6 +29,7 @@ from onnxport.runtimes.memory_limit import MemoryLimit, format_size
 from onnxport.runtimes.options import RuntimeOptions
 
 if TYPE_CHECKING:
+    from onnxport.core.arrays import Array, Feeds
     from onnxport.samples.domain import Domain
 
 Role = Literal["reference", "candidate"]
@@ -30,7 +38,6 @@ _DEFAULT = RuntimeOptions()
 _UNLIMITED = partial(MemoryLimit, None)
 # Runtimes with threads of their own; numpy's would only cost time and memory there.
 _REUSED = frozenset({"ort", "litert"})
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 _PATIENCE = "give it more time with --timeout SECONDS, or smaller inputs"
 
 
@@ -96,7 +103,7 @@ class IsolatedRuntime(Closing):
         self._kind = registry.find_runtime(FORMATS[path.suffix.lower()], options.runtime)
         self._kind.check()
         # One process may serve the reference and then the candidate, if these are its only libraries.
-        start = partial(borrow, environment=_ONE_THREAD) if self._kind.name in _REUSED else Child
+        start = partial(borrow, environment=ONE_THREAD) if self._kind.name in _REUSED else Child
         self._process = _Process(
             lambda: start(
                 "onnxport.runtimes.host:Host",

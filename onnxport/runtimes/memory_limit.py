@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxport.core.arrays import Feeds
 from onnxport.core.memory import bytes_of, machine_memory
 from onnxport.formats.artifact import Referent
 from onnxport.runtimes.base import MemoryFullError, OverLimitError
 
 if TYPE_CHECKING:
+    from onnxport.core.arrays import Feeds
     from onnxport.samples.footprint import Estimate
 
 # Bytes of this process with its libraries and of a runtime's process without a model.

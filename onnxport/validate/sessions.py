@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from onnxport.core.arrays import Array, Feeds
 from onnxport.formats.artifact import Artifact, TensorSpec
 from onnxport.runtimes.base import Runtime
 from onnxport.runtimes.isolation import IsolatedRuntime, Role
@@ -16,6 +13,7 @@ from onnxport.runtimes.settings import runtime_options
 from onnxport.validate.params import ValidateParams
 
 if TYPE_CHECKING:
+    from onnxport.core.arrays import Array, Feeds
     from onnxport.formats.model import Model
 
 Names = Mapping[str, str]
@@ -114,6 +112,8 @@ class Oriented:
         """Run with the artefact's own types."""
         if not self._dtypes:
             return self.runtime.run(feeds, taps=taps)
+        import numpy as np  # a process of a runtime starts before NumPy is read
+
         own = {spec.name: spec.dtype for spec in self.runtime.inputs if spec.name in self._dtypes}
         with np.errstate(over="ignore"):  # the artefact would get infinities, too
             fed = {name: each.astype(own[name]) if name in own else each for name, each in feeds.items()}

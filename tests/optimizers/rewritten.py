@@ -14,7 +14,8 @@ from onnx import helper, numpy_helper
 from onnxport.converters.lowering import qualified_op
 from onnxport.formats.model import Model
 from onnxport.optimizers.canonical_form import prepare
-from onnxport.optimizers.rewrites.registry import REASON, rewritten_ops
+from onnxport.optimizers.node_marks import REASON
+from onnxport.optimizers.rewrites.registry import rewritten_ops
 from tests import exact
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -28,7 +28,7 @@ from onnxport.core.arrays import Array
 from onnxport.formats.manifest import Port, Tap
 from onnxport.formats.model import Model
 from onnxport.optimizers.float16.epsilons import is_delicate
-from onnxport.optimizers.rewrites.registry import EXACT
+from onnxport.optimizers.node_marks import EXACT
 
 import_lowerings(ops)
 

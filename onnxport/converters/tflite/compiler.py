@@ -9,7 +9,8 @@ from onnxport.converters.compiler import CompilerProcess
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.result import Compiled
 from onnxport.converters.tflite.metadata.labels import check_normalization, read_label_files
-from onnxport.core.child_process import COMPILERS, borrow, give_back
+from onnxport.converters.tflite.settings import Settings
+from onnxport.core.child_process import COMPILERS, ONE_THREAD, borrow, give_back
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.manifest import Manifest
 
@@ -22,7 +23,12 @@ class TfliteConverter(CompilerProcess):
 
     def __init__(self) -> None:
         super().__init__(
-            borrow("onnxport.converters.tflite.worker:Worker", purpose="the LiteRT compiler", offline=True)
+            borrow(
+                "onnxport.converters.tflite.worker:Worker",
+                purpose="the LiteRT compiler",
+                environment=ONE_THREAD,
+                offline=True,
+            )
         )
 
     def convert(
@@ -54,7 +60,7 @@ class TfliteConverter(CompilerProcess):
         try:
             with self._child.bounded(model.weight_bytes, COMPILERS):
                 compiled: Compiled = self._child.call(
-                    "compile", prepared, output, params, manifest, stored, labels
+                    "compile", prepared, output, Settings.of(params), manifest, stored, labels
                 )
         except CannotConvertError as error:
             raise explain_refusals(error, model, "TFLite") from error

@@ -10,7 +10,7 @@ from flatbuffers import flexbuffers
 from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.optimizers.shape_inference import KNOWN_DOMAINS
+from onnxport.optimizers.node_marks import KNOWN_DOMAINS
 
 UNKNOWN_DOMAIN = (
     "is of an unknown domain; --operators FILE defines it in ONNX's operators, --allow-custom-ops keeps it as a custom "

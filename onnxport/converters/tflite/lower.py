@@ -15,7 +15,6 @@ from litert_converter.mlir.dialects import func
 
 from onnxport.converters.driver import Driver, check_rank, import_lowerings
 from onnxport.converters.lowering import NodeView, known_shape
-from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite import ops
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.custom_operators import UNKNOWN_DOMAIN, is_custom, lower_custom
@@ -24,6 +23,7 @@ from onnxport.converters.tflite.layout import Permutation, Shape, channels_last,
 from onnxport.converters.tflite.ops.casts import KEEPS_FLOAT64
 from onnxport.converters.tflite.quantized.integer_ports import IntegerPorts
 from onnxport.converters.tflite.registry import REGISTRY
+from onnxport.converters.tflite.settings import Settings
 from onnxport.converters.tflite.values import Value, constant
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
@@ -31,7 +31,7 @@ from onnxport.formats.manifest import Port, Tap
 from onnxport.formats.model import Model, dtype_name
 from onnxport.formats.numbered_texts import read_texts
 from onnxport.formats.tflite.tensor_names import INNER, TensorNames
-from onnxport.optimizers.rewrites.registry import REASON
+from onnxport.optimizers.node_marks import REASON
 
 import_lowerings(ops)
 
@@ -90,7 +90,7 @@ class Lowered:
     custom: bool  # it has custom operators
 
 
-def lower_model(model: Model, params: TfliteParams) -> Lowered:
+def lower_model(model: Model, settings: Settings) -> Lowered:
     """Lower a prepared model.
 
     Raises:
@@ -98,18 +98,18 @@ def lower_model(model: Model, params: TfliteParams) -> Lowered:
     """
     builder = TflBuilder()
     with builder.context, ir.Location.unknown():
-        return _Lowering(model, params, builder).run()
+        return _Lowering(model, settings, builder).run()
 
 
 class _Lowering(Driver[Value, TflBuilder]):
     target, unported = "TFLite", "a type"
     errors = (NoKernel, OverflowError, ir.MLIRError)
 
-    def __init__(self, model: Model, params: TfliteParams, builder: TflBuilder) -> None:
+    def __init__(self, model: Model, settings: Settings, builder: TflBuilder) -> None:
         super().__init__(model.graph, REGISTRY)
-        self.custom_ops = params.allow_custom_ops
-        self.layout, self.tfl = params.layout, builder
-        self.ports = IntegerPorts(builder, params.io)
+        self.custom_ops = settings.allow_custom_ops
+        self.layout, self.tfl = settings.layout, builder
+        self.ports = IntegerPorts(builder, settings.io)
         self.tensor_keys: dict[ir.Value, str] = {}
         self.sequence: dict[str, int] = {}
         self.keys = TensorNames()

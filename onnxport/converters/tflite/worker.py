@@ -15,7 +15,6 @@ from pathlib import Path
 from litert_converter import converter_api_ext
 from litert_converter.mlir import ir, passmanager
 
-from onnxport.converters.params import TfliteParams
 from onnxport.converters.result import Compiled, custom_names
 from onnxport.converters.tflite.fit.module import fit_module
 from onnxport.converters.tflite.load_check import check_runs, count_operators
@@ -27,6 +26,7 @@ from onnxport.converters.tflite.metadata.writer import NAME, pack_labels, write_
 from onnxport.converters.tflite.quantized.integer_kernels import describe_products
 from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.converters.tflite.repairs import repair_branches, separate_results, widen_biases
+from onnxport.converters.tflite.settings import Settings
 from onnxport.converters.tflite.storage.source_weights import Stored
 from onnxport.converters.tflite.storage.weights import store_weights
 from onnxport.core.errors import CannotConvertError, Refusal
@@ -34,7 +34,6 @@ from onnxport.formats.manifest import KEY, Manifest, Tap
 from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import NOTE_KEY
 from onnxport.formats.tflite.tensor_names import INNER
-from onnxport.samples.sizes import OpenSizes
 
 _CONSTANTS = frozenset(("arith.constant", "tfl.no_value", "tfl.pseudo_const", "tfl.pseudo_qconst"))
 # Larger models are serialized straight into the file, which saves one copy of the weights in memory.
@@ -52,7 +51,7 @@ class Worker:
         self,
         model: Path,
         output: Path,
-        params: TfliteParams,
+        settings: Settings,
         manifest: Manifest,
         stored: Collection[Stored] = (),
         labels: Collection[LabelFile] = (),
@@ -67,7 +66,7 @@ class Worker:
             CannotConvertError: a node without an equivalent, or a refusal of the compiler or the interpreter.
             MachineError: the file could not be written.
         """
-        notes, ends = _compile(Model.received(model), output, params, manifest, stored, labels)
+        notes, ends = _compile(Model.received(model), output, settings, manifest, stored, labels)
         pack_labels(output, labels)
         # Frees the module before the file is loaded; the builder is part of a reference cycle.
         gc.collect()
@@ -79,6 +78,8 @@ class Worker:
 
 def _solve_sizes(path: Path) -> Iterator[Mapping[str, Sequence[int]]]:
     """Yield sizes of the open dimensions that all operators of the prepared model accept."""
+    from onnxport.samples.sizes import OpenSizes  # few models have open sizes, and it reads samples, too
+
     model = Model.received(path)
     return OpenSizes(model.inputs, {spec.name: spec.shape for spec in model.inputs}, graph=model).proposals(1)
 
@@ -86,7 +87,7 @@ def _solve_sizes(path: Path) -> Iterator[Mapping[str, Sequence[int]]]:
 def _compile(
     source: Model,
     output: Path,
-    params: TfliteParams,
+    settings: Settings,
     manifest: Manifest,
     stored: Collection[Stored],
     labels: Collection[LabelFile],
@@ -94,24 +95,24 @@ def _compile(
     """Compile `source` into `output`; return notes, and whether the model surely terminates."""
     size = source.weight_bytes  # lowering frees the weights
     note = rename_note(source)
-    lowered = lower_model(source, params)
+    lowered = lower_model(source, settings)
     with lowered.builder.context, ir.Location.unknown():
         _run_passes(lowered)
         ports = lowered.inputs, lowered.outputs
-        fitted = fit_module(lowered.builder, lowered.module, *ports) if params.fit else ()
+        fitted = fit_module(lowered.builder, lowered.module, *ports) if settings.fit else ()
         separate_results(lowered.builder, lowered.module)
         complete = replace(manifest, inputs=ports[0], outputs=ports[1], taps=_name_tensors(lowered))
         if lowered.custom:  # LiteRT cannot run it
             complete = replace(complete, validation="skipped")
-        weights = store_weights(lowered.module, params.precision, stored, on_gpu=bool(params.fit))
+        weights = store_weights(lowered.module, settings.precision, stored, on_gpu=bool(settings.fit))
         notes = lowered.notes + fitted + weights
         if lowered.builder.quantized.present:
             notes += describe_products(_operations(lowered.module))
         entries = {KEY: ir.StringAttr.get(complete.to_json())}
         if note is not None:
             entries[NOTE_KEY] = ir.StringAttr.get(note)
-        if labels or params.normalization:
-            metadata = write_metadata(output.stem, *ports, params.normalization, labels)
+        if labels or settings.normalization:
+            metadata = write_metadata(output.stem, *ports, settings.normalization, labels)
             entries[NAME] = ir.StringAttr.get(metadata)
         lowered.module.operation.attributes["tfl.metadata"] = ir.DictAttr.get(entries)
         _export(lowered.module, output, size)

@@ -22,7 +22,7 @@ from onnxport.optimizers.float16.constants import LARGEST, LARGEST_INTEGER, LEAS
 from onnxport.optimizers.float16.epsilons import SHIFTS, guards, is_delicate, reads_tiny
 from onnxport.optimizers.float16.magnitudes import Measured
 from onnxport.optimizers.float16.operator_support import is_float
-from onnxport.optimizers.rewrites.registry import EXACT
+from onnxport.optimizers.node_marks import EXACT
 from onnxport.samples.value_uses import CARRIERS
 
 _MOST = LARGEST / 2

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Literal
 
 import onnx
 import onnx_ir as ir
-import onnxruntime
 
 from onnxport.formats.model import Model
 from onnxport.optimizers.opset.downgrade import lower
@@ -36,7 +36,7 @@ def convert_opset(model: Model, opset: int | Literal["latest"]) -> Rewritten:
     if to > newest:
         raise LiftError(
             f"the model cannot be proven at opset {to}",
-            why=f"ONNX Runtime {onnxruntime.__version__} and onnx {onnx.__version__} know opsets up to {newest}",
+            why=f"ONNX Runtime {version('onnxruntime')} and onnx {onnx.__version__} know opsets up to {newest}",
             fix=f"give --opset {newest}, or install newer ones",
         )
     if own == to:
@@ -71,7 +71,7 @@ def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]
         # None of its versions between the two opsets: that is what makes it lack a kernel.
         named = ", ".join(f"{op}-{first}" for op, first in sorted(refused.items()))
         to = max(min(refused.values()) - 1, model.opset)
-        lacking = f"ONNX Runtime {onnxruntime.__version__} lacks {named}"
+        lacking = f"ONNX Runtime {version('onnxruntime')} lacks {named}"
         why = (f"its newest opset is {to}, not {newest}: {lacking}",)
     if to >= model.opset:
         return model, why

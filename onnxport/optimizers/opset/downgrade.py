@@ -15,6 +15,7 @@ from onnx_ir.passes import common
 
 from onnxport.core.errors import Refusal
 from onnxport.optimizers.decomposition import complete_node, own_definition, shared_definition
+from onnxport.optimizers.node_marks import REASON
 from onnxport.optimizers.opset import downgrades  # noqa: F401 - fills the registry
 from onnxport.optimizers.opset.downgrades.arithmetic import WIDER
 from onnxport.optimizers.opset.errors import PART_OF, WHY, LiftError, part_of, refusal_of_part
@@ -22,7 +23,6 @@ from onnxport.optimizers.opset.formulas import rewrite_beyond
 from onnxport.optimizers.opset.node import LOWERINGS, Change, Node, NoForm
 from onnxport.optimizers.opset.schemas import default_domain, is_default, schema, set_opset, since, type_name
 from onnxport.optimizers.opset.type_inference import infer_types
-from onnxport.optimizers.rewrites.registry import REASON
 
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 _OLDEST_IR = 4  # below, every initializer is an input as well

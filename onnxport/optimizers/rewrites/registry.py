@@ -14,20 +14,11 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model, dims_of
+from onnxport.optimizers.node_marks import EXACT, REASON, WAITS
 from onnxport.optimizers.params import CANONICAL_OPSET
 
 Rewriting = Callable[["Rewrite"], None]
 Operand = ir.Value | Array | np.generic | None
-
-# Metadata key for the reason why a node cannot be rewritten; the converter that refuses the node reads it.
-REASON = "onnxport.refused"
-
-# Metadata key for nodes that wait for a type or rank, which shape inference did not find.
-WAITS = "onnxport.waits"
-
-# Metadata key for nodes that compute integers in float32: fewer bits would not be exact.
-EXACT = "onnxport.exact"
-
 
 # Attributes of Conv, and of operators that ONNX Runtime made of it.
 CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")

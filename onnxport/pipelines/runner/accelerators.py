@@ -10,10 +10,10 @@ from pydantic import BaseModel
 from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.runner.clock import Clock
-from onnxport.pipelines.runner.judges import Judges
 from onnxport.runtimes import registry
 
 if TYPE_CHECKING:
+    from onnxport.pipelines.runner.judges import Judges
     from onnxport.validate.report import Report
 
 # Word of `--fit` -> the runtime that is asked.

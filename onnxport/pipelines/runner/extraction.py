@@ -111,7 +111,7 @@ def _open_judge(
 
 def _unknown_domains(model: Model) -> set[str]:
     """Return the domains of operators that neither ONNX Runtime nor a function of the model defines."""
-    from onnxport.optimizers.shape_inference import KNOWN_DOMAINS
+    from onnxport.optimizers.node_marks import KNOWN_DOMAINS
 
     own = {domain for domain, _, _ in model.ir.functions}
     return {node.domain for node in model.graph.all_nodes()} - KNOWN_DOMAINS - own

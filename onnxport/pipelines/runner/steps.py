@@ -22,7 +22,6 @@ from onnxport.pipelines.runner.clock import TIMED, Clock
 from onnxport.pipelines.runner.cut_advice import advise_cut, options_for_part
 from onnxport.pipelines.runner.error_paths import name_the_source
 from onnxport.pipelines.runner.jobs import Job
-from onnxport.pipelines.runner.judges import Judges
 from onnxport.pipelines.runner.model_sources import describe_labels, load, origin_of, reading, unchanged
 from onnxport.pipelines.runner.provenance import options_of
 from onnxport.pipelines.runner.report import Outcome
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     from onnxport.formats.model import Model
     from onnxport.formats.zipmap import Labels
+    from onnxport.pipelines.runner.judges import Judges
 
 
 def make(job: Job, folder: Path, stack: ExitStack, clock: Clock, sharing: Sharing | None = None) -> Outcome:
@@ -70,6 +70,8 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock, sharing: Sharin
     further = {name: each.artifact for name, each in models.items() if name != MAIN}
     judge = None
     if job.validation is not None:
+        from onnxport.pipelines.runner.judges import Judges  # reads NumPy: the children start first
+
         expected = Artifact(_output_of(job, folder, len(job.steps) - 1), job.target.gives)
         validation, run = functions.validation_of(job.validation, MAIN, models), None
         if sharing is not None:

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from onnxport.core.errors import CannotConvertError
-from onnxport.optimizers.rewrites.registry import REASON
+from onnxport.optimizers.node_marks import REASON
 from tests.conformance.tflite import Conformance
 from tests.converters.tflite import models
 from tests.optimizers.rewritten import differences, model_of, run

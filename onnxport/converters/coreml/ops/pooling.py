@@ -13,7 +13,7 @@ from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.dims import as_shape, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.windows import Pool, Window, check_axes, read_pool
-from onnxport.optimizers.rewrites.registry import REASON
+from onnxport.optimizers.node_marks import REASON
 
 
 @lower("MaxPool")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from onnxport.converters.app_metadata import Normalization
 from onnxport.converters.labels import find_port, list_names, read_labels
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
+
+if TYPE_CHECKING:
+    from onnxport.converters.app_metadata import Normalization
 
 # enum AssociatedFileType of the metadata schema
 AXIS, VALUE = 2, 3

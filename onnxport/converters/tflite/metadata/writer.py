@@ -10,12 +10,15 @@ import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ai_edge_litert import schema_py_generated as schema
 
-from onnxport.converters.app_metadata import Normalization
 from onnxport.converters.tflite.metadata.labels import AXIS, VALUE, LabelFile
 from onnxport.formats.manifest import Port
+
+if TYPE_CHECKING:
+    from onnxport.converters.app_metadata import Normalization
 
 NAME = "TFLITE_METADATA"
 _IDENTIFIER = b"M001"

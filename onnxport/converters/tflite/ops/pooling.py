@@ -21,7 +21,7 @@ from onnxport.converters.tflite.ops.windows import (
 from onnxport.converters.tflite.registry import REGISTRY, lower
 from onnxport.converters.tflite.tensors import Bounds, Tensor
 from onnxport.converters.windows import Pool, Window, check_axes, read_pool
-from onnxport.optimizers.rewrites.registry import REASON
+from onnxport.optimizers.node_marks import REASON
 
 
 @lower("MaxPool")

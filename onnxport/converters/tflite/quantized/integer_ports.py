@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as onnx
 from litert_converter.mlir import ir
 
-from onnxport.converters.params import Io
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.layout import Shape
 from onnxport.converters.tflite.quantized.quantization import (
@@ -19,6 +18,9 @@ from onnxport.converters.tflite.quantized.quantization import (
     requantize,
 )
 from onnxport.core.errors import Refusal
+
+if TYPE_CHECKING:
+    from onnxport.converters.params import Io
 
 _SIGNED = "int8"
 _SHIFT = 128  # from int8 to uint8

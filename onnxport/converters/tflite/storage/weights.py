@@ -20,12 +20,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from litert_converter.mlir import ir
 
-from onnxport.converters.params import Precision
 from onnxport.converters.tflite.quantized.quantization import emit, is_float
 from onnxport.converters.tflite.storage.encodings import (
     Encoded,
@@ -37,6 +36,9 @@ from onnxport.converters.tflite.storage.encodings import (
 from onnxport.converters.tflite.storage.source_weights import LEAST, Stored
 from onnxport.core.arrays import Array
 from onnxport.formats.tflite.tensor_names import INNER
+
+if TYPE_CHECKING:
+    from onnxport.converters.params import Precision
 
 # tfl op -> (operand with its weights, axis of their output channels; None if that varies).
 _WEIGHTS: Mapping[str, tuple[int, int | None]] = {
