@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import tempfile
@@ -65,6 +66,12 @@ def run_command(
     elif code:
         said = f"exit {code}: {said}"
     return Run(seconds, cpu_seconds, code == 0, said, peak.megabytes)
+
+
+def with_bytecode() -> dict[str, str]:
+    """Return the environment of an installed package, whose modules are compiled from its first run on."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return environment | {"PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir(), "onnxport-bytecode"))}
 
 
 def _children_used() -> float:

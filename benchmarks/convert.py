@@ -29,7 +29,7 @@ import onnx
 from rich.console import Console
 
 from benchmarks.artefacts import Examination
-from benchmarks.commands import Run, run_command
+from benchmarks.commands import Run, run_command, with_bytecode
 from benchmarks.onnx2tf import BACKENDS, Onnx2tf, PeerMissing
 from benchmarks.report import (
     OURS,
@@ -101,7 +101,7 @@ def convert_ours(subject: Subject, artefact: Path, *options: str) -> Run:
     command += ["-o", os.fspath(artefact), *options]
     for name, shape in subject.told.items():
         command += ["--shape", f"{name}={','.join(map(str, shape))}"]
-    return run_command(command)
+    return run_command(command, environment=with_bytecode())
 
 
 def convert_all(

@@ -14,7 +14,6 @@ nor a child that it called computed. Peak memory is of the tree of processes (pr
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.commands import Run, run_command
+from benchmarks.commands import Run, run_command, with_bytecode
 from benchmarks.staging.ledger import STAGES, Entry, read
 from fixtures import models
 
@@ -58,7 +57,7 @@ def waterfall(model: str, path: Path, to: str | None) -> Waterfall:
             else ["convert", str(path), "--to", to, "-o", str(Path(name, f"made.{_SUFFIX[to]}"))]
         )
         command = [sys.executable, "-m", "benchmarks.staging.traced", str(folder), "onnxport", *work, "-q"]
-        run = run_command(command, environment=_with_bytecode())
+        run = run_command(command, environment=with_bytecode())
         stages = {stage: Entry() for stage in STAGES}
         for file in folder.iterdir():
             for stage, entry in read(file).items():
@@ -66,12 +65,6 @@ def waterfall(model: str, path: Path, to: str | None) -> Waterfall:
     counted = sum(entry.cpu + entry.called for entry in stages.values())
     stages["processes"] += Entry(cpu=max(run.cpu_seconds - counted, 0.0))
     return Waterfall(model, run, stages)
-
-
-def _with_bytecode() -> dict[str, str]:
-    """Return the environment of an installed package, whose modules are compiled."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return environment | {"PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir(), "onnxport-bytecode"))}
 
 
 _SUFFIX = {"tflite": "tflite", "coreml": "mlpackage", "ort": "ort"}

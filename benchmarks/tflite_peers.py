@@ -212,6 +212,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kept = json.loads(options.json.read_text())
         figures, record["load"] = [Figures(**each) for each in kept["figures"]], kept["load"]
     known = {each.key for each in figures}
+    with tempfile.TemporaryDirectory() as temp:  # compiles the modules
+        convert_ours(subjects[0], Path(temp, "model.tflite"))
     for subject in subjects:
         if subject.key in known:
             continue
