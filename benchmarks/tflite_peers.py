@@ -77,8 +77,8 @@ def tools(onnx2tf: Onnx2tf | None, onnxsim: Onnxsim | None) -> dict[str, Convert
     return found
 
 
-def measured(subject: Subject, converters: Mapping[str, Convert]) -> Iterator[Figures]:
-    """One model by every tool; latencies of those that are right."""
+def measured(subject: Subject, converters: Mapping[str, Convert], *, times: bool = True) -> Iterator[Figures]:
+    """One model by every tool; unless `times` is false, latencies of those that are right."""
     with tempfile.TemporaryDirectory(prefix="peers-") as temp:
         right: dict[str, Path] = {}
         for tool, convert in converters.items():
@@ -91,7 +91,7 @@ def measured(subject: Subject, converters: Mapping[str, Convert]) -> Iterator[Fi
             if examined is not None and not is_right:
                 said = examined.refused or f"wrong by {examined.worst.relative:.1e} of scale"
             ratio = None
-            if is_right and tool in PEERS and OURS in right:
+            if times and is_right and tool in PEERS and OURS in right:
                 latency, _ = in_child(
                     "latency", subject.path, subject.shapes, right[OURS], artefact, _LATENCY_ROUNDS
                 )
@@ -192,6 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--models", nargs="+", metavar="KEY", help="instead of all but the largest random ones"
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="every figure, anew after each model")
+    parser.add_argument("--no-latency", action="store_true", help="for a busy machine")
     parser.add_argument("--resume", action="store_true", help="keep what is in --json, and measure the rest")
     parser.add_argument("--page", type=Path, metavar="FIGURES", help="print the tables of such a file")
     options = parser.parse_args(arguments)
@@ -217,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for subject in subjects:
         if subject.key in known:
             continue
-        for each in measured(subject, tools(onnx2tf, onnxsim)):
+        for each in measured(subject, tools(onnx2tf, onnxsim), times=not options.no_latency):
             print(f"{each.key}  {each.tool}  {_cell(each)}", file=sys.stderr, flush=True)
             figures.append(each)
         record["load"].append(os.getloadavg())
