@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import platform
 from collections.abc import Mapping
 from functools import lru_cache
@@ -163,7 +164,10 @@ def own_sources() -> str:
     """Return a digest of this package's code, which changes between releases too."""
     home = Path(__file__).parents[2]
     tree = hashlib.sha256()
-    for file in digests.files_below(home):
-        if file.suffix != ".pyc":
-            tree.update(file.relative_to(home).as_posix().encode() + b"\0" + file.read_bytes())
+    for place, folders, names in os.walk(home):
+        folders.sort()
+        for file in sorted(os.path.join(place, name) for name in names if not name.endswith(".pyc")):
+            with open(file, "rb", buffering=0) as stream:
+                name = os.path.relpath(file, home).replace(os.sep, "/")
+                tree.update(name.encode() + b"\0" + stream.readall())
     return tree.hexdigest()[:16]
