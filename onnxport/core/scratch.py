@@ -57,7 +57,7 @@ def _sweep(place: Path) -> None:
     for folder in place.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             found = folder.lstat()
-            young = time.time() - found.st_mtime < _SECONDS
+            young = abs(time.time() - found.st_mtime) < _SECONDS  # of the future, if the clock was set back
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or young:
                 continue
             lock = folder / _LOCK

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,15 @@ def test_the_folder_of_a_killed_process_goes_and_that_of_a_live_one_stays(tmp_pa
     assert outside.is_dir()
     for each in (alive, process):
         each.communicate()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no locks that end with a killed process")
+def test_the_folder_of_a_killed_process_goes_though_the_clock_was_ahead(tmp_path: Path) -> None:
+    killed, left = started(tmp_path)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    later = time.time() + 365 * 86400
+    os.utime(left, (later, later))
+    process, _ = started(tmp_path)
+    process.communicate()
+    assert not left.exists()

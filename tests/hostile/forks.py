@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 # Of one process; the memory is beyond what the imports take. A run that needs more than `peak` may be is a fault; that
 # of a reader in a child is refused by the child's own limit of 2 GB.
 MEMORY, FILE_SIZE = 2 << 30, 1 << 30
-_SHARED = 50
+_SHARED = 200
 
 
 @dataclass(frozen=True)

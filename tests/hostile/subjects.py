@@ -385,10 +385,10 @@ def _frozen(folder: Path) -> None:
 _READ = (":samples", "in", _IMAGE)
 _LOAD = (":framework", "{}")
 _TENSORFLOW = tuple(f"onnxport.exporters.tensorflow.{name}" for name in ("keras_files", "saved_models"))
-_TORCH = ("onnxport.exporters.pytorch.loader",)
+_TORCH = ("onnxport.exporters.pytorch.loader", "torch._dynamo", "torch.onnx")
 _BOOSTERS = tuple(f"onnxport.exporters.classical.boosters.{name}" for name in ("xgboost", "lightgbm"))
 # Seconds after which a reader counts as endless, as some of boosters are: its child's limit ends it, with a sentence.
-_ENDLESS = 2.0
+_ENDLESS = 1.0
 _SKOPS = ("onnxport.exporters.objects", "skops.io", "sklearn.pipeline", "sklearn.linear_model")
 SUBJECTS: Mapping[str, Subject] = {
     "onnx": Subject(

@@ -220,6 +220,15 @@ def test_folder_of_a_killed_run_is_swept_and_that_of_a_living_one_is_not(folder:
     assert list((folder / "new").iterdir()) == []
 
 
+def test_folder_of_a_living_run_stays_when_the_clock_jumps(folder: Path) -> None:
+    with Cache(folder) as cache:
+        room = cache.room("node")
+        os.utime(room.parent, (0, 0))  # as if half a century had gone by
+        with Cache(folder) as other:
+            other.room("node")
+            assert room.is_dir()
+
+
 def test_folder_of_another_machine_is_swept_when_it_is_old(tmp_path: Path) -> None:
     for name, days in (("elsewhere-0a", 8), ("elsewhere-0b", 6)):
         (tmp_path / name).mkdir()

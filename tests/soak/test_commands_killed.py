@@ -1,4 +1,4 @@
-"""Commands that are killed, or whose disk is full, at random moments: the former artefact whole, or the new one.
+"""Commands that are killed, or whose disk is full or clock is set, at random moments: no artefact is in parts.
 
 One moment of each kind in CI, a hundred of each command with `make soak`.
 """
@@ -47,7 +47,8 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "view": ("view", "digits.onnx", "--export", "out"),
 }
 FORMER = b"the former artefact"
-KILLS, DISKS, ERRORS = 100, 30, 12
+KILLS, DISKS, ERRORS, CLOCKS = 100, 30, 12, 8
+_YEAR = 365 * 86400  # seconds
 _WRITES_NOTHING = ("inspect plan", "cache prune")
 _FEW = ("convert",)  # in CI; the others take minutes
 
@@ -240,13 +241,24 @@ def test_a_full_disk_leaves_the_old_or_the_new(
 
 @pytest.fixture(scope="session")
 def failing_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library that makes writes fail; skips where none can be built or preloaded."""
+    """A library that makes writes fail."""
+    return _built("failing_disk.c", tmp_path_factory.mktemp("failing"))
+
+
+@pytest.fixture(scope="session")
+def jumping_clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that sets the clock."""
+    return _built("jumping_clock.c", tmp_path_factory.mktemp("jumping"))
+
+
+def _built(source: str, folder: Path) -> Path:
+    """Build a library to preload; skip where none can be."""
     compiler = shutil.which("cc")
     if compiler is None or not sys.platform.startswith("linux"):
         pytest.skip("building a library to preload takes a C compiler on Linux")
-    library = tmp_path_factory.mktemp("failing") / "disk.so"
-    source = Path(__file__).with_name("failing_disk.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    library = folder / "preloaded.so"
+    file = Path(__file__).with_name(source)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, file, "-ldl"], check=True)
     return library
 
 
@@ -266,6 +278,26 @@ def test_a_broken_disk_leaves_the_old_or_the_new(
     assert code in (0, 6), code
     if not trial:
         assert (code == 6) == (name not in _WRITES_NOTHING), "the library has no effect"
+    assert work.litter() == []
+    _check(work, expected)
+
+
+@pytest.mark.parametrize(("name", "trial"), _trials(CLOCKS))
+def test_a_clock_that_jumps_changes_nothing(
+    name: str,
+    trial: int,
+    jumping_clock: Path,
+    tmp_path: Path,
+    undisturbed_commands: Callable[[str], Undisturbed],
+) -> None:
+    """The clock goes a year forward or back at some look of each process; the next run has the right one."""
+    expected = undisturbed_commands(name)
+    work = Work.made(name, tmp_path)
+    chance = random.Random(f"{name} {trial}")
+    years, looks = (1, -1)[trial % 2], int(10 ** chance.uniform(0, 3)) - 1
+    variables = {"LD_PRELOAD": str(jumping_clock), "JUMP_BY": str(years * _YEAR), "JUMP_AFTER": str(looks)}
+    assert work.end(work.start(**variables)) == 0
+    assert work.products() == expected.products
     assert work.litter() == []
     _check(work, expected)
 

@@ -14,6 +14,11 @@ import socket
 import time
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # not on Windows, where age decides
+    fcntl = None  # type: ignore[assignment]
+
 _LOCK = ".lock"
 _BEGINNING = ".begun"
 _OLD = 7 * 86400  # seconds; no stage takes so long
@@ -73,15 +78,16 @@ def sweep(parent: Path) -> None:
 
 
 def _is_abandoned(folder: Path) -> bool:
-    if time.time() - folder.stat().st_mtime > _OLD:
-        return True
-    if folder.name.endswith(_BEGINNING) or folder.name.rpartition("-")[0] != machine():
-        return False
-    lock = os.open(folder / _LOCK, os.O_RDWR)
-    try:
-        return _lock(lock)
-    finally:
-        os.close(lock)
+    """Return whether no run uses the folder: by its lock where that tells, whatever the clock says, or by age."""
+    has_lock = folder.name.rpartition("-")[0] == machine() and not folder.name.endswith(_BEGINNING)
+    if has_lock and fcntl is not None:
+        with contextlib.suppress(FileNotFoundError):  # half removed
+            lock = os.open(folder / _LOCK, os.O_RDWR)
+            try:
+                return _lock(lock)
+            finally:
+                os.close(lock)
+    return time.time() - folder.stat().st_mtime > _OLD
 
 
 def machine() -> str:
@@ -93,10 +99,10 @@ def machine() -> str:
 
 def _lock(lock: int) -> bool:
     """Take the lock; False if another process has it, or if the system has no locks."""
+    if fcntl is None:
+        return False
     try:
-        import fcntl
-
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
+    except OSError:
         return False
     return True
