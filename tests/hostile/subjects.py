@@ -501,20 +501,20 @@ SUBJECTS: Mapping[str, Subject] = {
     "cache": Subject(
         _ran, {".onnxport/stages/*/*/entry.json": "entry"}, (("cache", "list"), ("plan", "pipeline.yaml"))
     ),
-    "keras": Subject(_keras, {"a.keras": "zip", "a.h5": "words"}, (_LOAD,), 60.0, True, "keras", _TENSORFLOW),
+    "keras": Subject(_keras, {"a.keras": "zip", "a.h5": "words"}, (_LOAD,), 20.0, True, "keras", _TENSORFLOW),
     "saved-model": Subject(
         _saved_model,
         {"saved/saved_model.pb": "protobuf", "saved/variables/variables.index": "bytes"},
         ((":framework", "saved"),),
-        60.0,
+        20.0,
         True,
         "tensorflow",
         _TENSORFLOW,
     ),
     "frozen-graph": Subject(
-        _frozen, {"frozen.pb": "protobuf"}, (_LOAD,), 60.0, True, "tensorflow", _TENSORFLOW
+        _frozen, {"frozen.pb": "protobuf"}, (_LOAD,), 20.0, True, "tensorflow", _TENSORFLOW
     ),
-    "skops": Subject(_skops, {"linear.skops": "zip"}, (_LOAD,), 60.0, True, "skops", _SKOPS),
+    "skops": Subject(_skops, {"linear.skops": "zip"}, (_LOAD,), 20.0, True, "skops", _SKOPS),
     "xgboost": Subject(
         _boosters,
         {"x.json": "json", "x.ubj": "ubjson"},
@@ -534,15 +534,15 @@ SUBJECTS: Mapping[str, Subject] = {
         "catboost",
         ("onnxport.exporters.classical.boosters.catboost",),
     ),
-    "torch": Subject(_torch, {"a.pt2": "zip"}, (_LOAD,), 60.0, True, "torch", _TORCH),
+    "torch": Subject(_torch, {"a.pt2": "zip"}, (_LOAD,), 20.0, True, "torch", _TORCH),
     "torch-weights": Subject(
-        _torch, {"a.pt": "zip", "a.safetensors": "bytes"}, ((":weights", "{}"),), 60.0, True, "torch", _TORCH
+        _torch, {"a.pt": "zip", "a.safetensors": "bytes"}, ((":weights", "{}"),), 20.0, True, "torch", _TORCH
     ),
     "torchscript": Subject(
         _torch,
         {"script.pt": "zip"},
         ((":framework", "{}", "exporter=torchscript", "input=x=1,4"),),
-        60.0,
+        20.0,
         True,
         "torch",
         _TORCH,

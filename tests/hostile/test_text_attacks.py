@@ -13,6 +13,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from onnxport.pipelines.cache import shared_cache
 from onnxport.pipelines.graph.digests import digest_of_value
@@ -274,6 +275,42 @@ def test_names_are_text_in_every_report(reports: dict[str, str]) -> None:
         assert not re.search(r"^\s*::error", text, re.MULTILINE), form
     json.loads(reports["json"])
     json.loads(reports["sarif"])
+
+
+INJECTED = {"line": "\nevil: 1 #", "separator": "\u2028evil: 1 #", "long line": f"{'long ' * 2500}evil: 1 #"}
+
+
+@pytest.mark.parametrize("kind", INJECTED)
+def test_names_write_nothing_into_a_first_pipeline(kind: str, target: Target) -> None:
+    """`init` writes names of the model into comments of a file that is a program."""
+    written = []
+    for end in (INJECTED[kind], ""):
+        _stateful(target.folder / "digits.onnx", end)
+        run = target.run("init", "digits.onnx", "--ci", "none", "-o", "pipeline.yaml", "--force")
+        assert not run.code, run.stderr
+        written.append((target.folder / "pipeline.yaml").read_text())
+    attacked, expected = written
+    assert yaml.safe_load(attacked) == yaml.safe_load(expected)
+    assert len(attacked.splitlines()) <= len(expected.splitlines())
+
+
+def _stateful(file: Path, end: str) -> None:
+    """Write a model with open sizes, a state and a node that TFLite refuses, all of whose names have an `end`."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    float_, string = TensorProto.FLOAT, TensorProto.STRING
+    inputs = [helper.make_tensor_value_info(f"{name}{end}", float_, [f"N{end}", 4]) for name in ("x", "h_in")]
+    outputs = [helper.make_tensor_value_info(f"h_out{end}", float_, [f"N{end}", 4])]
+    words, twice = (
+        helper.make_tensor_value_info(f"{name}{end}", string, ["M"]) for name in ("words", "twice")
+    )
+    nodes = [
+        helper.make_node("Add", [each.name for each in inputs], [outputs[0].name], f"add{end}"),
+        helper.make_node("StringConcat", [words.name, words.name], [twice.name], f"text{end}"),
+    ]
+    graph = helper.make_graph(nodes, "graph", [*inputs, words], [*outputs, twice])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), file)
 
 
 @attack(2, "the path xxx", "... cannot be used: File name too long; give a shorter one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from onnxport.core.errors import UsageError
+from onnxport.core.errors import UsageError, printable
 from onnxport.formats.artifact import Staging, writing
 from onnxport.pipelines.environment import LIBRARIES, SOURCES
 from onnxport.pipelines.init.hosts import Host, Project
@@ -108,6 +109,7 @@ def workflow_text(plan: Plan, host: Host, project: Project) -> str:
     sources = [look.source for look in plan.looks if ":" not in look.source]
     # A model outside of the repository cannot be hashed there.
     watched = [plan.file.name, lock, *(source for source in sources if not Path(source).is_absolute())]
+    hashed = [f"{prefix}{each}" for each in watched]
     return _render(
         f"{host}.yml.j2",
         file=shlex.quote(plan.file.name),
@@ -117,10 +119,15 @@ def workflow_text(plan: Plan, host: Host, project: Project) -> str:
         runner=_RUNNERS.get((platform.system(), platform.machine()), "ubuntu-latest"),
         package=_package(plan),
         locked=_LOCKED.format(lock=shlex.quote(lock)),
-        hashed=", ".join("'" + f"{prefix}{each}".replace("'", "''") + "'" for each in watched),
+        key=f"onnxport-${{{{ runner.os }}}}-${{{{ hashFiles({', '.join(map(_literal, hashed))}) }}}}",
         lock=shlex.quote(lock),
         output=_OUTPUT,
     )
+
+
+def _literal(text: str) -> str:
+    """Return a text in an expression of GitHub."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def check_absent(paths: Iterable[Path]) -> None:
@@ -169,7 +176,13 @@ def _describe(look: ModelSummary) -> list[str]:
     if look.states:
         pairs = ", ".join(f"{name} from {output}" for name, output in look.states.items())
         lines.append(f"Its state is fed back from run to run in every proof: {pairs}")
-    return [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines]
+    return [_comment(line) for line in lines]
+
+
+def _comment(text: str) -> str:
+    """Return text that stays in one comment, whatever names it has."""
+    line = printable(text)
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."
 
 
 def _export_hints(look: ModelSummary) -> Iterator[str]:
@@ -194,7 +207,7 @@ def _target(plan: Plan, name: str) -> dict[str, Any]:
         why_not = "It refuses " + "; ".join(f"{model} ({reason})" for model, reason in said.items())
     return {
         "name": name,
-        "why_not": why_not,
+        "why_not": printable(why_not),
         "off": "" if name in plan.targets else _OFF,
         "models": takers if takers and len(takers) < len(plan.looks) else [],
         "hints": _hints(plan, name),
@@ -246,7 +259,11 @@ def _flow(value: object) -> str:
     if isinstance(value, str):
         import yaml
 
-        text: str = yaml.safe_dump(value, width=10_000, allow_unicode=True)
+        # Quoted twice, line breaks are escapes; YAML also ends lines at marks that str.isprintable refuses.
+        style = None if value.isprintable() else '"'
+        text: str = yaml.safe_dump(
+            value, width=math.inf, allow_unicode=value.isprintable(), default_style=style
+        )
         return text.removesuffix("\n").removesuffix("\n...")
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_flow(key)}: {_flow(each)}" for key, each in value.items()) + "}"
