@@ -484,6 +484,24 @@ def test_a_saved_model_without_functions_for_signatures_is_refused(has_list: boo
         load(tmp_path / "saved")
 
 
+def test_a_saved_model_whose_input_is_no_tensor_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    from tests.hostile.subjects import _saved_model
+
+    _saved_model(tmp_path)
+    file = tmp_path / "saved" / "saved_model.pb"
+    saved = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    for function in saved.meta_graphs[0].object_graph_def.concrete_functions.values():
+        _, named = function.canonicalized_input_signature.tuple_value.values
+        for value in named.dict_value.fields.values():
+            value.none_value.SetInParent()
+    file.write_bytes(saved.SerializeToString())
+    with pytest.raises(InputError, match="TensorFlow cannot load the SavedModel"):
+        load(tmp_path / "saved")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [

@@ -88,8 +88,14 @@ def _check_files(path: Path, *, trust: bool) -> None:
 def from_signature(
     signature: Any, owner: Any, engine: str, source: Source, params: ExportParams
 ) -> TensorflowModel:
-    """Load a concrete function with named inputs and outputs."""
+    """Load a concrete function with named inputs and outputs; InputError if an input is no tensor."""
     positional, named = signature.structured_input_signature
+    if not all(isinstance(each, tf.TypeSpec) for each in tf.nest.flatten((positional, named))):
+        raise InputError(
+            f"TensorFlow cannot load the SavedModel {source.name}",
+            why="an input of its signature is no tensor",
+            fix="save the model again",
+        )
     specs = {spec.name: spec for spec in tf.nest.flatten(positional)} | dict(sorted(named.items()))
     declared = tuple(
         DeclaredInput(name, dtype_name(spec.dtype), shape_of(spec)) for name, spec in specs.items()
