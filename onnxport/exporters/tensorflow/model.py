@@ -107,13 +107,15 @@ class TensorflowModel:
         return tf.function(partial(self._flat, converted), autograph=False, **options)
 
     def _trace(self) -> Any:
-        signature = [
-            tf.TensorSpec(
-                [dim if isinstance(dim, int) else None for dim in spec.shape], spec.dtype, name=f"input_{n}"
-            )
-            for n, spec in enumerate(self.inputs)
-        ]
-        try:
+        try:  # sizes may be below 0 in a damaged file
+            signature = [
+                tf.TensorSpec(
+                    [dim if isinstance(dim, int) else None for dim in spec.shape],
+                    spec.dtype,
+                    name=f"input_{n}",
+                )
+                for n, spec in enumerate(self.inputs)
+            ]
             return self._function().get_concrete_function(*signature)
         except (tf.errors.OpError, ValueError, TypeError, KeyError, AttributeError) as error:
             taken = ", ".join(map(str, self.inputs))
