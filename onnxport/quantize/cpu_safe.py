@@ -20,6 +20,8 @@ from onnxport.validate import saturation
 _LIMIT = 2**15 - 1
 # Rounding may carry a sum of two products further by half of the largest integer each.
 _ROUNDING = 255.0
+# Weights whose products are computed at a time: those of large layers took as much memory as all else.
+_TOGETHER = 1 << 18
 
 
 def can_saturate(node: ir.Node, values: Floats) -> bool:
@@ -61,13 +63,20 @@ def _largest_sums(codes: Array, node: ir.Node, largest: Array) -> Array:
     """Return int64[output channels]: the largest magnitude of a sum of two neighbouring products of each."""
     groups = node.attributes.get_int("group", 1) if node.op_type == "Conv" else 1
     transposed = node.attributes.get_int("transB", 0) == 1
-    rows = saturation.depth_first(codes, node.op_type, transposed=transposed).astype(np.int64)
-    inputs = largest.reshape(groups, 1, -1)
-    # Input channels are innermost, and repeat for every tap of a window.
-    factors = np.tile(inputs, (1, len(rows) // groups, rows.shape[1] // inputs.shape[2]))
-    products = rows * factors.reshape(rows.shape)
-    above, below = (saturation.pair_sums(part(products, 0)) for part in (np.maximum, np.minimum))
-    return np.asarray(np.maximum(above.max(axis=1, initial=0), -below.min(axis=1, initial=0)))
+    rows = saturation.depth_first(codes, node.op_type, transposed=transposed)
+    inputs = largest.reshape(groups, -1).astype(np.int32)
+    of_row = np.arange(len(rows)) // (len(rows) // groups)
+    together = max(1, _TOGETHER // max(rows.shape[1], 1))
+    found = [np.zeros(0, np.int64)]
+    for start in range(0, len(rows), together):
+        part = rows[start : start + together]
+        # Input channels are innermost, and repeat for every tap of a window.
+        taps = part.reshape(len(part), -1, inputs.shape[1])
+        products = (taps * inputs[of_row[start : start + together], None, :]).reshape(part.shape)
+        above = saturation.pair_sums(np.maximum(products, 0)).max(axis=1, initial=0)
+        below = saturation.pair_sums(np.minimum(products, 0)).min(axis=1, initial=0)
+        found.append(np.maximum(above, -below).astype(np.int64))
+    return np.concatenate(found)
 
 
 def reduce_grid(grid: WeightGrid) -> WeightGrid:
