@@ -150,8 +150,7 @@ def _summary(rows: Sequence[Row]) -> Iterator[str]:
         known = [ratio for ratio in found if not math.isnan(ratio)]
         kept = sum(ratio <= limit for ratio in known)
         yield f"| {title} at most {limit} | {kept} of {len(known)}, largest {max(known):.2f} | all |"
-    now = rules()
-    yield f"| measured with the rules of this tree | {sum(row.rules == now for row in rows)} of {len(rows)} | all |"
+    yield f"| measured with the same rules | {kept_rows.of_one_kind(rows)} | all |"
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:

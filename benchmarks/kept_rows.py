@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -40,6 +41,12 @@ def read(file: Path, kind: type[AnyRow]) -> dict[str, AnyRow]:
 def write(file: Path, rows: Iterable[Any]) -> None:
     """Write a line for each row, a dataclass."""
     file.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8")
+
+
+def of_one_kind(rows: Sequence[Row]) -> str:
+    """Return how many rows were measured with the same rules: a page whose rows differ in that is no single run."""
+    ((_, count),) = Counter(row.rules for row in rows).most_common(1)
+    return f"{count} of {len(rows)}"
 
 
 def due(

@@ -107,7 +107,7 @@ def _summary(rows: Sequence[Row]) -> Iterator[str]:
     yield "|---|---|---|"
     yield f"| whole | {sum(row.whole for row in rows)} of {len(rows)} | |"
     yield f"| proven | {sum(not row.said for row in rows)} of {len(rows)} | {_SHARE} |"
-    yield f"| measured with the rules of this tree | {sum(row.rules == rules() for row in rows)} of {len(rows)} | all |"
+    yield f"| measured with the same rules | {kept_rows.of_one_kind(rows)} | all |"
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:

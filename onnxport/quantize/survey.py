@@ -91,7 +91,7 @@ def _add_observers(
     placement: Placement,
     samples: int,
 ) -> None:
-    """Add what tensors need to be divided: the extremes of their channels, and rows of those of groups."""
+    """Add what a tensor needs to be divided: extremes of its channels, and rows in place of a histogram."""
     grouped = [name for group in groups for name in equalization.tensors_with_grids(group, placement)]
     for name in dict.fromkeys((*grouped, *tensors.operands, *tensors.results)):
         own = wanted.setdefault(name, [])

@@ -23,7 +23,8 @@ def test_the_page_of_webgpu_is_made_of_the_rows_beside_it() -> None:
 
 def test_rows_of_other_rules_are_counted_and_made_again_on_request() -> None:
     rows = {row.key: row for row in (ROW, replace(ROW, key="u2netp/u2netp.onnx", rules=rules()))}
-    assert "| measured with the rules of this tree | 1 of 2 | all |" in page(list(rows.values()))
+    assert "| measured with the same rules | 1 of 2 | all |" in page(list(rows.values()))
+    assert "| measured with the same rules | 2 of 2 | all |" in page([ROW, ROW])
     keys = [*rows, "mtcnn/rnet.onnx"]
     assert due(keys, rows, again=(), now=rules(), stale=False) == ["mtcnn/rnet.onnx"]
     assert due(keys, rows, again=(), now=rules(), stale=True) == ["mtcnn/rnet.onnx", "mtcnn/pnet.onnx"]
