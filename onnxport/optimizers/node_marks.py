@@ -1,4 +1,4 @@
-"""What preparation writes into the metadata of nodes for the lowerings, and the domains that it knows.
+"""Metadata keys by which preparation tells the lowerings about nodes, and the domains that it knows.
 
 A compiler's process imports this module without the passes.
 """

@@ -40,7 +40,7 @@ class Measurements:
     maxima: Mapping[str, Array] = field(default_factory=dict)
 
 
-def taps(
+def choose_observers(
     graph: ir.Graph, placement: Placement, params: QuantizeParams, samples: int
 ) -> dict[str, list[Observer]]:
     """Return the observers of each activation that the methods need, of so many samples.
@@ -81,7 +81,7 @@ def read_measurements(
     """Read the ranges of one method, or of each that `auto` tries.
 
     Args:
-        seen: of the tensors of `taps`.
+        seen: of the tensors of `choose_observers`.
         even: tensors whose channels reach equally far: each has values at the ends, so mse takes their whole range.
             The same holds for float_summands.
     """

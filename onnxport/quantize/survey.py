@@ -20,7 +20,7 @@ from onnxport.quantize.calibration import Resources, calibrate
 from onnxport.quantize.calibration.observers import ChannelExtremes, Histogram, Observer
 from onnxport.quantize.contract import QuantizationInputs
 from onnxport.quantize.float_graph import FloatGraph
-from onnxport.quantize.measurement import Measurements, read_measurements, taps
+from onnxport.quantize.measurement import Measurements, choose_observers, read_measurements
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement, place
 from onnxport.quantize.tensor_summary import Summaries, TensorSummary
@@ -51,7 +51,7 @@ def survey(
     scales = not params.per_tensor and planned.placement.dtype != "int16"
     suffices = not scales or params.method in _OF_ROWS
     graph, placement = planned.graph.model.graph, planned.placement
-    wanted = taps(graph, placement, params, len(setting.calibration)) if suffices else {}
+    wanted = choose_observers(graph, placement, params, len(setting.calibration)) if suffices else {}
     groups, tensors = list[ChannelGroup](), ScalableTensors({}, {})
     if scales:
         groups = equalization.groups_to_equalize(graph, placement, model.graph)
@@ -66,7 +66,7 @@ def survey(
         planned.graph.model.save(planned.graph.path)
     graph = planned.graph.model.graph
     if not suffices:
-        wanted = taps(graph, planned.placement, params, len(setting.calibration))
+        wanted = choose_observers(graph, planned.placement, params, len(setting.calibration))
         seen = _run(planned, wanted, params, setting)
     return planned, read_measurements(graph, planned.placement, params, seen, even=planned.even)
 
@@ -124,7 +124,7 @@ def _equalize(
         planned,
         graph=replace(planned.graph, factors=found.factors),
         placement=place(graph, params, excluded=planned.excluded),
-    ), _divided(seen, found.divided)
+    ), _divide(seen, found.divided)
 
 
 def _scale(planned: PlannedGraph, seen: Summaries, params: QuantizeParams) -> tuple[PlannedGraph, Summaries]:
@@ -148,10 +148,10 @@ def _scale(planned: PlannedGraph, seen: Summaries, params: QuantizeParams) -> tu
         for unit in plan.units
     ]
     scaled = replace(planned, placement=replace(plan, units=tuple(units)), even=frozenset(found.reach))
-    return scaled, _divided(seen, found.divided)
+    return scaled, _divide(seen, found.divided)
 
 
-def _divided(seen: Summaries, divided: Mapping[str, tuple[str, Array]]) -> Summaries:
+def _divide(seen: Summaries, divided: Mapping[str, tuple[str, Array]]) -> Summaries:
     """Return the summaries with those of new tensors instead of old ones.
 
     Args:

@@ -1,4 +1,4 @@
-"""What the samples told of one tensor, in a form that stays true when its channels are divided.
+"""Statistics of one tensor over the samples, in a form that stays true when its channels are divided.
 
 So one pass over the samples serves the plan before and after channels are scaled.
 """
@@ -18,7 +18,7 @@ from onnxport.quantize.calibration.observers import ChannelExtremes, ChannelMean
 
 @dataclass(frozen=True)
 class TensorSummary:
-    """The answers of a tensor's observers.
+    """Statistics of a tensor, as its observers found them.
 
     Attributes:
         low, high: the extremes.
@@ -56,7 +56,7 @@ class TensorSummary:
         return cls(low, high, **found)  # type: ignore[arg-type]  # each under its own name
 
     def divided(self, factors: Array) -> TensorSummary:
-        """Return what the samples would have told of this tensor with its channels divided.
+        """Return the statistics that this tensor would have with its channels divided.
 
         Args:
             factors: float32, positive; one for each channel, or for as many channels that follow each other as there

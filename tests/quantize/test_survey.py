@@ -15,7 +15,7 @@ from onnxport.quantize.accuracy.rows import RowSample
 from onnxport.quantize.calibration import calibrate
 from onnxport.quantize.calibration.observers import ChannelExtremes, ChannelMeans, Histogram
 from onnxport.quantize.contract import QuantizationInputs
-from onnxport.quantize.measurement import read_measurements, taps
+from onnxport.quantize.measurement import choose_observers, read_measurements
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.survey import survey
 from onnxport.quantize.tensor_summary import TensorSummary
@@ -85,7 +85,7 @@ def test_one_pass_tells_what_a_second_one_would(network: str, method: str, tmp_p
     assert planned.graph.factors if network == "equalized" else planned.even
 
     graph, placement = planned.graph.model.graph, planned.placement
-    wanted = taps(graph, placement, params, len(files))
+    wanted = choose_observers(graph, placement, params, len(files))
     seen = calibrate(planned.graph.path, wanted, files, watch=setting.watch)
     summaries = {name: TensorSummary.of(observers) for name, observers in seen.items()}
     second = read_measurements(graph, placement, params, summaries, even=planned.even)[method]

@@ -1,4 +1,4 @@
-"""What the compiler's process is told of the options, without pydantic, whose import is a quarter of its start."""
+"""Options of the compiler's process, without pydantic, whose import is a quarter of its start."""
 
 from __future__ import annotations
 

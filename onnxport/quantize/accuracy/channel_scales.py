@@ -47,7 +47,7 @@ class ScalableTensors:
 
 @dataclass(frozen=True)
 class Scaled:
-    """What was changed.
+    """The changes that scaling made to a graph.
 
     Attributes:
         reach: the tensors whose channels now reach about equally far, to the largest magnitude that matters there.

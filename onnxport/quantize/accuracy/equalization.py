@@ -92,7 +92,7 @@ def tensors_with_grids(group: ChannelGroup, placement: Placement) -> list[str]:
 
 @dataclass(frozen=True)
 class Equalized:
-    """What was changed.
+    """The changes that equalization made to a graph.
 
     Attributes:
         factors: the name of each product's result in the source, to what each of its channels was divided by: float32.
