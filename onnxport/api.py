@@ -523,6 +523,7 @@ def run_pipeline(
     *,
     frozen: bool = False,
     update_sources: bool = False,
+    paranoid: bool = False,
     jobs: int = 1,
     memory_limit: str | None = None,
     scheduler: str | None = None,
@@ -537,6 +538,7 @@ def run_pipeline(
         targets: names of targets, as `phone`, `model/phone` or `model/phone/int8`; all unless given.
         frozen: whether everything must match pipeline.lock.
         update_sources: whether URLs may have other content than pipeline.lock says.
+        paranoid: whether to read large files whose inode, size and time are those of an earlier run.
         jobs: number of products made at a time; from two on in separate processes, which need no
             `if __name__ == "__main__"`.
         memory_limit: maximum estimated memory of these together, as "8GB"; most of the free memory unless given.
@@ -576,6 +578,7 @@ def run_pipeline(
         targets=(targets,) if isinstance(targets, str) else tuple(targets),
         frozen=frozen,
         update_sources=update_sources,
+        paranoid=paranoid,
         jobs=jobs,
         memory_limit=limit,
         scheduler=scheduler,

@@ -56,6 +56,11 @@ def target_option(verb: str) -> Callable[[Callable[..., int]], Callable[..., int
 )
 @click.option("--no-cache", is_flag=True, help="Make everything again, and keep only the artefacts.")
 @click.option(
+    "--paranoid",
+    is_flag=True,
+    help="Read every file for its digest, also large ones whose inode, size and time are those of an earlier run.",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(1, 256),
     default=1,
@@ -102,6 +107,7 @@ def command(
     frozen: bool,
     update_sources: bool,
     no_cache: bool,
+    paranoid: bool,
     jobs: int,
     memory_limit: int | None,
     executor: str,
@@ -146,6 +152,7 @@ def command(
                 frozen=frozen,
                 update_sources=update_sources,
                 cached=not no_cache,
+                paranoid=paranoid,
                 explain=record_failure,
                 jobs=jobs,
                 memory_limit=memory_limit,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from onnxport.core.user_cache import user_cache
 
 
 def cache_folder() -> Path:
-    """Return the folder of entries: `$ONNXPORT_CACHE`, else the user's cache folder."""
-    chosen = os.environ.get("ONNXPORT_CACHE")
-    if chosen:
-        return Path(chosen) / "calibration"
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home) / "onnxport" / "calibration"
+    """Return the folder of entries: `calibration` in user_cache()."""
+    return user_cache() / "calibration"

@@ -85,6 +85,7 @@ OWN = {
         "frozen",
         "update_sources",
         "no_cache",
+        "paranoid",
         "targets",
         "jobs",
         "memory_limit",

@@ -21,6 +21,8 @@ from onnxport.pipelines.executors.base import Local, Unwatched, Watcher
 from onnxport.pipelines.executors.memory import default_limit
 from onnxport.pipelines.executors.processes import Processes
 from onnxport.pipelines.failures import failure_of
+from onnxport.pipelines.graph.digests import recalling
+from onnxport.pipelines.graph.known_digests import KnownDigests
 from onnxport.pipelines.lock.enforcement import LockGuard
 from onnxport.quantize.params import check_address
 from onnxport.reports.pipeline import saving_run
@@ -37,6 +39,7 @@ def run(
     frozen: bool = False,
     update_sources: bool = False,
     cached: bool = True,
+    paranoid: bool = False,
     explain: Callable[[Exception], FailureRecord] | None = None,
     jobs: int = 1,
     memory_limit: int | None = None,
@@ -54,6 +57,8 @@ def run(
         frozen: whether everything must match the lock (lock/enforcement.py).
         update_sources: whether URLs may have other content than the lock says.
         cached: whether to reuse products of earlier runs and to keep those of this one.
+        paranoid: whether to read every file for its digest, also one that is unchanged by inode, size and time since an
+            earlier run read it (graph/known_digests.py). Implied by `frozen` and by `cached=False`.
         explain: describes an error that ends a node; failure_of unless given.
         jobs: number of nodes made at a time; from two on in separate processes.
         memory_limit: bytes for all of these together; most of the free memory unless given.
@@ -68,7 +73,9 @@ def run(
     """
     watcher = watcher or Unwatched()
     explain = explain or (lambda error: FailureRecord(**vars(failure_of(error))))
+    recalls = cached and not (paranoid or frozen)
     with ExitStack() as saving:
+        saving.enter_context(recalling(KnownDigests.of_user() if recalls else None))
         save = saving.enter_context(saving_run(reports))
         pipeline = read(path)
         cells = select_cells(pipeline, targets)

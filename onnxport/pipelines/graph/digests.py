@@ -6,7 +6,10 @@ import hashlib
 import json
 import mmap
 import os
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +20,7 @@ from onnxport.core.user_modules import find_module
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.external_data import locations
+from onnxport.pipelines.graph.known_digests import KnownDigests, stamp_of
 from onnxport.reports.run_report import ConsultedRecord
 
 
@@ -45,7 +49,7 @@ def with_external_data(model: Artifact) -> Artifact:
     """Return an ONNX model with its external data files, found without parsing the model."""
     if model.format != "onnx" or model.companions:
         return model
-    beside = {model.path.parent / name for name in _locations(model.path, *_stamp(model.path))}
+    beside = {model.path.parent / name for name in _locations(model.path, *stamp_of(model.path))}
     return Artifact(model.path, "onnx", tuple(sorted(file for file in beside if file.is_file())))
 
 
@@ -66,7 +70,7 @@ def digest_of_value(value: object) -> str:
 
 def sha256(file: Path) -> bytes:
     """Return the SHA-256 of a file; it is read again only if it was written since."""
-    return _sha256(file, *_stamp(file))
+    return _sha256(file, *stamp_of(file))
 
 
 def files_below(folder: Path) -> Iterator[Path]:
@@ -80,15 +84,38 @@ def files_below(folder: Path) -> Iterator[Path]:
         yield from (file for name in sorted(names) if (file := Path(place, name)).is_file())
 
 
-def _stamp(file: Path) -> tuple[int, int, int]:
-    found = file.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+@contextmanager
+def recalling(known: KnownDigests | None) -> Iterator[None]:
+    """Take digests of large files from `known` while they are unchanged, and add to it those that are read.
+
+    Args:
+        known: None for reading every file.
+    """
+    _sha256.cache_clear()
+    token = _known.set(known)
+    try:
+        yield
+    finally:
+        _known.reset(token)
+        _sha256.cache_clear()  # what follows the run reads files itself
+        if known is not None:
+            known.save()
+
+
+_known: ContextVar[KnownDigests | None] = ContextVar("known digests", default=None)
 
 
 @lru_cache(maxsize=1 << 16)
-def _sha256(file: Path, *_: int) -> bytes:
+def _sha256(file: Path, *stamp: int) -> bytes:
+    known = _known.get()
+    if known is not None and (digest := known.get(stamp)) is not None:
+        return digest
+    begun = time.time_ns()
     with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
+        digest = hashlib.file_digest(stream, "sha256").digest()
+    if known is not None and stamp_of(file) == stamp:
+        known.add(stamp, digest, begun)
+    return digest
 
 
 @lru_cache(maxsize=1 << 10)
