@@ -4,8 +4,9 @@
     python -m benchmarks.int8_accuracy --page figures.jsonl      # the page of what was measured
 
 A peer is an environment of its own, see benchmarks.quantize; tools run at their defaults on the same 16 samples, peers
-on a copy that ONNX Runtime's preprocessing made. The scores are on 48 others: classifiers of few classes need many. A
-net and tool that the file has already are left out; its last line counts.
+on a copy that ONNX Runtime's preprocessing made. The scores are on 48 others: classifiers of few classes need many.
+`--draws 3` calibrates on three sets of 16 samples, since another set moves some networks by several dB: the page has
+medians of what was drawn. A draw of a net and tool that the file has already is left out; its last line counts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import math
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,12 @@ Row = Mapping[str, Any]
 Found = dict[str, dict[str, Row]]  # rows by net and tool
 
 
-def measure(key: str, tools: Sequence[str], given: Mapping[str, Path]) -> Iterator[Row]:
-    """Quantize a net by each tool and yield what it cost and how accurate it is."""
+def measure(key: str, tools: Sequence[str], given: Mapping[str, Path], draw: int = 0) -> Iterator[Row]:
+    """Quantize a net by each tool, on one draw of samples, and yield what it cost and how accurate it is."""
     net, known = NETS[key], peers.peers(given)
     with tempfile.TemporaryDirectory(prefix="int8-") as temp:
         folder = Path(temp)
-        net.write(folder / "calibration", "calibration", _SAMPLES)
+        net.write(folder / "calibration", "calibration", _SAMPLES, draw * _SAMPLES)
         tests = net.write(folder / "test", "test", _TESTS)
         reference = scoring.answers(net.path, tests)
         prepared = net.path
@@ -58,6 +59,7 @@ def measure(key: str, tools: Sequence[str], given: Mapping[str, Path]) -> Iterat
             yield {
                 "net": key,
                 "tool": tool,
+                "draw": draw,
                 "sqnr": score.sqnr,
                 "agreement": score.agreement,
                 "cpu": spent.cpu,
@@ -66,17 +68,28 @@ def measure(key: str, tools: Sequence[str], given: Mapping[str, Path]) -> Iterat
             }
 
 
-def read(path: Path) -> Found:
-    """Return the rows of a file; the last one of a net and tool counts."""
-    found: Found = {}
+def read(path: Path) -> dict[str, dict[str, dict[int, Row]]]:
+    """Return the rows of a file by net, tool and draw; the last one of a draw counts."""
+    found: dict[str, dict[str, dict[int, Row]]] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         row = json.loads(line)
-        found.setdefault(row["net"], {})[row["tool"]] = row
+        found.setdefault(row["net"], {}).setdefault(row["tool"], {})[row.get("draw", 0)] = row
     return found
 
 
-def page(found: Found) -> Iterator[str]:
-    """Yield the lines of the page."""
+def typical(draws: Mapping[int, Row]) -> Row:
+    """Return the medians of the draws; a tool that failed on one counts as failing."""
+    rows = list(draws.values())
+    failed = next((row for row in rows if row["said"]), None)
+    figures = ("sqnr", "agreement", "cpu", "peak")
+    return failed or rows[0] | {of: statistics.median(row[of] for row in rows) for of in figures}
+
+
+def page(path: Path) -> Iterator[str]:
+    """Yield the lines of the page of a file's rows."""
+    found: Found = {
+        net: {tool: typical(draws) for tool, draws in rows.items()} for net, rows in read(path).items()
+    }
     tools = [tool for tool in _TOOLS if any(tool in rows for rows in found.values())]
     theirs = [tool for tool in tools if tool not in _OPTIONS]
     compared = {
@@ -122,12 +135,20 @@ def _cell(row: Row | None) -> str:
     return "" if row is None else "fails" if row["said"] else f"{row['sqnr']:.1f}"
 
 
+def _record(rows: Iterable[Row], file: Path) -> None:
+    for row in rows:
+        print(*row.values(), file=sys.stderr, flush=True)
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(row) + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print the page, or only print that of what was measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.int8_accuracy", description=__doc__)
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
     parser.add_argument("--nets", nargs="+", choices=list(NETS), metavar="KEY", default=list(NETS))
     parser.add_argument("--tools", nargs="+", choices=_TOOLS, metavar="TOOL", default=list(_TOOLS))
+    parser.add_argument("--draws", type=int, default=1, metavar="N", help="sets of samples to calibrate on")
     parser.add_argument("--again", action="store_true", help="also what the file has")
     parser.add_argument("--json", type=Path, metavar="FILE", help="a line for each net and tool, added")
     parser.add_argument("--page", type=Path, metavar="FILE", help="only the page of such a file")
@@ -140,15 +161,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         can = {*_OPTIONS, *peers.peers(given)}
         for key in options.nets:
             done = {} if options.again else read(record).get(key, {})
-            tools = [tool for tool in options.tools if tool in can and tool not in done]
             try:
-                for row in measure(key, tools, given) if tools else ():
-                    print(*row.values(), file=sys.stderr, flush=True)
-                    with record.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(row) + "\n")
+                for draw in range(options.draws):
+                    tools = [each for each in options.tools if each in can and draw not in done.get(each, {})]
+                    _record(measure(key, tools, given, draw) if tools else (), record)
             except Exception as error:  # a net that cannot be fetched or prepared is told; the others follow
                 print(f"{key}: {error}", file=sys.stderr, flush=True)
-    print("\n".join(page(read(record))))
+    print("\n".join(page(record)))
     return 0
 
 

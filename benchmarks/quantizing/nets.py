@@ -40,13 +40,13 @@ class Net:
     def path(self) -> Path:
         return models.path(self.key) if self.key in set(models.keys()) else reality.path(self.key)
 
-    def write(self, folder: Path, part: Part, count: int) -> list[Path]:
-        """Write samples to `folder` and return their files."""
+    def write(self, folder: Path, part: Part, count: int, first: int = 0) -> list[Path]:
+        """Write the samples from number `first` on to `folder`, and return their files."""
         folder.mkdir(parents=True, exist_ok=True)
         graph = onnx.load(self.path, load_external_data=False).graph
         (name,) = {value.name for value in graph.input} - {each.name for each in graph.initializer}
-        written = [folder / f"{number:03}.npz" for number in range(count)]
-        for number, path in enumerate(written):
+        written = [folder / f"{number:03}.npz" for number in range(first, first + count)]
+        for number, path in enumerate(written, first):
             np.savez(path, **{name: self._input(part, number)})  # type: ignore[arg-type]  # as in fixtures.samples
         return written
 
@@ -69,9 +69,9 @@ class Known:
     def path(self) -> Path:
         return samples.path(self.key)
 
-    def write(self, folder: Path, part: Part, count: int) -> list[Path]:
-        """Write samples to `folder` and return their files."""
-        return samples.write(self.key, folder, part, count)
+    def write(self, folder: Path, part: Part, count: int, first: int = 0) -> list[Path]:
+        """Write the samples from number `first` on to `folder`, and return their files."""
+        return samples.write(self.key, folder, part, count, first)
 
 
 _PAGE, _LINE, _FACE, _PHOTO = printed.page, printed.line, photos.person, photos.photo
