@@ -20,6 +20,7 @@ from onnxport.cli.commands import cli
 from onnxport.core.errors import UsageError
 from onnxport.pipelines.config.json_schema import schema
 from onnxport.pipelines.config.reader import read
+from onnxport.pipelines.config.scalars import CoreLoader
 from onnxport.pipelines.init import installation
 from onnxport.pipelines.init.files import Plan, pipeline_text, workflow_text
 from onnxport.pipelines.init.hosts import project_of
@@ -209,6 +210,47 @@ def test_a_target_that_refuses_a_model_is_switched_off_for_it(tmp_path: Path) ->
     assert cells == ["one/ort", "two/tflite", "two/ort"]
     assert "# It refuses one (StringSplit 'cut': no strings)" in text
     assert "# coreml:" in text
+
+
+# Stems of files that mean something in YAML, in a variable of pipeline.yaml, or in a comment.
+_STEMS = (
+    *("a, b", "[x]", "{a: b}", "c: d", "a #b", "&a", "*a", "!t", "1e3", "0o17", "12_3", "true", "~", "<<"),
+    *("- x", "?", " before", "after ", "it's", 'say "so"', "100%", "@x", "`x`", "|", ">", "=", "é"),
+    *("a\nevil: 1", "a\u2028evil: 1", "\u202egpj", "\x1b[2J"),
+)
+
+
+@pytest.mark.parametrize("stem", _STEMS)
+def test_a_file_of_any_name_is_one_value_of_the_pipeline(stem: str, tmp_path: Path) -> None:
+    """Also where `run` then refuses it as a model's name."""
+    for name in (stem, "two"):
+        shutil.copy(DIGITS / "digits.onnx", tmp_path / f"{name}.onnx")
+    text = pipeline_text(plan_of(tmp_path, f"{stem}.onnx", "two.onnx", refused={"two": {"tflite": "so"}}))
+    found = yaml.load(text, CoreLoader)
+    assert found["models"] == {stem: f"{stem}.onnx", "two": "two.onnx"}
+    assert found["targets"]["tflite"]["models"] == [stem]
+    assert set(found) == {"version", "models", "stages", "targets", "output", "reports"}
+    found = yaml.load(pipeline_text(plan_of(tmp_path, f"{stem}.onnx")), CoreLoader)
+    assert found["model"] == f"{stem}.onnx"
+    assert set(found) == {"version", "model", "stages", "targets", "output", "reports"}
+
+
+def test_a_list_of_models_may_have_commas(tmp_path: Path) -> None:
+    for name in ("a, b", "1e3", "two"):
+        shutil.copy(DIGITS / "digits.onnx", tmp_path / f"{name}.onnx")
+    plan = plan_of(tmp_path, "a, b.onnx", "1e3.onnx", "two.onnx", refused={"two": {"tflite": "so"}})
+    (tmp_path / "pipeline.yaml").write_text(pipeline_text(plan))
+    cells = {cell.name for cell in read(tmp_path / "pipeline.yaml").cells if cell.target == "tflite"}
+    assert cells == {"a, b/tflite", "1e3/tflite"}
+
+
+@pytest.mark.parametrize("folder", ["${HOME}", "$${HOME}", "${{ secrets.TOKEN }}"])
+def test_a_files_name_is_no_variable_of_the_pipeline(folder: str, tmp_path: Path) -> None:
+    (tmp_path / folder).mkdir()
+    shutil.copy(DIGITS / "digits.onnx", tmp_path / folder)
+    (tmp_path / "pipeline.yaml").write_text(pipeline_text(plan_of(tmp_path, f"{folder}/digits.onnx")))
+    (found,) = {cell.node.model.origin.path for cell in read(tmp_path / "pipeline.yaml").cells}
+    assert found == tmp_path / folder / "digits.onnx"
 
 
 def test_what_is_missing_here_is_switched_off_with_the_remedy(tmp_path: Path) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import math
 import platform
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -22,6 +22,9 @@ from onnxport.pipelines.init.model_summary import ModelSummary, Samples
 from onnxport.pipelines.registry import TARGETS
 from onnxport.pipelines.runner.speedup import TIMED
 from onnxport.reports.phrases import human_size
+
+if TYPE_CHECKING:
+    from yaml import SafeDumper
 
 _OUTPUT = "build"
 # Beside the pipeline, for editors that complete its keys.
@@ -88,10 +91,10 @@ def pipeline_text(plan: Plan) -> str:
         describe=_describe,
         export_hints=_export_hints,
         samples=plan.samples,
-        preprocess=_flow(preprocess),
-        imagenet=", ".join(f"{key}: {_flow(preprocess[key])}" for key in _COLORS if key in preprocess),
+        preprocess=_setting(preprocess),
+        imagenet=", ".join(f"{key}: {_setting(preprocess[key])}" for key in _COLORS if key in preprocess),
         image=look is not None and look.image_size is not None,
-        sizes=_flow(look.sizes) if look is not None and look.sizes else "",
+        sizes=_setting(look.sizes) if look is not None and look.sizes else "",
         quantizes=quantizes,
         quantized=next((name for name in ("tflite", "ort", "coreml") if name in plan.targets), "tflite"),
         off="" if plan.samples.count else _OFF,
@@ -165,7 +168,7 @@ def _render(template: str, **values: object) -> str:
         undefined=StrictUndefined,
         autoescape=False,
     )
-    environment.filters["yaml"] = _flow
+    environment.filters |= {"yaml": _flow, "setting": _setting, "comment": _comment}
     return environment.get_template(template).render(**values)
 
 
@@ -255,18 +258,61 @@ def _package(plan: Plan) -> str:
 
 
 def _flow(value: object) -> str:
-    """Return a value as YAML on one line."""
-    if isinstance(value, str):
-        import yaml
+    """Return a value as YAML on one line, whatever names it has."""
+    import yaml
 
-        # Quoted twice, line breaks are escapes; YAML also ends lines at marks that str.isprintable refuses.
-        style = None if value.isprintable() else '"'
-        text: str = yaml.safe_dump(
-            value, width=math.inf, allow_unicode=value.isprintable(), default_style=style
-        )
-        return text.removesuffix("\n").removesuffix("\n...")
+    # Without Unicode, invisible characters are escapes: marks of direction, and what YAML takes for ends of lines.
+    text: str = yaml.dump(
+        value,
+        Dumper=_flow_dumper(),
+        default_flow_style=True,
+        width=math.inf,
+        allow_unicode=_is_printable(value),
+        sort_keys=False,
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _setting(value: object) -> str:
+    """Return a value of pipeline.yaml, where `${` would begin a variable."""
+    return _flow(_without_variables(value))
+
+
+def _without_variables(value: object) -> object:
+    if isinstance(value, str):
+        return value.replace("${", "$${")
+    if isinstance(value, Mapping):  # keys have no variables
+        return {key: _without_variables(each) for key, each in value.items()}
+    return [_without_variables(each) for each in value] if isinstance(value, Sequence) else value
+
+
+def _is_printable(value: object) -> bool:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_flow(key)}: {_flow(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, Sequence):
-        return "[" + ", ".join(_flow(each) for each in value) + "]"
-    return json.dumps(value)
+        return all(_is_printable(each) for pair in value.items() for each in pair)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return all(map(_is_printable, value))
+    return str(value).isprintable()
+
+
+@functools.cache
+def _flow_dumper() -> type[SafeDumper]:
+    """Return PyYAML's dumper without aliases, which also quotes what only YAML 1.2 reads as a number."""
+    import yaml
+
+    from onnxport.pipelines.config.scalars import TEXT, CoreLoader
+
+    core = CoreLoader("")
+
+    class FlowDumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        # Quoted twice, line breaks are escapes.
+        style = None if value.isprintable() else '"'
+        if core.resolve(yaml.ScalarNode, value, (True, False)) != TEXT:  # type: ignore[no-untyped-call]
+            style = "'"
+        return dumper.represent_scalar(TEXT, value, style=style)
+
+    FlowDumper.add_representer(str, text)
+    return FlowDumper
