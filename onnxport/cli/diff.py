@@ -12,6 +12,7 @@ from onnxport.cli.custom_operators import library_option
 from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import SOURCE, Output, output_options, report_option
 from onnxport.core.errors import UsageError
+from onnxport.core.shell_words import quote
 from onnxport.validate.debug.params import DebugParams
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def command(
     if one.format != "onnx":
         raise UsageError(
             f"{first} is in {one.format} format, and diff compares an ONNX model with other files",
-            fix=f"give the ONNX model first: onnxport diff {second} {first}"
+            fix=f"give the ONNX model first: onnxport diff {quote(second)} {quote(first)}"
             if other.format == "onnx"
             else "",
         )

@@ -6,7 +6,6 @@ has the change that removes most refusals, with its command.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 
 from onnxport.core.child_process import ChildBug
 from onnxport.core.errors import OnnxportError
+from onnxport.core.shell_words import join, quote
 from onnxport.deployment.estimation import Estimate
 from onnxport.deployment.params import DeploymentParams
 from onnxport.deployment.placement import ProbedModel, estimate_runtime, probe
@@ -101,10 +101,10 @@ class Suggestions:
                 continue
             mends = _count_refusals(before) - _count_refusals(after)
             if mends > (best.mends if best else 0):
-                command = shlex.join(("onnxport", "optimize", str(self._artifact.path), *candidate.words))
+                command = join(("onnxport", "optimize", str(self._artifact.path), *candidate.words))
                 best = Change(said=candidate.said, command=command, mends=mends)
         if best is None and before.change is not None:  # by its own probe
-            named = before.change.command.replace(" MODEL ", f" {shlex.quote(str(self._artifact.path))} ")
+            named = before.change.command.replace(" MODEL ", f" {quote(str(self._artifact.path))} ")
             best = before.change.model_copy(update={"command": named})
         return before.model_copy(update={"change": best}) if best else before
 

@@ -18,6 +18,7 @@ from typing import ClassVar, Literal, Protocol
 from onnxport.core.errors import InputError, MachineError, OnnxportError, UsageError, printable
 from onnxport.core.folder_swap import exchange
 from onnxport.core.missing_paths import unreadable_path
+from onnxport.core.shell_words import quote
 from onnxport.formats import remote
 
 Format = Literal["onnx", "tflite", "coreml", "ort"]
@@ -330,7 +331,8 @@ class Staging:
             )
         if nearest != parent:
             raise UsageError(
-                f"the folder {parent} for the output does not exist", fix=f"create it: mkdir -p {parent}"
+                f"the folder {parent} for the output does not exist",
+                fix=f"create it: mkdir -p {quote(parent)}",
             )
 
     def _check_alone(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +17,7 @@ from onnxport.converters.required_operators import (
     write_list,
 )
 from onnxport.core.errors import InputError, UsageError
+from onnxport.core.shell_words import join, quote
 from onnxport.formats import ort_file
 from onnxport.formats.artifact import Artifact, Staging, writing
 from onnxport.formats.ort_file import Table
@@ -68,7 +68,7 @@ def _read_session(path: Path) -> Table:
         raise UsageError(
             f"{path} is not an .ort file",
             why="a reduced build of ONNX Runtime runs only this format",
-            fix=f"convert it first: onnxport convert {path} --to ort",
+            fix=f"convert it first: onnxport convert {quote(path)} --to ort",
         )
     try:
         return ort_file.read(path.read_bytes())
@@ -128,7 +128,7 @@ def _command(config: str, *, uses_ml: bool) -> str:
     words = "./build.sh --config MinSizeRel --build_shared_lib --minimal_build --disable_exceptions".split()
     words += [] if uses_ml else ["--disable_ml_ops"]
     words += ["--include_ops_by_config", config, "--enable_reduced_operator_type_support", "--skip_tests"]
-    return shlex.join(words)
+    return join(words)
 
 
 def _count_kernels(nodes: Iterable[Use], resolvers: Sequence[Resolver]) -> Kernels | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from onnx_ir import serde
 from onnx_ir.passes import common
 
 from onnxport.core.errors import UsageError
+from onnxport.core.shell_words import quoted_option
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.optimizers.dataflow import Dataflow
@@ -153,7 +153,7 @@ def _check_separated(flow: Dataflow, begins: Sequence[ir.Value], ends: Sequence[
     raise UsageError(
         "these inputs do not separate the part from the rest of the model",
         why=f"the output {end_name!r} also depends on {name!r}{more}",
-        fix=f"give --inputs {shlex.quote(complete)}",
+        fix=f"give {quoted_option('--inputs', complete)}",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from onnxport.core.errors import printable
+from onnxport.core.shell_words import quote
 from onnxport.formats.artifact import TensorSpec
 from onnxport.inspection.report import Inspection, LibrarySize, PortRecord, ReducedBuild
 from onnxport.reports.memory_plan import plan_lines
@@ -55,8 +56,10 @@ def _build(build: ReducedBuild) -> dict[str, str]:
         lacks = f"{build.config} lacks {', '.join(build.lacks)}: a build with it does not run the model"
         needs.append(printable(lacks))
     if not build.config_is_there:
-        needs.append(f"{build.config} is not there: --required-operators {build.config} writes it")
-    command = textwrap.fill(build.command, width=88, break_on_hyphens=False, subsequent_indent="  ")
+        needs.append(f"{build.config} is not there: --required-operators {quote(build.config)} writes it")
+    command = build.command
+    if "'" not in command:  # a quoted word stays whole
+        command = textwrap.fill(command, width=88, break_on_hyphens=False, subsequent_indent="  ")
     return {
         "needs": "\n".join(needs),
         "build": command.replace("\n", " \\\n"),

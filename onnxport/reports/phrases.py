@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
 
 from onnxport.core.errors import printable
+from onnxport.core.shell_words import join
 from onnxport.reports.run_report import ArtifactRecord, Latency, RunReport, Worth
 from onnxport.validate.report import (
     WORST_FIRST,
@@ -96,7 +96,7 @@ def float32_digits(value: float) -> str:
 
 def command_line(command: str, arguments: Sequence[str]) -> str:
     """Return the command line of a run; empty for a run from Python, which has no arguments."""
-    return shlex.join(("onnxport", command, *arguments)) if arguments else ""
+    return join(("onnxport", command, *arguments)) if arguments else ""
 
 
 def count(amount: int, thing: str) -> str:

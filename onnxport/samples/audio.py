@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import warnings
 import wave
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError, MissingDependencyError
+from onnxport.core.shell_words import quote
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.samples.folders import AUDIO
 
@@ -369,4 +369,4 @@ def _damaged(path: Path, why: str) -> InputError:
 
 def _convert(path: Path) -> str:
     target = path.with_name(f"{path.stem}-pcm{AUDIO}")
-    return f"rewrite it: ffmpeg -i {shlex.quote(str(path))} -c:a pcm_s16le {shlex.quote(str(target))}"
+    return f"rewrite it: ffmpeg -i {quote(path)} -c:a pcm_s16le {quote(target)}"

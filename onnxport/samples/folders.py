@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.core.errors import InputError
 from onnxport.core.missing_paths import missing_path
+from onnxport.core.shell_words import quote
 
 DATA_SET = "test_data_set_"
 AUDIO = ".wav"
@@ -86,7 +86,7 @@ def _entries(folder: Path) -> list[Entry]:
 
 def _refuse_convertible(entry: Entry) -> None:
     """Raise InputError with the command that converts a video or compressed audio; return for other entries."""
-    name = shlex.quote(str(entry.path))
+    name = quote(entry.path)
     if entry.kind in _VIDEOS:
         raise InputError(
             f"{entry.path} is a video",
@@ -97,7 +97,7 @@ def _refuse_convertible(entry: Entry) -> None:
         raise InputError(
             f"{entry.path} is no .wav file",
             why="other audio is not decoded",
-            fix=f"convert it: ffmpeg -i {name} {shlex.quote(str(entry.path.with_suffix('.wav')))}",
+            fix=f"convert it: ffmpeg -i {name} {quote(entry.path.with_suffix('.wav'))}",
         )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxport.core.errors import NoSizesError, OnnxportError
+from onnxport.core.shell_words import quoted_option
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.formats.input_shapes import Limit
 from onnxport.samples.usual_sizes import Symbols, odd_sizes, size_grid, usual_sizes
@@ -249,9 +250,12 @@ class OpenSizes:
         missing = self._unnamed()
         named = ", ".join(map(repr, missing))
         # No example sizes: the usual ones were tried.
-        options = " ".join(
-            f"--shape {name}={','.join('SIZE' if isinstance(dim, str) else str(dim) for dim in dims)}"
-            for name, dims in missing.items()
+        options = quoted_option(
+            "--shape",
+            *(
+                f"{name}={','.join('SIZE' if isinstance(dim, str) else str(dim) for dim in dims)}"
+                for name, dims in missing.items()
+            ),
         )
         if refusal is not None:
             told = f"{told}; the last try: {refusal.why}"

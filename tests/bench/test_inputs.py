@@ -42,7 +42,7 @@ def test_an_open_size_is_refused_with_the_option_that_sets_it() -> None:
     with pytest.raises(UsageError) as caught:
         inputs().resolve_sizes([("m.onnx", IMAGE)])
     assert caught.value.what.startswith("m.onnx has open sizes")
-    assert "--shape image=?,3,SIZE,SIZE" in caught.value.fix
+    assert "--shape 'image=?,3,SIZE,SIZE'" in caught.value.fix
 
 
 def test_given_sizes_are_used_and_the_batch_is_one_by_default() -> None:

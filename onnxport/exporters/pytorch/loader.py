@@ -11,6 +11,7 @@ import torch
 
 from onnxport.core.archives import DAMAGED_ARCHIVE
 from onnxport.core.errors import InputError, UsageError
+from onnxport.core.shell_words import quote
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.pytorch import programs, weights
 from onnxport.exporters.pytorch.errors import first_line
@@ -44,7 +45,7 @@ def load(source: Source, params: ExportParams) -> TorchModel:
     raise UsageError(
         f"{path} is not an exportable model",
         why=why,
-        fix=f"name the function that builds the module: {_FACTORY.format(path=path)}",
+        fix=f"name the function that builds the module: {_FACTORY.format(path=quote(path))}",
     )
 
 

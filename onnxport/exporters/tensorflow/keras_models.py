@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxport.core.errors import InputError, UsageError
+from onnxport.core.shell_words import quote
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.exporters.tensorflow.library import TENSORFLOW, tf
@@ -149,5 +150,5 @@ def _load_weights(model: Any, source: Source, params: ExportParams) -> None:
 def read_weights_file(path: Path) -> InputError:
     return InputError(
         f"{path} holds weights without a model",
-        fix=f"give a factory that builds the model: onnxport export package.module:function --weights {path}",
+        fix=f"give a factory that builds the model: onnxport export package.module:function --weights {quote(path)}",
     )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxport.core.errors import CannotConvertError, MachineError
 from onnxport.core.resources import Closing
+from onnxport.core.shell_words import quote
 from onnxport.formats.artifact import writing
 from onnxport.pipelines.executors.base import Local, Result, Watcher
 from onnxport.pipelines.executors.dask_worker import Reply, perform_task, requirements_of
@@ -146,7 +147,9 @@ class Cluster(Closing):
                 return None
         wanted = ",".join(f"{name}={amount:g}" for name, amount in task.resources.items())
         what = f"no worker of the cluster offers what {task.node} needs: {wanted}"
-        return MachineError(what, fix=f"start one: dask worker {self._address} --resources {wanted}")
+        return MachineError(
+            what, fix=f"start one: dask worker {quote(self._address)} --resources {quote(wanted)}"
+        )
 
     def _bundle(self, bundle: Bundle) -> tuple[str, Future | dict[str, bytes]]:
         """Return the digest of the bundle's files, and their contents: on the workers, or to travel with the task."""

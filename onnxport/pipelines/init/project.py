@@ -10,6 +10,7 @@ from pathlib import Path
 
 from onnxport.core.errors import CannotConvertError, MachineError, UsageError, printable
 from onnxport.core.scratch import ScratchFolder
+from onnxport.core.shell_words import join
 from onnxport.formats.artifact import SUFFIXES, Artifact, Staging, path_of
 from onnxport.formats.manifest import Manifest
 from onnxport.pipelines.config.json_schema import schema
@@ -81,7 +82,7 @@ def create_project(
         models=tuple(each.source for each in plan.looks),
         targets=plan.targets,
         notes=tuple(_notes(plan, workflow)),
-        command=f"onnxport run {output}",
+        command=join(("onnxport", "run", output)),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel
 
 from onnxport.core.errors import CannotConvertError, OnnxportError
+from onnxport.core.shell_words import quote, quoted_option
 from onnxport.pipelines.runner.clock import Clock
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def advise_cut(
         cut = _find_cut(refusal, model, convert)
     if cut is None:
         return refusal
-    command = " ".join(("onnxport extract", shlex.quote(str(model.path)), *_options(model, cut)))
+    command = " ".join(("onnxport extract", quote(model.path), *_options(model, cut)))
     fix = f"the part without these nodes converts: {command} -o part.onnx"
     if refusal.fix and not refusal.fix.startswith(_UNTRIED):
         fix = f"{refusal.fix}; {fix}"
@@ -88,10 +88,10 @@ def _options(model: Model, cut: Cut) -> list[str]:
     return options
 
 
-def _option(option: str, names: Sequence[str]) -> list[str]:
+def _option(name: str, values: Sequence[str]) -> list[str]:
     """Return an option with all names, or one for each where a name has a comma."""
-    texts = names if any("," in name for name in names) else [",".join(names)]
-    return [f"{option} {shlex.quote(text)}" for text in texts]
+    texts = values if any("," in value for value in values) else [",".join(values)]
+    return [quoted_option(name, *texts)]
 
 
 # Options about inputs and outputs, which a part may lack.

@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import os
 import platform
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,6 +24,7 @@ from onnxport.bench.report import BenchReport, Machine, Row
 from onnxport.bench.session import Stop, enough
 from onnxport.core.errors import UsageError
 from onnxport.core.missing_paths import missing_path
+from onnxport.core.shell_words import join
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.environment import (
     INSTRUCTION_SETS,
@@ -138,7 +138,7 @@ def _bench(
             rows = keep_faster(rows, gate.judge(again.rows, Conditions(again.pace_ms, again.others)))
         rows = check_limits(rows, params)
     return BenchReport(
-        command=shlex.join(("onnxport", "bench", *arguments)),
+        command=join(("onnxport", "bench", *arguments)),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         machine=place.machine,
         versions=used,
@@ -184,4 +184,4 @@ def profile(
     for each in (artifact, *sources):
         require(RUNS_ON[each.format], f"profiling {artifact.path}")
     with Clock(progress).phase("profile"), reading(artifact), unchanged(artifact, *sources):
-        return profiling.profile_model(artifact, params, shlex.join(("onnxport", "profile", *arguments)))
+        return profiling.profile_model(artifact, params, join(("onnxport", "profile", *arguments)))

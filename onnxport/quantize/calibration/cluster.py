@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from onnxport.core.errors import MachineError, MissingDependencyError, UsageError
 from onnxport.core.resources import Closing
+from onnxport.core.shell_words import quote
 from onnxport.core.version import __version__
 from onnxport.quantize.calibration.session import external_files
 from onnxport.quantize.calibration.shards import Bench, Item, Observed, Shard, Task, split_into_shards
@@ -136,7 +137,7 @@ def connect(address: str) -> Client:
     if not client.nthreads():
         client.close(timeout=_CONNECTING)
         raise MachineError(
-            f"the Dask scheduler at {address} has no workers", fix=f"start some: dask worker {address}"
+            f"the Dask scheduler at {address} has no workers", fix=f"start some: dask worker {quote(address)}"
         )
     return client
 
