@@ -21,6 +21,7 @@ from onnxport.core.errors import (
     NotProvenError,
     OnnxportError,
     printable,
+    printable_json,
 )
 from onnxport.pipelines.failures import Failure, failure_of
 
@@ -137,9 +138,4 @@ def inert(text: str) -> str:
 
 def inert_document(document: str) -> str:
     """Escape commands, and control characters of a terminal, in a JSON document: both occur in its strings only."""
-    lines = document.replace("##[", "##\\u005b").split("\n")
-    return "\n".join(line if line.isprintable() else _json_escaped(line) for line in lines)
-
-
-def _json_escaped(line: str) -> str:
-    return "".join(each if each.isprintable() else dumps(each)[1:-1] for each in line)
+    return printable_json(document.replace("##[", "##\\u005b"))

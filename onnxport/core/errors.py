@@ -6,6 +6,7 @@ in SEVERITY decides the exit code.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -114,6 +115,15 @@ def printable(value: object) -> str:
 
     text = str(value)
     return text if text.isprintable() else "".join(c if c.isprintable() else escape(c) for c in text)
+
+
+def printable_json(document: str) -> str:
+    """Return a JSON document with unprintable characters as escapes of JSON: they occur in its strings only."""
+
+    def escape(line: str) -> str:
+        return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
+
+    return "\n".join(line if line.isprintable() else escape(line) for line in document.split("\n"))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 
+from onnxport.core.errors import printable_json
+
 # Kind of report, as docs/schema/KIND.schema.json names it: module and class of its model, and the schema's title.
 _KINDS: Mapping[str, tuple[str, str, str]] = {
     "report": ("onnxport.reports.run_report", "RunReport", "Report of an onnxport run"),
@@ -31,7 +33,7 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
 
 def view(report: BaseModel) -> str:
     """Return the whole report; non-finite numbers are the strings "Infinity", "-Infinity" and "NaN"."""
-    return report.model_dump_json(indent=2) + "\n"
+    return printable_json(report.model_dump_json(indent=2)) + "\n"
 
 
 def schema(kind: str) -> str:

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from onnxport.core.arrays import Array
 from onnxport.core.errors import UsageError
+from onnxport.core.npz_writer import write_npz
 from onnxport.samples.domain import Domain
 from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.reference import Reference
@@ -84,7 +85,7 @@ def _write(answered: AnsweredSet, number: int, folder: Path) -> SampleFile:
     path = folder / EDGE_CASES / name if answered.adversarial else folder / name
     path.parent.mkdir(exist_ok=True)
     arrays = {name: _storable(name, array) for name, array in answered.load().feeds.items()}
-    np.savez(path, **arrays)  # type: ignore[arg-type]
+    write_npz(path, arrays)
     return SampleFile(
         path=path.relative_to(folder).as_posix(),
         label=answered.label,

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
+from onnxport.core.npz_writer import write_npz
 from onnxport.formats.artifact import Staging, writing
 from onnxport.validate.metrics import scale_of
 from onnxport.validate.tolerance import float_differences
@@ -64,7 +65,7 @@ class Tensors:
                 kept |= dict(zip(keys, arrays, strict=True))
         with Staging(path, _OPTION) as staging, writing(path, _OPTION):
             staged = staging.folder / path.name
-            np.savez(staged, **kept)  # type: ignore[arg-type]
+            write_npz(staged, kept)
             # Not by `commit`, after which Ctrl-C is too late: the artefact is not in its place yet.
             os.replace(staged, path)
         plural = "" if len(omitted) == 1 else "s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,8 @@ import numpy as np
 import onnx
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.core.errors import OnnxportError, UsageError
+from onnxport.core.errors import OnnxportError, UsageError, printable
+from onnxport.core.npz_writer import write_npz
 from onnxport.formats.artifact import Artifact, Staging, writing
 from onnxport.formats.model import Model
 from onnxport.runtimes.ort.runtime import OrtRuntime
@@ -128,8 +130,8 @@ def _save(
         (made / INPUTS).parent.mkdir(parents=True)
         for name, proto in models.items():
             (made / name).write_bytes(proto.SerializeToString(deterministic=True))
-        np.savez(made / INPUTS, **dict(inputs))  # type: ignore[arg-type] # its stub takes any keyword for allow_pickle
-        np.savez(made / ANSWERS, reference=answers[0], candidate=answers[1])
+        write_npz(made / INPUTS, inputs)
+        write_npz(made / ANSWERS, {"reference": answers[0], "candidate": answers[1]})
         (made / README).write_text(readme, encoding="utf-8")
         staging.commit_folder(made)
 
@@ -147,7 +149,7 @@ def _readme(summary: str, candidate: Artifact, fault: LocalError, rounds: Rounds
     rounded = f", before they are rounded to {rounds.precision}" if rounds.made else ""
     return f"""{TITLE}{name}
 
-{summary}.
+{_plain(summary)}.
 
 - `{MODEL}`: the node, or the nodes that the candidate fuses, with weights
 {slice_line}- `{INPUTS}`: the values that the candidate gave it, by input name
@@ -163,6 +165,11 @@ def _readme(summary: str, candidate: Artifact, fault: LocalError, rounds: Rounds
 {_both(fault)}
     END
 {_again(candidate, sliced=sliced)}"""
+
+
+def _plain(text: str) -> str:
+    """Return text as Markdown, whatever names it has."""
+    return re.sub(r"([\\`*_\[\]<>|&])", r"\\\1", printable(text))
 
 
 def _both(fault: LocalError) -> str:

@@ -97,7 +97,7 @@ def test_the_description_of_an_image_is_what_coremltools_writes(tmp_path: Path) 
         (lambda: classifier(), "y=layout:RGB", "no input 'y'; its inputs are 'x'"),
         (lambda: classifier(), "x=layout:GRAYSCALE", "not an image of GRAYSCALE"),
         (lambda: classifier(), "x=bias:1:2", "2 biases are given for the 3 channels"),
-        (lambda: classifier("N"), "x=layout:RGB", "a batch of images.*--shape x=1,3"),
+        (lambda: classifier("N"), "x=layout:RGB", "a batch of images.*--shape 'x=1,3"),
         (
             lambda: model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": X[0]}),
             "x=layout:RGB",
