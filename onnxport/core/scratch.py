@@ -30,9 +30,7 @@ class ScratchFolder(tempfile.TemporaryDirectory[str]):
     _open: ClassVar[set[str]] = set()
 
     def __init__(self) -> None:
-        if fcntl is not None and not ScratchFolder._has_swept:
-            ScratchFolder._has_swept = True
-            _sweep(Path(tempfile.gettempdir()))
+        self.sweep()
         super().__init__(prefix=_PREFIX)
         ScratchFolder._open.add(self.name)
         self._lock = None if fcntl is None else _locked(Path(self.name, _LOCK), create=True)
@@ -44,6 +42,13 @@ class ScratchFolder(tempfile.TemporaryDirectory[str]):
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    @classmethod
+    def sweep(cls) -> None:
+        """Remove the folders of killed processes; only the first call of a process looks for them."""
+        if fcntl is not None and not ScratchFolder._has_swept:
+            ScratchFolder._has_swept = True
+            _sweep(Path(tempfile.gettempdir()))
 
     @classmethod
     def discard_all(cls) -> None:

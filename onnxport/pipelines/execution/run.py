@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from onnxport.core.child_process import reuse_children
 from onnxport.core.errors import UsageError
+from onnxport.core.scratch import ScratchFolder
 from onnxport.core.user_modules import import_from
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.cache.shared_cache import SharedCache
@@ -77,6 +78,7 @@ def run(
     with ExitStack() as saving:
         saving.enter_context(recalling(KnownDigests.of_user() if recalls else None))
         save = saving.enter_context(saving_run(reports))
+        ScratchFolder.sweep()  # a run that finds all in the cache makes none
         pipeline = read(path)
         cells = select_cells(pipeline, targets)
         save_own = saving.enter_context(saving_run(pipeline.reports, besides=reports))
