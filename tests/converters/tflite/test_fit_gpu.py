@@ -37,6 +37,11 @@ CASES = {
         "z = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (a) }",
         "",
     ),
+    "the largest of numbers that an activation keeps above 0, padded": (
+        "g (float[1,2,8,8] x) => (float[1,2,4,4] y) "
+        "{ a = Relu (x) y = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2]> (a) }",
+        "LEAKY_RELU",
+    ),
     "mirrored rows": (
         'g (float[1,64] x) => (float[1,80] y) <int64[4] p = {0, 8, 0, 8}> { y = Pad <mode = "reflect"> (x, p) }',
         "MIRROR_PAD",

@@ -259,7 +259,24 @@ def _is_bounded(tensor: Tensor) -> bool:
 def _pools_far_below(op: TflOp) -> bool:
     """Return whether MAX_POOL_2D may meet numbers below the GPU's first, and no rewriting has seen to it."""
     readers = [use.owner for use in op.operation.results[0].uses]
-    return not (products.is_scaled(op.x) or any(map(products.is_compared, readers)) or _is_bounded(op.x))
+    if products.is_scaled(op.x) or any(map(products.is_compared, readers)):
+        return False
+    return not _is_bounded(_before_padding(op))
+
+
+def _before_padding(op: TflOp) -> Tensor:
+    """Return the operand of a pool before its own padding with numbers below all others, which no maximum is.
+
+    No window lies in the padding alone: each side has fewer lines than a window.
+    """
+    padding = maker(op.x)
+    if padding is None or padding.name != "tfl.padv2":
+        return op.x
+    amounts, fill = (elements(each) for each in list(padding.operands)[1:])
+    if amounts is None or fill is None or fill.item() > _LOWEST or len(amounts) != MOST:
+        return op.x
+    window = [1, op.attribute("filter_height"), op.attribute("filter_width"), 1]
+    return padding.operands[0] if (amounts.max(axis=1) < window).all() else op.x
 
 
 def _select_is_partial(op: TflOp) -> bool:
