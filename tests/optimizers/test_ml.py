@@ -164,6 +164,25 @@ def test_trees_take_rows_of_an_open_width() -> None:
         assert not differences(run(model, feeds), run(result, feeds))
 
 
+@pytest.mark.parametrize("op", FORESTS)
+def test_trees_of_a_single_row_have_states_of_one_axis(op: str) -> None:
+    """Lookups by one axis of indices are the only ones of a GPU."""
+    make, outputs = FORESTS[op]
+    for seed in range(SEEDS):
+        attributes, x = make(np.random.default_rng(seed))
+        node = helper.make_node(op, ["x"], list(outputs), domain="ai.onnx.ml", **attributes)
+        model = model_of(node, {"x": x[:1]}, {}, outputs, is_open=False)
+        result = rewritten(model)
+        if refusal(result):
+            continue
+        for row in x:
+            fault = differences(run(model, {"x": row[None]}), run(result, {"x": row[None]}))
+            assert not fault, f"{seed}: {fault}"
+        lookups = [each for each in result.graph.all_nodes() if each.op_type == "Gather"]
+        deep = [each.inputs[1] for each in lookups if each.inputs[1].shape.rank() > 1]
+        assert len({id(each) for each in deep}) <= 1, seed  # the leaves, by which the weights are found
+
+
 X = np.array([[1, -2, 3, 0], [0, 0, 0, 0], [-1.5, 2, np.nan, 2.5]], np.float32)
 FINITE = np.nan_to_num(X)
 INTEGERS = np.array([[1, -2, 3, 0], [7, 7, 0, -1]], np.int64)

@@ -2,6 +2,7 @@
 
 A tree's state is the row of its current node in tables over all nodes. A level gathers the node's feature,
 threshold and children and compares; a leaf leads to itself, so that every tree takes as many steps as the deepest.
+States are [rows, trees], and of a single row [trees]: runtimes look up by one axis of indices fastest.
 Where ONNX is vague (labels, transforms, base values), ONNX Runtime's answer decides.
 """
 
@@ -128,12 +129,16 @@ def _leaves(node: Rewrite, forest: Forest) -> tuple[ir.Value, list[int]]:
     order = np.argsort([mode == LEAF for mode in forest.modes], kind="stable")
     place = np.argsort(order)
     inner = len(order) - forest.modes.count(LEAF)
-    state: Any = place[forest.roots].astype(np.int32)[None]
+    state: Any = place[forest.roots].astype(np.int32)
     descent = _Descent(node, forest, order, place, x, features)
+    if descent.starts is not None:
+        state = state[None]
     for _ in range(depth):
         state = descent.descend(state)
-    if depth == 0:
-        state = node.op("Add", descent.zeros, state)
+    if descent.starts is None:
+        state = node.op("Reshape", state, np.array([1, -1]))
+    elif depth == 0:
+        state = node.op("Add", node.op("Mul", descent.starts, np.int32(0)), state)
     leaves = node.op("Sub", state, np.int32(inner)) if inner else state
     return leaves, [int(row) for row in order[inner:]]
 
@@ -182,25 +187,28 @@ class _Descent:
         ]
         tracks = np.asarray(forest.tracks_missing, bool)[order] & (modes != LEAF)
         self.tracks = node.array(tracks) if tracks.any() else None
-        rows = node.op("Cast", node.op("Shape", x, end=1), to=ir.DataType.INT32)
-        if len(node.shape(x)) == 1:
-            rows = node.array(np.array([1], np.int32))
-        count = node.op("Squeeze", rows)
+        is_single = len(node.shape(x)) == 1 or node.shape(x)[0] == 1
+        self.starts = None if is_single else self._starts(x, features)
+        # Not Cast behind Reshape: Google's compiler swaps Gather and a Cast before it, and has no Gather of float64.
+        self.x = node.op("Reshape", node.cast(x, np.float32), np.array([-1]))
+
+    def _starts(self, x: ir.Value, features: int | None) -> ir.Value:
+        """Return the places of the rows of x in x as one row, [rows, 1]."""
+        node = self.node
+        count = node.op("Squeeze", node.op("Cast", node.op("Shape", x, end=1), to=ir.DataType.INT32))
         numbers = node.op("Range", np.int32(0), count, np.int32(1))
-        width: ir.Value | Array | np.generic
+        width: ir.Value | np.generic
         if features is None:
             width = node.op("Cast", node.op("Shape", x, start=-1), to=ir.DataType.INT32)
         else:
             width = np.int32(features)
-        starts = node.op("Mul", numbers, width)
-        self.starts = node.op("Unsqueeze", starts, np.array([1]))  # of each row of x in x as one row
-        self.zeros = node.op("Mul", self.starts, np.int32(0))
-        # Not Cast behind Reshape: Google's compiler swaps Gather and a Cast before it, and has no Gather of float64.
-        self.x = node.op("Reshape", node.cast(x, np.float32), np.array([-1]))
+        return node.op("Unsqueeze", node.op("Mul", numbers, width), np.array([1]))
 
     def descend(self, state: ir.Value | Array) -> ir.Value:
         node = self.node
-        feature = node.op("Add", node.op("Gather", self.features, state), self.starts)
+        feature = node.op("Gather", self.features, state)
+        if self.starts is not None:
+            feature = node.op("Add", feature, self.starts)
         value = node.op("Gather", self.x, feature)
         threshold = node.op("Gather", self.thresholds, state)
         side = None
