@@ -1,7 +1,7 @@
 """Real models with `--fit gpu`: taken whole, proven on LiteRT's GPU runtime, and what that costs on a CPU.
 
     python -m benchmarks.gpu_fit                       # models without a row, then docs/internals/gpu-models.md
-    python -m benchmarks.gpu_fit --stale --minutes 4   # and those measured before the last change to the rules
+    python -m benchmarks.gpu_fit --stale --minutes 4   # and those whose files another version of the code made
     python -m benchmarks.gpu_fit --again mtcnn/pnet.onnx
 
 The float models of fixtures/models.toml at the sizes that stand there. Each is converted twice, plain and fitted, and
@@ -33,7 +33,6 @@ from onnxport.runtimes import vulkan
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "internals" / "gpu-models.md"
 ROWS = DOCUMENT.with_suffix(".jsonl")
-_RULES = Path(__file__).parents[1] / "onnxport" / "converters" / "tflite"
 _ROUNDS = {False: 40, True: 20}  # of files of more than 4 MB
 _LARGE_FILE = 4e6
 _SIZE, _LATENCY, _SHARE = 1.05, 1.1, 0.95
@@ -47,6 +46,8 @@ takes the fitted file without its CPU. **proven**: its answers are those of ONNX
 original, by `validate`, on the GPU runtime with one set of inputs. The ratios are the fitted file over
 the plain one: bytes, and milliseconds on a CPU with one thread, the median of 40 pairs in turns
 (20 of files above 4 MB), with the interval that holds it with 95 % confidence.
+
+A row holds for a later version of the code that makes the same files, byte by byte.
 """
 
 
@@ -59,7 +60,7 @@ class Row:
         whole: whether the GPU runtime takes it.
         size, latency: fitted over plain.
         interval: of `latency`.
-        rules: with which it was made, as `rules()` returns them.
+        files, rules: see `kept_rows.Row`.
     """
 
     key: str
@@ -69,6 +70,7 @@ class Row:
     size: float = math.nan
     latency: float = math.nan
     interval: tuple[float, float] = (math.nan, math.nan)
+    files: str = ""
     rules: str = ""
 
 
@@ -94,16 +96,24 @@ def is_float(path: Path) -> bool:
     return sizes[onnx.TensorProto.INT8] + sizes[onnx.TensorProto.UINT8] <= sum(sizes.values()) / 2
 
 
-def rules() -> str:
-    """Return a digest of the rewriting rules' source."""
-    return kept_rows.digest((*_RULES.glob("fit/*.py"), _RULES / "storage" / "weights.py"))
+def convert(subject: Subject, folder: Path) -> tuple[Path, Path, Run]:
+    """Make the plain file of a model and the fitted one; return what was said of the fitted one, too."""
+    plain, fitted = folder / "plain.tflite", folder / "fitted.tflite"
+    convert_ours(subject, plain, "--no-validate")
+    return plain, fitted, convert_ours(subject, fitted, "--fit", "gpu", "--no-validate")
+
+
+def files_of(subject: Subject) -> str:
+    """Return the digest of the files that a conversion gives now; empty if it fails."""
+    with tempfile.TemporaryDirectory(prefix="gpu-models-") as temp:
+        *files, _ = convert(subject, Path(temp))
+        return kept_rows.digest(files) if all(map(Path.exists, files)) else ""
 
 
 def measure(subject: Subject) -> Row:
     """Convert a model twice; prove and time the fitted file."""
     with tempfile.TemporaryDirectory(prefix="gpu-models-") as temp:
-        plain, fitted = Path(temp, "plain.tflite"), Path(temp, "fitted.tflite")
-        run = convert_ours(subject, fitted, "--fit", "gpu", "--no-validate")
+        plain, fitted, run = convert(subject, Path(temp))
         if not run.made:
             return Row(subject.key, whole=False, gpu=run.said)
         cpu = _validate(subject, fitted)
@@ -113,7 +123,7 @@ def measure(subject: Subject) -> Row:
         on_gpu = ("--candidate-runtime", "runtime=litert-gpu", "--inputs", os.fspath(inputs))
         gpu = _validate(subject, fitted, *on_gpu)
         row = Row(subject.key, not gpu.said.startswith(("exit 3", "exit 4")), cpu.said, gpu.said)
-        if not (run := convert_ours(subject, plain, "--no-validate")).made:
+        if not plain.exists():
             return row
         rounds = _ROUNDS[fitted.stat().st_size > _LARGE_FILE]
         latency, said = in_child("latency", subject.path, subject.shapes, fitted, plain, rounds, 1)
@@ -121,7 +131,13 @@ def measure(subject: Subject) -> Row:
             raise SystemExit(f"error: {subject.key} cannot be timed: {said}")
         ratio = latency.ratio
         size = fitted.stat().st_size / plain.stat().st_size
-        return Row(subject.key, row.whole, row.cpu, row.gpu, size, ratio.median, (ratio.low, ratio.high))
+        return replace(
+            row,
+            size=size,
+            latency=ratio.median,
+            interval=(ratio.low, ratio.high),
+            files=kept_rows.digest((plain, fitted)),
+        )
 
 
 def _validate(subject: Subject, artefact: Path, *options: str) -> Run:
@@ -150,7 +166,7 @@ def _summary(rows: Sequence[Row]) -> Iterator[str]:
         known = [ratio for ratio in found if not math.isnan(ratio)]
         kept = sum(ratio <= limit for ratio in known)
         yield f"| {title} at most {limit} | {kept} of {len(known)}, largest {max(known):.2f} | all |"
-    yield f"| measured with the same rules | {kept_rows.of_one_kind(rows)} | all |"
+    yield f"| rows that hold for one version of the code | {kept_rows.of_one_kind(rows)} | all |"
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:
@@ -179,14 +195,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if lacking := vulkan.lacking():
         print(f"error: needs {lacking}: docs/guide/gpu.md", file=sys.stderr)
         return 2
-    now = rules()
     kept_rows.fill(
         DOCUMENT,
         kept_rows.read(ROWS, Row),
         float_models(),
         given,
-        now,
-        lambda key: replace(measure(Subject.of(key)), rules=now),
+        kept_rows.rules(),
+        lambda key: measure(Subject.of(key)),
+        lambda key: files_of(Subject.of(key)),
         page,
     )
     return 0

@@ -1,4 +1,8 @@
-"""Rows of a benchmark that a file keeps from run to run, and which of them were measured before a change."""
+"""Rows of a benchmark that a file keeps from run to run, and which of them were measured before a change.
+
+A row holds as long as a conversion gives the files that it was measured on, byte by byte: a change of the code makes
+rows stale, and a conversion that gives the same files again confirms them without a measurement.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,27 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
+
+_SOURCES = Path(__file__).parents[1] / "onnxport"
 
 
 class Row(Protocol):
-    """A dataclass with the key of a model and the digest of the rules with which it was measured."""
+    """A dataclass with the key of a model.
+
+    Attributes:
+        files: digest of the files that were measured.
+        rules: digest of the code that last made these files.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def key(self) -> str: ...
+    @property
+    def files(self) -> str: ...
     @property
     def rules(self) -> str: ...
 
@@ -29,6 +44,12 @@ AnyRow = TypeVar("AnyRow", bound=Row)
 def digest(sources: Iterable[Path]) -> str:
     """Return a digest of source files."""
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(sources))).hexdigest()[:8]
+
+
+def rules() -> str:
+    """Return a digest of the code that may change what a conversion gives."""
+    rooms = (_SOURCES / room for room in ("converters", "optimizers"))
+    return digest(file for room in rooms for file in room.rglob("*.py"))
 
 
 def read(file: Path, kind: type[AnyRow]) -> dict[str, AnyRow]:
@@ -44,7 +65,7 @@ def write(file: Path, rows: Iterable[Any]) -> None:
 
 
 def of_one_kind(rows: Sequence[Row]) -> str:
-    """Return how many rows were measured with the same rules: a page whose rows differ in that is no single run."""
+    """Return how many rows hold for the same code: a page whose rows differ in that is no single run."""
     ((_, count),) = Counter(row.rules for row in rows).most_common(1)
     return f"{count} of {len(rows)}"
 
@@ -75,21 +96,26 @@ def fill(
     given: argparse.Namespace,
     now: str,
     measure: Callable[[str], AnyRow],
+    convert: Callable[[str], str],
     page: Callable[[Sequence[AnyRow]], str],
 ) -> None:
-    """Measure what is due, and write the page and the rows beside it after each.
+    """Measure or confirm what is due, and write the page and the rows beside it after each.
 
     Args:
         known: the rows so far; new ones come to it.
         given: see `parse`.
         now: the digest of the rules as they are.
+        convert: returns the digest of the files that a conversion gives now.
     """
     todo = due(keys, known, given.again, now, stale=given.stale)
     end = time.monotonic() + 60 * given.minutes
     while todo and time.monotonic() < end:
-        row = measure(todo.pop(0))
+        key = todo.pop(0)
+        row = known.get(key)
+        if row is None or key in given.again or not row.files or row.files != convert(key):
+            row = measure(key)
+        row = known[key] = replace(row, rules=now)
         print(row, flush=True)
-        known[row.key] = row
         kept = [known[key] for key in keys if key in known]
         write(document.with_suffix(".jsonl"), kept)
         document.write_text(page(kept), encoding="utf-8")

@@ -1,12 +1,16 @@
 """The table of real models with `--fit gpu`: what it counts, which rows it makes again, and the page of the rows."""
 
+from argparse import Namespace
 from dataclasses import replace
+from math import inf
+from pathlib import Path
 
 import pytest
 
 from benchmarks import gpu_fit, webgpu_fit
-from benchmarks.gpu_fit import Row, page, rules
-from benchmarks.kept_rows import due, read
+from benchmarks.gpu_fit import Row, page
+from benchmarks.kept_rows import due, fill, read, rules
+from fixtures import models
 
 ROW = Row("mtcnn/pnet.onnx", whole=True, size=1.0, latency=1.2, interval=(1.1, 1.3), rules="old")
 
@@ -23,12 +27,31 @@ def test_the_page_of_webgpu_is_made_of_the_rows_beside_it() -> None:
 
 def test_rows_of_other_rules_are_counted_and_made_again_on_request() -> None:
     rows = {row.key: row for row in (ROW, replace(ROW, key="u2netp/u2netp.onnx", rules=rules()))}
-    assert "| measured with the same rules | 1 of 2 | all |" in page(list(rows.values()))
-    assert "| measured with the same rules | 2 of 2 | all |" in page([ROW, ROW])
+    assert "| rows that hold for one version of the code | 1 of 2 | all |" in page(list(rows.values()))
+    assert "| rows that hold for one version of the code | 2 of 2 | all |" in page([ROW, ROW])
     keys = [*rows, "mtcnn/rnet.onnx"]
     assert due(keys, rows, again=(), now=rules(), stale=False) == ["mtcnn/rnet.onnx"]
     assert due(keys, rows, again=(), now=rules(), stale=True) == ["mtcnn/rnet.onnx", "mtcnn/pnet.onnx"]
     assert due(keys, rows, again=("u2netp/u2netp.onnx",), now=rules(), stale=False) == keys[:0:-1]
+
+
+def test_a_row_whose_files_are_made_again_byte_by_byte_is_confirmed_and_not_measured(tmp_path: Path) -> None:
+    """Measurements of the rows, one of the same files, one of others, one of an age that kept no digest."""
+    rows = [replace(ROW, key=key, files=files) for key, files in (("same", "1"), ("other", "2"), ("old", ""))]
+    measured: list[str] = []
+
+    def measure(key: str) -> Row:
+        measured.append(key)
+        return replace(ROW, key=key, latency=0.5, files="1")
+
+    keys = [row.key for row in rows]
+    given = Namespace(again=[], stale=True, minutes=inf)
+    fill(
+        tmp_path / "p.md", {row.key: row for row in rows}, keys, given, "new", measure, lambda key: "1", page
+    )
+    assert measured == ["other", "old"]
+    kept = read(tmp_path / "p.jsonl", Row)
+    assert [(row.latency, row.rules) for row in kept.values()] == [(1.2, "new"), (0.5, "new"), (0.5, "new")]
 
 
 def test_a_limit_that_a_row_misses_is_counted() -> None:
@@ -47,3 +70,10 @@ def test_integers_are_no_float_model() -> None:
 @pytest.mark.real
 def test_rows_of_webgpu_are_of_models_up_to_16_mb() -> None:
     assert set(read(webgpu_fit.ROWS, webgpu_fit.Row)) <= set(webgpu_fit.subjects())
+
+
+@pytest.mark.real
+def test_the_target_of_webgpu_counts_34_float_models() -> None:
+    keys = [key for key in webgpu_fit.subjects() if gpu_fit.is_float(models.path(key))]
+    assert len(keys) == 34
+    assert {*webgpu_fit.subjects()} - {*keys} == {*webgpu_fit._INTEGERS}
