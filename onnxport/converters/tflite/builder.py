@@ -29,10 +29,12 @@ class TflBuilder(TensorBuilder):
     Attributes:
         scope: of the node that is being lowered.
         may_not_end: whether some input might keep a loop running.
+        runs_loops: whether the target runs loops.
     """
 
     scope: Scope[Value]
     may_not_end = False
+    runs_loops = True
 
     def tensor(self, value: Value, perm: Permutation | None = None) -> Tensor:
         """Return the value's physical tensor in axis order `perm`, ONNX's own by default; made once."""

@@ -114,7 +114,7 @@ class _Lowering(Driver[Value, TflBuilder]):
         self.sequence: dict[str, int] = {}
         self.keys = TensorNames()
         self.inputs = [v for v in self.graph.inputs if v.name not in self.graph.initializers]
-        builder.scope = self
+        builder.scope, builder.runs_loops = self, not settings.fit
 
     def run(self) -> Lowered:
         module = ir.Module.create()

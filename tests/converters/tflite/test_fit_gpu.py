@@ -42,6 +42,13 @@ CASES = {
         "{ a = Relu (x) y = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2]> (a) }",
         "LEAKY_RELU",
     ),
+    "a recurrence of more steps than a CPU has unrolled": (
+        "g (float[33,1,2] x) => (float[33,1,1,2] y, float[1,1,2] h) "
+        "<float[1,6,2] w = {0.5,-0.3,0.2,0.7,-0.6,0.1,0.4,0.8,-0.2,0.3,0.9,-0.5}, "
+        "float[1,6,2] r = {0.1,0.4,-0.7,0.2,0.6,-0.1,0.3,-0.4,0.5,0.2,-0.3,0.8}> "
+        "{ y, h = GRU <hidden_size = 2> (x, w, r) }",
+        "WHILE",
+    ),
     "mirrored rows": (
         'g (float[1,64] x) => (float[1,80] y) <int64[4] p = {0, 8, 0, 8}> { y = Pad <mode = "reflect"> (x, p) }',
         "MIRROR_PAD",

@@ -461,7 +461,7 @@ NO_ROUNDING = "rounds to float16, and the GPU computes on with numbers that are 
 # Why it refuses what has no rule, by operation.
 REASONS: Mapping[str, str] = {
     "where": "gives a number of results that depends on values",
-    "while": "is a loop, and the GPU runs none; make its number of steps constant and at most 32",
+    "while": "is a loop, and the GPU runs none; make its number of steps constant and at most 128",
     "non_max_suppression_v4": "chooses boxes by their values, and the GPU runtime cannot; do this after the model",
     "scatter_nd": "writes to places that are computed at run time",
     "bitcast": "reads the bits of a number",

@@ -25,6 +25,7 @@ from onnxport.core.arrays import Array
 
 # Some twenty ops a step: more take the compiler longer than the loop costs at run time.
 _UNROLLED_STEPS = 32
+_MOST_STEPS = 128  # where the target has no loops
 
 _State: TypeAlias = cells.State[Elements]
 _Direction: TypeAlias = cells.Direction[Cell, Elements, Tensor]
@@ -48,7 +49,8 @@ class _Recurrent(RecurrentLowering[Value, Cell, Elements, Tensor]):
         if (lengths := node.optional(4)) is not None:
             self.lengths = tfl.with_unit_axis(tfl.tensor(tfl.convert(lengths, np.float32)), 1)
         self.collects = node.wants_output(0)
-        self.unrolls = self.steps is not None and self.steps <= _UNROLLED_STEPS
+        most = _UNROLLED_STEPS if tfl.runs_loops else _MOST_STEPS
+        self.unrolls = self.steps is not None and self.steps <= most
 
     def run(self) -> None:
         directions = list(self.directions())
