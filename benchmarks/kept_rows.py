@@ -66,7 +66,8 @@ def write(file: Path, rows: Iterable[Any]) -> None:
 
 def of_one_kind(rows: Sequence[Row]) -> str:
     """Return how many rows hold for the same code: a page whose rows differ in that is no single run."""
-    ((_, count),) = Counter(row.rules for row in rows).most_common(1)
+    found = Counter(row.rules for row in rows if row.files).most_common(1)  # others: of a version unknown
+    count = found[0][1] if found else 0
     return f"{count} of {len(rows)}"
 
 

@@ -12,7 +12,7 @@ from benchmarks.gpu_fit import Row, page
 from benchmarks.kept_rows import due, fill, read, rules
 from fixtures import models
 
-ROW = Row("mtcnn/pnet.onnx", whole=True, size=1.0, latency=1.2, interval=(1.1, 1.3), rules="old")
+ROW = Row("mtcnn/pnet.onnx", whole=True, size=1.0, latency=1.2, interval=(1.1, 1.3), files="0", rules="old")
 
 
 def test_the_page_is_made_of_the_rows_beside_it() -> None:
