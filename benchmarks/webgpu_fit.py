@@ -41,8 +41,8 @@ Written by `python -m benchmarks.webgpu_fit`; no row is made by hand. The models
 convert --to ort --fit webgpu` on SwiftShader, the smallest first. **whole**: ONNX Runtime's WebGPU
 provider runs each node, with its CPU switched off. **proven**: its answers are those of ONNX
 Runtime on the original, by `validate` with one set of inputs. Seconds are those of a device in
-software, loading included; a model that takes it more than ten minutes has no row. The target
-counts the models that compute in floats, which are all but smart-turn.
+software, loading included; the models without a row were not measured, since it takes minutes for
+each. The target counts the models that compute in floats, which are all but smart-turn.
 
 A row holds for a later version of the code that makes the same files, byte by byte.
 """
