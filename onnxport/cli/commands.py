@@ -108,8 +108,26 @@ class Commands(click.Group):
             return show(signals.error_to_show(error), json="--json" in arguments, verbose=verbose)
 
 
+def _install_completion(context: click.Context, _: click.Parameter, shell: str | None) -> None:
+    if shell is not None:
+        from onnxport.cli.completion import install
+
+        click.echo(install(shell))
+        context.exit()
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="onnxport", message="%(prog)s %(version)s")
+@click.option(
+    "--install-completion",
+    metavar="[bash|zsh|fish]",
+    is_flag=False,
+    flag_value="auto",
+    is_eager=True,
+    expose_value=False,
+    callback=_install_completion,
+    help="Have a shell complete commands and options, by a line in its start file. [default: $SHELL]",
+)
 def cli() -> None:
     """ONNX models to TFLite, Core ML and ONNX Runtime format, each artefact proven against ONNX Runtime.
 
