@@ -27,6 +27,7 @@ from onnxport.pipelines.failures import Failure, failure_of
 
 # click's words for a value that is none of an option's choices.
 _NO_CHOICE = re.compile(r"'([^']*)' is not one of (.+)")
+_MOST_MEANT = 3  # options that a refusal names
 
 
 def show(error: BaseException, *, json: bool, verbose: bool) -> int:
@@ -94,14 +95,21 @@ def _silence(stream: TextIO) -> None:
 
 def _usage(error: click.ClickException) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
-    if (
-        isinstance(error, click.NoSuchOption) and error.possibilities
-    ):  # the nearest first; click lists by name
-        message = f"No such option {error.option_name!r}; did you mean {error.possibilities[0]!r}?"
+    if isinstance(error, click.NoSuchOption) and (meant := _meant(error)):
+        message = f"No such option {error.option_name!r}; did you mean {' or '.join(map(repr, meant))}?"
     if near := _nearest_choice(message):
         message += f"; did you mean {near!r}?"
     context = getattr(error, "ctx", None)
     return f"{message}; see {context.command_path} --help" if context else message
+
+
+def _meant(error: click.NoSuchOption) -> list[str]:
+    """Return the options that hold all of a refused one, as --candidate-runtime holds --runtime; else the nearest."""
+    known = error.ctx.command.params if error.ctx else []
+    options = [option for each in known for option in each.opts if option.startswith("--")]
+    words = error.option_name.lstrip("-").split("-")
+    holding = [option for option in options if set(words) <= set(option.lstrip("-").split("-"))]
+    return holding[:_MOST_MEANT] or (error.possibilities or [])[:1]  # the nearest first; click lists by name
 
 
 def _nearest_choice(message: str) -> str:

@@ -164,6 +164,11 @@ def unknown_option(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *ORT, "--sampels", "3")
 
 
+@case(2, "No such option '--runtime'; did you mean '--reference-runtime' or '--candidate-runtime'?")
+def part_of_an_option(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("validate", "model.onnx", "model.onnx", "--runtime", "litert")
+
+
 @case(2, "No such option '--precison'; did you mean '--precision'?")
 def option_with_other_near_ones(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *TFLITE, "--precison", "int8")
