@@ -6,7 +6,8 @@ static batch in a model with an open batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import onnx_ir as ir
 from onnx_ir.passes import common
@@ -30,6 +31,9 @@ _LIKE_OPERAND: Mapping[tuple[str, str], ir.DataType | None] = {
     ("ai.onnx.ml", "Normalizer"): ir.DataType.FLOAT,
     ("ai.onnx.ml", "Scaler"): ir.DataType.FLOAT,
 }
+
+_TREES = frozenset({"TreeEnsembleClassifier", "TreeEnsembleRegressor"})
+_OF_TREES = ("nodes_", "class_", "target_")
 
 
 def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
@@ -124,13 +128,34 @@ def _copy_small_constants(model: Model) -> None:
 
 def _infer(model: Model) -> bool:
     inference = common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)
-    learned = inference(model.ir).modified
-    for _ in range(_MAX_ROUNDS):
-        if not sum(_shapes_from_targets(graph) for graph in model.ir.graphs()):
-            break
-        learned = True
-        inference(model.ir)
+    with _without_trees(model):
+        learned = inference(model.ir).modified
+        for _ in range(_MAX_ROUNDS):
+            if not sum(_shapes_from_targets(graph) for graph in model.ir.graphs()):
+                break
+            learned = True
+            inference(model.ir)
     return bool(learned)
+
+
+@contextmanager
+def _without_trees(model: Model) -> Iterator[None]:
+    """Take the numbers of trees away, of which no shape depends: each inference would write and read them all."""
+    taken = [
+        (node, dict(node.attributes))
+        for node in model.graph.all_nodes()
+        if node.domain == "ai.onnx.ml" and node.op_type in _TREES
+    ]
+    for node, attributes in taken:
+        for name in attributes:
+            if name.startswith(_OF_TREES):
+                del node.attributes[name]
+    try:
+        yield
+    finally:
+        for node, attributes in taken:
+            node.attributes.clear()  # the order stays, too
+            node.attributes.update(attributes)
 
 
 def _known_shapes(model: Model) -> list[tuple[object, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx
 import onnx_ir as ir
+import pytest
 
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers import shape_inference
@@ -55,3 +56,66 @@ def test_open_dimensions_that_follow_from_an_input_have_its_name() -> None:
     assert dims_of(values["places"]) == ("N",)
     assert dims_of(values["moved"]) == ("N", 3)
     assert dims_of(values["either"])[0] not in ("N", "M")  # one of them may be 1
+
+
+def _stump(op: str, **attributes: object) -> Model:
+    """A tree of two leaves, with its classes or targets."""
+    node = onnx.helper.make_node(
+        op,
+        ["x"],
+        ["label", "scores"] if op == "TreeEnsembleClassifier" else ["scores"],
+        domain="ai.onnx.ml",
+        nodes_treeids=[0, 0, 0],
+        nodes_nodeids=[0, 1, 2],
+        nodes_featureids=[0, 0, 0],
+        nodes_values=[0.5, 0.0, 0.0],
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"],
+        nodes_truenodeids=[1, 0, 0],
+        nodes_falsenodeids=[2, 0, 0],
+        **attributes,
+    )
+    value = onnx.helper.make_tensor_value_info
+    outputs = [value("scores", onnx.TensorProto.FLOAT, None)]
+    if op == "TreeEnsembleClassifier":
+        outputs.insert(0, value("label", onnx.TensorProto.INT64, None))
+    graph = onnx.helper.make_graph([node], "g", [value("x", onnx.TensorProto.FLOAT, [None, 2])], outputs)
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    return Model(ir.from_proto(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)))
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "width"),
+    [
+        (
+            "TreeEnsembleClassifier",
+            {
+                "class_treeids": [0, 0],
+                "class_nodeids": [1, 2],
+                "class_ids": [0, 1],
+                "class_weights": [1.0, 1.0],
+                "classlabels_int64s": [3, 5, 8],
+            },
+            3,
+        ),
+        (
+            "TreeEnsembleRegressor",
+            {
+                "target_treeids": [0, 0],
+                "target_nodeids": [1, 2],
+                "target_ids": [0, 0],
+                "target_weights": [1.0, 2.0],
+                "n_targets": 2,
+            },
+            2,
+        ),
+    ],
+)
+def test_shapes_of_trees_are_inferred_without_their_numbers(
+    op: str, attributes: dict[str, object], width: int
+) -> None:
+    model = _stump(op, **attributes)
+    (node,) = model.graph
+    before = list(node.attributes.items())
+    shape_inference.infer(model)
+    assert list(node.attributes.items()) == before
+    assert dims_of(node.outputs[-1])[1] == width
