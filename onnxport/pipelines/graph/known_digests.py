@@ -20,10 +20,8 @@ Stamp = tuple[int, ...]
 
 _LARGE = 4 * 2**20  # bytes: smaller files are read faster than asked for
 _MOST = 4096  # digests that are kept
-_COARSE, _FINE = (
-    2 * 10**9,
-    10**8,
-)  # nanoseconds: FAT keeps times in steps of 2 s, kernels tick every 1 to 10 ms
+# Nanoseconds: FAT keeps times in steps of 2 s, kernels tick every 1 to 10 ms.
+_COARSE, _FINE = 2 * 10**9, 10**8
 _FORM = 1
 
 
