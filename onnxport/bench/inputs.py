@@ -15,7 +15,7 @@ from onnxport.bench.params import FeedingParams
 from onnxport.bench.session import Feeding
 from onnxport.core.arrays import Feeds
 from onnxport.core.errors import UsageError
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.formats.input_shapes import apply_shapes
 from onnxport.formats.model import Model
@@ -206,7 +206,7 @@ def _fixed_sizes(models: Iterable[Specs]) -> dict[tuple[str, int], dict[int, int
 
 def _open_size_error(path: str, specs: Specs, lacking: Mapping[str, Sequence[int]]) -> UsageError:
     known = {spec.name: spec for spec in specs}
-    options = quoted_option(
+    options = quote_option(
         "--shape",
         *(
             f"{name}={','.join(_dim_text(dim, axis in axes) for axis, dim in enumerate(known[name].shape))}"

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxport.converters.lowering import node_name, qualified_op
 from onnxport.core.errors import CannotConvertError, Refusal
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model, spec_of
 
@@ -40,7 +40,7 @@ def _fill_placeholder(refusal: Refusal, model: Model) -> str:
     if not opened:
         return _ADVICE.sub("", refusal.why)
     sizes = {spec.name: [_dim(spec, axis) for axis in range(len(spec.shape))] for spec in opened[:_MOST]}
-    options = quoted_option("--shape", *(f"{name}={','.join(dims)}" for name, dims in sizes.items()))
+    options = quote_option("--shape", *(f"{name}={','.join(dims)}" for name, dims in sizes.items()))
     more = f" and the {len(opened) - _MOST} other open inputs likewise" if len(opened) > _MOST else ""
     names = dict.fromkeys(sizes[spec.name][axis] for spec in opened[:_MOST] for axis in _open_axes(spec))
     return refusal.why.replace(_PLACEHOLDER, f"{options} (a number for {', '.join(names)}){more}")

@@ -22,7 +22,7 @@ def join(words: Iterable[object]) -> str:
     return " ".join(map(quote, words))
 
 
-def quoted_option(name: str, *values: object) -> str:
+def quote_option(name: str, *values: object) -> str:
     """Return an option once for each of its values, as in --shape x=1,3 --shape 'y y=2'."""
     return " ".join(f"{name} {quote(value)}" for value in values)
 

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from onnxport.core.errors import InputError, UsageError
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.core.user_modules import current_directory_first
 from onnxport.exporters.framework import Framework
 from onnxport.exporters.missing_modules import missing_module_error
@@ -123,7 +123,7 @@ def _arguments(given: Mapping[str, str]) -> dict[str, Any]:
             raise UsageError(
                 f"{text!r} of --arg {name} is not valid YAML",
                 why=str(error).splitlines()[0],
-                fix="put text into quotes: " + quoted_option("--arg", f"{name}='...'"),
+                fix="put text into quotes: " + quote_option("--arg", f"{name}='...'"),
             ) from error
     return read
 

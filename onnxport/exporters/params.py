@@ -11,7 +11,7 @@ from pydantic import BeforeValidator
 from onnxport.core.errors import UsageError
 from onnxport.core.named_values import Entries, parse_pairs
 from onnxport.core.option_types import Names, Params, option
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.input_paths import InputPath
 from onnxport.optimizers.params import Opset
@@ -65,7 +65,7 @@ def parse_dynamic(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, D
                     f"{each!r} is not a name for a dimension of {name!r}",
                     why="ONNX has no bounds" if ".." in each or "|" in each else "",
                     fix=f"{_DYNAMIC_FORM}; give sizes and bounds to a conversion: "
-                    f"{quoted_option('--shape', f'{name}=...')}",
+                    f"{quote_option('--shape', f'{name}=...')}",
                 )
     return read
 

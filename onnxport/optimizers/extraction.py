@@ -16,7 +16,7 @@ from onnx_ir import serde
 from onnx_ir.passes import common
 
 from onnxport.core.errors import UsageError
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.optimizers.dataflow import Dataflow
@@ -153,7 +153,7 @@ def _check_separated(flow: Dataflow, begins: Sequence[ir.Value], ends: Sequence[
     raise UsageError(
         "these inputs do not separate the part from the rest of the model",
         why=f"the output {end_name!r} also depends on {name!r}{more}",
-        fix=f"give {quoted_option('--inputs', complete)}",
+        fix=f"give {quote_option('--inputs', complete)}",
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.core.arrays import Feeds
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.formats.graph import Node
 from onnxport.formats.graph.ort import read_ort
 from onnxport.quantize.latency import OPTIMIZED, Speedup, Times, measure_latency, milliseconds, speedup
@@ -97,7 +97,7 @@ class Facts:
     def excluded(self) -> str:
         """Return the option that leaves these in float, except products."""
         found = [name for name, _ in Counter(self.around or {}).most_common() if name not in _FLOAT_PRODUCTS]
-        return quoted_option("--exclude", *found[:_FEW]) or "--exclude NODE, for these by name"
+        return quote_option("--exclude", *found[:_FEW]) or "--exclude NODE, for these by name"
 
 
 @dataclass(frozen=True)

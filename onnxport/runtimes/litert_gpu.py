@@ -22,7 +22,7 @@ from ai_edge_litert.compiled_model import CompiledModel, GpuOptions, HardwareAcc
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError, MachineError, MissingDependencyError, OnnxportError
 from onnxport.core.resources import Closing
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.formats.manifest import Port
 from onnxport.formats.tflite.ports import from_tflite, read_signature, to_tflite
 from onnxport.runtimes.base import RunError, check_feeds, check_taps, format_shapes
@@ -139,7 +139,7 @@ class TfliteGpuRuntime(Closing):
                 raise InputError(
                     f"{self._path} cannot run on LiteRT's GPU runtime",
                     why=f"it takes fixed sizes, and the file has {spec}",
-                    fix=f"convert the model with sizes, for example {quoted_option('--shape', f'{spec.name}={sizes}')}",
+                    fix=f"convert the model with sizes, for example {quote_option('--shape', f'{spec.name}={sizes}')}",
                 )
 
     def _compile(self) -> tuple[Any, str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxport.core.errors import NoSizesError, OnnxportError
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.formats.input_shapes import Limit
 from onnxport.samples.usual_sizes import Symbols, odd_sizes, size_grid, usual_sizes
@@ -250,7 +250,7 @@ class OpenSizes:
         missing = self._unnamed()
         named = ", ".join(map(repr, missing))
         # No example sizes: the usual ones were tried.
-        options = quoted_option(
+        options = quote_option(
             "--shape",
             *(
                 f"{name}={','.join('SIZE' if isinstance(dim, str) else str(dim) for dim in dims)}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from onnxport.core.errors import UsageError
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.formats.artifact import Dim, TensorSpec
 
 # Reference name to candidate name.
@@ -193,7 +193,7 @@ def _advice(pairs: Pairs, complete: bool) -> str:
     renames = [(our.name, their.name) for our, their in pairs if our.name != their.name]
     found = ", ".join(f"{our!r} is {their!r}" for our, their in renames)
     if complete:
-        options = quoted_option("--map", *(f"{our}={their}" for our, their in renames))
+        options = quote_option("--map", *(f"{our}={their}" for our, their in renames))
         return f"likely {found}; if so, give {options}"
     fix = "export both with the same inputs and outputs, of equal dtypes and ranks"
     return f"likely {found}, but the others do not fit; {fix}" if found else fix
@@ -218,7 +218,7 @@ def unfit_sizes(shapes: Mapping[str, Sequence[Dim]], candidate: Sequence[TensorS
                 )
                 return (
                     f"it takes {spec} where the reference takes [{takes}]; "
-                    f"if that is meant, give {quoted_option('--shape', f'{spec.name}={fixed}')}"
+                    f"if that is meant, give {quote_option('--shape', f'{spec.name}={fixed}')}"
                 )
     return ""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.core.shell_words import join, quote, quoted_option
+from onnxport.core.shell_words import join, quote, quote_option
 
 NAMES = (
     *(
@@ -43,7 +43,7 @@ NAMES = (
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="pastes into bash")
 def test_a_pasted_name_is_one_word(name: str, tmp_path: Path) -> None:
-    line = f"printf '%s\\0' {quoted_option('--shape', f'{name}=1,3', name)} {join([name, 'end'])}"
+    line = f"printf '%s\\0' {quote_option('--shape', f'{name}=1,3', name)} {join([name, 'end'])}"
     environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
         ["bash", "-c", line], cwd=tmp_path, capture_output=True, check=True, env=environment
@@ -55,6 +55,6 @@ def test_a_pasted_name_is_one_word(name: str, tmp_path: Path) -> None:
 
 
 def test_plain_words_stay_as_they_are() -> None:
-    assert quoted_option("--shape", "image=1,3,224,224") == "--shape image=1,3,224,224"
+    assert quote_option("--shape", "image=1,3,224,224") == "--shape image=1,3,224,224"
     assert join(["onnxport", "convert", "digits.onnx"]) == "onnxport convert digits.onnx"
     assert quote("1,?,?") == "'1,?,?'"

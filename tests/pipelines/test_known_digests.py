@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
-from onnxport.pipelines.graph.digests import recalling, sha256
+from onnxport.pipelines.graph.digests import recall_digests, sha256
 from onnxport.pipelines.graph.known_digests import KnownDigests
 from tests.cli.sandbox import Sandbox
 
@@ -36,7 +36,7 @@ def _age(file: Path, nanoseconds: int = _HOUR) -> None:
 
 
 def _digest_in_a_run(file: Path, record: Path | None) -> str:
-    with recalling(None if record is None else KnownDigests(record)):
+    with recall_digests(None if record is None else KnownDigests(record)):
         return sha256(file).hex()
 
 

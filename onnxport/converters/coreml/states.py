@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from onnxport.converters.params import CoremlParams
 from onnxport.core.errors import UsageError
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.formats.model import Model
 from onnxport.samples.states import given_states
 
@@ -42,7 +42,7 @@ def parse_states(model: Model, params: CoremlParams) -> Mapping[str, str]:
             sizes = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in shape)
             raise UsageError(
                 f"--state {name!r} has open sizes, and Core ML's states have none",
-                fix=f"fix them with {quoted_option('--shape', f'{name}={sizes}')}",
+                fix=f"fix them with {quote_option('--shape', f'{name}={sizes}')}",
             )
         if after != shape:
             raise UsageError(

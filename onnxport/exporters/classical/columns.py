@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from onnxport.core.errors import UsageError
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.exporters.classical.tabular import ROWS, Columns
 from onnxport.formats.artifact import TensorSpec
 
@@ -56,7 +56,7 @@ def _given_columns(given: Mapping[str, TensorSpec], names: Sequence[str], count:
             raise UsageError(
                 f"--input {spec} has {len(spec.shape)} axes",
                 why="a table has two, rows and columns",
-                fix=f"write {quoted_option('--input', f'{spec.name}=1,COLUMNS:float32')}",
+                fix=f"write {quote_option('--input', f'{spec.name}=1,COLUMNS:float32')}",
             )
     width = sum(int(str(spec.shape[1])) for spec in given.values())
     if len(given) == 1:
@@ -65,7 +65,7 @@ def _given_columns(given: Mapping[str, TensorSpec], names: Sequence[str], count:
             raise UsageError(
                 f"--input {spec.name} has {width} columns",
                 why=f"{source} was fitted on {count}",
-                fix=f"write {quoted_option('--input', f'{spec.name}=1,{count}:{spec.dtype}')}",
+                fix=f"write {quote_option('--input', f'{spec.name}=1,{count}:{spec.dtype}')}",
             )
         return Columns.one_tensor(spec.name, spec.dtype, width, names)
     unknown = [name for name in given if names and name not in names]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from onnxport.core.errors import UsageError
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.exporters.pytorch.outputs import to_tensor
 from onnxport.formats.artifact import TensorSpec
 from onnxport.samples.domain import declared_domains
@@ -128,7 +128,7 @@ def _refusal(signature: inspect.Signature, name: str, what: str, why: str) -> Us
         for key, each in signature.parameters.items()
         if each.kind in (*_POSITIONAL, each.KEYWORD_ONLY) and each.default is each.empty
     ] or list(signature.parameters)[:1]
-    options = quoted_option("--input", *(f"{key}=DIMS:DTYPE" for key in wanted))
+    options = quote_option("--input", *(f"{key}=DIMS:DTYPE" for key in wanted))
     return UsageError(
         what,
         why=f"{why}; it is forward{signature}",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onnxport.core.errors import UsageError
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.exporters.params import DTYPES, DimNames, ExportParams
 from onnxport.formats.artifact import Dim, TensorSpec
 
@@ -62,7 +62,7 @@ def _bind_input(declared: DeclaredInput, given: TensorSpec | None, dynamic: DimN
             raise UsageError(
                 f"input {name!r} has any number of dimensions",
                 why="an ONNX file needs to know how many",
-                fix=f"give {quoted_option('--input', f'{name}=1,224,224,3')} with its sizes, and --dynamic for those "
+                fix=f"give {quote_option('--input', f'{name}=1,224,224,3')} with its sizes, and --dynamic for those "
                 "that stay open",
             )
         shape = (None,) * len(given.shape)

@@ -9,7 +9,7 @@ from pathlib import Path
 from onnx_ir.passes import common
 
 from onnxport.core.errors import UsageError
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.formats.artifact import Artifact, Dim, TensorSpec
 from onnxport.formats.graph import OperatorGraph
 from onnxport.formats.input_shapes import GivenShape, apply_shapes
@@ -96,7 +96,7 @@ def _sizes(
         ]
         known = tuple(dim for dim in dims if isinstance(dim, int))
         if len(known) < len(dims):
-            lacking.append(quoted_option("--shape", f"{spec.name}={','.join(_text(dim) for dim in dims)}"))
+            lacking.append(quote_option("--shape", f"{spec.name}={','.join(_text(dim) for dim in dims)}"))
         sizes[spec.name] = known
     if lacking:
         raise UsageError(

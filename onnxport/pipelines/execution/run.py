@@ -22,7 +22,7 @@ from onnxport.pipelines.executors.base import Local, Unwatched, Watcher
 from onnxport.pipelines.executors.memory import default_limit
 from onnxport.pipelines.executors.processes import Processes
 from onnxport.pipelines.failures import failure_of
-from onnxport.pipelines.graph.digests import recalling
+from onnxport.pipelines.graph.digests import recall_digests
 from onnxport.pipelines.graph.known_digests import KnownDigests
 from onnxport.pipelines.lock.enforcement import LockGuard
 from onnxport.quantize.params import check_address
@@ -76,7 +76,7 @@ def run(
     explain = explain or (lambda error: FailureRecord(**vars(failure_of(error))))
     recalls = cached and not (paranoid or frozen)
     with ExitStack() as saving:
-        saving.enter_context(recalling(KnownDigests.of_user() if recalls else None))
+        saving.enter_context(recall_digests(KnownDigests.of_user() if recalls else None))
         save = saving.enter_context(saving_run(reports))
         ScratchFolder.sweep()  # a run that finds all in the cache makes none
         pipeline = read(path)

@@ -85,7 +85,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def recalling(known: KnownDigests | None) -> Iterator[None]:
+def recall_digests(known: KnownDigests | None) -> Iterator[None]:
     """Take digests of large files from `known` while they are unchanged, and add to it those that are read.
 
     Args:

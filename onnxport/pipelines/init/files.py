@@ -91,10 +91,12 @@ def pipeline_text(plan: Plan) -> str:
         describe=_describe,
         export_hints=_export_hints,
         samples=plan.samples,
-        preprocess=_setting(preprocess),
-        imagenet=", ".join(f"{key}: {_setting(preprocess[key])}" for key in _COLORS if key in preprocess),
+        preprocess=_write_setting(preprocess),
+        imagenet=", ".join(
+            f"{key}: {_write_setting(preprocess[key])}" for key in _COLORS if key in preprocess
+        ),
         image=look is not None and look.image_size is not None,
-        sizes=_setting(look.sizes) if look is not None and look.sizes else "",
+        sizes=_write_setting(look.sizes) if look is not None and look.sizes else "",
         quantizes=quantizes,
         quantized=next((name for name in ("tflite", "ort", "coreml") if name in plan.targets), "tflite"),
         off="" if plan.samples.count else _OFF,
@@ -168,7 +170,7 @@ def _render(template: str, **values: object) -> str:
         undefined=StrictUndefined,
         autoescape=False,
     )
-    environment.filters |= {"yaml": _flow, "setting": _setting, "comment": _comment}
+    environment.filters |= {"yaml": _flow, "setting": _write_setting, "comment": _comment}
     return environment.get_template(template).render(**values)
 
 
@@ -273,7 +275,7 @@ def _flow(value: object) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def _setting(value: object) -> str:
+def _write_setting(value: object) -> str:
     """Return a value of pipeline.yaml, where `${` would begin a variable."""
     return _flow(_without_variables(value))
 

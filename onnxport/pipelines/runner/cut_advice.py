@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel
 
 from onnxport.core.errors import CannotConvertError, OnnxportError
-from onnxport.core.shell_words import quote, quoted_option
+from onnxport.core.shell_words import quote, quote_option
 from onnxport.pipelines.runner.clock import Clock
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _options(model: Model, cut: Cut) -> list[str]:
 def _option(name: str, values: Sequence[str]) -> list[str]:
     """Return an option with all names, or one for each where a name has a comma."""
     texts = values if any("," in value for value in values) else [",".join(values)]
-    return [quoted_option(name, *texts)]
+    return [quote_option(name, *texts)]
 
 
 # Options about inputs and outputs, which a part may lack.

@@ -12,7 +12,7 @@ from onnxport.converters.coreml.lower import Lowered
 from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
 from onnxport.converters.labels import find_port, list_names, read_labels
 from onnxport.core.errors import UsageError
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.formats.manifest import Port
 
 
@@ -70,7 +70,7 @@ def _find_scores(lowered: Lowered, name: str, count: int, file: Path) -> Port:
     if len(chosen) > 1:
         raise UsageError(
             f"{count} labels fit several outputs: {list_names(chosen)}",
-            fix=f"choose one: {quoted_option('--labels', f'{chosen[0].name}={file.name}')}",
+            fix=f"choose one: {quote_option('--labels', f'{chosen[0].name}={file.name}')}",
         )
     if not chosen or chosen[0] not in floats:
         raise UsageError("no output of the model holds scores", why="labels are for floats")
@@ -91,7 +91,7 @@ def _find_scores(lowered: Lowered, name: str, count: int, file: Path) -> Port:
 def _shape_option(port: Port) -> str:
     """Write the option that fixes an input's sizes: a batch of 1, and names of the others to fill in."""
     dims = [size or ("1" if axis == 0 else f"DIM{axis}") for axis, size in enumerate(port.shape)]
-    return quoted_option("--shape", f"{port.name}={','.join(map(str, dims))}")
+    return quote_option("--shape", f"{port.name}={','.join(map(str, dims))}")
 
 
 def _size(port: Port) -> int | None:

@@ -12,7 +12,7 @@ from onnxport.converters.coreml.library import Var, mb
 from onnxport.converters.coreml.names import INNER
 from onnxport.converters.labels import find_port
 from onnxport.core.errors import UsageError
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.formats.artifact import TensorSpec
 
 # Layout -> number of channels.
@@ -32,7 +32,7 @@ def check_images(inputs: Sequence[TensorSpec], images: Mapping[str, ImageInput])
             sizes = ",".join(str(dim) if isinstance(dim, int) else "?" for dim in spec.shape[1:])
             raise UsageError(
                 f"input {spec} is a batch of images, not one image",
-                fix=f"give {quoted_option('--shape', f'{name}=1,{sizes}')}",
+                fix=f"give {quote_option('--shape', f'{name}=1,{sizes}')}",
             )
         if spec.shape[1] != channels:
             raise UsageError(

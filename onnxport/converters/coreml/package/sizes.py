@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from onnxport.core.errors import UsageError
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.input_shapes import GivenShape, Limit, size_limits
 from onnxport.samples.sizes import OpenSizes
@@ -71,7 +71,7 @@ def input_sizes(
         found[spec.name] = Sizes(default, bounds if within else ())
         if guessed:
             written = ",".join(str(least) if least == most else f"{least}..{most}" for least, most in bounds)
-            advice = f"give others with {quoted_option('--shape', f'{spec.name}={written}')}"
+            advice = f"give others with {quote_option('--shape', f'{spec.name}={written}')}"
             notes.append(f"input {spec.name!r} takes {written}, default bounds; {advice}")
     enumerated = [name for name, sizes in found.items() if sizes.choices]
     if len(enumerated) > 1 and not several_enumerated:

@@ -27,7 +27,7 @@ from onnxport.converters.tflite.fit.operation import (
 from onnxport.converters.tflite.locations import names_in
 from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 from onnxport.core.errors import CannotConvertError, Refusal
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.formats.manifest import Port
 from onnxport.formats.tflite.tensor_names import INNER
 
@@ -128,7 +128,7 @@ def _open_sizes(main: ir.Block, inputs: Sequence[Port]) -> list[Refusal]:
 
 
 def _sized(port: Port) -> str:
-    return quoted_option(
+    return quote_option(
         "--shape", f"{port.name}={','.join(str(1 if dim is None else dim) for dim in port.shape)}"
     )
 

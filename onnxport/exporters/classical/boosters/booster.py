@@ -12,7 +12,7 @@ import onnx
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import CannotConvertError, InputError, UsageError
-from onnxport.core.shell_words import quoted_option
+from onnxport.core.shell_words import quote_option
 from onnxport.exporters.classical.boosters.forest import Answers, Forest, apply_link
 from onnxport.exporters.classical.boosters.graph import INPUT, build_model
 from onnxport.exporters.classical.tabular import Columns, TabularModel
@@ -131,12 +131,12 @@ def _input_name(forest: Forest, params: ExportParams) -> str:
         raise UsageError(
             f"the model takes one table of {forest.width} columns",
             why=f"--input says {', '.join(map(str, params.input.values()))}",
-            fix=f"give {quoted_option('--input', f'{name}=1,{forest.width}')}, or leave it out",
+            fix=f"give {quote_option('--input', f'{name}=1,{forest.width}')}, or leave it out",
         )
     wide = "float64" if params.float64 else "float32"
     if spec.dtype not in ("float32", wide):
         raise UsageError(
             f"--input says that {name!r} is {spec.dtype}, and the file takes {wide}",
-            fix=f"give {quoted_option('--input', f'{name}=1,{forest.width}')}",
+            fix=f"give {quote_option('--input', f'{name}=1,{forest.width}')}",
         )
     return name
