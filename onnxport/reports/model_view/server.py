@@ -6,6 +6,7 @@ whole folder of a model. Here a page may only load from this server, and only th
 
 from __future__ import annotations
 
+import abc
 import html
 import http.server
 import importlib.util
@@ -81,9 +82,10 @@ def open_server(
         ) from error
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Handler(abc.ABC, http.server.BaseHTTPRequestHandler):
+    @abc.abstractmethod
     def content(self, path: str) -> tuple[bytes, str] | None:
-        raise NotImplementedError
+        """Return a file's bytes and media type; None for one that is not served."""
 
     def do_GET(self) -> None:
         host = self.headers.get("Host", "").rpartition(":")[0]
