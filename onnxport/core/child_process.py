@@ -345,25 +345,30 @@ class Child(Closing):
 
 # Idle children by target, environment, folders and network; empty outside `reuse_children`.
 _spares: dict[_Key, Child] = {}
-_blocks = 0  # of `reuse_children` that are open, in all threads
+_blocks = _of_several = 0  # of `reuse_children` that are open, in all threads; those around several jobs
 _reuse = threading.Lock()
 _Key = tuple[str, frozenset[tuple[str, str]], tuple[Path, ...] | None, bool]
 
 
 @contextlib.contextmanager
-def reuse_children() -> Iterator[None]:
+def reuse_children(*, several_jobs: bool = False) -> Iterator[None]:
     """Keep borrowed children for reuse: their imports happen once, and stay in memory.
 
     They end with the last such block, in whichever thread.
+
+    Args:
+        several_jobs: whether this block is around several jobs, so that what one needs once is kept, too.
     """
-    global _blocks
+    global _blocks, _of_several
     with _reuse:
         _blocks += 1
+        _of_several += several_jobs
     try:
         yield
     finally:
         with _reuse:
             _blocks -= 1
+            _of_several -= several_jobs
             ended = [] if _blocks else [_spares.pop(key) for key in list(_spares)]
         for child in ended:
             child.close()
@@ -401,15 +406,23 @@ def borrow(
     return spare
 
 
-def give_back(child: Child) -> None:
-    """Return a borrowed child: keep it, with a new object, within `reuse_children`; else close it."""
+def give_back(child: Child, *, once_in_a_job: bool = False) -> None:
+    """Return a borrowed child: keep it, with a new object, within `reuse_children`; else close it.
+
+    Args:
+        once_in_a_job: whether a single job has no further use for it, and needs its memory.
+    """
     key = child.target, frozenset(child.environment.items()), child.writes, child.offline
-    if _blocks and key not in _spares and child.begin_anew():
+    if _keeps(once_in_a_job) and key not in _spares and child.begin_anew():
         with _reuse:  # meanwhile another thread may have been faster, or ended the last block
-            if _blocks and key not in _spares:
+            if _keeps(once_in_a_job) and key not in _spares:
                 _spares[key] = child
                 return
     child.close()
+
+
+def _keeps(once_in_a_job: bool) -> bool:
+    return bool(_of_several if once_in_a_job else _blocks)
 
 
 class Parent:

@@ -173,6 +173,7 @@ def coreml() -> Iterator[Worker]:
                 notes += [each if name == MAIN else f"function {name}: {each}" for each in found]
             with work.phases.phase("write"):
                 compiled = converter.write(work.output, params)
+            converter.rest()
             if stored is not None and len(models) == 1:
                 notes += describe_size(model, stored, Artifact(work.output, "coreml"))
             facts = {"operators": compiled.operators}
@@ -259,6 +260,7 @@ def tflite() -> Iterator[Worker]:
                     half = _fit_to_half(prepared.model, work)
             with work.phases.phase("convert"):
                 compiled = converter.convert(prepared.model, work.output, params, work.manifest, model)
+            converter.rest()
             notes += half
             if not grown:
                 notes += describe_size(model, stored, Artifact(work.output, "tflite"))

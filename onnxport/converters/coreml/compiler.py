@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,12 @@ class CoremlConverter(CompilerProcess):
 
     def __init__(self) -> None:
         super().__init__(
-            Child("onnxport.converters.coreml.worker:Worker", purpose="the Core ML converter", offline=True)
+            partial(
+                Child,
+                "onnxport.converters.coreml.worker:Worker",
+                purpose="the Core ML converter",
+                offline=True,
+            )
         )
 
     def lower(

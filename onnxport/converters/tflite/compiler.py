@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from onnxport.converters.params import TfliteParams
 from onnxport.converters.result import Compiled
 from onnxport.converters.tflite.metadata.labels import check_normalization, read_label_files
 from onnxport.converters.tflite.settings import Settings
-from onnxport.core.child_process import COMPILERS, ONE_THREAD, borrow, give_back
+from onnxport.core.child_process import COMPILERS, ONE_THREAD, Child, borrow, give_back
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.manifest import Manifest
 
@@ -23,7 +24,8 @@ class TfliteConverter(CompilerProcess):
 
     def __init__(self) -> None:
         super().__init__(
-            borrow(
+            partial(
+                borrow,
                 "onnxport.converters.tflite.worker:Worker",
                 purpose="the LiteRT compiler",
                 environment=ONE_THREAD,
@@ -66,5 +68,5 @@ class TfliteConverter(CompilerProcess):
             raise explain_refusals(error, model, "TFLite") from error
         return compiled
 
-    def close(self) -> None:
-        give_back(self._child)
+    def _end(self, child: Child) -> None:
+        give_back(child, once_in_a_job=True)

@@ -88,7 +88,7 @@ def run(
             Cache(folder_beside(path), shared=shared) if cached else Cache.apart() as cache,
             _executor(jobs, memory_limit, scheduler, retries, watcher) as executor,
             import_from(pipeline.folder),
-            reuse_children(),
+            reuse_children(several_jobs=True),
         ):
             jobs = getattr(executor, "jobs", jobs)  # of a cluster: as many as it has workers
             run_scheduler = Scheduler(pipeline, cache, executor, explain, watcher, guard, jobs, timings)

@@ -24,7 +24,7 @@ class Worker:
     parent: Parent | None = None
 
     def __init__(self) -> None:
-        self._sparing = reuse_children()
+        self._sparing = reuse_children(several_jobs=True)
         self._sparing.__enter__()  # until the process ends, with its own children
 
     def perform(self, task: Task) -> Result:

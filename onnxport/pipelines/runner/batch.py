@@ -199,7 +199,11 @@ def run_all(
     started = time.perf_counter()
     explain = explain or (lambda error: FailureRecord(**vars(failure_of(error))))
     nodes = []
-    with _made(part.job.output.parent for part in parts), reuse_children(), Sharing() as sharing:
+    with (
+        _made(part.job.output.parent for part in parts),
+        reuse_children(several_jobs=True),
+        Sharing() as sharing,
+    ):
         for part in parts:
             began = time.perf_counter()
             outcome: dict[str, Any]
