@@ -39,7 +39,7 @@ from onnxport.validate.decision_graph import (
 )
 from onnxport.validate.graph_analysis import grid_steps, is_saturating
 from onnxport.validate.noise_meter import Probed
-from onnxport.validate.rounded_reference import Decision, find_decisions
+from onnxport.validate.softmax_decisions import LARGEST_EXPONENT, Decision, find_decisions
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 
 # The least and the largest that a right runtime may compute; of a comparison, whether it holds surely and possibly.
@@ -47,7 +47,6 @@ Interval = tuple[Array, Array]
 
 # A tolerance of logits. Below, shares move by a few percent of themselves, which the output's own tolerance allows for.
 _LEAST_DOUBT = 0.05
-_LARGEST = 700.0  # that exp takes
 
 
 class OpenProbed(Protocol):
@@ -278,7 +277,7 @@ class SharesBetween:
 def _share(lead: Array) -> Array:
     """Return a class's share by its lead: the logarithm of how much it has against all others together."""
     with np.errstate(invalid="ignore"):
-        return np.asarray(1.0 / (1.0 + np.exp(np.clip(-lead, -_LARGEST, _LARGEST))))
+        return np.asarray(1.0 / (1.0 + np.exp(np.clip(-lead, -LARGEST_EXPONENT, LARGEST_EXPONENT))))
 
 
 def _others(rows: Array) -> Array:

@@ -18,7 +18,7 @@ from onnxport.validate.comparison import compare
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.rounded_model import round_model
-from onnxport.validate.rounded_reference import Decision, find_decisions
+from onnxport.validate.softmax_decisions import Decision, find_decisions
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 from tests.converters.coreml.packages import convert
 

@@ -17,7 +17,7 @@ from onnxport.validate.comparison import compare
 from onnxport.validate.decision_graph import Window
 from onnxport.validate.near_ties import OtherOutcome, SharesBetween, find_rivals
 from onnxport.validate.report import Report
-from onnxport.validate.rounded_reference import Decision
+from onnxport.validate.softmax_decisions import Decision
 from onnxport.validate.tolerance import Tolerance, measure_noise
 from tests.validate.models import save, verdict
 
