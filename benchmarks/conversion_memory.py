@@ -18,6 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.commands import with_bytecode
 from benchmarks.memory import onnxport
 from fixtures import models
 
@@ -30,7 +31,8 @@ def peak(model: Path, target: str) -> int | None:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out").with_suffix(_SUFFIXES[target])
         try:
-            return onnxport("convert", str(model), "--to", target, "-o", str(out)).peak
+            command = ("convert", str(model), "--to", target, "-o", str(out))
+            return onnxport(*command, environment=with_bytecode()).peak
         except SystemExit as failure:
             print(failure, file=sys.stderr)
             return None

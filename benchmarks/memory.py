@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,11 +32,11 @@ class Cost:
     said: str
 
 
-def measured(*command: str) -> Cost:
+def measured(*command: str, environment: Mapping[str, str] | None = None) -> Cost:
     """Runs a command and watches the memory of its whole tree of processes."""
     started = time.perf_counter()
     with tempfile.TemporaryFile("w+") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL, env=environment)
         peak = 0
         while process.poll() is None:
             peak = max(peak, sum(map(proportional, tree(process.pid))))
@@ -68,5 +69,5 @@ def proportional(process: int) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
-def onnxport(*arguments: str) -> Cost:
-    return measured(str(Path(sys.executable).with_name("onnxport")), *arguments)
+def onnxport(*arguments: str, environment: Mapping[str, str] | None = None) -> Cost:
+    return measured(str(Path(sys.executable).with_name("onnxport")), *arguments, environment=environment)
