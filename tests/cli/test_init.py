@@ -357,15 +357,20 @@ def test_the_workflow_installs_the_locks_versions_and_the_models_extras(project:
     (job,) = yaml.safe_load(text)["jobs"].values()
     (install,) = [step["run"] for step in job["steps"] if step.get("name") == "Install"]
     locking, installing, *_ = install.splitlines()
-    assert installing == "python -m pip install 'onnxport[images,torch]' --requirement locked.txt"
-    versions = "versions:\n  onnx: 1.2.3\n  coremltools: '9.0'\n  platform: Linux x86_64\n  python: '3.11'\n"
+    pip = "python -m pip install 'onnxport[images,torch]' --requirement locked.txt --constraint versions.txt"
+    assert installing == pip
+    versions = "versions:\n  onnx: 1.2.3\n  onnxport: 1.0\n  platform: Linux x86_64\n  python: '3.11'\n"
     lock = f"# by us\n{versions}artefacts:\n  a: b\n"
-    for written, locked in ((lock, "onnx==1.2.3\ncoremltools==9.0\n"), (None, "")):
+    # onnxport's own version only limits what pip takes: an older pip does not find it at a URL.
+    for written, locked, limits in (
+        (lock, "onnx==1.2.3\n", "onnx==1.2.3\nonnxport==1.0\n"),
+        (None, "", ""),
+    ):
         Path("pipeline.lock").unlink(missing_ok=True)
         if written is not None:
             Path("pipeline.lock").write_text(written)
         subprocess.run(["bash", "-e", "-o", "pipefail", "-c", locking], check=True)
-        assert Path("locked.txt").read_text() == locked
+        assert (Path("locked.txt").read_text(), Path("versions.txt").read_text()) == (locked, limits)
 
 
 @pytest.mark.parametrize(
@@ -385,7 +390,7 @@ def test_the_workflow_installs_this_package_from_where_it_came(
     shutil.copy(DIGITS / "digits.onnx", project)
     created = create_project("digits.onnx", project / "pipeline.yaml", "github", force=False)
     text = next(path for path in created.written if path.suffix == ".yml").read_text()
-    assert f"python -m pip install {installed} --requirement locked.txt" in text
+    assert f"python -m pip install {installed} --requirement locked.txt --constraint versions.txt" in text
     assert not any("package index" in note for note in created.notes)
 
 

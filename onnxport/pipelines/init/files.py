@@ -30,10 +30,12 @@ _OUTPUT = "build"
 # Beside the pipeline, for editors that complete its keys.
 SCHEMA = "pipeline.schema.json"
 _OFF = "# "
-# The versions in a lock (lock/file.py) as requirements for pip; none without a lock.
+# The versions in a lock (lock/file.py) as requirements for pip; none without a lock. onnxport's own is a constraint
+# alone: pip before 24 asks an index for it, although the same command installs it from a URL with extras.
 _LOCKED = (
     r"""sed '1,/^versions:/d; /^[^ ]/,$d' {lock} | tr -d "' " | """
-    "grep -v -e '^python:' -e '^platform:' | sed 's/:/==/' > locked.txt || true"
+    "grep -v -e '^python:' -e '^platform:' | sed 's/:/==/' | "
+    "tee versions.txt | grep -v '^onnxport==' > locked.txt || true"
 )
 # GitHub's runners of this platform: a lock applies to one platform.
 _RUNNERS = {
