@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from onnxport.formats.tflite.ports import (
     to_tflite,
 )
 from onnxport.runtimes.base import RunError, check_feeds, check_taps, format_shapes
-from onnxport.runtimes.native_output import redirect_stderr
+from onnxport.runtimes.native_output import drop_stderr
 from onnxport.runtimes.options import RuntimeOptions
 
 # The interpreter's own kernels, without XNNPACK.
@@ -112,7 +111,7 @@ class TfliteRuntime(Closing):
 
     def _open(self, **options: Any) -> Any:
         try:
-            with _quiet_stderr():
+            with drop_stderr():
                 return Interpreter(os.fspath(self._path), num_threads=self._options.threads, **options)
         except (ValueError, RuntimeError) as error:
             raise InputError(f"LiteRT cannot load {self._path}", why=cause(error)) from error
@@ -130,7 +129,7 @@ class TfliteRuntime(Closing):
         if shapes != current:
             for index, shape in shapes.items():
                 interpreter.resize_tensor_input(index, shape)
-            with _quiet_stderr():
+            with drop_stderr():
                 interpreter.allocate_tensors()
             self._shapes[id(interpreter)] = shapes
         # A fused LSTM keeps its state from one invoke to the next; ONNX has no state.
@@ -167,10 +166,3 @@ def _read(interpreter: Any, index: int) -> Array:
     if 0 in details["shape"]:
         return np.zeros(details["shape"], details["dtype"])
     return np.array(interpreter.get_tensor(index))
-
-
-@contextlib.contextmanager
-def _quiet_stderr() -> Iterator[None]:
-    """Drop the INFO lines that LiteRT prints at start-up, which no setting silences; errors arrive as exceptions."""
-    with open(os.devnull, "wb") as devnull, redirect_stderr(devnull):
-        yield

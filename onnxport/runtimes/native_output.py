@@ -25,3 +25,10 @@ def redirect_stderr(file: IO[bytes]) -> Iterator[None]:
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
+
+
+@contextlib.contextmanager
+def drop_stderr() -> Iterator[None]:
+    """Drop the INFO lines that LiteRT prints at start-up, which no setting silences; errors arrive as exceptions."""
+    with open(os.devnull, "wb") as devnull, redirect_stderr(devnull):
+        yield

@@ -56,6 +56,13 @@ def proof(path: Path) -> Proof:
     return prove_tflite(Model.load(SOURCE), path, images())
 
 
+def test_litert_prints_nothing_into_the_terminal(made: Made, capfd: pytest.CaptureFixture[str]) -> None:
+    path = made["int8"]
+    capfd.readouterr()
+    assert not proof(path).findings
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("precision", ["int8", "int16x8", "int8-dynamic", "int8-weights", "int4-weights"])
 def test_a_right_file_is_proven(precision: str, made: Made) -> None:
     found = proof(made[precision])

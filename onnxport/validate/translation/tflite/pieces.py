@@ -17,6 +17,7 @@ from onnxport.core.errors import InputError
 from onnxport.core.resources import Closing
 from onnxport.formats.tflite.ports import Signature, cause, from_tflite, to_tflite
 from onnxport.runtimes.base import RunError
+from onnxport.runtimes.native_output import drop_stderr
 from onnxport.validate.translation.arithmetic import ANSWER
 from onnxport.validate.translation.tflite.contents import StoredGraph
 
@@ -109,7 +110,8 @@ def _feed(interpreter: Any, given: Mapping[int, tuple[Any, Array]]) -> None:
         for index, (_, array) in given.items():
             if tuple(details[index]["shape"]) != array.shape:
                 interpreter.resize_tensor_input(index, array.shape)
-        interpreter.allocate_tensors()
+        with drop_stderr():
+            interpreter.allocate_tensors()
         for index, (port, array) in given.items():
             dtype = np.dtype(details[index]["dtype"])
             interpreter.set_tensor(
