@@ -28,6 +28,7 @@ from onnxport.validate.precision import kept_float32, least_rounded
 from onnxport.validate.progress import Tell
 from onnxport.validate.reference import Reference
 from onnxport.validate.report import Diagnosis, LayerFigure, NodeRef, OutputReport, Report, Worst
+from onnxport.validate.signature import unfit_sizes
 
 Phase = Callable[[str], AbstractContextManager[None]]
 
@@ -83,7 +84,11 @@ def diagnose(
         with phase("search"):
             known = judge.reference
             with Sides(Network(graph), candidate, params, known, rounds, known.unread) as sides:
-                found = _FaultSearch(known, candidate, params, limit, sides, report).diagnosis(output)
+                if unfit_sizes(known.shapes, sides.candidate.inputs):
+                    # At some sizes alone: what nodes do there is not what the verdict is about.
+                    found = Diagnosis(summary=text.SIZES, node=None)
+                else:
+                    found = _FaultSearch(known, candidate, params, limit, sides, report).diagnosis(output)
             note = limit.exceeded()
     if note:
         found = found.model_copy(update={"notes": (*found.notes, note)})

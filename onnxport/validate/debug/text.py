@@ -18,6 +18,7 @@ NO_REPRO = (
     "no repro was written: the candidate gives no answer on these inputs to compare with the reference's"
 )
 AGREE = "the two agree: there is no fault to find"
+SIZES = "the sizes that the candidate takes decide; with --shape, as below, the nodes are searched"
 KEPT = "the candidate's quality is within its limits; --layers ranks the losses anyway"
 PLAIN_KERNELS = "LiteRT shows intermediate values only without XNNPACK; the figures below are of such a run"
 GENERATED = (

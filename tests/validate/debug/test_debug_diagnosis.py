@@ -137,7 +137,8 @@ def test_the_repro_shows_both_answers(tmp_path: Path) -> None:
         (answer,) = onnxruntime.InferenceSession(folder / file).run(None, feeds)
         np.testing.assert_allclose(answer, said[side], rtol=1e-6)
     assert np.abs(said["reference"] - said["candidate"]).max() > 1e-3
-    assert found.summary in (folder / "README.md").read_text()
+    # Markdown's own characters are escaped there.
+    assert found.summary in (folder / "README.md").read_text().replace("\\", "")
 
 
 def test_the_repro_of_a_tflite_file_converts_with_the_command_it_names(tmp_path: Path) -> None:

@@ -105,6 +105,31 @@ def test_a_fault_is_named_in_tflite_with_float16_weights(tmp_path: Path) -> None
     assert "without XNNPACK" in found.tapping
 
 
+@pytest.mark.parametrize("swapped", [None, 2], ids=["right", "wrong"])
+def test_no_node_is_blamed_for_sizes_that_the_candidate_does_not_take(
+    swapped: int | None, tmp_path: Path
+) -> None:
+    """Generated inputs are clipped in an int8 file, which is no fault, while its one row decides the verdict."""
+    right = network(tmp_path / "right.onnx")
+    samples = tmp_path / "samples.npz"
+    np.savez(samples, x=np.random.RandomState(2).randn(20, *SHAPE[1:]).astype("f4"))
+    made = onnxport.convert_model(
+        network(tmp_path / "wrong.onnx", swapped=swapped),
+        to="tflite",
+        precision="int8",
+        calib=samples,
+        shape={"x": (1, 3, 16, 16)},
+        validate=False,
+    ).path
+    found = onnxport.debug_model(right, made).diagnosis
+    assert found is not None
+    assert found.node is None
+    assert "--shape" in found.summary
+    found = onnxport.debug_model(right, made, shape={"x": (1, 3, 16, 16)}, inputs=samples).diagnosis
+    assert found is not None
+    assert (found.node is not None) == (swapped is not None)
+
+
 @pytest.fixture
 def quantized(tmp_path: Path) -> Path:
     random = np.random.RandomState(1)
