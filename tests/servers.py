@@ -19,6 +19,7 @@ class Web:
     Attributes:
         token: if set, requests without `?token=` of this value are answered with 403.
         silent: whether answers leave out their length.
+        no_put: the status that answers PUT, if not 0.
         asked: methods and paths of the requests.
     """
 
@@ -26,6 +27,7 @@ class Web:
     port: int
     token: str = ""
     silent: bool = False
+    no_put: int = 0
     asked: list[str] = field(default_factory=list)
 
     def url(self, name: str, user: str = "") -> str:
@@ -54,6 +56,10 @@ class _Handler(SimpleHTTPRequestHandler):
         size = self.headers.get("Content-Length")
         if size is None:
             self.send_error(411)
+            return
+        if self.web[0].no_put:
+            self.rfile.read(int(size))
+            self.send_error(self.web[0].no_put)
             return
         target = Path(self.translate_path(self.path))
         if self.path.startswith("/nowhere/"):

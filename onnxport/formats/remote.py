@@ -7,6 +7,7 @@ protocols are imported at the first URL.
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 import re
@@ -45,7 +46,7 @@ _PIN = re.compile(r"#sha256=([0-9A-Fa-f]{64})$")
 _MOST_DATA_FILES = 10_000  # of a model; each costs a request
 _LONGEST_NAME = 255  # bytes, of file systems
 _SECONDS = 60  # without a byte from a server
-_NO_FILE, _REFUSED = (404, 410), (401, 403)
+_NO_FILE, _REFUSED, _NO_PUT = (404, 410), (401, 403), (405, 501)
 
 
 @dataclass(frozen=True)
@@ -230,6 +231,8 @@ def _open(url: Url) -> AbstractFileSystem:
         return OciFiles(skip_instance_cache=True)
     import fsspec
 
+    # gcsfs logs each attempt with its traceback, which a program without logging prints; errors arrive as exceptions.
+    logging.getLogger("gcsfs").addHandler(logging.NullHandler())
     settings: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
     if url.scheme in _WEB:
         import aiohttp
@@ -434,6 +437,9 @@ def _failure(error: Exception, url: Url, verb: str) -> OnnxportError:
         refused = InputError if verb == "fetched" else MachineError
         fix = "check the credentials that its library reads from the environment"
         return refused(what, why="the server refuses access", fix=fix)
+    if verb == "written" and status in _NO_PUT:
+        why = f"the server takes no files (status {status} to PUT)"
+        return UsageError(what, why=why, fix="give another URL")
     if status is not None:
         return MachineError(what, why=f"the server answers with status {status}", fix="try again later")
     if isinstance(error, TimeoutError):

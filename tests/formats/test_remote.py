@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -143,6 +145,17 @@ def test_a_server_that_is_not_there_is_a_failure_of_the_machine() -> None:
         fetch("http://127.0.0.1:1/m.onnx")
 
 
+@pytest.mark.parametrize("status", [405, 501])
+def test_a_server_that_takes_no_files_is_wrong_usage(web: Web, status: int) -> None:
+    """Waiting does not help there."""
+    web.no_put = status
+    place = Path(place_for(web.url("m.onnx")))
+    with Staging(place) as staging:
+        (staging.folder / "m.onnx").write_text("model")
+        with pytest.raises(UsageError, match=rf"/m\.onnx cannot be written: .*{status}.*another URL"):
+            staging.commit({staging.folder / "m.onnx": place})
+
+
 def test_no_message_has_a_password_or_a_token(web: Web) -> None:
     web.token = "right"
     given = web.url("m.onnx?token=wr0ng&x='1'", user="someone:passw0rd@")
@@ -207,6 +220,16 @@ def test_the_files_of_an_artefact_go_to_one_folder(web: Web) -> None:
         staging.commit({staging.folder / name: place.with_name(name) for name in names})
     assert web.asked == ["PUT /m.onnx.data", "PUT /m.onnx"]
     assert _files(web.folder) == {name: name.encode() for name in names}
+
+
+def test_the_log_of_a_package_stays_out_of_the_terminal() -> None:
+    pytest.importorskip("gcsfs")
+    code = (
+        "import logging; from onnxport.formats.remote import Url, _open; "
+        "_open(Url.parse('gs://bucket/x.onnx')); logging.getLogger('gcsfs.retry').error('out of retries')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
