@@ -21,6 +21,7 @@ from onnxport.profiling.litert_library import ProfiledModel
 from onnxport.profiling.litert_nodes import Executed, match_steps
 from onnxport.profiling.recording import Recording, Run, Span
 from onnxport.profiling.tflite_graph import read_operators
+from onnxport.profiling.xnnpack import shown
 from onnxport.runtimes.options import RuntimeOptions
 
 _LOOPS = (
@@ -82,8 +83,8 @@ def _run(events: Sequence[Event], sequence: Sequence[Step], executed: Executed) 
     spans = [
         Span(
             node=place,
-            name=name or step.event.tag,
-            op=step.event.tag,
+            name=name or shown(step.event.tag),
+            op=shown(step.event.tag),
             provider=_PROVIDERS[step.event.kind == DELEGATED],
             start=step.start,
             duration=step.duration,

@@ -20,6 +20,8 @@ _MEANS = {
     "Sigmoid": "LOGISTIC",
     "Clamp": "RELU RELU6 RELU_N1_TO_1 RELU_0_TO_1 MINIMUM MAXIMUM",
     "LeakyReLU": "LEAKY_RELU",
+    # What XNNPACK calls a table of 8-bit integers, which it makes of such an operator between DEQUANTIZE and QUANTIZE.
+    "Invalid Unary Op": "LEAKY_RELU HARD_SWISH LOGISTIC TANH ELU GELU EXP SQRT RSQRT ABS NEG",
     "PReLU": "PRELU",
     "ELU": "ELU",
     "GELU": "GELU",
@@ -75,6 +77,11 @@ _HELPERS = frozenset(("Convert", "Copy", "Transpose", "Static Reshape", "Fuse Di
 def kind(name: str) -> str:
     """Return "Fully Connected" for "Fully Connected (NC, F32) GEMM"."""
     return name.partition(" (")[0]
+
+
+def shown(name: str) -> str:
+    """Return the name for a report: XNNPACK has none for a table of integers, about which nothing is invalid."""
+    return "Table of integers" if name == "Invalid Unary Op" else name
 
 
 def is_helper(name: str) -> bool:

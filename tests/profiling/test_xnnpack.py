@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxport.formats.graph.delegation import divide
 from onnxport.profiling.litert_events import DELEGATED, KERNEL, Event, invocation, steps
-from onnxport.profiling.xnnpack import align
+from onnxport.profiling.xnnpack import align, shown
 from tests.profiling.graphs import graph
 
 
@@ -25,6 +25,13 @@ def test_a_concatenation_is_a_copy_for_each_piece() -> None:
 
 def test_an_operator_that_the_table_does_not_have_goes_by_its_name() -> None:
     assert align(["Reverse Sequence (ND)", "Odd (ND)"], ["REVERSE_SEQUENCE", "ADD"]) == [0, None]
+
+
+def test_a_float_operator_between_integers_is_a_table_without_a_name_in_xnnpack() -> None:
+    names = ["Convolution (NHWC, QC8) DWConv", "Invalid Unary Op"]
+    operators = ["DEPTHWISE_CONV_2D", "DEQUANTIZE", "HARD_SWISH", "QUANTIZE"]
+    assert align(names, operators) == [0, 2]
+    assert [shown(name) for name in names] == [names[0], "Table of integers"]
 
 
 def test_partitions_run_one_after_the_other() -> None:
