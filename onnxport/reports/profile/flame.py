@@ -24,6 +24,7 @@ _MOST_NAMES = 0.6  # names of a band for each of its nodes
 _THIN = 2.2  # narrower nodes share a bar
 _NODES, _LINES = 80, 10  # nodes on a line, most lines
 COLOURS = 8
+_LETTER = 6.5  # the mean width of one, of 11 px
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,14 @@ class Bar:
     kind: str
     text: str
     title: str
+
+    @property
+    def label(self) -> str:
+        """As much of `text` as there is room for; empty where that is no word."""
+        room = int((self.width - 8) / _LETTER)
+        if len(self.text) <= room:
+            return self.text
+        return f"{self.text[: room - 1].rstrip(' (,')}…" if room >= 4 else ""
 
 
 @dataclass(frozen=True)

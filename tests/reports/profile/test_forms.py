@@ -88,6 +88,13 @@ def test_bars_fill_their_lines_in_the_order_of_execution(make: Any) -> None:
     assert max(bar.y + bar.height for bar in drawing.bars) < drawing.height
 
 
+@pytest.mark.parametrize("width", [20.0, 40.0, 60.0, 300.0])
+def test_a_label_ends_where_its_bar_ends(width: float) -> None:
+    text = "Fully Connected (NC, QS8, QC8W) GEMM"
+    label = flame.Bar(0.0, 0.0, width, 40.0, "op0", text, "").label
+    assert label == {20.0: "", 40.0: "Ful…", 60.0: "Fully C…", 300.0: text}[width]
+
+
 def test_width_is_time_and_colour_is_the_operator() -> None:
     made = report([node("a", "Conv", 3.0), node("b", "Add", 1.0), node("c", "Conv", 4.0)])
     drawing = flame.draw(made)
