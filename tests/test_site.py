@@ -19,6 +19,7 @@ PAGES = (
     "index",
     "start",
     "notebooks/convert-and-prove",
+    "notebooks/int8-within-a-budget",
     "questions",
     "tutorials/web",
     "reference/python",
@@ -61,6 +62,13 @@ def test_a_page_is_light_and_asks_only_for_its_own_files(site: chromium.Site, pa
     files = {site.folder / path.partition("?")[0].lstrip("/") for path in site.asked}
     assert all(file.is_file() for file in files), files
     assert sum(len(gzip.compress(file.read_bytes())) for file in files) < _MOST
+
+
+def test_what_a_screen_reader_finds_has_a_name(site: chromium.Site) -> None:
+    for page in (*PAGES, "guide/coreml"):
+        text = (site.folder / f"{page}.html").read_text(encoding="utf-8")
+        assert 'role="dialog" aria-label="Search"' in text, page
+        assert not re.search(r"<th[^>]*></th>", text), page
 
 
 def test_the_keys_of_a_pipeline_are_those_that_it_takes(site: chromium.Site) -> None:

@@ -27,6 +27,7 @@ from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import SamplesParams, ValidateParams
 
 _LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)#\s]*)[^)]*\)")
+_TABLE = re.compile(r"<table[^>]*>")
 _STYLE = re.compile(r"<style.*?</style>", re.DOTALL)
 _NOTEBOOKS = Path(__file__).parents[2] / "examples" / "notebooks"
 _KEYS = """# pipeline.yaml
@@ -90,6 +91,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) 
     return _LINK.sub(outside, markdown.replace("<!-- options -->", "\n".join(_options())))
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """Name what a screen reader finds without a name: the search, and corners of tables."""
+    search = 'data-md-component="search" role="dialog"'
+    return output.replace(search, f'{search} aria-label="Search"').replace("<th></th>", "<td></td>")
+
+
 def _options() -> Iterator[str]:
     """Yield a table of options for each function."""
     for function, (types, models) in _OPTIONS.items():
@@ -119,7 +126,8 @@ def _cell(cell: dict[str, Any]) -> Iterator[str]:
     for output in cell["outputs"]:
         data = output.get("data", {"text/plain": output.get("text", "")})
         if "text/html" in data:
-            yield _STYLE.sub("", "".join(data["text/html"]))
+            # The theme scrolls tables without a class.
+            yield _TABLE.sub("<table>", _STYLE.sub("", "".join(data["text/html"])))
         elif "text/markdown" in data:
             quoted = "".join(data["text/markdown"]).replace("\n#", "\n###").splitlines()
             yield "\n".join(f"> {line}" for line in ("", *quoted)).replace("> ## ", "> ### ")
