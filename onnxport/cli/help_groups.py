@@ -26,7 +26,8 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {COMMON: []}
         for parameter in self.get_params(ctx):
-            if (record := parameter.get_help_record(ctx)) is not None:
+            # The usage has the arguments; click lists them again, without a word.
+            if (record := parameter.get_help_record(ctx)) is not None and any(record[1:]):
                 groups.setdefault(getattr(parameter, "group", COMMON), []).append(record)
         for title, records in groups.items():
             if records:

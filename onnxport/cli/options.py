@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -69,7 +69,8 @@ def options_of(
     for owner, model in (*(targets or {}).items(), *(("", model) for model in always)):
         for name, field in _optional(model.model_fields):
             fields.setdefault(name, {}).setdefault(owner, field)
-    groups = _groups(fields, *(always if targets else always[1:]))
+    own, proving = ((), always) if targets else (always[:1], always[1:])
+    groups = _groups(fields, proving, set().union(*(model.model_fields for model in own)))
     for option, beside_it in (conditional or {}).items():
         for name, field in _optional(beside_it):
             if name not in fields:
@@ -90,8 +91,15 @@ def options_of(
     return decorate
 
 
-def _groups(fields: Mapping[str, Mapping[str, FieldInfo]], *proving: type[BaseModel]) -> dict[str, str]:
-    """Return the group of each field in the help text; `proving` are the models about the proof."""
+def _groups(
+    fields: Mapping[str, Mapping[str, FieldInfo]], proving: Sequence[type[BaseModel]], own: Collection[str]
+) -> dict[str, str]:
+    """Return the group of each field in the help text.
+
+    Args:
+        proving: the models about the proof.
+        own: fields of the command itself, also where the proof has one of the same name.
+    """
     groups = {}
     for name, owners in fields.items():
         (owner, *others) = owners
@@ -100,7 +108,8 @@ def _groups(fields: Mapping[str, Mapping[str, FieldInfo]], *proving: type[BaseMo
         elif owner:
             groups[name] = f"Only --to {owner}"
         else:
-            groups[name] = PROOF if any(name in model.model_fields for model in proving) else COMMON
+            proves = name not in own and any(name in model.model_fields for model in proving)
+            groups[name] = PROOF if proves else COMMON
     return groups
 
 

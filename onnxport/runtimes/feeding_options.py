@@ -44,7 +44,7 @@ Preprocess = Annotated[
     Settings,
     AfterValidator(_check_preprocessing),
     option(
-        "How images in --inputs become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, scale, "
+        "How images of your own become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, scale, "
         "mean, std; of audio: rate. A preprocess.yaml in the folder can say the same.",
         metavar="NAME=VALUE",
     ),

@@ -34,7 +34,7 @@ class ValidateParams(Params):
         "Whether `preprocess` may apply to calibration samples only.", default=False
     )
     samples: int | None = option(
-        f"Number of input sets: to generate ({GENERATED} unless given), or to read at most from --inputs ({READ} "
+        f"Number of input sets: to generate ({GENERATED} unless given), or to read at most of your own ({READ} "
         "unless given).",
         default=None,
         metavar="N",

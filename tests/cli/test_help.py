@@ -142,6 +142,21 @@ def test_every_option_is_explained(name: str) -> None:
             assert parameter.help, parameter.name
 
 
+@pytest.mark.parametrize(
+    ("name", "option"), [("optimize", "--shape"), ("extract", "--inputs"), ("convert", "--shape")]
+)
+def test_what_changes_the_file_is_no_option_of_the_proof(name: str, option: str, sandbox: Sandbox) -> None:
+    common, _, _ = sandbox.run(name, "--help").stdout.partition("The proof:")
+    assert f"\n  {option} " in common
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_only_lines_that_say_something(name: str, sandbox: Sandbox) -> None:
+    """The usage line has the arguments; click would list them again, without a word."""
+    _, _, options = sandbox.run(name, "--help").stdout.partition("\nOptions:\n")
+    assert options.startswith("  -"), options[:80]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_has_an_example_that_parses(name: str, sandbox: Sandbox) -> None:
     outcome = sandbox.run(name, "--help")
