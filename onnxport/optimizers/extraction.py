@@ -23,6 +23,7 @@ from onnxport.optimizers.dataflow import Dataflow
 from onnxport.optimizers.shape_inference import drop_declared, infer
 
 End = Literal["inputs", "outputs"]
+_FEW = 4  # names in a sentence
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,17 @@ def _names(flow: Dataflow, given: Sequence[str], end: End) -> list[str]:
     return names
 
 
+def _some(flow: Dataflow, end: End) -> str:
+    """Name values next to the ends of the model, where most cuts are."""
+    ends = {value.name for value in (*flow.graph.inputs, *flow.graph.outputs)}
+    names = [name for name, value in flow.values.items() if value in flow.varying and name not in ends]
+    some = names[:_FEW] if end == "inputs" else names[: -_FEW - 1 : -1]
+    which = "first" if end == "inputs" else "last"
+    return (
+        f"its {which} values are {', '.join(map(repr, some))}" if some else "it has inputs and outputs only"
+    )
+
+
 def _split(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
@@ -134,7 +146,7 @@ def _unknown(flow: Dataflow, name: str, end: End) -> UsageError:
     close = difflib.get_close_matches(name, [*flow.values, *nodes], n=1)
     if close and close[0] in nodes:
         close = [nodes[close[0]].outputs[0].name or ""]
-    fix = f"did you mean {close[0]!r}?" if close else "onnxport inspect MODEL lists the inputs and outputs"
+    fix = f"did you mean {close[0]!r}?" if close else _some(flow, end)
     return UsageError(f"--{end}: the model has no value {name!r}", fix=fix)
 
 

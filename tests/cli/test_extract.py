@@ -127,6 +127,9 @@ def test_names_and_cuts_are_explained(sandbox: Sandbox) -> None:
     done = sandbox.run("extract", "model.onnx", "--outputs", "flt")
     assert done.code == 2
     assert "--outputs: the model has no value 'flt'; did you mean 'flat'?" in done.stderr
+    done = sandbox.run("extract", "model.onnx", "--outputs", "before-the-end")
+    assert done.code == 2
+    assert "the model has no value 'before-the-end'; its last values are 'flat', 'pool'" in done.stderr
     done = sandbox.run("extract", "model.onnx")
     assert done.code == 2
     assert "give --inputs, --outputs or both" in done.stderr

@@ -87,8 +87,12 @@ class IntegerPorts:
         return Quantization("uint8", grid.scale, tuple(point + _SHIFT for point in grid.zero_point))
 
     def _refuse(self, kind: str, value: onnx.Value) -> None:
+        node = value.producer()
+        maker = f"comes from {node.op_type} and " if node is not None and kind == "output" else ""
+        cut = ", or end the model before it (onnxport extract --outputs NAME)" if maker else ""
         why = (
-            f"is not quantized to 8 bits in the model, so --io {self._io} has no scale for it; leave out --io"
+            f"{maker}is not quantized to 8 bits in the model, so --io {self._io} has no scale for it; "
+            f"leave out --io{cut}"
         )
         self.refusals.append(Refusal(kind, value.name or "", why))
 
