@@ -41,6 +41,8 @@ def read(path: Path) -> BenchReport:
         command = document.get("command")
         words = command if isinstance(command, str) else " ".join(map(str, command)) if command else ""
         other = f"the report of another command: {printable(words)[:80]}" if words else "other JSON"
+        if "rows" in document:
+            other = f'other JSON with rows; results measured elsewhere need "{KEY}": 1'
         raise _no_baseline(path, f"it is {other}")
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:

@@ -45,6 +45,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "deep": (b"[" * 200_000, "it is not JSON"),
     "a list": (b"[1, 2]", "other JSON"),
     "an object": (b'{"a": 1}', "other JSON"),
+    "results without their version": (b'{"rows": []}', r'need "results_version": 1'),
     "a run's report": (
         json.dumps({"command": ["onnxport", "convert", "a.onnx"], "artifacts": []}).encode(),
         "the report of another command: onnxport convert a.onnx",

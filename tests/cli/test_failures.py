@@ -113,6 +113,12 @@ def no_permission_to_read_external_data(sandbox: Sandbox) -> tuple[str | Path, .
     return ("convert", "external/model.onnx", *ORT)
 
 
+@case(4, "model.tflite is in tflite format", "onnxport export makes one of a .tflite file")
+def a_tflite_file_as_the_source(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    (sandbox.folder / "model.tflite").write_bytes(b"anything")
+    return ("convert", "model.tflite", *ORT)
+
+
 @case(4, "model.ort is in ort format", "give a .onnx file")
 def source_of_another_format(sandbox: Sandbox) -> tuple[str | Path, ...]:
     (sandbox.folder / "model.ort").write_bytes(b"anything")

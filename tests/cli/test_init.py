@@ -438,3 +438,7 @@ def test_settings_of_the_user_beside_pictures_are_not_guessed_over(tmp_path: Pat
     Image.new("L", (30, 40)).save(tmp_path / "samples" / "0.png")
     (tmp_path / "samples" / "preprocess.yaml").write_text("resize: 9x9\n")
     assert "9x9" in plan_of(tmp_path, "digits.onnx").samples.why_not
+    (tmp_path / "samples" / "preprocess.yaml").write_text("resize: 8x8\n")
+    plan = plan_of(tmp_path, "digits.onnx")
+    assert plan.samples.count == 1
+    assert "bytes 0..255" not in pipeline_text(plan), "the folder says what becomes of a picture"

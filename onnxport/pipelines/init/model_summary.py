@@ -144,6 +144,7 @@ class Samples:
 
     Attributes:
         place: the folder, or the file whose rows they are; relative to that of the pipeline.
+        settled: whether the folder itself says how its pictures become inputs.
         preprocess: the settings that make the pictures fit the model; empty where they fit as they are.
     """
 
@@ -151,6 +152,7 @@ class Samples:
     images: bool = False
     why_not: str = ""
     place: str = FOLDER
+    settled: bool = False
     preprocess: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -184,7 +186,7 @@ def find_samples_of(look: ModelSummary, folder: Path) -> Samples:
         return Samples(why_not=printable((str(error) or "it is empty").splitlines()[0]))
     from onnxport.samples.readers import holds_images
 
-    return Samples(len(files), holds_images(files), preprocess=given)
+    return Samples(len(files), holds_images(files), settled=_has_settings(place), preprocess=given)
 
 
 def _only_array_file(folder: Path) -> Path | None:
@@ -224,11 +226,15 @@ def _first_samples(look: ModelSummary, place: Path, given: Mapping[str, str]) ->
 
 def _fitting(look: ModelSummary, place: Path) -> dict[str, str]:
     """Return settings that make pictures fit the model; none where the user has settings in the folder."""
-    from onnxport.samples.preprocessing import SIDECARS
-
-    if look.image_size is None or any((place / name).exists() for name in SIDECARS):
+    if look.image_size is None or _has_settings(place):
         return {}
     height, width, _ = look.image_size
     (image,) = (spec for spec in look.inputs if _is_image(spec))
     scale = {} if image.dtype == "uint8" else {"scale": "1/255"}
     return {"resize": f"{height}x{width}"} | scale
+
+
+def _has_settings(place: Path) -> bool:
+    from onnxport.samples.preprocessing import SIDECARS
+
+    return any((place / name).exists() for name in SIDECARS)

@@ -74,7 +74,8 @@ class Job(_Delivery):
         first = self.steps[0].stage
         if self.source.format != first.takes:
             what = f"{self.source.path} is in {self.source.format} format"
-            raise InputError(what, fix=f"give a .{first.takes} file")
+            made = "; onnxport export makes one of a .tflite file" if self.source.format == "tflite" else ""
+            raise InputError(what, fix=f"give a .{first.takes} file{made}")
         suffix = SUFFIXES[self.target.gives]
         with writing(self.output):
             if self.output.suffix.lower() != suffix:
