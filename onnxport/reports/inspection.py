@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
+from collections.abc import Mapping
 
 from onnxport.core.errors import printable
 from onnxport.core.shell_words import quote
@@ -10,6 +12,8 @@ from onnxport.formats.artifact import TensorSpec
 from onnxport.inspection.report import Inspection, LibrarySize, PortRecord, ReducedBuild
 from onnxport.reports.memory_plan import plan_lines
 from onnxport.reports.phrases import human_size
+
+_LONGEST = 400  # letters of a step with its options
 
 
 def inspection_lines(found: Inspection, *, detailed: bool = False) -> str:
@@ -32,6 +36,10 @@ def inspection_lines(found: Inspection, *, detailed: bool = False) -> str:
         makers = ", ".join(f"{name} {version}" for name, version in manifest["made_by"].items())
         source = f"SHA-256 {manifest['source']}, validation {manifest['validation']}"
         rows |= {"made by": printable(makers), "made from": printable(source)}
+        rows["made with"] = "\n".join(
+            textwrap.shorten(printable(_options(stage, given)), _LONGEST, placeholder=" ...")
+            for stage, given in manifest["options"].items()
+        )
     if found.build:
         rows |= _build(found.build)
     lines = [printable(f"{found.path}   {found.format}")]
@@ -41,6 +49,14 @@ def inspection_lines(found: Inspection, *, detailed: bool = False) -> str:
     if found.plan:
         lines += ["", *plan_lines(found.plan, detailed=detailed)]
     return "\n".join(lines)
+
+
+def _options(stage: str, given: object) -> str:
+    """Return a step and its options, without those that ask for nothing."""
+    options = given if isinstance(given, Mapping) else {}
+    kept = {name: value for name, value in options.items() if value not in (None, False, "", [], {})}
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in kept.items()}
+    return " ".join((stage, *(f"{name}={text}" for name, text in texts.items())))
 
 
 def _build(build: ReducedBuild) -> dict[str, str]:

@@ -60,6 +60,21 @@ def test_artefact_of_ours(target: str, sandbox: Sandbox) -> None:
     assert found["manifest"]["made_by"]["onnxport"]
 
 
+def test_an_artefact_says_with_which_options_it_was_made(sandbox: Sandbox) -> None:
+    asked = ("--layout", "nhwc", "--normalization", "image=127.5/127.5", "--shape", "image=1,1,8,8")
+    done = sandbox.run(
+        "convert", "model.onnx", "--to", "tflite", "-o", "made.tflite", *asked, "--no-validate"
+    )
+    assert done.code == 0, done.stderr
+    (line,) = [
+        each for each in sandbox.run("inspect", "made.tflite").stdout.splitlines() if "made with" in each
+    ]
+    assert "tflite " in line
+    assert "layout=nhwc" in line
+    assert 'normalization={"image": [[127.5], [127.5]]}' in line
+    assert "allow_custom_ops" not in line, "what was not asked for is left out"
+
+
 def test_foreign_ort_file_bound_to_one_machine_is_unusual(tmp_path: Path) -> None:
     import onnxruntime
 
