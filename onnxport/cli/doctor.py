@@ -113,7 +113,4 @@ _CONFINED = "they write to their own folders only and have no network"
 
 
 def _in_words(state: dict[str, Any]) -> str:
-    if state["works"]:
-        return "works"
-    verb = "is" if len(state["lacks"]) == 1 else "are"
-    return f"does not work here: {', '.join(state['lacks'])} {verb} missing"
+    return "works" if state["works"] else f"does not work here: it needs {', '.join(state['lacks'])}"

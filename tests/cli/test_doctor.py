@@ -75,7 +75,7 @@ def test_a_runtime_of_one_system_works_only_there(
     found = json.loads(CliRunner().invoke(cli, ["doctor", "--json"]).stdout)
     assert found["runtimes"]["predict"] == state
     assert found["runtimes"]["evaluator"] == {"works": True, "lacks": []}
-    works = "works" if state["works"] else "does not work here: macOS is missing"
+    works = "works" if state["works"] else "does not work here: it needs macOS"
     assert f"  predict            {works}\n" in CliRunner().invoke(cli, ["doctor"]).stdout
 
 
