@@ -206,9 +206,11 @@ class Baseline:
         matched = {id(self.counterpart(row.artifact, row.settings)) for row in rows}
         for row in self.report.rows:
             if row.latency is not None and id(row) not in matched:
-                yield printable(
-                    f"{row.artifact} is in the baseline, but was not measured with these settings now"
+                given = ", ".join(
+                    f"{name} {value}" for name, value in row.settings if value not in (None, "")
                 )
+                which = f"{row.artifact} with {given}" if given else row.artifact
+                yield printable(f"{which} is in the baseline, but was not measured so now")
 
 
 def _name(artifact: str) -> str:

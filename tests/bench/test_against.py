@@ -155,7 +155,8 @@ def test_a_row_that_the_baseline_lacks_is_new_and_one_that_is_gone_is_named() ->
     assert found is not None
     assert (found.standing, found.said) == ("new", "the baseline has no such row")
     assert list(old.missing([row("c.onnx")])) == [
-        "a.onnx is in the baseline, but was not measured with these settings now"
+        "a.onnx with runtime ort, provider cpu, threads 1, level all, batch 1 is in the baseline, "
+        "but was not measured so now"
     ]
     assert list(old.missing([row("a.onnx")])) == []
 
