@@ -398,9 +398,14 @@ def test_a_package_from_a_folder_is_said_since_ci_has_no_such_folder(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(installation, "_origin", lambda: {"url": "file:///home/me/onnxport", "dir_info": {}})
+    from PIL import Image
+
     shutil.copy(DIGITS / "digits.onnx", project)
+    (project / "samples").mkdir(exist_ok=True)
+    Image.new("L", (8, 8)).save(project / "samples" / "0.png")
     created = create_project("digits.onnx", project / "pipeline.yaml", "github", force=False)
-    assert any("file:///home/me/onnxport" in note and "git+URL" in note for note in created.notes)
+    (note,) = [each for each in created.notes if "file:///home/me/onnxport" in each]
+    assert "'onnxport[images] @ git+URL'" in note, "the workflow needs the same extras from there"
 
 
 def test_a_missing_folder_is_said_before_the_model_is_read(project: Path) -> None:

@@ -124,7 +124,7 @@ def workflow_text(plan: Plan, host: Host, project: Project) -> str:
         prefix=prefix,
         python=".".join(platform.python_version_tuple()[:2]),
         runner=_RUNNERS.get((platform.system(), platform.machine()), "ubuntu-latest"),
-        package=_package(plan),
+        package=package_of(plan),
         locked=_LOCKED.format(lock=shlex.quote(lock)),
         key=f"onnxport-${{{{ runner.os }}}}-${{{{ hashFiles({', '.join(map(_literal, hashed))}) }}}}",
         lock=shlex.quote(lock),
@@ -253,7 +253,7 @@ def _round_up(size: int) -> str:
     return "1kB"
 
 
-def _package(plan: Plan) -> str:
+def package_of(plan: Plan) -> str:
     """Return the requirement of this package with the extras that the models need."""
     extras = {LIBRARIES[name].extra for look in plan.looks for name in SOURCES.get(look.kind, ())} - {""}
     extras |= {"torch"} if any(look.kind == "python" for look in plan.looks) else set()

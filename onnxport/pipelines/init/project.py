@@ -16,7 +16,15 @@ from onnxport.formats.manifest import Manifest
 from onnxport.pipelines.config.json_schema import schema
 from onnxport.pipelines.environment import RUNS_ON, missing
 from onnxport.pipelines.environment import TARGETS as LIBRARIES
-from onnxport.pipelines.init.files import SCHEMA, Plan, check_absent, pipeline_text, workflow_text, write
+from onnxport.pipelines.init.files import (
+    SCHEMA,
+    Plan,
+    check_absent,
+    package_of,
+    pipeline_text,
+    workflow_text,
+    write,
+)
 from onnxport.pipelines.init.hosts import GITLAB_PART, Host, project_of
 from onnxport.pipelines.init.installation import local_origin
 from onnxport.pipelines.init.model_summary import ENOUGH, FOLDER, Samples, find_samples_of, summarize
@@ -120,7 +128,7 @@ def _notes(plan: Plan, workflow: Path | None) -> Iterator[str]:
     if workflow is not None and (origin := local_origin()):
         yield (
             f"{workflow} installs onnxport from the package index, this one came from {origin}: name a place that CI "
-            "reaches, as 'onnxport @ git+URL', in its Install step"
+            f"reaches, as '{package_of(plan)} @ git+URL', in its Install step"
         )
     if workflow is not None and workflow.parts[-2:] == GITLAB_PART.parts:
         yield f"GitLab reads it when .gitlab-ci.yml says: include: [{{local: {GITLAB_PART.as_posix()}}}]"
