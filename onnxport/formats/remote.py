@@ -134,7 +134,7 @@ def fetch(given: T) -> T | Path:
         files = _open(url)
         place = _folder(url) / url.name
         left = _Budget(url, limit("download"))
-        if url.scheme not in _WEB and (url.is_folder or files.isdir(url.text)):
+        if url.scheme not in _WEB and (url.is_folder or _is_folder(files, url)):
             _fetch_folder(files, url, place, left)
         elif url.is_folder:
             raise UsageError(f"{url} is a folder", why="the web has no folders", fix="give the URL of a file")
@@ -215,6 +215,16 @@ def _folder(url: Url) -> Path:
     for each in {folder, folder.resolve()}:
         name_as(str(each), shown)
     return folder
+
+
+def _is_folder(files: AbstractFileSystem, url: Url) -> bool:
+    if url.scheme != "gs":
+        return bool(files.isdir(url.text))
+    # gcsfs tries six times for half a minute, and again for each part of a fetch: `isdir` would hide that it failed.
+    try:
+        return bool(files.info(url.text)["type"] == "directory")
+    except FileNotFoundError:
+        return False
 
 
 def _open(url: Url) -> AbstractFileSystem:
