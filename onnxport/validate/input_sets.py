@@ -56,7 +56,9 @@ def feed_from_folder(
     assert params.inputs is not None
     specs = [TensorSpec(spec.name, spec.dtype, shapes[spec.name]) for spec in inputs]
     settings = preprocessing(params.preprocess, params.inputs)
-    rows = TABLE_ROWS if features is not None or _is_table(params.inputs) else 1
+    # Calibration divides a table by its rows, so those that it did not see are single ones.
+    is_apart = params.part == "held-back"
+    rows = TABLE_ROWS if not is_apart and (features is not None or _is_table(params.inputs)) else 1
     files = find_samples(
         params.inputs,
         specs,
@@ -72,7 +74,7 @@ def feed_from_folder(
             fix="leave it out: arrays are fed as they are",
         )
     notes: list[str] = []
-    if params.part == "held-back":
+    if is_apart:
         spared = held_back(files)
         if not spared:
             same = f"{len(files)} samples" if len(files) > 1 else "sample"
