@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Callable
 from json import dumps
 from typing import Any, TextIO
 
@@ -22,6 +23,7 @@ from onnxport.core.errors import (
     OnnxportError,
     printable,
     printable_json,
+    readable,
 )
 from onnxport.pipelines.failures import Failure, failure_of
 
@@ -41,7 +43,7 @@ def show(error: BaseException, *, json: bool, verbose: bool) -> int:
         show_traceback(error)
     if json and not isinstance(error, NotProvenError):  # its document, the report, is printed already
         try:
-            show_on_stdout(inert_document(dumps(_document(error, failure), indent=2)))
+            show_on_stdout(inert_document(dumps(_document(error, failure), indent=2)), is_document=True)
         except OSError:  # a full disk, perhaps the error itself
             _silence(sys.stdout)
     show_on_stderr(f"error: {failure.message}")
@@ -65,10 +67,14 @@ def explain(error: BaseException) -> Failure:
     return failure_of(error)
 
 
-def show_on_stdout(text: str) -> None:
-    """Print lines on stdout, without control characters of a terminal; ignore a closed pipe."""
+def show_on_stdout(text: str, *, is_document: bool = False) -> None:
+    """Print lines on stdout, without control characters of a terminal; ignore a closed pipe.
+
+    Args:
+        is_document: whether a program reads them: they keep long names whole.
+    """
     try:
-        click.echo(inert(_printable_lines(urls.shown(text))))
+        click.echo(inert(_lines(urls.shown(text), printable if is_document else readable)))
     except BrokenPipeError:
         _silence(sys.stdout)
 
@@ -77,15 +83,15 @@ def show_on_stderr(text: str, *, is_command: bool = False) -> None:
     """Print a line on stderr; ignore one that takes none. A command for the CI service keeps its control characters."""
     try:
         named = urls.shown(text)
-        lines = named if is_command else inert(_printable_lines(named))
+        lines = named if is_command else inert(_lines(named, readable))
         click.echo(lines, err=True, color=is_command or None)
     except OSError:  # a full disk, too: the exit code must not become Python's 1, which says "not equivalent"
         _silence(sys.stderr)
 
 
-def _printable_lines(text: str) -> str:
+def _lines(text: str, shown: Callable[[str], str]) -> str:
     """Return `text` with its line breaks alone: names from files may have control characters of a terminal."""
-    return "\n".join(map(printable, text.split("\n")))
+    return "\n".join(map(shown, text.split("\n")))
 
 
 def _silence(stream: TextIO) -> None:

@@ -76,13 +76,19 @@ class Output:
     verbose: bool = False
     arguments: tuple[str, ...] = ()
 
-    def result(self, document: Callable[[], str], text: Callable[[], str]) -> None:
-        """Print the result on stdout, as a JSON document or as text."""
+    def result(
+        self, document: Callable[[], str], text: Callable[[], str], *, is_document: bool = False
+    ) -> None:
+        """Print the result on stdout, as a JSON document or as text.
+
+        Args:
+            is_document: whether the text is for programs as well: it keeps long names whole.
+        """
         signals.mark_answered()
         if self.json:
-            show_on_stdout(inert_document(document()))
+            show_on_stdout(inert_document(document()), is_document=True)
         elif not self.quiet:
-            show_on_stdout(text())
+            show_on_stdout(text(), is_document=is_document)
 
     def run(self, report: RunReport, more: Callable[[], str] | None = None) -> None:
         """Print the result of a run: the document, or a line per artefact with its notes.

@@ -13,5 +13,5 @@ def command(output: Output) -> int:
     from onnxport.pipelines.config.json_schema import schema
 
     document = schema().removesuffix("\n")
-    output.result(lambda: document, lambda: document)
+    output.result(lambda: document, lambda: document, is_document=True)
     return PROVEN

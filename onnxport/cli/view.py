@@ -72,7 +72,8 @@ def command(
     with open_server(artifacts, overlays, port) as server:
         address = f"http://{ADDRESS}:{server.server_port}/"
         # Not a result: Ctrl-C, which ends the command, is ignored from there on.
-        show_on_stdout(_document(address=address) if output.json else f"{address}   until Ctrl-C")
+        line = _document(address=address) if output.json else f"{address}   until Ctrl-C"
+        show_on_stdout(line, is_document=output.json)
         sys.stdout.flush()
         if not no_browser:
             webbrowser.open(address)

@@ -7,6 +7,7 @@ in SEVERITY decides the exit code.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,11 @@ BUG = 70
 INTERRUPTED = 130
 
 SEVERITY = (BUG, MACHINE_FAILED, MISSING_DEPENDENCY, BAD_INPUT, CANNOT_CONVERT, USAGE, NOT_EQUIVALENT, PROVEN)
+
+
+# A file name has at most 255 characters, and a list of names some thousands.
+_LONGEST_WORD, _LONGEST_LINE = 255, 10_000
+_LONG = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
 
 
 class OnnxportError(Exception):
@@ -115,6 +121,20 @@ def printable(value: object) -> str:
 
     text = str(value)
     return text if text.isprintable() else "".join(c if c.isprintable() else escape(c) for c in text)
+
+
+def readable(value: object) -> str:
+    """Return `value` as `printable` does, without the middle of words that nobody reads: a name may have 100 kB."""
+    text = printable(value)
+    if len(text) <= _LONGEST_WORD:
+        return text
+    return cut_middle(_LONG.sub(lambda found: cut_middle(found[0], _LONGEST_WORD), text), _LONGEST_LINE)
+
+
+def cut_middle(text: str, most: int) -> str:
+    """Return a text of at most `most` characters: its begin and its end."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[: half - 1]}…{text[-half:]}"
 
 
 def printable_json(document: str) -> str:

@@ -42,14 +42,14 @@ def _templates() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_printable,
+        finalize=_readable,
     )
     environment.globals |= {"w": phrases, "charts": charts}
     return environment
 
 
-def _printable(value: Any) -> Any:
-    return phrases.text(value) if type(value) is str and not value.isprintable() else value
+def _readable(value: Any) -> Any:
+    return phrases.text(value) if type(value) is str else value
 
 
 def _read(name: str) -> str:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
 
-from onnxport.core.errors import printable
+from onnxport.core.errors import cut_middle, readable
 from onnxport.core.shell_words import join
 from onnxport.reports.run_report import ArtifactRecord, Latency, RunReport, Worth
 from onnxport.validate.report import (
@@ -26,9 +26,10 @@ from onnxport.validate.report import (
     Worst,
 )
 
-text = printable
+text = readable
 
 T = TypeVar("T")
+_LONGEST_NAME = 100  # characters, in a table
 Tone = Literal["good", "bad", "unsure", "plain"]
 
 _QUESTIONS: Mapping[Criterion, str] = {
@@ -108,6 +109,11 @@ def cut(things: Sequence[T], most: int) -> tuple[Sequence[T], int]:
     return things[:most], max(0, len(things) - most)
 
 
+def shorten(name: str) -> str:
+    """Return a name as text, without the middle of a long one."""
+    return cut_middle(text(name), _LONGEST_NAME)
+
+
 def name_list(names: Sequence[str], most: int = 3) -> str:
     """Return "a, b, c and 12 more"."""
     shown, rest = cut(names, most)
@@ -116,6 +122,7 @@ def name_list(names: Sequence[str], most: int = 3) -> str:
 
 def align(rows: Sequence[Sequence[str]], left: int) -> list[str]:
     """Return lines of columns, the first `left` of them left-aligned and the others right-aligned."""
+    rows = [[shorten(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -121,3 +121,22 @@ def test_the_page_has_what_the_text_has(sandbox: Sandbox) -> None:
         assert said in page
     assert json.loads((sandbox.folder / "diff.json").read_text()) == outcome.document
     assert sandbox.run("diff", "model.onnx", name, "--report", "diff.sarif").code == 2
+
+
+@pytest.mark.parametrize("command", ["diff", "debug"])
+def test_a_name_of_100_kb_is_shortened_for_people_and_whole_in_json(command: str, sandbox: Sandbox) -> None:
+    name, length = "n" * 100_000, 600
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3] x) => (float[2, 3] y) {
+        a = LeakyRelu <alpha = 0.1> (x)  b = Sin (a)  y = Exp (b)
+    }"""
+    for path, alpha in ((sandbox.model, "0.1"), (sandbox.folder / "other.onnx", "0.5")):
+        model = onnx.parser.parse_model(text.replace("0.1", alpha))
+        model.graph.node[0].name = model.graph.node[0].output[0] = model.graph.node[1].input[0] = name
+        onnx.save(model, path)
+    outcome = sandbox.run(command, "model.onnx", "other.onnx", "--report", "page.html")
+    page = (sandbox.folder / "page.html").read_text(encoding="utf-8")
+    assert "LeakyRelu 'nnnn" in outcome.stdout
+    assert max(map(len, (*outcome.stdout.splitlines(), *outcome.stderr.splitlines()))) < length
+    assert "nnnn" in page
+    assert "n" * 1000 not in page
+    assert name in sandbox.run(command, "model.onnx", "other.onnx", "--json").stdout

@@ -8,10 +8,9 @@ from pathlib import PurePath
 
 from onnxport.profiling.report import Group, NodeTime, ProfileReport
 from onnxport.reports import phrases
-from onnxport.reports.phrases import text
+from onnxport.reports.phrases import shorten, text
 
 HOTTEST = 10
-_LONGEST_NAME = 100  # characters
 
 
 def hottest(report: ProfileReport) -> list[NodeTime]:
@@ -100,10 +99,3 @@ def scopes_of(node: NodeTime) -> tuple[str, ...]:
     """Return the scopes of its first ONNX node, outermost first: "encoder", "layer.0" of "/encoder/layer.0/Conv"."""
     name = node.sources[0] if node.sources else ""
     return tuple(part for part in name.split("/")[:-1] if part)
-
-
-def shorten(name: str) -> str:
-    """Return a name as text, without the middle of a long one."""
-    shown = text(name)
-    half = _LONGEST_NAME // 2
-    return shown if len(shown) <= _LONGEST_NAME else f"{shown[:half]}…{shown[-half:]}"

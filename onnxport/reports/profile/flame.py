@@ -13,7 +13,8 @@ from itertools import groupby
 
 from onnxport.profiling.report import NodeTime, ProfileReport
 from onnxport.reports import phrases
-from onnxport.reports.profile.figures import node_title, scopes_of, shorten
+from onnxport.reports.phrases import shorten
+from onnxport.reports.profile.figures import node_title, scopes_of
 
 WIDTH = 860
 BAND, LEAF, GAP = 20.0, 40.0, 2.0  # heights

@@ -27,7 +27,7 @@ def _hottest(report: ProfileReport) -> str:
     rows = [
         (
             escape(node.op),
-            escape(figures.shorten(node.name)),
+            escape(phrases.shorten(node.name)),
             escape(figures.sources(node)),
             phrases.duration(node.ms),
             phrases.percent(node.share),
@@ -41,7 +41,7 @@ def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:
     shown, rest = phrases.cut(groups, _GROUPS)
     rows = [
         (
-            escape(figures.shorten(group.name)),
+            escape(phrases.shorten(group.name)),
             f"{group.count:,}",
             phrases.duration(group.ms),
             phrases.percent(group.share),

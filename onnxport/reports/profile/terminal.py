@@ -22,7 +22,7 @@ def profile_lines(report: ProfileReport, *, detailed: bool = False) -> str:
         rows = (
             (node.share, (phrases.duration(node.ms), phrases.text(node.op), *map(_cut, names)))
             for node in nodes
-            for names in [(figures.shorten(node.name), figures.sources(node))]
+            for names in [(phrases.shorten(node.name), figures.sources(node))]
         )
         lines += ["", title, *_rows(rows)]
         lines += _groups("by operator", report.by_op, detailed)
@@ -33,7 +33,7 @@ def profile_lines(report: ProfileReport, *, detailed: bool = False) -> str:
 def _groups(title: str, groups: Sequence[Group], detailed: bool) -> list[str]:
     shown = groups if detailed else groups[:_GROUPS]
     rows = (
-        (each.share, (phrases.duration(each.ms), f"{each.count:,}x", _cut(figures.shorten(each.name))))
+        (each.share, (phrases.duration(each.ms), f"{each.count:,}x", _cut(phrases.shorten(each.name))))
         for each in shown
     )
     rest = len(groups) - len(shown)
