@@ -11,7 +11,7 @@ from onnxport.cli.commands import subcommand
 from onnxport.cli.custom_operators import library_option
 from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import SOURCE, Output, output_options, report_option
-from onnxport.core.errors import UsageError
+from onnxport.core.errors import OnnxportError, UsageError
 from onnxport.core.shell_words import quote
 from onnxport.validate.debug.params import DebugParams
 
@@ -87,7 +87,17 @@ def _compare(one: Artifact, other: Artifact, params: DebugParams, output: Output
     if other.format == "onnx":
         from onnxport.inspection.comparison import compare_models
 
-        return compare_models(model, Model.load(other.path))
+        found = compare_models(model, Model.load(other.path))
+        if found.has_same_nodes:
+            return found
+        from onnxport.inspection.comparison.rewritten import compare_rewritten
+
+        try:
+            sets = validation.input_sets(one, other, params, output.progress())
+            return compare_rewritten(model, other, sets, found)
+        except OnnxportError as error:
+            note = f"nodes were compared by their names and kinds only: {error.what}"
+            return found.model_copy(update={"notes": (*found.notes, note)})
     from onnxport.inspection.comparison.forms import compare_forms
 
     return compare_forms(model, other, validation.input_sets(one, other, params, output.progress()))

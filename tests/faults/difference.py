@@ -3,6 +3,7 @@
 python -m tests.faults.difference --list
 python -m tests.faults.difference --to tflite --count 60 --seed 1 --keep diff.jsonl
 python -m tests.faults.difference onnx/leaking_relu/age --to ort
+python -m tests.faults.difference --to ort --draw 5 --count 60    # faults, models and nodes that no row has
 python -m tests.faults.difference --right    # the right models: each difference that `diff` shows is a false one
 
 A row counts if its fault lies in one node and survives the conversion: a converter that recognizes a spelled-out
@@ -30,7 +31,18 @@ from tests.faults import harness
 from tests.faults.collection import MODELS, ROWS, Row
 from tests.faults.made import MADE
 
-TARGETS = ("tflite", "ort")
+# The commands that make a form, each of what the one before it wrote, and the suffixes of what they write.
+FORMS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "tflite": ((".tflite", ("convert", "--to", "tflite")),),
+    "ort": ((".ort", ("convert", "--to", "ort")),),
+    "coreml": ((".mlpackage", ("convert", "--to", "coreml")),),
+    "optimized": ((".optimized.onnx", ("optimize",)),),
+    "int8-weights": ((".int8.onnx", ("quantize", "--int8-weights")),),
+    "int8-weights-tflite": (
+        (".int8.onnx", ("quantize", "--int8-weights")),
+        (".tflite", ("convert", "--to", "tflite")),
+    ),
+}
 # Models whose conversion takes seconds.
 HEAVY = frozenset(("minilm", "lac", "u2netp", "densenet", "smart-turn", "rec", "det", "bert"))
 CANDIDATES = [row for row in ROWS if row.level in ("onnx", "made") and row.model not in HEAVY]
@@ -42,7 +54,7 @@ class Answer:
 
     Attributes:
         state: "first", "listed" behind another, "missed", or why the row does not count: "repaired", "several nodes",
-            "refused" by the converter, "failed" in `diff`.
+            "no place" in the model, "refused" by the converter, "failed" in `diff`.
     """
 
     id: str
@@ -66,14 +78,17 @@ def ask(row: Row, target: str, folder: Path) -> Answer:
     else:
         right = models.path(MODELS[row.model])
         broken = onnx.load(right)
-        where = getattr(importlib.import_module(f"tests.faults.{row.family}"), row.fault)(
-            broken, harness.draw(row)
-        )
+        try:
+            where = getattr(importlib.import_module(f"tests.faults.{row.family}"), row.fault)(
+                broken, harness.draw(row)
+            )
+        except (ValueError, LookupError, TypeError):  # NoPlace, or it asks for more than the model has
+            return Answer(row.id, target, "no place")
         onnx.save(broken, wrong)
     if where is None:
         return Answer(row.id, target, "several nodes")
     try:
-        made = harness.converted(wrong, row, target)
+        made = form_of(wrong, row, target)
     except AssertionError as error:
         return Answer(row.id, target, "refused", where, str(error)[-200:])
     shape = harness.shape_of(row, target)
@@ -100,6 +115,18 @@ def _ask_run(row: Row, target: str, right: Path, made: Path, where: str) -> Answ
     return Answer(row.id, target, state, where, f"run: {node.get('op', 'no node')} {node.get('value', '')!r}")
 
 
+def form_of(source: Path, row: Row, target: str) -> Path:
+    """Make a form of a model."""
+    made = source
+    for suffix, arguments in FORMS[target]:
+        shape = harness.shape_of(row, target) if "convert" in arguments else ()
+        output = source.with_suffix(suffix)
+        run = harness.command(arguments[0], made, *arguments[1:], "-o", output, "--no-validate", *shape)
+        assert run.returncode == 0, f"{row.id}: {run.stderr}"
+        made = output
+    return made
+
+
 def ask_right(row: Row, target: str, folder: Path) -> Answer:
     """Compare the right model of a row with what is converted from it: a difference is a false one."""
     right = folder / "right.onnx"
@@ -109,7 +136,7 @@ def ask_right(row: Row, target: str, folder: Path) -> Answer:
         right.write_bytes(models.path(MODELS[row.model]).read_bytes())
     name = row.model or row.fault
     try:
-        made = harness.converted(right, row, target)
+        made = form_of(right, row, target)
     except AssertionError as error:
         return Answer(name, target, "refused", said=str(error)[-200:])
     run = harness.command("diff", right, made, "--no-run", "--json", *harness.shape_of(row, target))
@@ -144,7 +171,18 @@ def _rows(options: argparse.Namespace) -> list[Row]:
         return [known[each] for each in options.ids]
     if options.right:
         return list({row.model or row.fault: row for row in CANDIDATES}.values())
+    if options.draw is not None:
+        return list(drawn(options.draw))
     return random.Random(options.seed).sample(CANDIDATES, min(options.count, len(CANDIDATES)))
+
+
+def drawn(seed: int) -> Iterator[Row]:
+    """Yield faults in models in an order by seed, and at nodes by it: most are in no row of the collection."""
+    faults = sorted({(row.family, row.fault) for row in ROWS if row.level == "onnx"})
+    names = [name for name in MODELS if name not in HEAVY]
+    pairs = [(fault, name) for fault in faults for name in names]
+    for (family, fault), name in random.Random(seed).sample(pairs, len(pairs)):
+        yield Row(family, fault, name, "onnx", seed)
 
 
 def _answers(rows: list[Row], options: argparse.Namespace) -> Iterator[Answer]:
@@ -162,21 +200,28 @@ def main() -> None:
     parser.add_argument("ids", nargs="*", help="rows, as --list names them")
     parser.add_argument("--right", action="store_true", help="compare the right models")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--to", choices=TARGETS, default="tflite")
+    parser.add_argument("--to", choices=FORMS, default="tflite")
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--draw", type=int, help="a seed of faults that no row has; --count is of those that count"
+    )
     parser.add_argument("--keep", type=Path, help="a file to go on with, one JSON object a line")
     options = parser.parse_args()
     if options.list:
         print("\n".join(row.id for row in CANDIDATES))
         return
-    answers = []
+    answers: list[Answer] = []
     for answer in _answers(_rows(options), options):
+        if answer.state == "no place":
+            continue
         answers.append(answer)
         print(f"{answer.state:13} {answer.id}  {answer.where}  {answer.said}", flush=True)
         if options.keep:
             with options.keep.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(dataclasses.asdict(answer)) + "\n")
+        if options.draw is not None and sum(each.counts for each in answers) >= options.count:
+            break
     if options.right:
         print(f"{sum(each.state == 'same' for each in answers)} of {len(answers)} without a difference")
         return

@@ -190,3 +190,91 @@ def test_a_loop_of_a_form_is_a_note_and_no_difference(tmp_path: Path) -> None:
     found = compare_forms(Model.load(right), Artifact.open(form), [{"x": np.ones((100, 1, 3), np.float32)}])
     assert found.changes == ()
     assert any("WHILE" in note and "not compared" in note for note in found.notes)
+
+
+# What TFLite and Core ML write in another form: an ELU of two parts, a triangle as a choice, sizes of a repetition.
+OTHER_FORMS = {
+    "Elu": "y = Elu <alpha = 0.5> (x)",
+    "Softplus": "y = Softplus (x)",
+    "Trilu": "y = Trilu (x)",
+    "Expand": "s = Shape (x) e = Expand (x, s) r = ReduceMean <axes = [1]> (e) y = Sub (x, r)",
+    "slices of a slice": "a = Slice (x, one, five, one) b = Slice (a, one, two, one) y = Neg (b)",
+}
+
+
+@pytest.mark.parametrize("target", ["ort", "tflite", "coreml"])
+@pytest.mark.parametrize("name", OTHER_FORMS)
+def test_another_form_of_the_same_numbers_is_no_difference(name: str, target: str, tmp_path: Path) -> None:
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[6, 6] x) => (float[N, M] y)
+        <int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] five = {{5}}> {{ {OTHER_FORMS[name]} }}"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "right.onnx")
+    assert drawn(tmp_path / "right.onnx", target, tmp_path).changes == ()
+
+
+def test_an_order_that_the_inputs_do_not_show_is_a_difference(tmp_path: Path) -> None:
+    """Of one number in all places nothing tells the order."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1, 4, 4] x) => (float[1, 4, 4] y) {
+        a = Sigmoid (x)  y = Transpose <perm = [0, ORDER]> (a)
+    }"""
+    for name, order in (("right", "2, 1"), ("wrong", "1, 2")):
+        onnx.save(onnx.parser.parse_model(text.replace("ORDER", order)), tmp_path / f"{name}.onnx")
+    found = compared(tmp_path / "right.onnx", tmp_path / "wrong.onnx", "tflite", tmp_path)
+    assert [each.node.value for each in found.changes] == ["y"]
+
+
+def test_a_branch_that_sizes_choose_is_no_difference(tmp_path: Path) -> None:
+    """PyTorch guards a Squeeze so; a form has the branch that runs."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[2, 1, 3] x) => (float[2, 3] y)
+        <int64 place = {1}, int64[1] axis = {1}, int64 one = {1}> {
+        a = Relu (x)  s = Shape (a)  d = Gather (s, place)  c = Equal (d, one)
+        b = If (c) <then_branch = t () => (float[2, 3] p) { p = Squeeze (a, axis) },
+                    else_branch = e () => (float[2, 1, 3] q) { q = Identity (a) }>
+        y = OP (b)
+    }"""
+    for name, op in (("right", "Neg"), ("wrong", "Abs")):
+        onnx.save(onnx.parser.parse_model(text.replace("OP", op)), tmp_path / f"{name}.onnx")
+    right, wrong = tmp_path / "right.onnx", tmp_path / "wrong.onnx"
+    assert drawn(right, "tflite", tmp_path).changes == ()
+    assert [each.node.value for each in drawn(right, "tflite", tmp_path, wrong).changes] == ["y"]
+
+
+def test_a_layer_whose_sequence_nobody_reads_is_named(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    shapes = {"w": (1, 12, 3), "r": (1, 12, 3), "b": (1, 24)}
+    weights = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    ends = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in (("x", [4, 1, 3]), ("y", [1, 1, 3]))
+    ]
+    for name in ("right", "wrong"):
+        if name == "wrong":
+            weights["r"] = np.roll(weights["r"], 3, axis=1)
+        node = helper.make_node("LSTM", ["x", *weights], ["all", "h"], "layer", hidden_size=3)
+        last = helper.make_node("Neg", ["h"], ["y"])
+        held = [numpy_helper.from_array(array, key) for key, array in weights.items()]
+        graph = helper.make_graph([node, last], "g", ends[:1], ends[1:], held)
+        onnx.save(
+            helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+            tmp_path / f"{name}.onnx",
+        )
+    found = drawn(tmp_path / "right.onnx", "ort", tmp_path, tmp_path / "wrong.onnx")
+    assert found.changes[0].node.op == "LSTM"
+
+
+def test_a_model_whose_weights_are_inputs_is_read_of_its_file(tmp_path: Path) -> None:
+    """Of IR version 3, and of an opset that is lifted: an `.ort` file has the version and no such inputs."""
+    text = """<ir_version: 3, opset_import: ["" : 8]>
+        g (float[1, 2, 4, 4] x, float[2, 2, 1, 1] w) => (float[1, 2, 4, 4] y)
+        <float[2, 2, 1, 1] w = {1, 2, 3, 4}> { a = Conv (x, w)  y = Relu (a) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "right.onnx")
+    assert drawn(tmp_path / "right.onnx", "ort", tmp_path).changes == ()
+
+
+def drawn(right: Path, target: str, folder: Path, wrong: Path | None = None) -> Comparison:
+    """Compare a right model with a form of a wrong one, or of its own, on inputs that are drawn."""
+    form = folder / ("right.mlpackage" if target == "coreml" else f"right.{target}")
+    onnxport.convert_model(wrong or right, target, form, validate=False)
+    spec = Model.load(right).inputs[0]
+    draw = np.random.default_rng(0)
+    sets = [{spec.name: draw.standard_normal([int(each) for each in spec.shape]).astype(np.float32)}]
+    return compare_forms(Model.load(right), Artifact.open(form), sets)

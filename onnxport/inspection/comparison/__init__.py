@@ -82,6 +82,7 @@ def _in_order(views: tuple[View, View], pairs: Pairs) -> list[ir.Node]:
             places[reader] if reader in places else partners[reader] - 0.5
             for value in node.outputs
             for reader in views[1].readers(value)
+            if reader in places or reader in partners  # one in the branch of an If is in neither
         ]
         places[node] = min(own or read, default=len(views[0].nodes))
     # Of one place, what is gone comes first; the added ones were put in from the end.

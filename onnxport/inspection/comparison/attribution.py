@@ -16,20 +16,25 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.formats.model import Model
+from onnxport.validate.translation.forms import Core
 from onnxport.validate.translation.heads import Graph
-from onnxport.validate.translation.matches import Matching, Mismatch
+from onnxport.validate.translation.matches import Match, Matching, Mismatch
 from onnxport.validate.translation.parameters import Product
 
 _BOUNDS = frozenset({"Relu", "Clip", "HardSigmoid", "Min", "Max", "LeakyRelu"})
 _SCALES = frozenset({"BatchNormalization", "HardSigmoid", "Mul", "Div", "Neg"})
 _SHIFTS = frozenset({"BatchNormalization", "HardSigmoid", "Add", "Sub"})
-_MOVES = frozenset({"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+MOVES = frozenset({"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 # In names of values that the normal form of a graph adds: "output/Gather.formula8", "x/Transpose.layout1", "y/laid".
 _ADDED = (".formula", ".layout")
 _LAID = "laid"
-_UNIFORM = 1e-3  # of the largest weight
-_MOST = 0.5  # of the channels; where fewer have another factor, it is the weight's
+_UNIFORM = 1e-5  # of a factor: what folding in float32 moves it
+_NOISE = 2e-6  # of the largest weight
+_LEFT = 0.1  # of a difference: what a factor leaves of it where it explains it
+_EPSILON = 0.05  # of the difference of two epsilons, or shifts
+_MOST = 0.5  # of the channels that differ; where a factor explains fewer, it is the weight
 _UPWARDS = 8  # nodes between an operator and what moved its axes
 
 _Pair = tuple[ir.Value, ir.Value]
@@ -39,15 +44,16 @@ class Attribution:
     """The nodes of `model`, the first of a comparison.
 
     Args:
-        source: its normal form.
+        source, form: the normal forms of it and of the other.
         label: names a value of the form by its operator there.
     """
 
-    def __init__(self, source: Graph, model: Model, label: Callable[[ir.Value], str]) -> None:
-        self._source, self._label = source, label
+    def __init__(self, source: Graph, model: Model, form: Graph, label: Callable[[ir.Value], str]) -> None:
+        self._source, self._form, self._label = source, form, label
         self.nodes = {
             value.name: node for node in model.graph for value in node.outputs if value.name is not None
         }
+        self._by_own_name = {node.name: node for node in model.graph if node.name}
         self._values = {value.name: value for value in model.graph.inputs} | {
             name: node.outputs[0] for name, node in self.nodes.items()
         }
@@ -59,6 +65,8 @@ class Attribution:
             is_bounded: whether the form cuts its own core off, so that a Relu or Clip behind it is there.
         """
         chain = list(self.between(found.source.value, found.pair[1]))
+        if not found.is_structure and (reader := self._early_reader(found.pair, matching)):
+            return reader
         if found.is_structure and (left_out := self._left_out(found.pair, matching)):
             return left_out
         if found.is_structure and (reader := self._reader_of_another(found, chain, matching)):
@@ -71,12 +79,15 @@ class Attribution:
             return _last(chain, _SHIFTS)
         ours, theirs = found.core.value.name or "", found.source.value.name or ""
         has_axes = bool({"axis", "axes"} & found.source.attributes.keys())  # its own may be others
-        if found.core.op in _MOVES and _is_added(ours) and not has_axes:
+        if found.core.op in MOVES and (_is_added(ours) or _is_added(theirs)) and not has_axes:
             moved = theirs if _is_added(theirs) else found.pair[1].name or ""
-            return self._mover(moved, {found.core.op}) or self._mover(moved, _MOVES)
+            is_order = _reads_order(found.core) != _reads_order(found.source)
+            return self._mover(moved, {"Transpose" if is_order else found.core.op}) or self._mover(
+                moved, MOVES
+            )
         if found.about != "operator":
             return None
-        if found.source.op in _MOVES and _is_added(theirs):  # the form has not moved these axes
+        if found.source.op in MOVES and _is_added(theirs):  # the form has not moved these axes
             ops = {"Transpose"} if "/Transpose." in theirs else {found.source.op}
             if (mover := self._mover(theirs, ops)) is not None:
                 return mover
@@ -91,33 +102,36 @@ class Attribution:
         ours, theirs = product.core.weight, product.source.weight
         if ours is None or theirs is None or product.match.source.core.weight is None:
             return None
-        axis = {"MatMul": -1, "ConvTranspose": 1}.get(product.core.op, 0)
-        half = np.broadcast_to(ours.half, ours.values.shape)
-        factors = _factors(ours.values, theirs.values, half, axis)
+        if product.is_weight_rounded:
+            own = self.nodes.get(product.source.value.name or "")
+            has_bias = own is not None and len(own.inputs) > 2 and own.inputs[2] is not None
+            return None if has_bias else _last(chain, _shifting(product))
+        factors = _factors_of(product)
         if factors is None:
             return None
-        scaled = float(np.mean(np.abs(factors - 1.0) > _UNIFORM))
-        if scaled > _MOST:
-            return _last(chain, _SCALES)
-        if scaled:
-            return None
-        own = self.nodes.get(product.source.value.name or "")
-        has_bias = own is not None and len(own.inputs) > 2 and own.inputs[2] is not None
-        return None if has_bias else _last(chain, _SHIFTS)
+        scaling, norm = _last(chain, _SCALES), _last(chain, frozenset({"BatchNormalization"}))
+        if norm is not None and _is_epsilon(norm, factors):
+            return norm
+        # A normalization has a factor for each channel: one for all is the weight's own.
+        other = factors[factors != 1]
+        is_one = float(np.ptp(other)) < _UNIFORM * float(np.abs(other).max())
+        return None if scaling is not None and scaling is norm and is_one else scaling
+
+    def is_scaled(self, product: Product) -> bool:
+        """Return whether a factor explains a product's other weight."""
+        return not product.is_weight_rounded and _factors_of(product) is not None
+
+    def is_another(self, match: Match) -> bool:
+        """Return whether the form's value of a match has the name of another node of the model than that it matches."""
+        named = list(self._named_along(match.value))
+        chain = list(self.between(match.source.core.value, match.original))
+        return bool(named) and bool(chain) and not any(node in chain for node in named)
 
     def between(self, core: ir.Value, last: ir.Value) -> Iterator[ir.Node]:
         """Yield the nodes between a core and the value that follows it, both included, the last one first."""
-        waiting, seen = [last], set[ir.Value]()
-        while waiting:
-            value = waiting.pop(0)
-            if value in seen:
-                continue
-            seen.add(value)
+        for value in values_between(core, last):
             if (own := self.nodes.get(value.name or "")) is not None:
                 yield own
-            node = value.producer()
-            if value is not core and node is not None:
-                waiting += [each for each in node.inputs if each is not None]
 
     def _left_out(self, pair: _Pair, matching: Matching) -> ir.Node | None:
         """Return a node whose operand the form has in its place, under its name; alike operators match by mistake.
@@ -126,20 +140,39 @@ class Attribution:
         """
         waiting, found = [pair], None
         for _ in range(_UPWARDS):
-            waiting = [reader for each in waiting for reader in matching.readers.get(each, ())]
             for value, original in waiting:
-                own, named = self.owner(original.name or ""), self._named(value)
+                chain = list(self.between(self._source.head(original).core.value, original))
+                named = [node for node in self._named_along(value) if node not in chain]
                 # Operators that only move axes are in neither graph.
-                if own is None or named is None or own.op_type in _MOVES:
-                    continue
-                is_read = named in own.predecessors()
-                if is_read and named not in self.between(self._source.head(original).core.value, original):
-                    found = own
+                passed = [node for node in chain if node.op_type not in MOVES]
+                found = next(
+                    (each for each in passed if any(node in each.predecessors() for node in named)), found
+                )
+            waiting = [reader for each in waiting for reader in matching.readers.get(each, ())]
         return found
 
+    def _named_along(self, value: ir.Value) -> Iterator[ir.Node]:
+        """Yield the model's nodes that have the name of a value of the form, or of one that it follows, to its core."""
+        for each in values_between(self._form.head(value).core.value, value):
+            for node in (self._named(each), self.nodes.get(each.name or "")):
+                if node is not None:
+                    yield node
+
+    def _early_reader(self, pair: _Pair, matching: Matching) -> ir.Node | None:
+        """Return the node that reads another value than it should, where the form has the right one for others."""
+        off = {each.pair for each in matching.mismatches}
+        is_there = any(
+            each.original is pair[1] and (each.value, each.original) not in off for each in matching.matches
+        )
+        readers = matching.readers.get(pair, ())
+        if not is_there or len(readers) != 1:
+            return None
+        return self.owner(self._source.head(readers[0][1]).core.value.name or "")
+
     def _named(self, value: ir.Value) -> ir.Node | None:
-        """Return the model's node that has the name of a value of the form."""
-        return self.nodes.get(self._label(value).partition("'")[2].rstrip("'"))
+        """Return the model's node that has the name of a value of the form, or of the form's node behind it."""
+        name = self._label(value).partition("'")[2].rstrip("'")
+        return self.nodes.get(name) or self._by_own_name.get(name)
 
     def _reader_of_another(
         self, found: Mismatch, chain: Sequence[ir.Node], matching: Matching
@@ -182,11 +215,32 @@ class Attribution:
         """Return the nearest node of `ops` that moves the axes of a value, with others that do between them."""
         waiting = [value]
         for _ in range(_UPWARDS):
-            users = [user for each in waiting for user, _ in each.uses() if user.op_type in _MOVES]
+            users = [user for each in waiting for user, _ in each.uses() if user.op_type in MOVES]
             if (found := next((user for user in users if user.op_type in ops), None)) is not None:
                 return found
             waiting = [user.outputs[0] for user in users]
         return None
+
+
+def values_between(core: ir.Value, last: ir.Value) -> Iterator[ir.Value]:
+    """Yield the values between a core and the value that follows it, both included, the last one first."""
+    waiting, seen = [last], set[ir.Value]()
+    while waiting:
+        value = waiting.pop(0)
+        if value in seen:
+            continue
+        seen.add(value)
+        yield value
+        node = value.producer()
+        if value is not core and node is not None:
+            waiting += [each for each in node.inputs if each is not None]
+
+
+def _reads_order(core: Core) -> bool:
+    """Return whether a core reads what a Transpose gives."""
+    value = core.operands[0] if core.operands else None
+    node = value.producer() if isinstance(value, ir.Value) else None
+    return node is not None and node.op_type == "Transpose"
 
 
 def _last(chain: Sequence[ir.Node], ops: frozenset[str]) -> ir.Node | None:
@@ -198,8 +252,29 @@ def _is_added(name: str) -> bool:
     return last == _LAID or any(each in last for each in _ADDED)
 
 
+def _shifting(product: Product) -> frozenset[str]:
+    """Return the operators that may have another bias: HardSigmoid's is one number for all channels."""
+    ours, theirs = product.core.bias, product.source.bias
+    if ours is None or theirs is None or ours.values.shape != theirs.values.shape:
+        return _SHIFTS
+    moved = np.abs(ours.values - theirs.values)
+    is_one = float(np.ptp(moved)) <= _EPSILON * float(moved.max(initial=0.0))
+    return _SHIFTS if is_one else _SHIFTS - {"HardSigmoid"}
+
+
+def _factors_of(product: Product) -> Array | None:
+    ours, theirs = product.core.weight, product.source.weight
+    if ours is None or theirs is None:
+        return None
+    axis = {"MatMul": -1, "ConvTranspose": 1}.get(product.core.op, 0)
+    return _factors(ours.values, theirs.values, np.broadcast_to(ours.half, ours.values.shape), axis)
+
+
 def _factors(ours: Array, theirs: Array, half: Array, axis: int) -> Array | None:
-    """Return the factor of each channel between two weights; None where they differ by more than that."""
+    """Return the factor of each channel, 1 where two weights agree; None where factors do not explain them.
+
+    One channel alone of several is the weight's own fault.
+    """
     if ours.shape != theirs.shape:
         return None
     first, second, slack = (
@@ -207,5 +282,30 @@ def _factors(ours: Array, theirs: Array, half: Array, axis: int) -> Array | None
     )
     squares = np.square(second).sum(1)
     factors = np.where(squares > 0, (first * second).sum(1) / np.where(squares > 0, squares, 1), 1.0)
-    off = np.abs(first - factors[:, None] * second)
-    return factors if (off <= slack + _UNIFORM * np.abs(theirs).max(initial=0.0)).all() else None
+    noise = _NOISE * np.abs(theirs).max(initial=0.0)
+    off = np.abs(first - second)
+    differs = ~(off <= slack + noise).all(axis=1)
+    left = np.abs(first - factors[:, None] * second)
+    explained = differs & (left <= slack + noise + _LEFT * off.max(axis=1, keepdims=True)).all(axis=1)
+    is_one_of_many = differs.sum() == 1 < len(differs)
+    is_rule = first.shape[1] > 1 and explained.sum() > _MOST * differs.sum()
+    return np.where(differs, factors, 1.0) if is_rule and not is_one_of_many else None
+
+
+def _is_epsilon(norm: ir.Node, factors: Array) -> bool:
+    """Return whether another epsilon explains the factors f behind a normalization of variance v.
+
+    f = sqrt((v + e) / (v + e')), so (1 / f^2 - 1) (v + e) is e' - e in all channels.
+    """
+    variance = _numbers(norm, 4)
+    if variance is None or len(variance) != len(factors) or not factors.all():
+        return False
+    moved = (1 / np.square(factors) - 1) * (variance + norm.attributes.get_float("epsilon", 1e-5))
+    moved = moved[factors != 1]
+    return float(np.ptp(moved)) < _EPSILON * float(np.abs(moved).max())
+
+
+def _numbers(node: ir.Node, place: int) -> Array | None:
+    value = node.inputs[place]
+    tensor = None if value is None else constant_tensor(value)
+    return None if tensor is None else tensor.numpy().astype(np.float64)

@@ -69,7 +69,8 @@ class Comparison(_Record):
         equal: number of nodes that both have, with equal attributes, weights and inputs.
         changes: in the first model's order, an added node behind the one that it follows.
         notes: what was done to compare them.
-        became: of a converted form only: what computes the same as which nodes, from the inputs to the outputs.
+        became: what computes the same as which nodes, from the inputs to the outputs: of a converted form all, of an
+            ONNX model with other nodes what these are instead.
     """
 
     first: str
@@ -79,6 +80,18 @@ class Comparison(_Record):
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     became: tuple[Became, ...] = ()
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether the second model has another format."""
+        return any(each.what == "format" for each in self.model)
+
+    @property
+    def has_same_nodes(self) -> bool:
+        """Whether both models have the same nodes, each with operands that are given alike."""
+        details = [each for change in self.changes for each in change.details]
+        is_paired = all(each.kind not in ("removed", "added") for each in self.changes)
+        return is_paired and all(each.kind != "input" for each in details)
 
     @property
     def is_same(self) -> bool:

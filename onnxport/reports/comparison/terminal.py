@@ -19,10 +19,10 @@ def comparison_lines(found: Comparison, *, all_of_it: bool = False) -> str:
     lines += [f"  {detail(each)}" for each in found.model]
     kinds = Counter[str](change.kind for change in found.changes)
     counts = [f"{kinds[kind]} {kind}" for kind in _MARKS if kinds[kind]]
+    if not (found.is_converted and found.became):
+        lines.append("  " + ", ".join([count(found.equal + kinds["stored"], "equal node"), *counts]))
     if found.became:
         lines += _became(found, all_of_it=all_of_it)
-    else:
-        lines.append("  " + ", ".join([count(found.equal + kinds["stored"], "equal node"), *counts]))
     told = [change for change in found.changes if change.kind in _MARKS]
     shown = told if all_of_it else told[:_MOST]
     lines += [line for change in shown for line in _change(change)]

@@ -10,6 +10,8 @@ from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.operators import COMMUTATIVE, Operand
 from onnxport.validate.translation.rounding_bounds import Rounded
 
+_DEPTH = 4  # operators before a value that tell what it resembles
+
 
 class Fingerprints:
     """What values compute, constants and element-wise functions left out, as numbers."""
@@ -36,3 +38,20 @@ class Fingerprints:
         if operand is None:
             return 0
         return 1 if isinstance(operand, Rounded) else self.value(operand)
+
+    def likeness(self, operand: Operand, other: Operand, prints: Fingerprints) -> int:
+        """Return how many operators from an operand back are those of an operand of another graph."""
+        if not (isinstance(operand, ir.Value) and isinstance(other, ir.Value)):
+            return _DEPTH if type(operand) is type(other) else 0
+        for depth in reversed(range(_DEPTH)):
+            if self._near(operand, depth) == prints._near(other, depth):
+                return depth + 1
+        return 0
+
+    def _near(self, operand: Operand, depth: int) -> int:
+        if not isinstance(operand, ir.Value):
+            return self.operand(operand)
+        core = self._graph.head(operand).core
+        shape = core.weight.values.shape if core.weight is not None else ()
+        before = [self._near(each, depth - 1) for each in core.operands] if depth else []
+        return hash((core.op, shape, tuple(sorted(before) if core.op in COMMUTATIVE else before)))

@@ -69,17 +69,19 @@ def _fused_gemm(place: Rewrite) -> None:
 
 
 def _fused_matrix_product(place: Rewrite) -> None:
-    """Factors of both matrices, of which the last two axes may be exchanged."""
+    """Factors of both matrices, of which the last two axes may be exchanged, after the first one went behind stacks."""
     attributes, operands = place.node.attributes, []
-    if attributes.get_int("transBatchA", 0) or attributes.get_int("transBatchB", 0):
-        return
-    for index, name in enumerate(("transA", "transB")):
+    for index, name in enumerate("AB"):
         value = place.input(index)
-        if attributes.get_int(name, 0):
+        is_turned, is_stacked = (attributes.get_int(f"{each}{name}", 0) for each in ("trans", "transBatch"))
+        if is_turned or is_stacked:
             rank = _rank(value)
             if rank is None:
                 return
-            value = place.add("Transpose", [value], perm=[*range(rank - 2), rank - 1, rank - 2])
+            order = [*range(1, rank - 1), 0, rank - 1] if is_stacked else [*range(rank)]
+            if is_turned:
+                order[-2:] = order[:-3:-1]
+            value = place.add("Transpose", [value], perm=order)
         operands.append(value)
     product = found = place.add("MatMul", operands)
     alpha = attributes.get_float("alpha", 1.0)

@@ -8,10 +8,10 @@ output has been compared; behind a mismatch nothing is known, and the report say
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
@@ -26,36 +26,32 @@ from onnxport.validate.translation.axes import (
     of_other_ranks,
 )
 from onnxport.validate.translation.fingerprints import Fingerprints
+from onnxport.validate.translation.following import (
+    About,
+    following,
+    follows,
+    follows_alike,
+    steps,
+    without_bounds_of_grids,
+)
 from onnxport.validate.translation.forms import Core, Head
 from onnxport.validate.translation.hard_swish import as_hard_swish
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.operators import COMMUTATIVE, Operand, static_shape
 from onnxport.validate.translation.rounding_bounds import (
     FLOAT_NOISE,
-    HALF_STEPS,
-    LARGEST,
     MOST_CUT,
-    MOST_ROUNDINGS,
     NOTHING,
     ONE,
     Rounded,
     beyond_half_step,
     cut_share,
-    hidden_grid,
     is_cut,
 )
-
-About = Literal["operator", "setting", "scale", "shift", "bound"]
 
 # A factor of an operand is a factor of the result.
 _MULTIPLIES = frozenset({"Mul", "MatMul"})
 _VIEWS = frozenset({"Reshape", "Transpose"})
-_HALF = 0.51
-_LEAST = 1e-12
-# Times the half steps: a factor that is rounded, and a shift that is folded with it and rounded again.
-_ONE_AFTER_THE_OTHER = 2.0
-# The largest float16 stands for all beyond, as masks of -3.4e38.
-_HUGE = 65504.0
 
 
 @dataclass(frozen=True)
@@ -145,6 +141,19 @@ class Matching:
         return frozenset(found)
 
 
+def match_named_values(candidate: Graph, source: Graph, known: Matching) -> Matching:
+    """Match what stands in front of mismatches: from the values of one name on that `known` has not reached."""
+    ours = {value.name: value for node in candidate.model.graph for value in node.outputs if value.name}
+    reached = {each.original for each in known.matches} | {each.pair[1] for each in known.mismatches}
+    found, matcher = Matching(), _Matcher(candidate, source)
+    for node in reversed(source.model.graph):
+        for value in node.outputs:
+            if value not in reached and value.name in ours:
+                found = matcher.go_on(ours[value.name], value)
+                reached.update(each.original for each in found.matches)
+    return found
+
+
 def match_graphs(candidate: Graph, source: Graph, outputs: Mapping[str, str] | None = None) -> Matching:
     """Match every output of `candidate` with the output of `source` of the same name.
 
@@ -188,6 +197,14 @@ class _Matcher:
                 self._found.mismatches.append(Mismatch(core, core, (value, value), reason, is_structure=True))
                 continue
             self._pending.append(_Pair(ours, value))
+        return self._finish()
+
+    def go_on(self, value: ir.Value, original: ir.Value) -> Matching:
+        """Match one more pair, and what stands before it."""
+        self._pending.append(_Pair(value, original))
+        return self._finish()
+
+    def _finish(self) -> Matching:
         while self._pending:
             pair = self._pending.pop()
             if pair not in self._seen:
@@ -213,11 +230,11 @@ class _Matcher:
         elif not is_view:
             head = _times(head, factors)
         match = Match(
-            pair.value, pair.original, _without_bounds_of_grids(head), source, multiple=pair.multiple
+            pair.value, pair.original, without_bounds_of_grids(head), source, multiple=pair.multiple
         )
         match, absorbs = self._product(match, operands, factors)
         self._found.matches.append(match)
-        for reason, is_near, kind in _following(match.head, source, pair.is_absorbed, self._source.rounding):
+        for reason, is_near, kind in following(match.head, source, pair.is_absorbed, self._source.rounding):
             found = Mismatch(head.core, source.core, where, reason, False, is_near, kind)
             self._found.mismatches.append(found)
         for each in operands:
@@ -285,23 +302,41 @@ class _Matcher:
         if head.core.op != source.core.op or not all(each.is_scalar and each.values.all() for each in parts):
             return 1.0
         factor = float(head.scale.values.reshape(-1)[0] / source.scale.values.reshape(-1)[0])
-        is_same = bool(np.isclose(factor, 1.0, rtol=FLOAT_NOISE)) or _follows(head.scale, source.scale, 0.0)
+        is_same = bool(np.isclose(factor, 1.0, rtol=FLOAT_NOISE)) or follows(head.scale, source.scale, 0.0)
         if head.core.weight is not None and source.core.weight is not None:
             return factor if not is_same and self._is_ratio(value, original, factor) else 1.0
         shift = source.shift.times(Rounded.number(factor))
-        return factor if not is_same and _follows(head.shift, shift, _steps(head)) else 1.0
+        return factor if not is_same and follows(head.shift, shift, steps(head)) else 1.0
 
     def _is_ratio(self, value: ir.Value, original: ir.Value, factor: float) -> bool:
-        """Return whether two products' weights with all that follows have this ratio rather than 1."""
+        """Return whether two products' weights, with all around them, have this ratio rather than 1."""
+        heads = self._candidate.head(value), self._source.head(original)
         ours, theirs = (
-            head.core.weight.values if head.core.weight is not None else np.zeros(())
-            for head in (self._candidate.head(value), self._source.head(original))
+            head.core.weight.values if head.core.weight is not None else np.zeros(()) for head in heads
         )
         length = float(np.square(theirs).sum())
         if ours.shape != theirs.shape or not length:
             return False
         ratio = float((ours * theirs).sum()) / length
+        one, other = (head.core.operands[0] for head in heads)
+        if isinstance(one, ir.Value) and isinstance(other, ir.Value):
+            ratio *= self._ratio_of_scales(one, other)
         return abs(ratio - factor) < abs(ratio - 1.0)
+
+    def _ratio_of_scales(self, value: ir.Value, original: ir.Value) -> float:
+        """Return the ratio of the factors behind two cores of one kind, seen through views; 1 where there is none."""
+        while True:
+            head, source = self._candidate.head(value), self._source.head(original)
+            inner, other = (each.core.operands[:1] for each in (head, source))
+            if not (_is_view(head) and _is_view(source)):
+                break
+            if not (isinstance(inner[0], ir.Value) and isinstance(other[0], ir.Value)):
+                return 1.0
+            value, original = inner[0], other[0]
+        parts = head.scale, source.scale
+        if head.core.op != source.core.op or not all(each.is_scalar and each.values.all() for each in parts):
+            return 1.0
+        return float(head.scale.values.reshape(-1)[0] / source.scale.values.reshape(-1)[0])
 
     def _product(
         self, match: Match, operands: Sequence[tuple[ir.Value, ir.Value]], factors: Sequence[float]
@@ -394,16 +429,21 @@ class _Matcher:
             [prints.operand(each) for each in side.operands]
             for prints, side in zip(self._prints, (core, source), strict=True)
         )
-        if ours == theirs or sorted(ours) != sorted(theirs):
+        if ours == theirs:
             return plain
-        left = list(range(len(theirs)))
-        order = []
-        for each in ours:
-            order.append(next(place for place in left if theirs[place] == each))
-            left.remove(order[-1])
-        return [
-            (operand, source.operands[place]) for operand, place in zip(core.operands, order, strict=True)
-        ]
+        order: dict[int, int] = {}
+        # The same ones first; where none is, a fault lies before it, and the most alike are meant.
+        pairs = sorted(
+            itertools.product(range(len(ours)), range(len(theirs))),
+            key=lambda pair: (
+                ours[pair[0]] != theirs[pair[1]],
+                -self._prints[0].likeness(core.operands[pair[0]], source.operands[pair[1]], self._prints[1]),
+            ),
+        )
+        for place, other in pairs:
+            if place not in order and other not in order.values():
+                order[place] = other
+        return [(operand, source.operands[order[place]]) for place, operand in enumerate(core.operands)]
 
 
 def _is_nearer(absorbed: Core, core: Core, source: Core) -> bool:
@@ -477,115 +517,3 @@ def _equal(ours: object, theirs: object) -> bool:
     if isinstance(ours, float) and isinstance(theirs, float):
         return bool(np.isclose(ours, theirs, rtol=1e-6, atol=0))
     return ours == theirs
-
-
-# ---- what follows the cores
-
-
-def _following(
-    head: Head, source: Head, is_absorbed: bool, rounding: str
-) -> Iterator[tuple[str, bool, About]]:
-    """Yield what differs between the element-wise functions behind two equal cores, whether it is near, and its kind.
-
-    Args:
-        rounding: see Graph.
-    """
-    pairs: tuple[tuple[About, Rounded, Rounded, float], ...] = (
-        ("scale", head.scale, source.scale, 0.0),
-        ("shift", head.shift, source.shift, _steps(head)),
-    )
-    for name, ours, theirs, step in pairs:
-        is_alike = _follows(ours, theirs, step, _ONE_AFTER_THE_OTHER if rounding else 1.0)
-        if not is_absorbed and not (is_alike or _follows_rounded(ours, theirs, step)):
-            text = f"it has a {name} of {_numbers(ours.values)}, the source {_numbers(theirs.values)}"
-            yield text, bool(rounding) and _follows(ours, theirs, step, MOST_ROUNDINGS), name
-    if is_absorbed:
-        source = _with_bounds_times(source, head)
-    yield from ((text, False, "bound") for text in _bounds(head, source, rounding))
-
-
-def _with_bounds_times(source: Head, head: Head) -> Head:
-    """Return the source with its bounds times the factor by which the artefact's value of the same core differs."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        factor = np.asarray(head.scale.values / source.scale.values)
-    factor = np.where(np.isfinite(factor), factor, 1.0)
-    # A negative factor would turn an infinite bound round.
-    low, high = (
-        np.where(np.isfinite(each), each, 0.0) * factor + np.where(np.isfinite(each), 0.0, each)
-        for each in (source.low, source.high)
-    )
-    return replace(source, low=low, high=high)
-
-
-def follows_alike(head: Head, source: Head) -> bool:
-    """Return whether factor and shift behind two equal cores are the same."""
-    return _follows(head.scale, source.scale, 0.0) and _follows(head.shift, source.shift, 0.0)
-
-
-def _follows(ours: Rounded, theirs: Rounded, step: float, times: float = 1.0) -> bool:
-    """Return whether two factors or shifts agree; a shift may be off by half a `step`: zero points are integers.
-
-    Args:
-        times: factor of the half steps.
-    """
-    try:
-        difference = np.abs(ours.values - theirs.values)
-        noise = FLOAT_NOISE * np.abs(theirs.values).max(initial=0.0) + _HALF * step
-        is_near = difference <= (ours.half + theirs.half) * 1.001 * times + noise + _LEAST
-        is_beyond_float16 = is_cut(ours, theirs) & (np.abs(ours.values) >= _HUGE)
-        return bool((is_near | is_beyond_float16).all())
-    except ValueError:  # shapes that do not broadcast
-        return False
-
-
-def _follows_rounded(ours: Rounded, theirs: Rounded, step: float) -> bool:
-    """Return whether two factors or shifts agree where the first was quantized, and is stored as floats."""
-    if not ours.is_exact:
-        return False
-    axes = [None, *(axis for axis, size in enumerate(ours.values.shape) if size > 1)]
-    grids = (hidden_grid(ours.values, axis) for axis in axes)
-    return any(_follows(each, theirs, step) for each in grids if each is not None)
-
-
-def _steps(head: Head) -> float:
-    return max((float(np.max(each.step)) for each in head.grids), default=0.0)
-
-
-def _bounds(head: Head, source: Head, rounding: str) -> Iterator[str]:
-    """Yield a bound that one side has and the other has not: a grid that ends at a bound does what a Clip does."""
-    noise = FLOAT_NOISE + (MOST_ROUNDINGS * HALF_STEPS[rounding] if rounding else 0.0)
-    for name, sign in (("lower", 1.0), ("upper", -1.0)):
-        ours, theirs = ((each.low if sign > 0 else -each.high) for each in (head, source))
-        if rounding:  # no number lies beyond these
-            ours, theirs = (np.where(each <= -LARGEST[rounding], -np.inf, each) for each in (ours, theirs))
-        ends = [each.low if sign > 0 else -each.high for each in head.grids]
-        slack = _HALF * _steps(head) + noise * float(np.max(np.abs(_finite(theirs)), initial=0.0))
-        if not np.all(ours <= theirs + slack):
-            yield f"it is cut off at its {name} end, at {_numbers(sign * ours)}; the source is not"
-        kept = ours
-        for end in ends:
-            kept = np.maximum(kept, end)
-        if not np.all(kept >= theirs - slack):
-            yield f"nothing cuts it off at its {name} end, where the source does at {_numbers(sign * theirs)}"
-
-
-def _without_bounds_of_grids(head: Head) -> Head:
-    """Return a head without bounds at the ends of its grids, which cut off there anyway.
-
-    A Max with a constant that lies below its grid is stored with the grid's lower end.
-    """
-    low, high = head.low, head.high
-    for grid in head.grids:
-        low = np.where(np.isclose(low, grid.low, rtol=FLOAT_NOISE, atol=0), -np.inf, low)
-        high = np.where(np.isclose(high, grid.high, rtol=FLOAT_NOISE, atol=0), np.inf, high)
-    return replace(head, low=low, high=high)
-
-
-def _finite(values: Array) -> Array:
-    found = np.asarray(values, np.float64)
-    return found[np.isfinite(found)]
-
-
-def _numbers(values: Array) -> str:
-    flat = np.asarray(values).reshape(-1)
-    return f"{flat[0]:.6g}" if len(flat) == 1 else f"{flat.min():.6g} to {flat.max():.6g}"

@@ -13,6 +13,8 @@ from onnxport.formats.model import Model
 
 # Slice takes starts, ends and axes as inputs since opset 10, Pad its pads since 11.
 OLDEST = 11
+# From this IR version on, a weight need not be an input of the graph: ONNX's converter refuses it before.
+_FREE_WEIGHTS = 4
 
 
 def without_old_operators(model: Model) -> Model:
@@ -28,7 +30,9 @@ def lift_with_onnx(model: Model, opset: int) -> Model | None:
     if data is None:
         return None
     try:
-        lifted = onnx.version_converter.convert_version(onnx.load_from_string(data), opset)
+        proto = onnx.load_from_string(data)
+        proto.ir_version = max(proto.ir_version, _FREE_WEIGHTS)
+        lifted = onnx.version_converter.convert_version(proto, opset)
     except (RuntimeError, ValueError):  # no adapter, or an operator of another domain
         return None
     return Model(ir.from_proto(lifted))

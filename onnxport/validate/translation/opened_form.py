@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -46,8 +46,14 @@ class Opened:
         return self.operators.get(name, f"{node.op_type} {node.name or value.name!r}")
 
 
-def open_form(form: Artifact, sets: Sequence[Feeds]) -> Opened:
+Sizes = Mapping[str, Sequence[int]]
+
+
+def open_form(form: Artifact, sets: Sequence[Feeds], settle: Callable[[Model, Sizes], Model]) -> Opened:
     """Open a form at the sizes of the first set that it takes.
+
+    Args:
+        settle: rewrites a model of ONNX's operators for sizes of its inputs.
 
     Raises:
         InputError: it is damaged, or takes images or keeps a state.
@@ -65,6 +71,6 @@ def open_form(form: Artifact, sets: Sequence[Feeds]) -> Opened:
 
         package = MilArtefact(form.path, sets[0])
         return Opened(package, package.lifted, sets[0], package.operators)
-    model = load_ort(form.path)
     sizes = {name: array.shape for name, array in sets[0].items()}
+    model = settle(Model.load(form.path) if form.format == "onnx" else load_ort(form.path), sizes)
     return Opened(OnnxArtefact(model, sizes), model, sets[0])

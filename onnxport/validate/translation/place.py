@@ -45,16 +45,21 @@ class Place:
     def add(self, op: str, operands: Sequence[ir.Value | None], **attributes: Any) -> ir.Value:
         node = ir.node(op, operands, attributes)
         result = self.node.outputs[0]
-        node.name = node.outputs[0].name = f"{result.name}/{op}.formula{len(self.graph)}"
+        node.name = node.outputs[0].name = f"{self._name}/{op}.formula{len(self.graph)}"
         node.outputs[0].type = result.type
         self.graph.insert_before(self.node, node)
         return node.outputs[0]
+
+    @property
+    def _name(self) -> str:
+        """The name of a result; those that nobody reads have lost theirs."""
+        return next((each.name for each in self.node.outputs if each.name), "")
 
     def number(self, value: float) -> ir.Value:
         return self.store(np.asarray(value, np.float32))
 
     def store(self, array: Array) -> ir.Value:
-        name = f"{self.node.outputs[0].name}/formula.{len(self.graph.initializers)}"
+        name = f"{self._name}/formula.{len(self.graph.initializers)}"
         return add_initializer(self.graph, name, array)
 
     def integers(self, values: Sequence[int]) -> ir.Value:

@@ -446,12 +446,27 @@ def _matrix_product(layouts: Layouts, node: ir.Node) -> None:
     layouts.define(result, View(result, (*(None,) * dropped, *range(len(wanted) - dropped))))
 
 
+def _gemm(layouts: Layouts, node: ir.Node) -> None:
+    """A product with a constant matrix reads merged axes in the base's order, as MatMul does."""
+    second = node.inputs[1]
+    assert second is not None
+    sizes = static_sizes(second)
+    if not layouts.is_constant(second) or sizes is None or bool(node.attributes.get_int("transA", 0)):
+        _plain(layouts, node)
+        return
+    if node.attributes.get_int("transB", 0):
+        node.attributes["transB"] = ir.AttrInt64("transB", 0)
+        node.replace_input_with(1, layouts.add("Transpose", [second], sizes[::-1], second, perm=[1, 0]))
+    _with_rows_moved(layouts, node)
+    _plain(layouts, node)  # the other operands, or all
+
+
 def _with_rows_moved(layouts: Layouts, node: ir.Node) -> bool:
     """Have a product read merged axes in the base's order, and its matrix's rows in the same; return whether it can."""
-    first, second = node.inputs
+    first, second = node.inputs[:2]
     merged = None if first is None else layouts.merged.get(first)
     base = None if merged is None else static_sizes(merged.base)
-    if merged is None or base is None or first is None or second is None or len(merged.shape) != 2:
+    if merged is None or base is None or second is None or len(merged.shape) != 2:
         return False
     sizes = [1 if axis is None else base[axis] for axis in merged.axes]
     front = next((each for each in range(len(sizes)) if prod(sizes[each:]) == merged.shape[1]), 0)
@@ -495,6 +510,7 @@ RULES: Mapping[str, Rule] = {
     "Pad": _pad,
     **dict.fromkeys(("Resize", "Upsample"), _resize),
     "MatMul": _matrix_product,
+    "Gemm": _gemm,
     "Conv": lay_convolution,
     "MaxPool": lay_pool,
     "AveragePool": lay_mean,

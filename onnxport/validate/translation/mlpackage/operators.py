@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.validate.translation.graph_writer import NotLifted, data_type
 from onnxport.validate.translation.mlpackage.lift import OperatorView
+from onnxport.validate.translation.mlpackage.sizes import OF_SIZES
 
 Lift = Callable[[OperatorView], None]
 # No finite float16 lies beyond it.
@@ -258,17 +259,6 @@ def _not_equal(op: OperatorView) -> None:
     op.emit(op.add("Not", [op.add("Equal", [op.value("x"), op.value("y")])]))
 
 
-def _floor_div(op: OperatorView) -> None:
-    """Integers of 32 bits are exact in float64, and so is the floor of their quotient."""
-    operands = [op.value(each) for each in ("x", "y")]
-    if {op.dtype(each) for each in ("x", "y")} != {"int32"}:
-        op.emit(op.add("Floor", [op.add("Div", operands)]))
-        return
-    wide = [op.add("Cast", [each], to=int(ir.DataType.DOUBLE)) for each in operands]
-    floor = op.add("Floor", [op.add("Div", wide)])
-    op.emit(op.add("Cast", [floor], to=int(ir.DataType.INT32)))
-
-
 def _softmax(op: OperatorView) -> None:
     op.emit(op.add("Softmax", [op.value("x")], axis=int(op.constant("axis", -1))))
 
@@ -433,14 +423,6 @@ def _slice_by_size(op: OperatorView) -> None:
     op.emit(op.add("Slice", [op.value("x"), *numbers]))
 
 
-def _tile(op: OperatorView) -> None:
-    op.emit(op.add("Tile", [op.value("x"), op.number(np.array(op.integers("reps"), np.int64))]))
-
-
-def _shape(op: OperatorView) -> None:
-    op.emit(op.add("Cast", [op.add("Shape", [op.value("x")])], to=int(ir.DataType.INT32)))
-
-
 def _blocks(name: str, parameter: str, **attributes: Any) -> Lift:
     def lift(op: OperatorView) -> None:
         op.emit(op.add(name, [op.value("x")], blocksize=int(op.constant(parameter)), **attributes))
@@ -499,6 +481,7 @@ def _blockwise(op: OperatorView) -> None:
 
 
 OPERATORS: Mapping[str, Lift] = {
+    **OF_SIZES,
     "conv": _conv,
     "conv_transpose": _conv_transpose,
     "max_pool": _pool("MaxPool"),
@@ -526,7 +509,6 @@ OPERATORS: Mapping[str, Lift] = {
     "inverse": _inverse,
     "log": _log,
     "not_equal": _not_equal,
-    "floor_div": _floor_div,
     "softmax": _softmax,
     "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,
@@ -543,8 +525,6 @@ OPERATORS: Mapping[str, Lift] = {
     "gather": _gather,
     "stack": _stack,
     "slice_by_size": _slice_by_size,
-    "tile": _tile,
-    "shape": _shape,
     "pixel_shuffle": _blocks("DepthToSpace", "upscale_factor", mode="CRD"),
     "depth_to_space": _blocks("DepthToSpace", "block_size", mode="DCR"),
     "space_to_depth": _blocks("SpaceToDepth", "block_size"),
