@@ -130,3 +130,22 @@ def test_axes_in_another_order_are_those_of_the_transpose(tmp_path: Path) -> Non
     attribute_of(node_of(model, "Transpose"), "perm").ints[:] = [0, 3, 2, 1]
     onnx.save(model, tmp_path / "wrong.onnx")
     assert first(compared(tmp_path / "right.onnx", tmp_path / "wrong.onnx", tmp_path)).node.value == "t"
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_products_in_each_others_place_are_those_of_their_reader(is_swapped: bool, tmp_path: Path) -> None:
+    """The inner Concat becomes a part of the outer one."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1, 2, 4, 4] x) => (float[1, 8, 4, 4] y) {
+        r = Sigmoid (x)  a = Conv (r, w1)  b = Conv (r, w2)  c = Concat <axis = 1> (ORDER)
+        y = Concat <axis = 1> (c, a, x)
+    }"""
+    for name, order in (("right", "a, b"), ("wrong", "b, a" if is_swapped else "a, b")):
+        model = onnx.parser.parse_model(text.replace("ORDER", order))
+        for weight, seed in (("w1", 1), ("w2", 2)):
+            draw = np.random.default_rng(seed)
+            array = draw.standard_normal((2, 2, 1, 1)).astype(np.float32)
+            model.graph.initializer.append(numpy_helper.from_array(array, weight))
+        onnx.save(model, tmp_path / f"{name}.onnx")
+    found = compared(tmp_path / "right.onnx", tmp_path / "wrong.onnx", tmp_path)
+    named = [each.node.value for each in found.changes if each.kind != "stored"]
+    assert named[:1] == (["c"] if is_swapped else [])

@@ -10,7 +10,7 @@ the last that follows is named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
 import numpy as np
 import onnx_ir as ir
@@ -91,7 +91,8 @@ class Attribution:
             ops = {"Transpose"} if "/Transpose." in theirs else {found.source.op}
             if (mover := self._mover(theirs, ops)) is not None:
                 return mover
-        named = next((node for node in chain if node.outputs[0].name == ours), None)
+        same = self._named(found.core.value)
+        named = next((node for node in chain if node is same or node.outputs[0].name == ours), None)
         named = named or self.owner(found.pair[1].name or "")
         is_there = named is not None and named.op_type in _BOUNDS and is_bounded
         return self.owner(theirs) if is_there else named
@@ -116,6 +117,30 @@ class Attribution:
         other = factors[factors != 1]
         is_one = float(np.ptp(other)) < _UNIFORM * float(np.abs(other).max())
         return None if scaling is not None and scaling is norm and is_one else scaling
+
+    def of_swapped(self, product: Product, others: Iterable[Product], matching: Matching) -> ir.Node | None:
+        """Return the node that reads two products in each other's place; None for a product of other weights."""
+        for other in others:
+            if other is not product and _is_swapped(product, other) and _is_swapped(other, product):
+                pairs = [(each.match.value, each.match.original) for each in (product, other)]
+                return self._common_reader(pairs, matching)
+        return None
+
+    def _common_reader(self, pairs: Sequence[_Pair], matching: Matching) -> ir.Node | None:
+        """Return the node that first reads both of two pairs of values, as they are or by way of others."""
+        own = {self.owner(pair[1].name or "") for pair in pairs} - {None}
+        for node in self.nodes.values():
+            if len(own) > 1 and own <= {*node.predecessors()}:
+                return node
+        waiting, reached = [[pair] for pair in pairs], [set[_Pair](), set[_Pair]()]
+        for _ in range(_UPWARDS):
+            waiting = [[on for each in side for on in matching.readers.get(each, ())] for side in waiting]
+            for side, found in zip(waiting, reached, strict=True):
+                found.update(side)
+            if both := reached[0] & reached[1]:
+                core = self._source.head(min(both, key=lambda pair: pair[1].name or "")[1]).core
+                return self.owner(core.value.name or "")
+        return None
 
     def is_scaled(self, product: Product) -> bool:
         """Return whether a factor explains a product's other weight."""
@@ -250,6 +275,15 @@ def _last(chain: Sequence[ir.Node], ops: frozenset[str]) -> ir.Node | None:
 def _is_added(name: str) -> bool:
     last = name.rpartition("/")[2]
     return last == _LAID or any(each in last for each in _ADDED)
+
+
+def _is_swapped(product: Product, other: Product) -> bool:
+    """Return whether the form's weight is that of another product of the source."""
+    ours, theirs = product.core.weight, other.source.weight
+    if ours is None or theirs is None or ours.values.shape != theirs.values.shape:
+        return False
+    slack = ours.half + _NOISE * float(np.abs(theirs.values).max(initial=0.0))
+    return bool((np.abs(ours.values - theirs.values) <= slack).all())
 
 
 def _shifting(product: Product) -> frozenset[str]:

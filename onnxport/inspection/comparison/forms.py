@@ -37,6 +37,7 @@ from onnxport.validate.translation.parameters import Product, check_products, pr
 _OPAQUE = frozenset({"tflite", "mil"})
 # Of several operators that stand for one of ONNX, the last may follow an unknown one: so many before it are looked at.
 _BEFORE = 4
+_FEW = 8  # products of other weights: of more, none is searched that was swapped with another
 # Operators of ONNX that a form has as several.
 _COMPOSED = frozenset({"LSTM", "GRU", "RNN", "If", "Loop", "Scan"})
 
@@ -181,12 +182,14 @@ class Forms:
             node = self._name(product.source.value, product.source.label)
             if stored := self._storage(product):
                 yield node, stored
+        wrong = [each for each, _ in self._findings] if len(self._findings) <= _FEW else []
         for product, finding in self._findings:
             if self._is_by_mistake(product):
                 continue
             text = finding.text if finding.kind == "fault" else f"{finding.text} (it may be another rounding)"
             detail = Detail(kind="weight", what=f"{finding.node}: {text}", before="", after="")
-            guilty = self._attribution.of_product(product)
+            guilty = self._attribution.of_swapped(product, wrong, self._matching)
+            guilty = guilty or self._attribution.of_product(product)
             yield (
                 self._name(product.source.value, product.source.label) if guilty is None else _named(guilty),
                 detail,

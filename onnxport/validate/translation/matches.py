@@ -390,6 +390,8 @@ class _Matcher:
         )
         if ours != theirs:
             return f"its weight is {ours}, the source's {theirs}"
+        if core.op == "Concat" and len(core.operands) != len(source.operands):
+            core, source = _without_nesting(self._candidate, core), _without_nesting(self._source, source)
         if len(core.operands) != len(source.operands):
             return f"it has {len(core.operands)} operands, the source's {source.label} {len(source.operands)}"
         if self._is_permuted(core, source):
@@ -463,11 +465,28 @@ def _times(head: Head, factors: Sequence[float]) -> Head:
     return replace(head, scale=head.scale.times(Rounded.number(float(np.prod(factors)))))
 
 
+def _without_nesting(graph: Graph, core: Core) -> Core:
+    """Return a Concat with the operands of those that it reads, along the same axis, in their place."""
+    operands: list[Operand] = []
+    for each in core.operands:
+        head = graph.head(each) if isinstance(each, ir.Value) else None
+        is_same = head is not None and head.core.op == "Concat" and head.core.attributes == core.attributes
+        if head is not None and is_same and _is_plain(head):
+            operands += _without_nesting(graph, head.core).operands
+        else:
+            operands.append(each)
+    return replace(core, operands=tuple(operands))
+
+
 def _is_view(head: Head) -> bool:
     """Return whether a value is what another one is, in another shape or order, and nothing follows."""
+    return head.core.op in _VIEWS and _is_plain(head)
+
+
+def _is_plain(head: Head) -> bool:
+    """Return whether nothing follows a core."""
     is_free = bool(np.all(np.isneginf(head.low)) and np.all(np.isposinf(head.high)))
-    is_plain = head.scale is ONE and head.shift is NOTHING and is_free and not head.grids
-    return head.core.op in _VIEWS and is_plain
+    return head.scale is ONE and head.shift is NOTHING and is_free and not head.grids
 
 
 def _before_ones(head: Head) -> ir.Value | None:

@@ -50,6 +50,40 @@ def shifted(factor: Any = 1.0, more: float = 0.0) -> Model:
 BEFORE_A_RELU = model("a = Add (x, x) r = Relu (a) y = Conv <pads = [1, 1, 1, 1]> (r, w)", w=_WEIGHT)
 ZEROS = np.zeros((1, 2, 8, 8), np.float32)
 CONCATENATED = model("y = Concat <axis = 1> (x, z)", z=ZEROS)
+# A product of all elements, in the order of ONNX and with channels last.
+_TALL = _DRAW.standard_normal((256, 3)).astype(np.float32)
+_LAST_FIRST = _TALL.reshape(8, 8, 4, 3).transpose(2, 0, 1, 3).reshape(256, 3)
+
+
+def flattened(body: str, weight: Array) -> Model:
+    constants = {
+        "s": np.array([1, 256]),
+        "o": np.array([1, 3, 1, 1]),
+        "w": weight,
+        "b": np.ones(3, np.float32),
+    }
+    return model(f"{body} y = Reshape (p, o)", **constants)
+
+
+CHANNELS_LAST = flattened(
+    "a = Sigmoid (x) t = Transpose <perm = [0, 2, 3, 1]> (a) f = Reshape (t, s) m = MatMul (f, w) p = Add (m, b)",
+    _TALL,
+)
+_AS_GEMM = "a = Sigmoid (x) f = Reshape (a, s) p = Gemm <transB = 1> (f, w, b)"
+
+
+def halved(first: float = 1.0, second: float = 1.0, *, factors: bool = True) -> Model:
+    """Two products, a Relu between them, and a half before each."""
+    inner, outer = (
+        ("k = Mul (f, h)", "q = Mul (r, h)") if factors else ("k = Identity (f)", "q = Identity (r)")
+    )
+    body = f"a = Sigmoid (x) f = Reshape (a, s) {inner} p = Gemm (k, w, b) r = Relu (p) {outer} z = Gemm (q, v, b)"
+    draw = np.random.default_rng(4).standard_normal((3, 3)).astype(np.float32)
+    constants = {"s": np.array([1, 256]), "o": np.array([1, 3, 1, 1]), "h": np.float32(0.5)}
+    weights = {"w": _TALL * np.float32(first), "v": draw * np.float32(second), "b": np.ones(3, np.float32)}
+    return model(f"{body} y = Reshape (z, o)", **constants, **weights)
+
+
 OLD_SLICE = model("y = Slice <starts = [1, 2], ends = [3, 9], axes = [1, 3]> (x)", opset=9)
 
 
@@ -138,6 +172,17 @@ def weighed(factors: str) -> Model:
         (CONCATENATED, padded(), model("y = Concat <axis = 1> (x, z)", z=ZEROS + 1)),
         (OLD_SLICE, sliced(), sliced((0, 2))),
         (
+            CHANNELS_LAST,
+            flattened(_AS_GEMM, np.ascontiguousarray(_LAST_FIRST.T)),
+            flattened(_AS_GEMM, np.ascontiguousarray(_TALL.T)),
+        ),
+        (halved(), halved(0.5, 0.5, factors=False), halved(0.5, factors=False)),
+        (
+            model("a = Concat <axis = 1> (x, z) y = Concat <axis = 1> (a, x)", z=ZEROS + 1),
+            model("y = Concat <axis = 1> (x, z, x)", z=ZEROS + 1),
+            model("y = Concat <axis = 1> (x, x, z)", z=ZEROS + 1),
+        ),
+        (
             _with_product("m = ReduceMax <axes = [2, 3]> (p)"),
             of_integers("ReduceMax"),
             of_integers("ReduceMin"),
@@ -155,6 +200,9 @@ def weighed(factors: str) -> Model:
         "zeros as a pad",
         "ones are no pad",
         "an older slice",
+        "a product of channels that are last",
+        "factors of two products",
+        "a list in a list",
         "the largest of integers",
     ],
 )

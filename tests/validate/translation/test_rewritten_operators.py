@@ -40,7 +40,8 @@ def build(
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
         [numpy_helper.from_array(each, name) for name, each in constants.items()],
     )
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     return Model(ir.from_proto(onnx.shape_inference.infer_shapes(proto)))
 
 
@@ -113,6 +114,29 @@ def test_what_is_rewritten_computes_the_same(name: str) -> None:
         wanted, given = before.run(feeds), after.run(feeds)
     for key, array in wanted.items():
         np.testing.assert_allclose(given[key], array, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("stacks", [(2,), (2, 5)])
+@pytest.mark.parametrize(
+    "flags", ["", "transA", "transB", "transBatchA", "transBatchB transB", "transBatchA transA"]
+)
+def test_a_fused_product_is_one_behind_transposes(flags: str, stacks: tuple[int, ...]) -> None:
+    shapes = {"a": [*stacks, 3, 4], "b": [*stacks, 4, 6]}
+    for name in "ab":
+        if f"trans{name.upper()}" in flags.split():
+            shapes[name][-2:] = shapes[name][:-3:-1]
+        if f"transBatch{name.upper()}" in flags:  # the axis before the last comes first
+            *outer, rows, last = shapes[name]
+            shapes[name] = [rows, *outer, last]
+    node = helper.make_node(
+        "FusedMatMul", ["a", "b"], ["y"], domain="com.microsoft", alpha=0.5, **dict.fromkeys(flags.split(), 1)
+    )
+    feeds = {name: draw(*shape, seed=len(shape)) for name, shape in shapes.items()}
+    model = build([node], feeds, {})
+    rewritten = Graph(model, shapes).model
+    assert "FusedMatMul" not in {each.op_type for each in rewritten.graph}
+    with OrtRuntime.of_model(model) as before, OrtRuntime.of_model(rewritten) as after:
+        np.testing.assert_allclose(after.run(feeds)["y"], before.run(feeds)["y"], rtol=1e-5, atol=1e-6)
 
 
 def test_the_results_of_a_single_step_are_not_joined() -> None:
