@@ -25,6 +25,7 @@ from onnxport.inspection.comparison.view import View
 from onnxport.optimizers.branches import inline_known_branches
 from onnxport.runtimes.base import RunError
 from onnxport.validate.precision import precision_of
+from onnxport.validate.translation.expansion import expand
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.heads import Graph
 from onnxport.validate.translation.judgement import ROUNDINGS
@@ -83,6 +84,7 @@ def with_known_branches(model: Model, sizes: Mapping[str, Sequence[int]]) -> Mod
     if not any(node.op_type == "If" for node in model.graph):
         return model
     found = model.clone()
+    expand(found.graph)  # of ONNX Runtime's operators the sizes are not known
     fix_sizes(found.ir, found.opset, sizes)
     while inline_known_branches(found):  # what a branch holds has other sizes then
         fix_sizes(found.ir, found.opset, sizes)

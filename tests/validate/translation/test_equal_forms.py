@@ -84,6 +84,15 @@ def halved(first: float = 1.0, second: float = 1.0, *, factors: bool = True) -> 
     return model(f"{body} y = Reshape (z, o)", **constants, **weights)
 
 
+# Of the pixels' mean, the middle tap alone meets a number.
+_OF_ONE = "m = GlobalAveragePool (x) y = Conv <pads = PADS> (m, w)"
+OF_ONE = model(_OF_ONE.replace("PADS", "[1, 1, 1, 1]"), w=_WEIGHT)
+
+
+def of_one_tap(row: int = 1) -> Model:
+    return model(_OF_ONE.replace("PADS", "[0, 0, 0, 0]"), w=_WEIGHT[:, :, row : row + 1, 1:2])
+
+
 OLD_SLICE = model("y = Slice <starts = [1, 2], ends = [3, 9], axes = [1, 3]> (x)", opset=9)
 
 
@@ -176,6 +185,7 @@ def weighed(factors: str) -> Model:
             flattened(_AS_GEMM, np.ascontiguousarray(_LAST_FIRST.T)),
             flattened(_AS_GEMM, np.ascontiguousarray(_TALL.T)),
         ),
+        (OF_ONE, of_one_tap(), of_one_tap(0)),
         (halved(), halved(0.5, 0.5, factors=False), halved(0.5, factors=False)),
         (
             model("a = Concat <axis = 1> (x, z) y = Concat <axis = 1> (a, x)", z=ZEROS + 1),
@@ -201,6 +211,7 @@ def weighed(factors: str) -> Model:
         "ones are no pad",
         "an older slice",
         "a product of channels that are last",
+        "a convolution of one pixel",
         "factors of two products",
         "a list in a list",
         "the largest of integers",

@@ -124,7 +124,45 @@ def lay_mean(layouts: Layouts, node: ir.Node) -> None:
 
 
 def lay_convolution(layouts: Layouts, node: ir.Node) -> None:
-    """Write a convolution over one axis as one over two, of which the first has size 1."""
+    """Write a convolution over one axis as one over two, of which the first has size 1; see `_drop_idle_taps`."""
+    is_fixed = layouts.is_constant(node.inputs[1])
+    _lay_axes(layouts, node)
+    if is_fixed:
+        _drop_idle_taps(layouts, node)
+
+
+def _drop_idle_taps(layouts: Layouts, node: ir.Node) -> None:
+    """Leave out the taps that see padding alone: of an axis of one element that gives one, all but one do."""
+    data, weight = node.inputs[:2]
+    sizes, kernel = (None if each is None else static_sizes(each) for each in (data, weight))
+    attributes = node.attributes
+    if sizes is None or kernel is None or weight is None:
+        return
+    if len(sizes) != len(kernel) or attributes.get_string("auto_pad", "NOTSET") != "NOTSET":
+        return
+    axes = len(sizes) - 2
+    pads = list(attributes.get_ints("pads", (0,) * 2 * axes))
+    strides, dilations = (attributes.get_ints(name, (1,) * axes) for name in ("strides", "dilations"))
+    kept = list(kernel)
+    for axis in range(axes):
+        reach = dilations[axis] * (kernel[2 + axis] - 1) + 1
+        beyond = 1 + pads[axis] + pads[axes + axis] - reach
+        tap, is_between = divmod(pads[axis], dilations[axis])
+        if sizes[2 + axis] != 1 or kernel[2 + axis] == 1 or not 0 <= beyond < strides[axis] or is_between:
+            continue
+        if tap >= kernel[2 + axis]:
+            continue
+        kept[2 + axis] = 1
+        pads[axis] = pads[axes + axis] = 0
+        numbers = [layouts.store(np.array([each], np.int64)) for each in (tap, tap + 1, 2 + axis)]
+        weight = layouts.add("Slice", [weight, *numbers], kept, weight)
+    if kept != list(kernel):
+        node.replace_input_with(1, weight)
+        attributes["pads"] = ir.AttrInt64s("pads", pads)
+        attributes["kernel_shape"] = ir.AttrInt64s("kernel_shape", kept[2:])
+
+
+def _lay_axes(layouts: Layouts, node: ir.Node) -> None:
     data, weight = node.inputs[:2]
     sizes = None if weight is None else static_sizes(weight)
     if data is None or weight is None or sizes is None or len(sizes) != 3:
