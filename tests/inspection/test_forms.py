@@ -270,6 +270,18 @@ def test_a_model_whose_weights_are_inputs_is_read_of_its_file(tmp_path: Path) ->
     assert drawn(tmp_path / "right.onnx", "ort", tmp_path).changes == ()
 
 
+def test_a_fault_stands_before_another_form_that_it_reaches(tmp_path: Path) -> None:
+    """Behind a wrong weight the other form of a mean cannot be told by its numbers."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[2, 4] x) => (float[2, 4] y)
+        <float[1] n = {0.25}, int64[1] one = {1}, float[4, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, LAST}> {
+        a = MatMul (x, w)  s = ReduceSum (a, one)  m = Mul (s, n)  y = Sub (a, m)
+    }"""
+    for name, last in (("right", "7"), ("wrong", "9")):
+        onnx.save(onnx.parser.parse_model(text.replace("LAST", last)), tmp_path / f"{name}.onnx")
+    found = drawn(tmp_path / "right.onnx", "coreml", tmp_path, tmp_path / "wrong.onnx")
+    assert found.changes[0].node.value == "a"
+
+
 def drawn(right: Path, target: str, folder: Path, wrong: Path | None = None) -> Comparison:
     """Compare a right model with a form of a wrong one, or of its own, on inputs that are drawn."""
     form = folder / ("right.mlpackage" if target == "coreml" else f"right.{target}")

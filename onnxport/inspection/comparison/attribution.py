@@ -10,6 +10,7 @@ the last that follows is named.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
 import numpy as np
@@ -53,6 +54,8 @@ class Attribution:
         self.nodes = {
             value.name: node for node in model.graph for value in node.outputs if value.name is not None
         }
+        # As an identifier, which names are in Core ML.
+        self._by_word = {re.sub(r"\W", "_", name): node for name, node in self.nodes.items()}
         self._by_own_name = {node.name: node for node in model.graph if node.name}
         self._values = {value.name: value for value in model.graph.inputs} | {
             name: node.outputs[0] for name, node in self.nodes.items()
@@ -197,7 +200,7 @@ class Attribution:
     def _named(self, value: ir.Value) -> ir.Node | None:
         """Return the model's node that has the name of a value of the form, or of the form's node behind it."""
         name = self._label(value).partition("'")[2].rstrip("'")
-        return self.nodes.get(name) or self._by_own_name.get(name)
+        return self.nodes.get(name) or self._by_own_name.get(name) or self._by_word.get(name)
 
     def _reader_of_another(
         self, found: Mismatch, chain: Sequence[ir.Node], matching: Matching

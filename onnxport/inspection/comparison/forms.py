@@ -99,6 +99,7 @@ class Forms:
     ) -> None:
         self._first, self._second, self._opened, self._source = first, second, opened, source
         self._sets = sets
+        self._places = {value.name: place for place, node in enumerate(first.graph) for value in node.outputs}
         self._first_view, self._form_view = View(first), View(opened.model)
         # Of several nodes that stand for one operator of the form, the first has its weight.
         self._operators: dict[str, ir.Node] = {}
@@ -134,10 +135,14 @@ class Forms:
             second=str(self._second.path),
             model=tuple(self._signature()),
             equal=len(became),
-            changes=tuple(_as_changes(names, changes)),
+            changes=tuple(sorted(_as_changes(names, changes), key=self._place)),
             notes=tuple(self._notes()),
             became=became,
         )
+
+    def _place(self, change: Change) -> int:
+        """Return the place of a node in the first model: what stands before another may be why that differs."""
+        return self._places.get(change.node.value, len(self._places))
 
     def explained(self) -> Explained:
         """Return what matches explain of both models, also of what stands in front of mismatches."""

@@ -5,6 +5,7 @@
     Given   Div(x, y)                          Result  x * Reciprocal(y)
     Given   Gelu(x)                            Result  x * (1 + erf(x / sqrt(2))) / 2
     Given   Sum(x, y, z)                       Result  x + y + z
+    Given   Tile(x) of axes of one element     Result  Expand(x)
     Given   Where(x < 0, x * slope, x)         Result  PRelu(x, slope)
     Given   Conv(x), auto_pad of SAME_UPPER    Result  Conv(x), pads of the sizes that it has
     Given   a quotient of polynomials of x             Result  Erf(x) (approximations.py)
@@ -124,6 +125,19 @@ def _gather(place: Place) -> None:
         place.node.replace_input_with(1, given)
 
 
+def _tile(place: Place) -> None:
+    """Repetitions of single elements, as Expand has them."""
+    data, shape = place.input(0), static_sizes(place.node.outputs[0])
+    sizes = None if data is None else static_sizes(data)
+    if (
+        shape is None
+        or sizes is None
+        or any(size not in (1, wide) for size, wide in zip(sizes, shape, strict=True))
+    ):
+        return
+    place.finish(place.add("Expand", [data, place.integers(shape)]))
+
+
 def _sum(place: Place) -> None:
     first, *others = place.node.inputs
     for each in others:
@@ -207,6 +221,7 @@ _RULES: Mapping[str, Callable[[Place], None]] = {
     "Normalizer": rewrite_normalizer,
     "ReduceLogSumExp": rewrite_log_sum_exp,
     "Sum": _sum,
+    "Tile": _tile,
     "Where": _where,
     "DepthToSpace": _blocks,
     "Concat": _concatenated_zeros,
