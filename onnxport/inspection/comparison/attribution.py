@@ -27,6 +27,7 @@ from onnxport.validate.translation.parameters import Product
 _BOUNDS = frozenset({"Relu", "Clip", "HardSigmoid", "Min", "Max", "LeakyRelu"})
 _SCALES = frozenset({"BatchNormalization", "HardSigmoid", "Mul", "Div", "Neg"})
 _SHIFTS = frozenset({"BatchNormalization", "HardSigmoid", "Add", "Sub"})
+_BEHIND = {"bound": _BOUNDS, "scale": _SCALES, "shift": _SHIFTS}  # what follows a core
 MOVES = frozenset({"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 # In names of values that the normal form of a graph adds: "output/Gather.formula8", "x/Transpose.layout1", "y/laid".
 _ADDED = (".formula", ".layout")
@@ -72,22 +73,15 @@ class Attribution:
             return reader
         if found.is_structure and (left_out := self._left_out(found.pair, matching)):
             return left_out
+        if found.core.op in MOVES and found.source.op in MOVES and (mover := self._mover_of(found)):
+            return mover
         if found.is_structure and (reader := self._reader_of_another(found, chain, matching)):
             return reader
-        if found.about == "bound":
-            return _last(chain, _BOUNDS)
-        if found.about == "scale":
-            return _last(chain, _SCALES)
-        if found.about == "shift":
-            return _last(chain, _SHIFTS)
+        if found.about in _BEHIND:
+            return _last(chain, _BEHIND[found.about])
         ours, theirs = found.core.value.name or "", found.source.value.name or ""
-        has_axes = bool({"axis", "axes"} & found.source.attributes.keys())  # its own may be others
-        if found.core.op in MOVES and (_is_added(ours) or _is_added(theirs)) and not has_axes:
-            moved = theirs if _is_added(theirs) else found.pair[1].name or ""
-            is_order = _reads_order(found.core) != _reads_order(found.source)
-            return self._mover(moved, {"Transpose" if is_order else found.core.op}) or self._mover(
-                moved, MOVES
-            )
+        if found.core.op in MOVES and (mover := self._mover_of(found)):
+            return mover
         if found.about != "operator":
             return None
         if found.source.op in MOVES and _is_added(theirs):  # the form has not moved these axes
@@ -99,6 +93,17 @@ class Attribution:
         named = named or self.owner(found.pair[1].name or "")
         is_there = named is not None and named.op_type in _BOUNDS and is_bounded
         return self.owner(theirs) if is_there else named
+
+    def _mover_of(self, found: Mismatch) -> ir.Node | None:
+        """Return the node that moves the axes which a normal form has in another order."""
+        ours, theirs = found.core.value.name or "", found.source.value.name or ""
+        has_axes = bool({"axis", "axes"} & found.source.attributes.keys())  # its own may be others
+        if has_axes or not (_is_added(ours) or _is_added(theirs)):
+            return None
+        moved = theirs if _is_added(theirs) else found.pair[1].name or ""
+        is_order = _reads_order(found.core) != _reads_order(found.source)
+        wanted = {"Transpose" if is_order else found.core.op}
+        return self._mover(moved, wanted) or self._mover(moved, MOVES)
 
     def of_product(self, product: Product) -> ir.Node | None:
         """Return the node that a product's other weights or bias are about; None where that is the product's own."""
