@@ -93,6 +93,15 @@ def of_one_tap(row: int = 1) -> Model:
     return model(_OF_ONE.replace("PADS", "[0, 0, 0, 0]"), w=_WEIGHT[:, :, row : row + 1, 1:2])
 
 
+def turned(order: str, *, pads_first: bool) -> Model:
+    """A convolution of pictures whose rows are columns, padded as that or as another layout pads."""
+    if not pads_first:
+        body = f"t = Transpose <perm = {order}> (x) y = Conv <pads = [1, 2, 1, 2]> (t, w)"
+        return model(body, w=_WEIGHT)
+    body = f"p = Pad (x, n) t = Transpose <perm = {order}> (p) y = Conv (t, w)"
+    return model(body, w=_WEIGHT, n=np.array([0, 0, 2, 1, 0, 0, 2, 1]))
+
+
 OLD_SLICE = model("y = Slice <starts = [1, 2], ends = [3, 9], axes = [1, 3]> (x)", opset=9)
 
 
@@ -185,6 +194,11 @@ def weighed(factors: str) -> Model:
             flattened(_AS_GEMM, np.ascontiguousarray(_LAST_FIRST.T)),
             flattened(_AS_GEMM, np.ascontiguousarray(_TALL.T)),
         ),
+        (
+            turned("[0, 1, 3, 2]", pads_first=False),
+            turned("[0, 1, 3, 2]", pads_first=True),
+            turned("[0, 1, 2, 3]", pads_first=True),
+        ),
         (OF_ONE, of_one_tap(), of_one_tap(0)),
         (halved(), halved(0.5, 0.5, factors=False), halved(0.5, factors=False)),
         (
@@ -211,6 +225,7 @@ def weighed(factors: str) -> Model:
         "ones are no pad",
         "an older slice",
         "a product of channels that are last",
+        "padding before a turn",
         "a convolution of one pixel",
         "factors of two products",
         "a list in a list",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,16 +26,17 @@ def lay_window(layouts: Layouts, node: ir.Node) -> None:
 
 def _take_padding(layouts: Layouts, node: ir.Node) -> None:
     """Make a Pad in front of a window the window's own padding, where it pads pixels with what changes nothing."""
-    data = node.inputs[0]
-    assert data is not None
+    result = node.inputs[0]
+    assert result is not None
+    data, order = _before_transpose(result)
     padded = _before_grids(layouts, data)
     if padded is None or node.attributes.get_string("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         return
     is_neutral = _pads_lowest(layouts, padded) if node.op_type == "MaxPool" else _pads_zeros(layouts, padded)
     pads = _pads_of(layouts, padded, data)
-    if not is_neutral or pads is None or pads[:, :2].any() or pads.min() < 0:
+    if not is_neutral or pads is None or pads[:, order[:2]].any() or pads.min() < 0:
         return
-    added = [int(each) for each in pads[:, 2:].reshape(-1)]
+    added = [int(each) for each in pads[:, order[2:]].reshape(-1)]
     own = node.attributes.get_ints("pads", (0,) * len(added))
     if node.op_type == "AveragePool":
         if any(own) and not node.attributes.get_int("count_include_pad", 0):
@@ -47,7 +49,26 @@ def _take_padding(layouts: Layouts, node: ir.Node) -> None:
     assert value is not None
     if sizes is not None and static_sizes(value) is not None:
         value = layouts.reshape(value, tuple(int(each) for each in np.array(sizes) - pads.sum(0)))
-    node.replace_input_with(0, value)
+    node.replace_input_with(0, value if data is result else _transposed(layouts, value, order))
+
+
+def _before_transpose(value: ir.Value) -> tuple[ir.Value, list[int]]:
+    """Return what a Transpose reads and its order; a value itself where none gives it."""
+    node = value.producer()
+    order = list(range(len(value.shape or ())))
+    before = None if node is None or node.op_type != "Transpose" else node.inputs[0]
+    if node is None or before is None or static_sizes(before) is None:
+        return value, order
+    return before, list(node.attributes.get_ints("perm", order[::-1]))
+
+
+def _transposed(layouts: Layouts, value: ir.Value, order: Sequence[int]) -> ir.Value:
+    before = static_sizes(value) or ()
+    sizes = tuple(before[each] for each in order)
+    moving = [each for each in order if before[each] != 1]
+    if moving == sorted(moving):  # axes of size 1 alone
+        return layouts.reshape(value, sizes)
+    return layouts.add("Transpose", [value], sizes, value, perm=list(order))
 
 
 def _pads_of(layouts: Layouts, padded: ir.Node, data: ir.Value) -> Array | None:
