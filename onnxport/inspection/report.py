@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -12,17 +12,26 @@ from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.formats.manifest import Manifest
 from onnxport.inspection.memory.report import MemoryPlan
 
+_SHOWN = 5  # labels that are shown
+
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class PortRecord(_Record):
-    """An input or output; a dimension is a size, a symbol's name, or None where nothing is known."""
+    """An input or output as the file has it.
+
+    Attributes:
+        shape: a dimension is a size, a symbol's name, or None where nothing is known.
+        scale, zero_point: of quantized values, scale * (integer - zero_point); None for any other (TFLite).
+    """
 
     name: str
     dtype: str
     shape: tuple[Dim, ...]
+    scale: float | None = None
+    zero_point: int | None = None
 
 
 class Kernels(_Record):
@@ -120,6 +129,12 @@ class Inspection(_Record):
 
 def ports(specs: Iterable[TensorSpec]) -> tuple[PortRecord, ...]:
     return tuple(PortRecord(name=spec.name, dtype=spec.dtype, shape=spec.shape) for spec in specs)
+
+
+def list_first(texts: Sequence[str]) -> str:
+    """Return "3 texts: ant, bee, cat"; of many the first few."""
+    shown = ", ".join(texts[:_SHOWN])
+    return f"{len(texts)} texts: {shown}{', ...' if len(texts) > _SHOWN else ''}"
 
 
 def count(operators: Iterable[str]) -> dict[str, int]:

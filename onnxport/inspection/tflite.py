@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from onnxport.converters.tflite.load_check import count_operators
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.graph.tflite import TfliteModel, read_tflite
-from onnxport.inspection.report import ports
+from onnxport.formats.manifest import Port
+from onnxport.inspection.report import PortRecord, list_first
 from onnxport.runtimes import load
 
 
 def inspect(artifact: Artifact) -> dict[str, Any]:
     with load(artifact.path) as runtime:  # refuses what is damaged
-        inputs, outputs = ports(runtime.inputs), ports(runtime.outputs)
         remarks = getattr(runtime, "remarks", ())
     model = read_tflite(artifact.path)
     found = count_operators(model)
@@ -22,13 +22,28 @@ def inspect(artifact: Artifact) -> dict[str, Any]:
         "producer": model.description,
         "ir_version": None,
         "opsets": {"tflite": model.version},
-        "inputs": inputs,
-        "outputs": outputs,
+        "inputs": _ports(model, model.ends.inputs),
+        "outputs": _ports(model, model.ends.outputs),
         "operators": found,
         "parameters": sum(tensor.size for tensor in model.stored),
         "unusual": (*_unusual(model, found), *remarks),
         "manifest": model.manifest,
     }
+
+
+def _ports(model: TfliteModel, ends: Iterable[tuple[Port, int]]) -> tuple[PortRecord, ...]:
+    """Return the types that an app meets; our manifest has those of the source."""
+    tensors = model.main.tensors
+    return tuple(
+        PortRecord(
+            name=port.name,
+            dtype=tensors[index].dtype,
+            shape=port.shape,
+            scale=tensors[index].scale or None,
+            zero_point=tensors[index].zero_point if tensors[index].scale else None,
+        )
+        for port, index in ends
+    )
 
 
 def _unusual(model: TfliteModel, operators: Mapping[str, int]) -> Iterator[str]:
@@ -38,3 +53,6 @@ def _unusual(model: TfliteModel, operators: Mapping[str, int]) -> Iterator[str]:
         yield f"{len(model.subgraphs)} subgraphs: control flow or several signatures"
     if not model.signatures:
         yield "no signature: inputs and outputs are known by their tensors' names only"
+    for port, _ in (*model.ends.inputs, *model.ends.outputs):
+        if port.texts:
+            yield f"the numbers of {port.name!r} are positions in {list_first(port.texts)}"

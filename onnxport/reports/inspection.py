@@ -91,4 +91,5 @@ def _library(size: LibrarySize) -> str:
 
 
 def _port(port: PortRecord) -> str:
-    return str(TensorSpec(port.name, port.dtype, port.shape))
+    grid = "" if port.scale is None else f"   scale {port.scale:.6g}, zero point {port.zero_point}"
+    return f"{TensorSpec(port.name, port.dtype, port.shape)}{grid}"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 from onnx import TensorProto, helper, numpy_helper
 
 from fixtures import graphs
@@ -19,8 +20,9 @@ from tests.cli.sandbox import DIGITS, Sandbox
 def test_onnx(sandbox: Sandbox) -> None:
     found = sandbox.run("inspect", "model.onnx", "--json").document
     assert (found["format"], found["opsets"], found["ir_version"]) == ("onnx", {"ai.onnx": 17}, 8)
-    assert found["inputs"] == [{"name": "image", "dtype": "float32", "shape": ["N", 1, 8, 8]}]
-    assert found["outputs"] == [{"name": "logits", "dtype": "float32", "shape": ["N", 10]}]
+    plain = {"dtype": "float32", "scale": None, "zero_point": None}
+    assert found["inputs"] == [{"name": "image", "shape": ["N", 1, 8, 8]} | plain]
+    assert found["outputs"] == [{"name": "logits", "shape": ["N", 10]} | plain]
     assert found["operators"] == {
         "BatchNormalization": 2,
         "Conv": 2,
@@ -58,6 +60,26 @@ def test_artefact_of_ours(target: str, sandbox: Sandbox) -> None:
     # BatchNormalization is folded away, so a little less than the source has.
     assert 9_000 < found["parameters"] <= 10_122
     assert found["manifest"]["made_by"]["onnxport"]
+
+
+def test_integers_at_the_border_are_shown_with_their_scale(sandbox: Sandbox) -> None:
+    """An app feeds and reads int8, whatever the source had; LiteRT itself says what the file holds."""
+    (sandbox.folder / "test.npz").write_bytes(DIGITS.with_name("test.npz").read_bytes())
+    asked = ("--precision", "int8", "--calib", "test.npz", "--io", "int8", "--no-validate")
+    done = sandbox.run("convert", "model.onnx", "--to", "tflite", "-o", "made.tflite", *asked)
+    assert done.code == 0, done.stderr
+    interpreter = Interpreter(str(sandbox.folder / "made.tflite"))
+    found = sandbox.run("inspect", "made.tflite", "--json").document
+    lines = sandbox.run("inspect", "made.tflite").stdout.splitlines()
+    for kind in ("input", "output"):
+        (detail,) = getattr(interpreter, f"get_{kind}_details")()
+        (port,) = found[f"{kind}s"]
+        scale, zero_point = detail["quantization"]
+        assert (port["dtype"], port["zero_point"]) == ("int8", zero_point)
+        assert port["scale"] == pytest.approx(scale)
+        (line,) = [each for each in lines if each.startswith(f"  {kind}s ")]
+        assert ": int8[" in line
+        assert line.endswith(f"   scale {scale:.6g}, zero point {zero_point}")
 
 
 def test_an_artefact_says_with_which_options_it_was_made(sandbox: Sandbox) -> None:

@@ -22,6 +22,7 @@ import onnxport
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.numbered_texts import to_texts
 from onnxport.formats.tflite.ports import read_signature
+from onnxport.inspection import inspect_model
 
 FLOWERS = np.array(["setosa", "versic", "virgin"])  # of equal length, for the test that swaps two
 ESTIMATORS = {
@@ -96,6 +97,9 @@ def test_a_file_names_the_texts_of_its_numbers(trained: tuple[Any, Path], flower
     interpreter.invoke()
     numbers = interpreter.get_tensor(index)
     assert numbers.dtype.kind == "i"
+    shown = inspect_model(path.with_suffix(".tflite"))
+    assert shown.outputs[0].dtype == numbers.dtype.name
+    assert f"the numbers of {port.name!r} are positions in 3 texts: setosa, versic, virgin" in shown.unusual
     assert np.array_equal(np.array(port.texts)[numbers], estimator.predict(rows))
 
 

@@ -27,6 +27,9 @@ class Tensor:
     # The same, but a caller may replace them: an initializer that is a graph input as well.
     is_preset: bool = False
     is_quantized: bool = False  # it has a scale of its own (TFLite)
+    # The scale and zero point of all its elements; scale 0 where it has none, or one per channel.
+    scale: float = 0.0
+    zero_point: int = 0
 
     @property
     def is_static(self) -> bool:

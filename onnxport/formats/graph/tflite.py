@@ -133,13 +133,16 @@ class _Reader:
             name = _INNER.sub("", name)
         buffer = self._model.Buffers(tensor.Buffer())
         is_constant = bool(buffer.DataLength() or buffer.Size())
-        scales = tensor.Quantization()
+        grid = tensor.Quantization()
+        scales = 0 if grid is None else grid.ScaleLength()
         found = Tensor(
             end or self._names.get(name, name),
             _names(schema.TensorType)[tensor.Type()].lower(),
             _shape(tensor, self._sized),
             is_constant,
-            is_quantized=scales is not None and scales.ScaleLength() > 0,
+            is_quantized=scales > 0,
+            scale=float(grid.Scale(0)) if scales == 1 else 0.0,
+            zero_point=int(grid.ZeroPoint(0)) if scales == 1 and grid.ZeroPointLength() else 0,
         )
         if is_constant:
             self._stored[tensor.Buffer()] = found
