@@ -12,7 +12,7 @@ from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.formats.manifest import Manifest
 from onnxport.inspection.memory.report import MemoryPlan
 
-_SHOWN = 5  # labels that are shown
+SHOWN = 5  # labels that are shown
 
 
 class _Record(BaseModel):
@@ -32,6 +32,20 @@ class PortRecord(_Record):
     shape: tuple[Dim, ...]
     scale: float | None = None
     zero_point: int | None = None
+
+
+class LabelRecord(_Record):
+    """A label file in a `.tflite` file.
+
+    Attributes:
+        count: the number of its labels; None where the file lacks it, or it cannot be read.
+        first: the first few labels.
+    """
+
+    output: str
+    file: str
+    count: int | None
+    first: tuple[str, ...]
 
 
 class Kernels(_Record):
@@ -104,6 +118,7 @@ class Inspection(_Record):
         parameters: elements of all stored weights.
         dynamic: the open dimensions, as "input[axis]" or "input[axis] name".
         unusual: a sentence for each property that often causes trouble in tools.
+        labels: the label files that apps find in a `.tflite` file.
         manifest: our manifest in an artefact of ours; None for other files.
         build: the build of ONNX Runtime for an `.ort` file, if asked for.
         plan: the memory and the work of one run, if asked for.
@@ -123,6 +138,7 @@ class Inspection(_Record):
     dynamic: tuple[str, ...]
     unusual: tuple[str, ...]
     manifest: dict[str, Any] | None
+    labels: tuple[LabelRecord, ...] = ()
     build: ReducedBuild | None = None
     plan: MemoryPlan | None = None
 
@@ -133,8 +149,8 @@ def ports(specs: Iterable[TensorSpec]) -> tuple[PortRecord, ...]:
 
 def list_first(texts: Sequence[str]) -> str:
     """Return "3 texts: ant, bee, cat"; of many the first few."""
-    shown = ", ".join(texts[:_SHOWN])
-    return f"{len(texts)} texts: {shown}{', ...' if len(texts) > _SHOWN else ''}"
+    shown = ", ".join(texts[:SHOWN])
+    return f"{len(texts)} texts: {shown}{', ...' if len(texts) > SHOWN else ''}"
 
 
 def count(operators: Iterable[str]) -> dict[str, int]:

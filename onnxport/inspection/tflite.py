@@ -9,7 +9,8 @@ from onnxport.converters.tflite.load_check import count_operators
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.graph.tflite import TfliteModel, read_tflite
 from onnxport.formats.manifest import Port
-from onnxport.inspection.report import PortRecord, list_first
+from onnxport.formats.tflite.labels import read_labels
+from onnxport.inspection.report import SHOWN, LabelRecord, PortRecord, list_first
 from onnxport.runtimes import load
 
 
@@ -27,6 +28,7 @@ def inspect(artifact: Artifact) -> dict[str, Any]:
         "operators": found,
         "parameters": sum(tensor.size for tensor in model.stored),
         "unusual": (*_unusual(model, found), *remarks),
+        "labels": tuple(_labels(model)),
         "manifest": model.manifest,
     }
 
@@ -44,6 +46,16 @@ def _ports(model: TfliteModel, ends: Iterable[tuple[Port, int]]) -> tuple[PortRe
         )
         for port, index in ends
     )
+
+
+def _labels(model: TfliteModel) -> Iterator[LabelRecord]:
+    """Yield what apps find: metadata count the outputs as the subgraph does."""
+    names = {id(model.main.tensors[index]): port.name for port, index in model.ends.outputs}
+    outputs = [names.get(id(tensor), tensor.name) for tensor in model.main.graph.outputs]
+    for each in read_labels(model.path, model.app_metadata or b""):
+        if each.place < len(outputs):
+            count, first = (None, ()) if each.labels is None else (len(each.labels), each.labels[:SHOWN])
+            yield LabelRecord(output=outputs[each.place], file=each.file, count=count, first=first)
 
 
 def _unusual(model: TfliteModel, operators: Mapping[str, int]) -> Iterator[str]:

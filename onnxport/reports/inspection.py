@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from onnxport.core.errors import printable
 from onnxport.core.shell_words import quote
 from onnxport.formats.artifact import TensorSpec
-from onnxport.inspection.report import Inspection, LibrarySize, PortRecord, ReducedBuild
+from onnxport.inspection.report import Inspection, LabelRecord, LibrarySize, PortRecord, ReducedBuild
 from onnxport.reports.memory_plan import plan_lines
 from onnxport.reports.phrases import human_size
 
@@ -40,6 +40,8 @@ def inspection_lines(found: Inspection, *, detailed: bool = False) -> str:
             textwrap.shorten(printable(_options(stage, given)), _LONGEST, placeholder=" ...")
             for stage, given in manifest["options"].items()
         )
+    if found.labels:
+        rows["labels"] = "\n".join(map(_labels, found.labels))
     if found.build:
         rows |= _build(found.build)
     lines = [printable(f"{found.path}   {found.format}")]
@@ -49,6 +51,14 @@ def inspection_lines(found: Inspection, *, detailed: bool = False) -> str:
     if found.plan:
         lines += ["", *plan_lines(found.plan, detailed=detailed)]
     return "\n".join(lines)
+
+
+def _labels(labels: LabelRecord) -> str:
+    if labels.count is None:
+        return printable(f"{labels.output}: {labels.file}, which is not in the file or cannot be read")
+    more = ", ..." if labels.count > len(labels.first) else ""
+    shown = textwrap.shorten(printable(f"{', '.join(labels.first)}{more}"), _LONGEST, placeholder=" ...")
+    return printable(f"{labels.output}: {labels.count} in {labels.file}: ") + shown
 
 
 def _options(stage: str, given: object) -> str:

@@ -22,7 +22,7 @@ from onnxport.converters.tflite.locations import names_in
 from onnxport.converters.tflite.lower import Lowered, lower_model
 from onnxport.converters.tflite.metadata.labels import LabelFile
 from onnxport.converters.tflite.metadata.quantization import rename_note
-from onnxport.converters.tflite.metadata.writer import NAME, pack_labels, write_metadata
+from onnxport.converters.tflite.metadata.writer import pack_labels, write_metadata
 from onnxport.converters.tflite.quantized.integer_kernels import describe_products
 from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.converters.tflite.repairs import repair_branches, separate_results, widen_biases
@@ -33,6 +33,7 @@ from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.manifest import KEY, Manifest, Tap
 from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import NOTE_KEY
+from onnxport.formats.tflite.labels import NAME
 from onnxport.formats.tflite.tensor_names import INNER
 
 _CONSTANTS = frozenset(("arith.constant", "tfl.no_value", "tfl.pseudo_const", "tfl.pseudo_qconst"))

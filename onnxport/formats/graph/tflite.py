@@ -15,8 +15,16 @@ from ai_edge_litert import schema_py_generated as schema
 
 from onnxport.formats.graph import Node, OperatorGraph, Tensor
 from onnxport.formats.growth import Growth
+from onnxport.formats.tflite.labels import NAME as APP_METADATA
 from onnxport.formats.tflite.limits import check_bodies
-from onnxport.formats.tflite.ports import Signature, damaged, leading_name, manifest_text, read_signature
+from onnxport.formats.tflite.ports import (
+    Signature,
+    damaged,
+    leading_name,
+    manifest_text,
+    metadata_entry,
+    read_signature,
+)
 from onnxport.formats.tflite.tensor_names import INNER
 
 _ELEMENT = 64  # bytes that a number of an option counts as; in the file it has four
@@ -48,6 +56,7 @@ class TfliteModel:
     description: str
     signatures: int  # how many there are
     manifest: str | None  # our manifest, in a file of ours
+    app_metadata: bytes | None  # TFLite metadata for apps
 
     @property
     def main(self) -> Subgraph:
@@ -103,6 +112,7 @@ class _Reader:
             bytes(self._model.Description() or b"").decode(errors="replace"),
             self._model.SignatureDefsLength(),
             manifest_text(self._model, self._content),
+            metadata_entry(self._model, self._content, APP_METADATA),
         )
 
     def _check_bodies(self) -> None:

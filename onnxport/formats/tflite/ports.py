@@ -136,6 +136,12 @@ def leading_name(name: str) -> str:
 
 def manifest_text(model: Any, content: mmap.mmap | bytes, key: str = KEY) -> str | None:
     """Return our manifest in the file's metadata, or what stands there under another key; None in a foreign file."""
+    found = metadata_entry(model, content, key)
+    return None if found is None else found.decode()
+
+
+def metadata_entry(model: Any, content: mmap.mmap | bytes, key: str) -> bytes | None:
+    """Return what the file's metadata have under `key`; None if there is no such entry."""
     for i in range(model.MetadataLength()):
         entry = model.Metadata(i)
         if bytes(entry.Name() or b"").decode(errors="replace") == key:
@@ -145,7 +151,7 @@ def manifest_text(model: Any, content: mmap.mmap | bytes, key: str = KEY) -> str
                 data = buffer.DataAsNumpy().tobytes()
             else:
                 data = content[buffer.Offset() : buffer.Offset() + buffer.Size()]
-            return bytes(data).decode()
+            return bytes(data)
     return None
 
 

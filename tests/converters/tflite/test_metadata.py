@@ -15,12 +15,16 @@ from onnx import helper, numpy_helper
 from onnxport.converters.app_metadata import parse_labels, parse_normalizations
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite.compiler import TfliteConverter
-from onnxport.converters.tflite.metadata.labels import read_label_files
+from onnxport.converters.tflite.metadata.labels import LabelFile, read_label_files
+from onnxport.converters.tflite.metadata.writer import write_metadata
 from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.formats.artifact import TensorSpec
-from onnxport.formats.manifest import Manifest
+from onnxport.formats.manifest import Manifest, Port
 from onnxport.formats.model import Model
+from onnxport.formats.tflite.labels import read_labels
+from onnxport.inspection import inspect_model
 from onnxport.optimizers.canonical_form import prepare
+from onnxport.reports.inspection import inspection_lines
 from onnxport.runtimes.litert import TfliteRuntime
 from tests.converters.tflite.models import model_of
 
@@ -142,6 +146,42 @@ def test_label_files_are_a_zip_archive_behind_a_model_that_runs(
     assert answers["scores"].shape == (1, 5)
     convert(converter, tmp_path / "net.tflite", labels=files)
     assert (tmp_path / "net.tflite").read_bytes() == first
+
+
+def test_inspect_shows_the_labels_that_the_file_has(converter: TfliteConverter, tmp_path: Path) -> None:
+    path = tmp_path / "net.tflite"
+    for name, count in (("classes.txt", 5), ("values.txt", 12)):
+        (tmp_path / name).write_text("".join(f"{name[:-4]} {i}\n" for i in range(count)))
+    files = [f"scores={tmp_path / 'classes.txt'}", f"features={tmp_path / 'values.txt'}"]
+    convert(converter, path, labels=files)
+    lines = inspection_lines(inspect_model(path)).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("  labels "))
+    assert [line.strip().removeprefix("labels").strip() for line in lines[start : start + 2]] == [
+        "features: 12 in values.txt: values 0, values 1, values 2, values 3, values 4, ...",
+        "scores: 5 in classes.txt: classes 0, classes 1, classes 2, classes 3, classes 4",
+    ]
+    # The labels of the file count, not those that it was made with.
+    path.write_bytes(path.read_bytes().replace(b"classes.txt", b"vanishd.txt", 1))
+    found = {each.file: each.count for each in inspect_model(path).labels}
+    assert found == {"values.txt": 12, "vanishd.txt": None}
+
+
+def test_a_file_without_labels_shows_none(converter: TfliteConverter, tmp_path: Path) -> None:
+    convert(converter, tmp_path / "net.tflite", normalization="image=1/2")
+    found = inspect_model(tmp_path / "net.tflite")
+    assert found.labels == ()
+    assert "  labels " not in inspection_lines(found)
+
+
+def test_damaged_metadata_are_no_labels(tmp_path: Path) -> None:
+    """Offsets that lead out of the buffer, or to themselves."""
+    ports = [Port("scores", "scores", "float32", (1, 5))]
+    files = [LabelFile("scores", "five.txt", b"a\nb\n", 2)]
+    metadata = write_metadata("net", [], ports, {}, files)
+    for place in range(0, len(metadata), 4):
+        for wrong in (b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff", b"\0\0\0\0"):
+            damaged = metadata[:place] + wrong + metadata[place + 4 :]
+            assert all(each.labels is None for each in read_labels(tmp_path / "none.tflite", damaged))
 
 
 def test_the_manifest_holds_no_path() -> None:

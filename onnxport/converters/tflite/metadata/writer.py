@@ -20,7 +20,6 @@ from onnxport.formats.manifest import Port
 if TYPE_CHECKING:
     from onnxport.converters.app_metadata import Normalization
 
-NAME = "TFLITE_METADATA"
 _IDENTIFIER = b"M001"
 # The first version of the schema has every field that is written.
 _PARSER = "1.0.0"
