@@ -64,6 +64,9 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS:
+            if args[0] == "help":  # git and pip have it
+                near = " ".join([*(each for each in args[1:2] if each in COMMANDS), "--help"])
+                ctx.fail(f"No such command 'help'; did you mean {near!r}?")
             import difflib
 
             for near in difflib.get_close_matches(args[0], COMMANDS, n=1):

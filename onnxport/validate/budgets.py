@@ -79,8 +79,8 @@ class Budgets:
         output, separator, metric = text.rpartition(":")
         known = [*METRICS, *sorted(self._own)]
         if metric not in known:
-            close = difflib.get_close_matches(metric, known, n=1)
-            meant = f"did you mean {close[0]!r}? " if close else ""
+            close = _nearest(metric, known)
+            meant = f"did you mean {close!r}? " if close else ""
             raise UsageError(
                 f"the budget {text!r} names no known metric", fix=f"{meant}metrics are {', '.join(known)}"
             )
@@ -148,6 +148,13 @@ def check_limit(text: str, value: float, own: Collection[str] = ()) -> None:
     """
     if text.rpartition(":")[2] not in own and not _is_function(text, METRICS):
         Budgets({text: value})
+
+
+def _nearest(metric: str, known: Sequence[str]) -> str:
+    """Return the metric that is meant: "top1" and "top-1" are the start of one; empty where none is near."""
+    start = "".join(filter(str.isalnum, metric))
+    starting = [name for name in known if start and name.startswith(start)]
+    return next(iter(starting or difflib.get_close_matches(metric, known, n=1)), "")
 
 
 def _is_function(text: str, known: Collection[str]) -> bool:

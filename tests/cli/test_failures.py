@@ -160,6 +160,16 @@ def unknown_command(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("transmogrify", "model.onnx")
 
 
+@case(2, "No such command 'help'; did you mean '--help'?")
+def help_as_a_command(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("help",)
+
+
+@case(2, "No such command 'help'; did you mean 'convert --help'?")
+def help_as_a_command_before_another(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("help", "convert")
+
+
 @case(2, "'--to'", "'tflite'", "onnxport convert --help")
 def unknown_target(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", "--to", "savedmodel")

@@ -164,6 +164,9 @@ def test_a_fault_is_told_even_where_it_leaves_a_budget_without_a_figure() -> Non
     ("budget", "words"),
     [
         ({"sqrn": 20}, "did you mean 'sqnr'.*metrics are max_abs, .*mismatch_share, char_error_rate"),
+        ({"top1": 0.9}, "did you mean 'top1_agreement'"),
+        ({"scores:top-5": 0.9}, "did you mean 'top5_agreement'"),
+        ({"": 0.9}, "names no known metric; metrics are"),
         ({"char_eror_rate": 20}, "did you mean 'char_error_rate'"),
         ({"Identity:0": 20}, "'Identity:0' names no known metric"),
         ({"sqnr": math.nan}, "has the limit nan"),
