@@ -201,8 +201,12 @@ def size(artifact: ArtifactRecord) -> str:
     return human_size(artifact.size) + size_ratio(artifact, " ({:.2f}x)")
 
 
-def worst(report: Report) -> str:
-    """Return the figure of the output that decides the verdict; non-finite ones in words."""
+def worst(report: Report, behind: str = "") -> str:
+    """Return the figure of the output that decides the verdict; non-finite ones in words.
+
+    Args:
+        behind: the text that it stands behind, which may say to which question both belong.
+    """
     output = report.telling
     if output is None or output.share is None:
         return ""
@@ -211,7 +215,8 @@ def worst(report: Report) -> str:
     if not output.share:
         return "" if output.mismatches else "identical to the last bit"
     asked = report.shown if len(report.judgements) > 1 else None
-    question = f"{asked.question}: " if asked is not None else ""
+    said = {each.question for each in report.judgements if f"{each.question}: " in behind}
+    question = f"{asked.question}: " if asked is not None and said != {asked.question} else ""
     return f"{question}worst {output.share:.1e} of scale at {output.name!r}"
 
 

@@ -132,3 +132,14 @@ def test_the_line_says_of_two_questions_to_which_its_figure_belongs() -> None:
     assert "   worst 3.1e-07 of scale at 'scores'   " in result_lines(passing())
     two = run_of(judgement(output()), judgement(output(), question="quality"))
     assert "   fidelity: worst 3.1e-07 of scale at 'scores'   " in result_lines(two)
+
+
+def test_the_line_says_once_of_which_question_its_reason_and_figure_are() -> None:
+    quality = judgement(output(), question="quality", reason="quality: SQNR 20.1 dB")
+    placed = judgement(question="translation", reason="each node is the source's, quantized")
+    line = result_lines(run_of(quality, placed, reason=f"{quality.reason}; {placed.reason}"))
+    assert f"   proven: {quality.reason}; {placed.reason}   worst 3.1e-07 of scale at " in line
+    # Both have figures: the figure's own question stands before it.
+    right = judgement(output(), reason="fidelity: within float32 noise")
+    line = result_lines(run_of(right, quality, reason=f"{right.reason}; {quality.reason}"))
+    assert "; quality: SQNR 20.1 dB   fidelity: worst 3.1e-07 of scale at " in line

@@ -55,12 +55,13 @@ def artifact_line(artifact: ArtifactRecord, seconds: float) -> str:
     """
     report = artifact.report
     latency = artifact.worth and artifact.worth.latency
+    reason = report.reason if report.passed else ""
     parts = [
         phrases.text(artifact.label),
         facts.change(artifact) or phrases.size(artifact) if artifact.path else "not kept",
         phrases.speed(latency) if latency else "",
-        f"{report.verdict}: {report.reason}" if report.passed else report.verdict,
-        phrases.worst(report),
+        f"{report.verdict}: {reason}" if reason else report.verdict,
+        phrases.worst(report, behind=reason),
         _inputs(report.fed),
         f"{seconds:.1f} s",
     ]
