@@ -80,8 +80,9 @@ class ConversionResult:
     def _repr_markdown_(self) -> str:
         """Return the Markdown report, which notebooks show."""
         from onnxport.reports.run import markdown
+        from onnxport.reports.run_report import name_samples_keyword
 
-        return markdown.view(self.run)
+        return name_samples_keyword(markdown.view(self.run))
 
 
 @overload

@@ -55,7 +55,15 @@ def test_results_show_a_line_and_notebooks_the_report(tmp_path: Path) -> None:
     assert repr(result) == f"ConversionResult(path='{tmp_path / 'digits.ort'}', verdict='proven')"
     assert repr(result.report).startswith("Report(verdict='proven', reason='")
     assert len(repr(result.report)) + len(repr(result.run)) < 600
-    assert "| logits | ✓ proven |" in result._repr_markdown_()
+    shown = result._repr_markdown_()
+    assert "| logits | ✓ proven |" in shown
+    assert 'give your own with inputs="DIR"' in shown, "a notebook has no command line"
+    assert "--inputs" not in shown
+
+
+def test_a_notebook_names_the_samples_of_a_part_as_python_does(tmp_path: Path) -> None:
+    result = onnxport.extract_model(DIGITS, tmp_path / "part.onnx", outputs="logits", samples=1)
+    assert 'samples_from="DIR"' in result._repr_markdown_()
 
 
 def test_only_public_names_are_offered() -> None:

@@ -197,6 +197,17 @@ def name_samples_option(text: str, command: str) -> str:
     return text.replace("--inputs DIR", _SAMPLES_OPTION.get(command, "--inputs DIR"))
 
 
+# The same in a program or notebook.
+_PYTHON = {"--inputs DIR": 'inputs="DIR"', "--samples-from DIR": 'samples_from="DIR"'}
+
+
+def name_samples_keyword(text: str) -> str:
+    """Return a text with the keyword that gives samples in Python in place of the option."""
+    for option, keyword in _PYTHON.items():
+        text = text.replace(option, keyword)
+    return text
+
+
 def rejection(report: Report) -> str:
     """Return what is wrong with a rejected candidate, as a clause."""
     name, source = report.candidate.path, report.reference.path
