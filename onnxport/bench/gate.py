@@ -69,6 +69,15 @@ def keep_faster(rows: Sequence[Row], again: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(min(row, second.get(row.key, row), key=ratio) for row in rows)
 
 
+def describe_repeat(artifacts: Sequence[str]) -> str:
+    """Return the note on artefacts that were measured twice."""
+    were = "was" if len(artifacts) == 1 else "were"
+    return (
+        f"{', '.join(artifacts)} {were} slower than the limit and {were} measured again in fresh processes; "
+        "the faster measurement counts"
+    )
+
+
 def make_gate(
     artifacts: Sequence[Artifact], params: BenchParams, machine: Machine, plan: Plan = plan_rows
 ) -> Gate:

@@ -176,6 +176,7 @@ def test_a_device_against_its_own_earlier_bench_and_against_an_earlier_model(
     outcome = sandbox.run(*same, "--against", "b.json")
     assert outcome.code == 1
     assert "1.18 times as long as before" in outcome.stderr
+    assert "note: m.tflite was slower than the limit and was measured again" in outcome.stderr
     assert "benchmark_model was" in outcome.stderr  # another build of the tool
     write(sandbox.folder / "old.tflite", CHAIN, "xn", "ym")
     outcome = sandbox.run(*same, "--against", "old.tflite", "--json")

@@ -15,7 +15,7 @@ from onnxport.bench.devices.connection import Device
 from onnxport.bench.devices.description import describe
 from onnxport.bench.devices.measurement import measure_on, plan_on_device
 from onnxport.bench.devices.tools import find_binaries
-from onnxport.bench.gate import keep_faster, make_gate
+from onnxport.bench.gate import describe_repeat, keep_faster, make_gate
 from onnxport.bench.limits import check_limits
 from onnxport.bench.measurement import Measured, measure
 from onnxport.bench.params import BenchParams
@@ -132,10 +132,11 @@ def _bench(
     with unchanged(*subjects):
         found = measure_all(subjects)
         rows = gate.judge(found.rows, Conditions(found.pace_ms, found.others))
-        used = place.versions(subjects, rows)
+        used, repeats = place.versions(subjects, rows), tuple[str, ...]()
         if repeated := {row.artifact for row in gate.rows_to_repeat(rows)}:
             again = measure_all((*(each for each in artifacts if str(each.path) in repeated), *gate.beside))
             rows = keep_faster(rows, gate.judge(again.rows, Conditions(again.pace_ms, again.others)))
+            repeats = (describe_repeat(sorted(repeated)),)
         rows = check_limits(rows, params)
     return BenchReport(
         command=join(("onnxport", "bench", *arguments)),
@@ -148,7 +149,7 @@ def _bench(
         rows=rows,
         pace_ms=found.pace_ms,
         others=found.others,
-        notes=(*found.notes, *gate.notes(rows, used)),
+        notes=(*found.notes, *repeats, *gate.notes(rows, used)),
     )
 
 
