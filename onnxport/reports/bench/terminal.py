@@ -107,7 +107,7 @@ def _columns(rows: Sequence[Row]) -> Mapping[str, Callable[[Row], str]]:
         "first ms": lambda row: _three(row.first_ms),
         "2nd ms": lambda row: _three(row.second_ms),
         f"p50 {unit}": time("median"),
-        "95 %": lambda row: f"{low(row)}–{high(row)}",
+        "95 % CI": lambda row: f"{low(row)}–{high(row)}",
         f"p99 {unit}": time("p99"),
         "peak": figures.peak_memory,
         "SQNR dB": sqnr,

@@ -9,6 +9,7 @@ from markdown_it import MarkdownIt
 from onnxport.bench.report import BenchReport
 from onnxport.reports.bench import figures, junit, markdown
 from onnxport.reports.bench.figures import Bench
+from onnxport.reports.bench.terminal import bench_lines
 from tests.reports.bench.handmade import REPORTS, gated, hostile, nothing, settings, whole
 from tests.reports.handmade import NASTY
 
@@ -24,6 +25,13 @@ def test_markdown_has_a_table_of_the_rows_that_were_measured(report: BenchReport
     bench = Bench(report)
     assert rendered.count("<tr>") == len(bench.measured) + bool(bench.measured)
     assert "<script" not in rendered
+
+
+def test_a_table_of_the_terminal_says_what_stands_beside_the_median() -> None:
+    head, row = bench_lines(whole()).splitlines()[1:3]
+    assert "  95 % CI  p99 ms  " in head
+    low = head.index("95 % CI")
+    assert "–" in row[low : low + len("95 % CI")]
 
 
 def test_markdown_says_what_could_not_run_and_why() -> None:
