@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from onnxport.cli.commands import subcommand
@@ -14,7 +14,15 @@ from onnxport.core import plugins
 from onnxport.core.confinement_check import find_gaps
 from onnxport.core.errors import MISSING_DEPENDENCY, PROVEN
 from onnxport.core.version import __version__
-from onnxport.pipelines.environment import LIBRARIES, SOURCES, TARGETS, Library, is_core, missing
+from onnxport.pipelines.environment import (
+    LIBRARIES,
+    SOURCES,
+    TARGETS,
+    Library,
+    install_extras,
+    is_core,
+    missing,
+)
 from onnxport.pipelines.plugins import RESERVED as RESERVED_STAGES
 from onnxport.runtimes.registry import KINDS, RESERVED
 
@@ -103,10 +111,21 @@ def _text(found: dict[str, Any]) -> str:
         rivals = f", conflicts with that of {' and '.join(plugin['rivals'])}" if plugin["rivals"] else ""
         line = f"  {plugin['name']:<18} {plugin['kind']:<12} {plugin['distribution']} {plugin['version']}"
         lines.append(line + rivals)
-    for title, kind in (("what is missing", "remedies"), ("more frameworks and runtimes", "extras")):
-        if found[kind]:
-            lines += ["", f"to install {title}", *(f"  {remedy}" for remedy in found[kind])]
+    if found["remedies"]:
+        lines += ["", "to install what is missing", *(f"  {remedy}" for remedy in found["remedies"])]
+    if found["extras"]:
+        lines += ["", "to install more frameworks and runtimes", *_extras(found["libraries"])]
     return "\n".join(lines)
+
+
+def _extras(libraries: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield what each missing extra is for, and the command that installs all of them."""
+    purposes: dict[str, dict[str, None]] = {}
+    for library in libraries:
+        if library["extra"] and library["version"] is None:
+            purposes.setdefault(library["extra"], {})[library["purpose"]] = None
+    yield from (f"  {extra:<18} {', '.join(found)}" for extra, found in purposes.items())
+    yield f"  {install_extras(*purposes)}"
 
 
 _CONFINED = "they write to their own folders only and have no network"

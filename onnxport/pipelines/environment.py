@@ -73,11 +73,16 @@ class Library:
             newest = f"{self.before[0]}.{self.before[1] - 1}"
             return f"{self.name} has wheels up to Python {newest} only: do this step with such a Python"
         if self.extra:
-            return f"run: {sys.executable} -m pip install 'onnxport[{self.extra}]'"
+            return install_extras(self.extra)
         if self.fits_this_platform:
             return f"run: {sys.executable} -m pip install {self.name}"
         places = ", ".join(f"{_SYSTEMS.get(system, system)} {machine}" for system, machine in self.platforms)
         return f"{self.name} has wheels for {places} only: do this step on such a machine"
+
+
+def install_extras(*extras: str) -> str:
+    """Return the sentence that says how to get some of our extras."""
+    return f"run: {sys.executable} -m pip install 'onnxport[{','.join(extras)}]'"
 
 
 _SYSTEMS = {"Darwin": "macOS"}

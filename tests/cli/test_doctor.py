@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from importlib import metadata
 
 import pytest
@@ -52,8 +53,21 @@ def test_a_missing_framework_is_optional_and_named_with_its_extra(monkeypatch: p
     assert line.endswith("-m pip install 'onnxport[torch]'")
     assert found["sources"]["pytorch"] == {"works": False, "lacks": ["torch", "onnxscript"]}
     text = CliRunner().invoke(cli, ["doctor"]).stdout
-    assert line in text.partition("to install more frameworks and runtimes\n")[2]
+    assert "  torch              export from PyTorch\n" in text.partition("more frameworks and runtimes\n")[2]
     assert "to install what is missing" not in text
+
+
+def test_one_line_installs_all_extras_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    remove(monkeypatch, "torch", "onnxscript", "scikit-learn", "pandas", "MNN")
+    text = CliRunner().invoke(cli, ["doctor"]).stdout
+    shown = text.partition("to install more frameworks and runtimes\n")[2].splitlines()
+    assert shown.pop().startswith(f"  run: {sys.executable} -m pip install 'onnxport[")
+    assert "  sklearn            export from scikit-learn, columns of scikit-learn estimators" in shown
+    (command,) = (line for line in text.splitlines() if "pip install" in line)
+    named = command.partition("[")[2].removesuffix("]'").split(",")
+    assert {"torch", "sklearn", "mnn"} <= set(named)
+    assert [line.split()[0] for line in shown] == named
+    assert named == list(dict.fromkeys(named))
 
 
 def test_remedy_on_a_platform_without_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
