@@ -104,7 +104,7 @@ def _columns(rows: Sequence[Row]) -> Mapping[str, Callable[[Row], str]]:
     return {
         "size": figures.size,
         "load ms": lambda row: _three(row.load_ms),
-        "first ms": lambda row: _three(row.first_ms),
+        "1st ms": lambda row: _three(row.first_ms),
         "2nd ms": lambda row: _three(row.second_ms),
         f"p50 {unit}": time("median"),
         "95 % CI": lambda row: f"{low(row)}–{high(row)}",
