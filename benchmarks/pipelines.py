@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.commands import Run, run_command
+from benchmarks.commands import Run, run_command, with_bytecode
 from fixtures import models
 
 MODEL = "mobilenetv2/mobilenetv2.onnx"
@@ -128,7 +128,7 @@ def conversion(model: Path, target: str) -> Run:
 
 def _command(folder: Path, *words: str) -> Run:
     # Of this Python: PATH may have another onnxport, or none.
-    environment = {name: value for name, value in os.environ.items() if name != "ONNXPORT_CACHE"}
+    environment = {name: value for name, value in with_bytecode().items() if name != "ONNXPORT_CACHE"}
     done = run_command(
         [sys.executable, "-P", "-m", "onnxport", *words, "--quiet"], cwd=folder, environment=environment
     )

@@ -8,9 +8,12 @@ import traceback
 from typing import Literal
 
 from onnxport.core.child_process import ChildBug, Parent, reuse_children
+from onnxport.exporters.sources import Source
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.executors.base import Result
 from onnxport.pipelines.executors.task import Task, perform
 from onnxport.pipelines.runner.clock import TIMED
+from onnxport.pipelines.runner.shared_references import Sharing
 
 # Messages of a worker: a step begins; its progress; it waits until nothing else computes.
 Message = tuple[Literal["phase"], str] | tuple[Literal["progressed"], str, int, int] | tuple[Literal["quiet"]]
@@ -19,20 +22,25 @@ _EVERY = 0.2  # seconds between two progress messages
 
 
 class Worker:
-    """The object that child_process.Child serves."""
+    """The object that child_process.Child serves; its tasks of one model and proof share the model and its answers."""
 
     parent: Parent | None = None
 
     def __init__(self) -> None:
         self._sparing = reuse_children(several_jobs=True)
         self._sparing.__enter__()  # until the process ends, with its own children
+        self._sharing = Sharing()
+        self._origin: Artifact | Source | None = None
 
     def perform(self, task: Task) -> Result:
         """Run `task`; its error, if any, is in the result."""
         assert self.parent is not None
         started = time.perf_counter()
+        if task.origin != self._origin:
+            self._sharing.close()  # the next model needs the memory
+            self._origin = task.origin
         try:
-            report = perform(task, _Reporter(self.parent))
+            report = perform(task, _Reporter(self.parent), self._sharing)
         except Exception as error:
             return Result(task, time.perf_counter() - started, failure=without_context(error))
         return Result(task, time.perf_counter() - started, report)

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from onnxport.core.child_process import Child, ChildDied
 from onnxport.core.errors import MachineError
 from onnxport.core.resources import Closing
+from onnxport.exporters.sources import Source
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.executors.base import Result, Watcher
 from onnxport.pipelines.executors.memory import estimate
 from onnxport.pipelines.executors.process_worker import Message
@@ -52,7 +54,7 @@ class Processes(Closing):
         self._jobs, self._limit, self._watcher = jobs, limit, watcher
         self._waiting: deque[_Attempt] = deque()
         self._busy: dict[Child, _Attempt] = {}
-        self._idle: list[Child] = []
+        self._idle: dict[Child, Artifact | Source] = {}  # and what they worked on last
         self._done: deque[Result] = deque()
 
     def submit(self, task: Task) -> None:
@@ -72,7 +74,7 @@ class Processes(Closing):
         """Kill the processes; their children end with them."""
         for child in (*self._busy, *self._idle):
             child.close()
-        self._busy, self._idle = {}, []
+        self._busy, self._idle = {}, {}
 
     def _start(self) -> None:
         """Start waiting tasks, in their order as far as memory allows."""
@@ -93,8 +95,9 @@ class Processes(Closing):
 
     def _begin(self, attempt: _Attempt) -> None:
         attempt.started = time.perf_counter()
-        while self._idle:  # one may have died meanwhile
-            child = self._idle.pop()
+        # First those that have the model already; one may have died meanwhile.
+        for child in sorted(self._idle, key=lambda each: self._idle[each] != attempt.task.origin):
+            del self._idle[child]
             if self._hand_to(child, attempt):
                 return
         for _ in range(_BEGINNINGS):
@@ -124,7 +127,7 @@ class Processes(Closing):
             return
         if is_over:
             del self._busy[child]
-            self._idle.append(child)
+            self._idle[child] = attempt.task.origin
             self._finish(attempt, said)
         else:
             self._show(attempt, said)

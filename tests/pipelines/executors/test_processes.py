@@ -8,10 +8,13 @@ from pathlib import Path
 
 from onnxport.core.child_process import ChildBug, ChildDied
 from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.pipelines.execution.run import run
 from onnxport.pipelines.executors.base import Result, Unwatched
 from onnxport.pipelines.executors.processes import Processes
 from onnxport.pipelines.executors.task import Task
 from tests.pipelines.executors.acting import spans, task
+
+DIGITS = Path(__file__).parents[3] / "fixtures" / "digits" / "digits.onnx"
 
 
 def done(tasks: Iterable[Task], jobs: int = 2, limit: int | None = None) -> dict[str, Result]:
@@ -67,3 +70,19 @@ def test_nothing_computes_while_a_product_is_timed(tmp_path: Path) -> None:
     assert sum(row[0] == "timed" for row in rows) == 3
     for timed in (row for row in rows if row[0] == "timed"):
         assert all(row is timed or row[2] <= timed[1] or row[1] >= timed[2] for row in rows)
+
+
+def test_a_process_asks_the_reference_once_for_all_artefacts_of_a_model(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(f"""
+version: 1
+model: {DIGITS}
+targets:
+  one: {{to: ort, matrix: {{level: [disable, basic, extended, all]}}}}
+  two: {{to: tflite, matrix: {{layout: [keep, nhwc]}}}}
+""")
+    report = run(file, jobs=2)
+    assert [cell.verdict for cell in report.cells] == ["proven"] * 6
+    timings = [timing for node in report.nodes if node.run for timing in node.run.artifacts[0].timings]
+    references = {timing.seconds for timing in timings if timing.step == "reference"}
+    assert 1 <= len(references) <= 2  # one for each process
