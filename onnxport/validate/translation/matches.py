@@ -25,15 +25,15 @@ from onnxport.validate.translation.axes import (
     long_sizes,
     of_other_ranks,
 )
-from onnxport.validate.translation.fingerprints import Fingerprints
-from onnxport.validate.translation.following import (
+from onnxport.validate.translation.elementwise_tails import (
     About,
-    following,
+    compare_tails,
     follows,
     follows_alike,
     steps,
     without_bounds_of_grids,
 )
+from onnxport.validate.translation.fingerprints import Fingerprints
 from onnxport.validate.translation.forms import Core, Head
 from onnxport.validate.translation.hard_swish import as_hard_swish
 from onnxport.validate.translation.heads import Graph
@@ -234,7 +234,9 @@ class _Matcher:
         )
         match, absorbs = self._product(match, operands, factors)
         self._found.matches.append(match)
-        for reason, is_near, kind in following(match.head, source, pair.is_absorbed, self._source.rounding):
+        for reason, is_near, kind in compare_tails(
+            match.head, source, pair.is_absorbed, self._source.rounding
+        ):
             found = Mismatch(head.core, source.core, where, reason, False, is_near, kind)
             self._found.mismatches.append(found)
         for each in operands:

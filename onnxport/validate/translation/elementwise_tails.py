@@ -31,7 +31,7 @@ _HUGE = 65504.0
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 
 
-def following(
+def compare_tails(
     head: Head, source: Head, is_absorbed: bool, rounding: str
 ) -> Iterator[tuple[str, bool, About]]:
     """Yield what differs between the element-wise functions behind two equal cores, whether it is near, and its kind.
