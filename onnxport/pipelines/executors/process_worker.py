@@ -19,6 +19,7 @@ from onnxport.pipelines.runner.shared_references import Sharing
 Message = tuple[Literal["phase"], str] | tuple[Literal["progressed"], str, int, int] | tuple[Literal["quiet"]]
 
 _EVERY = 0.2  # seconds between two progress messages
+_MOST_SHARED = 100 * 2**20  # bytes of a model; a larger one would fill the memory while its process is idle
 
 
 class Worker:
@@ -39,8 +40,9 @@ class Worker:
         if task.origin != self._origin:
             self._sharing.close()  # the next model needs the memory
             self._origin = task.origin
+        is_small = isinstance(task.origin, Artifact) and task.origin.size <= _MOST_SHARED
         try:
-            report = perform(task, _Reporter(self.parent), self._sharing)
+            report = perform(task, _Reporter(self.parent), self._sharing if is_small else None)
         except Exception as error:
             return Result(task, time.perf_counter() - started, failure=without_context(error))
         return Result(task, time.perf_counter() - started, report)
