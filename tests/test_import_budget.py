@@ -171,7 +171,7 @@ CHILDREN = {
 @pytest.mark.parametrize("module", CHILDREN)
 def test_a_child_imports_few_modules(module: str) -> None:
     useless, most = CHILDREN[module]
-    program = f"import onnxport.core.child_process, {module}, sys; print(*sys.modules)"
+    program = f"import onnxport.core.child_server, {module}, sys; print(*sys.modules)"
     found = set(run(sys.executable, "-c", program).stdout.split())
     assert not useless & found
     assert not {name for name in found if name.startswith("onnxport.optimizers.rewrites")}

@@ -31,6 +31,9 @@ def main() -> NoReturn:
     # Import behind the handlers: a Ctrl-C during the imports shows no traceback.
     try:
         signals.install()
+        from onnxport.core import process_copies
+
+        process_copies.allow()
         from onnxport.cli.commands import cli
 
         code = cli.main(prog_name="onnxport", standalone_mode=False)

@@ -1,38 +1,37 @@
 """Run our code in a child process, so that a native library's crash or hang is an error message.
 
-A child serves one object: `Child(target)` starts `python -m onnxport.core.child_process`, which imports `target`
+A child serves one object: `Child(target)` starts a process (child_server.py) which imports `target`
 ("package.module:factory"), calls it once and then answers method calls. Requests and answers are pickles over two
 private pipes, which output of libraries cannot corrupt; stdout and stderr go to the error message.
 
-The child starts at once, and its imports overlap with the parent's work. Modules that only the parent needs are
-imported where they are used: a bench counts every page of its children.
+The child starts at once, and its imports overlap with the parent's work. It is an interpreter of its own, or, where it
+`shares` modules with the parent, a copy of the parent that has them loaded (process_copies.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
-import importlib
-import json
 import os
 import pickle
-import select
 import signal
-import struct
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
-from onnxport.core.confinement import confine, limit_resources, limit_seconds
+from onnxport.core import process_copies
 from onnxport.core.errors import MachineError, OnnxportError
-from onnxport.core.limits import advice, is_given, limit
+from onnxport.core.limits import advice, limit
+from onnxport.core.pipe_messages import RECREATE, read, read_length, widen, write_message
 from onnxport.core.resources import Closing
+
+if TYPE_CHECKING:
+    import subprocess
 
 DEFAULT_TIMEOUT = 1800.0  # seconds; compiling a 2.6 GB model takes under one minute
 RUN_TIMEOUT = 600.0  # seconds for one run of a model; the largest measured (2.4 GB) takes 3
-_HEADER = struct.Struct("<Q")
 _MOST_REUSED = 800 * 2**20  # bytes; a process does not return the memory of a large model before the next one
 _MOST_LEFT = 300 * 2**20  # bytes that it may hold after its object is gone; libraries alone take up to 150 MB
 # Bytes that a reader or optimizer of a model may hold, a compiler, and each for a byte of its weights. The same on
@@ -41,9 +40,6 @@ _LEAST_ALLOWED, COMPILERS, _ALLOWED_FOR_WEIGHTS = 2_000_000_000, 4_000_000_000, 
 _RESET = 10.0  # seconds for the new object
 _PLAIN: Mapping[str, str] = {}
 ONE_THREAD: Mapping[str, str] = {"OPENBLAS_NUM_THREADS": "1"}  # for NumPy, where others compute
-_RECREATE = ""  # in place of a method's name
-_WATCH = 0.02  # seconds; in this time a process fills about 100 MB
-_PIPE = 1 << 20  # bytes; Linux's default is 64 KiB, its limit for users this
 
 
 class ChildBug(RuntimeError):
@@ -83,6 +79,8 @@ class Child(Closing):
         writes: the folders that it may write to, beside one for its temporary files; the network is closed then, too
             (confinement.py). None for a child that runs the user's code, with the user's rights.
         offline: whether the network is closed to a child without `writes`.
+        shares: modules that the parent needs, too. Where the parent may be copied (process_copies.py), it loads them
+            now, and the child begins with them.
 
     Attributes:
         memory: bytes that the process may hold while a call runs, without mapped files; None for no limit.
@@ -105,50 +103,24 @@ class Child(Closing):
         environment: Mapping[str, str] = _PLAIN,
         writes: Sequence[Path] | None = None,
         offline: bool = False,
+        shares: Sequence[str] = (),
     ) -> None:
-        import subprocess
         import tempfile
 
-        from onnxport.core.memory import machine_memory
         from onnxport.core.scratch import ScratchFolder
 
-        memory = machine_memory() or sys.maxsize
-        settings: dict[str, Any] = {
-            "memory": limit("child-memory", memory),
-            "file": limit("child-file", memory),
-        }
-        if offline and writes is None:
-            settings["folders"] = None
-        self.writes, self.offline = None if writes is None else tuple(writes), offline
-        own = {}
-        self._temporary = None if writes is None else ScratchFolder()
-        if self._temporary is not None:
-            settings["folders"] = [self._temporary.name, *map(str, writes or ())]
-            own = {"TMPDIR": self._temporary.name}
         self.target, self._purpose, self._timeout, self._patience = target, purpose, timeout, patience
-        self.environment = environment
+        self.environment, self.offline = environment, offline
+        self.writes = None if writes is None else tuple(writes)
+        self._temporary = None if writes is None else ScratchFolder()
         self._asked = self._answered = 0  # calls begun and ended
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         child_in, self._requests = os.pipe()
         self._answers, child_out = os.pipe()
         for pipe in (self._requests, child_out):
-            _widen(pipe)
-        pipes = (str(child_in), str(child_out))
+            widen(pipe)
         try:
-            self._process = subprocess.Popen(
-                # -P: a numpy.py in the current folder must not replace the library.
-                [
-                    *(sys.executable, "-P", "-m", "onnxport.core.child_process"),
-                    *(json.dumps(settings), target, *pipes, *preload),
-                ],
-                env={**environment, **_environment(), **own},
-                stdin=subprocess.DEVNULL,
-                stdout=self._stderr,
-                stderr=self._stderr,
-                pass_fds=(child_in, child_out),
-                # Ctrl-C reaches the parent alone, which then ends the child: one clean-up, not two.
-                start_new_session=True,
-            )
+            self._process = self._start(child_in, child_out, preload, shares)
         except OSError as error:
             self._close_pipes()
             self._remove_temporary()
@@ -156,6 +128,50 @@ class Child(Closing):
         finally:
             os.close(child_in)
             os.close(child_out)
+
+    def _start(
+        self, requests: int, answers: int, preload: Sequence[str], shares: Sequence[str]
+    ) -> subprocess.Popen[bytes] | process_copies.Copy:
+        """Start the process: a copy of this one if it may be, else an interpreter of its own."""
+        settings = self._settings()
+        variables = {**self.environment, **_environment()}
+        if self._temporary is not None:
+            variables["TMPDIR"] = self._temporary.name
+        if shares and process_copies.load(shares, settings["memory"]):
+            work = partial(_serve_in_copy, settings, self.target, requests, answers, preload)
+            return process_copies.Copy(work, variables, self._stderr.fileno(), (requests, answers))
+        import json
+        import subprocess
+
+        return subprocess.Popen(
+            # -P: a numpy.py in the current folder must not replace the library.
+            [
+                *(sys.executable, "-P", "-m", "onnxport.core.child_server"),
+                *(json.dumps(settings), self.target, str(requests), str(answers), *preload),
+            ],
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=self._stderr,
+            stderr=self._stderr,
+            pass_fds=(requests, answers),
+            # Ctrl-C reaches the parent alone, which then ends the child: one clean-up, not two.
+            start_new_session=True,
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the limits of the process, and the folders that it may write to where it is confined."""
+        from onnxport.core.memory import machine_memory
+
+        memory = machine_memory() or sys.maxsize
+        settings: dict[str, Any] = {
+            "memory": limit("child-memory", memory),
+            "file": limit("child-file", memory),
+        }
+        if self._temporary is not None:
+            settings["folders"] = [self._temporary.name, *map(str, self.writes or ())]
+        elif self.offline:
+            settings["folders"] = None
+        return settings
 
     def call(self, method: str, *args: object) -> Any:
         """Call `method` of the child's object and return its result.
@@ -234,7 +250,7 @@ class Child(Closing):
     def _send(self, message: object) -> None:
         request = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         try:
-            _write(self._requests, request)
+            write_message(self._requests, request)
         except BrokenPipeError:
             raise self._death() from None
 
@@ -257,7 +273,7 @@ class Child(Closing):
         self.memory = self.message = None
         self.deadline = time.monotonic() + _RESET
         with contextlib.suppress(Exception):
-            self.call(_RECREATE)
+            self.call(RECREATE)
             self.deadline = None
             resident, of_files = self._memory()
             return resident - of_files < _MOST_LEFT
@@ -281,10 +297,10 @@ class Child(Closing):
             left = max(self.deadline - time.monotonic(), 0.0)
             timeout = left if timeout is None else min(timeout, left)
         watch = None if self.memory is None else self._check_memory
-        (length,) = _HEADER.unpack(_read(self._answers, _HEADER.size, timeout, watch))
+        length = read_length(self._answers, timeout, watch)
         if self.message is not None and length > self.message:
             self._end_large(length, is_answer=True)
-        return _read(self._answers, length, timeout, watch)
+        return read(self._answers, length, timeout, watch)
 
     def _check_memory(self) -> None:
         resident, of_files = self._memory()
@@ -348,6 +364,7 @@ _spares: dict[_Key, Child] = {}
 _blocks = _of_several = 0  # of `reuse_children` that are open, in all threads; those around several jobs
 _reuse = threading.Lock()
 _Key = tuple[str, frozenset[tuple[str, str]], tuple[Path, ...] | None, bool]
+_of_parent: list[Child] = []  # kept in a copy of its parent, since a Child that is freed removes its folder
 
 
 @contextlib.contextmanager
@@ -384,6 +401,7 @@ def borrow(
     environment: Mapping[str, str] = _PLAIN,
     writes: tuple[Path, ...] | None = None,
     offline: bool = False,
+    shares: Sequence[str] = (),
 ) -> Child:
     """Return a Child for `target`, an idle one if there is one; `give_back` returns it.
 
@@ -401,6 +419,7 @@ def borrow(
             environment=environment,
             writes=writes,
             offline=offline,
+            shares=shares,
         )
     spare.lend(purpose, timeout, patience)
     return spare
@@ -425,30 +444,17 @@ def _keeps(once_in_a_job: bool) -> bool:
     return bool(_of_several if once_in_a_job else _blocks)
 
 
-class Parent:
-    """The parent's side of a call, for the served object; set as its attribute `parent` where it has one."""
+def _serve_in_copy(
+    settings: Mapping[str, Any], target: str, requests: int, answers: int, preload: Sequence[str]
+) -> None:
+    """Serve in a copy of this process, whose children are its parent's."""
+    from onnxport.core.child_server import serve  # what confines a process has no use in the parent
 
-    def __init__(self, requests: int, answers: int) -> None:
-        self._requests, self._answers = requests, answers
-        self._lock = threading.Lock()
-
-    def tell(self, word: object) -> None:
-        """Send `word`, which `Child.hear` returns; from any thread, but not after the call's end."""
-        data = pickle.dumps((None, word), protocol=pickle.HIGHEST_PROTOCOL)
-        with self._lock, contextlib.suppress(BrokenPipeError):  # this process ends with its parent anyway
-            _write(self._answers, data)
-
-    def word(self) -> Any:
-        """Wait for a message of `Child.reply` and return it."""
-        return pickle.loads(_read_message(self._requests))
-
-
-def _widen(pipe: int) -> None:
-    """Enlarge a pipe's buffer to the system's limit where possible: images need fewer turns."""
-    with contextlib.suppress(ImportError, AttributeError, OSError):
-        import fcntl
-
-        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE)
+    global _blocks, _of_several
+    _of_parent.extend(_spares.values())
+    _spares.clear()
+    _blocks = _of_several = 0
+    serve(settings, target, requests, answers, preload)
 
 
 def _environment() -> dict[str, str]:
@@ -468,131 +474,3 @@ def _last_message(lines: list[str]) -> str:
     starts = ("WARNING: All log", "I0000", "INFO:")
     messages = [line for line in lines if line and not line.startswith(starts)]
     return messages[-1][:300] if messages else "it printed no reason"
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    for chunk in (_HEADER.pack(len(data)), data):
-        view = memoryview(chunk)
-        while view:
-            view = view[os.write(descriptor, view) :]
-
-
-def _read_message(descriptor: int) -> bytes:
-    (length,) = _HEADER.unpack(_read(descriptor, _HEADER.size))
-    return _read(descriptor, length)
-
-
-def _read(
-    descriptor: int, wanted: int, timeout: float | None = None, watch: Callable[[], None] | None = None
-) -> bytes:
-    return b"".join(_chunks(descriptor, wanted, timeout, watch))
-
-
-def _chunks(
-    descriptor: int, wanted: int, timeout: float | None, watch: Callable[[], None] | None
-) -> Iterator[bytes]:
-    while wanted:
-        _wait(descriptor, timeout, watch)
-        chunk = os.read(descriptor, min(wanted, 1 << 20))
-        if not chunk:
-            raise EOFError
-        wanted -= len(chunk)
-        yield chunk
-
-
-def _wait(descriptor: int, timeout: float | None, watch: Callable[[], None] | None) -> None:
-    """Wait for input, at most `timeout` seconds; call `watch`, which may raise, in short intervals."""
-    if watch is None:
-        if timeout is not None and not select.select([descriptor], [], [], timeout)[0]:
-            raise TimeoutError
-        return
-    import time
-
-    end = None if timeout is None else time.monotonic() + timeout
-    while not select.select([descriptor], [], [], _WATCH)[0]:
-        watch()
-        if end is not None and time.monotonic() >= end:
-            raise TimeoutError
-
-
-def _serve(
-    settings: Mapping[str, Any], target: str, requests: int, answers: int, preload: Sequence[str]
-) -> None:
-    """The child's main loop: one object, many calls, until the parent closes the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    limit_resources(settings["memory"], settings["file"])
-    if "folders" in settings:
-        confine(settings["folders"])
-    if hasattr(select, "poll"):
-        threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
-    gc.disable()  # imports make much that lives and nothing that dies
-    for module in preload:
-        with contextlib.suppress(Exception, SystemExit):
-            importlib.import_module(module)
-    parent = Parent(requests, answers)
-    served, failure = _start(target, parent)
-    gc.freeze()
-    gc.enable()
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        while True:
-            method, args, seconds = pickle.loads(_read_message(requests))
-            if seconds is not None:
-                limit_seconds(seconds)  # for one that outlives its parent
-            if method == _RECREATE:
-                served = failure = None  # frees the last one first
-                gc.collect()
-                served, failure = _start(target, parent)
-                answer: tuple[bool, object] = (True, None)
-            else:
-                answer = failure or _answer(served, method, args)
-            _write(answers, pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL))
-
-
-def _end_with_parent(requests: int) -> None:
-    """End this process when the parent's end of the pipe closes: a killed parent cannot end its children."""
-    poll = select.poll()
-    poll.register(requests, 0)  # poll always reports a hang-up
-    poll.poll()
-    os._exit(0)
-
-
-def _start(target: str, parent: Parent) -> tuple[Any, tuple[bool, object] | None]:
-    module, _, factory = target.partition(":")
-    try:
-        served = getattr(importlib.import_module(module), factory)()
-    except OnnxportError as error:
-        return None, (False, error)
-    except Exception:
-        return None, (False, _traceback())
-    if hasattr(served, "parent"):
-        served.parent = parent
-    return served, None
-
-
-def _answer(served: Any, method: str, args: tuple[object, ...]) -> tuple[bool, object]:
-    try:
-        return True, getattr(served, method)(*args)
-    except (OnnxportError, OSError) as error:  # the caller explains a full disk: it knows the final name
-        return False, _without_context(error)
-    except MemoryError:
-        fix = f"give smaller inputs; {advice('child-memory')}" if is_given("child-memory") else ""
-        return False, MachineError("the machine ran out of memory", why=f"in {method}", fix=fix)
-    except Exception:
-        return False, _traceback()
-
-
-def _traceback() -> str:
-    """Return the traceback of the exception that is being handled."""
-    import traceback
-
-    return traceback.format_exc()
-
-
-def _without_context(error: Exception) -> Exception:
-    """Drop an error's cause and traceback: tblib, which TensorFlow loads, makes pickle send them."""
-    error.__cause__ = error.__context__ = None
-    return error.with_traceback(None)
-
-
-if __name__ == "__main__":
-    _serve(json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:])

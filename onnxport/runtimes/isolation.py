@@ -103,7 +103,11 @@ class IsolatedRuntime(Closing):
         self._kind = registry.find_runtime(FORMATS[path.suffix.lower()], options.runtime)
         self._kind.check()
         # One process may serve the reference and then the candidate, if these are its only libraries.
-        start = partial(borrow, environment=ONE_THREAD) if self._kind.name in _REUSED else Child
+        start = (
+            partial(borrow, environment=ONE_THREAD, shares=("numpy",))
+            if self._kind.name in _REUSED
+            else Child
+        )
         self._process = _Process(
             lambda: start(
                 "onnxport.runtimes.host:Host",

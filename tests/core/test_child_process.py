@@ -15,15 +15,17 @@ import onnxport
 from onnxport.core.child_process import (
     Child,
     ChildBug,
-    Parent,
     _environment,
     borrow,
     give_back,
     reuse_children,
 )
+from onnxport.core.child_server import Parent
 from onnxport.core.errors import CannotConvertError, MachineError, Refusal
 
 LEAKED: list[bytes] = []
+SHARED = ("string",)  # a child that shares a module may be a copy of its parent
+pytestmark = pytest.mark.usefixtures("kind_of_child")
 
 
 class Served:
@@ -72,7 +74,8 @@ class Served:
 
 
 def child(timeout: float = 60.0) -> Child:
-    return Child("tests.core.test_child_process:Served", purpose="the test's child", timeout=timeout)
+    target = "tests.core.test_child_process:Served"
+    return Child(target, purpose="the test's child", timeout=timeout, shares=SHARED)
 
 
 def test_many_calls_reach_one_object_and_library_chatter_corrupts_nothing() -> None:
@@ -82,12 +85,14 @@ def test_many_calls_reach_one_object_and_library_chatter_corrupts_nothing() -> N
         assert running.call("double", 2) == 4
 
 
-def test_a_child_imports_modules_before_its_first_call_and_survives_a_missing_one() -> None:
+def test_a_child_imports_modules_before_its_first_call_and_survives_a_missing_one(kind_of_child: str) -> None:
     target = "tests.core.test_child_process:Served"
-    with Child(target, purpose="the test's child", preload=("surely_absent", "colorsys")) as running:
+    preload = ("surely_absent", "colorsys")
+    with Child(target, purpose="the test's child", preload=preload, shares=SHARED) as running:
         assert running.call("imported", "colorsys")
-    with child() as running:
-        assert not running.call("imported", "colorsys")
+    if kind_of_child == "interpreter":  # a copy has what other tests imported
+        with child() as running:
+            assert not running.call("imported", "colorsys")
 
 
 def test_a_child_finds_the_package_and_none_of_its_rooms_as_a_module_of_its_own() -> None:
@@ -137,7 +142,7 @@ def test_a_child_and_its_parent_can_talk_during_a_call() -> None:
 
 
 def borrow_child() -> Child:
-    return borrow("tests.core.test_child_process:Served", purpose="the test's child")
+    return borrow("tests.core.test_child_process:Served", purpose="the test's child", shares=SHARED)
 
 
 def test_what_is_given_back_serves_again_and_remembers_nothing() -> None:
@@ -200,7 +205,7 @@ def test_a_reused_child_has_the_limits_of_its_borrower() -> None:
 def test_threads_that_give_back_at_once_leave_no_child() -> None:
     """The second of a kind is closed, and the last block closes the first, whichever thread that is."""
     with reuse_children():
-        lent = [borrow("tests.core.test_child_process:Served", purpose="the test's child") for _ in range(4)]
+        lent = [borrow_child() for _ in range(4)]
         assert [each.call("double", 2) for each in lent] == [4] * 4
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(give_back, lent))

@@ -24,6 +24,8 @@ from onnxport.core.confinement_check import find_gaps
 from onnxport.core.errors import MachineError
 
 PURPOSE = "the test"
+SHARED = ("string",)  # a child that shares a module may be a copy of its parent
+pytestmark = pytest.mark.usefixtures("kind_of_child")
 
 
 class Served:
@@ -94,7 +96,7 @@ def confined(tmp_path: Path) -> Iterator[Child]:
         pytest.skip(f"this system cannot confine: it {' and '.join(gaps)}")
     allowed = tmp_path / "allowed"
     allowed.mkdir()
-    with Child(TARGET, purpose=PURPOSE, writes=(allowed,)) as child:
+    with Child(TARGET, purpose=PURPOSE, shares=SHARED, writes=(allowed,)) as child:
         yield child
 
 
@@ -137,7 +139,7 @@ def test_an_offline_child_writes_where_it_likes_and_reaches_no_network(tmp_path:
     """A compiler: its output lies in the user's folder."""
     if gaps := find_gaps():
         pytest.skip(f"this system cannot confine: it {' and '.join(gaps)}")
-    with Child(TARGET, purpose=PURPOSE, offline=True) as child:
+    with Child(TARGET, purpose=PURPOSE, shares=SHARED, offline=True) as child:
         assert child.call("write", str(tmp_path / "a")) == str(tmp_path / "a")
         _check_isolation(child)
 
@@ -173,12 +175,15 @@ def _check_isolation(confined: Child) -> None:
 
 
 def test_one_that_runs_code_of_the_user_is_free(tmp_path: Path) -> None:
-    with Child(TARGET, purpose=PURPOSE) as child:
+    with Child(TARGET, purpose=PURPOSE, shares=SHARED) as child:
         assert Path(child.call("write", str(tmp_path / "a"))).exists()
 
 
 def test_memory_and_files_are_limited_by_options() -> None:
-    with onnxport.limits(child_memory="1G", child_file="10k"), Child(TARGET, purpose=PURPOSE) as child:
+    with (
+        onnxport.limits(child_memory="1G", child_file="10k"),
+        Child(TARGET, purpose=PURPOSE, shares=SHARED) as child,
+    ):
         with pytest.raises(MachineError, match=r"ran out of memory.*--limit child-memory"):
             child.call("allocate", 1 << 31)
         assert child.call("limits") == [(0, 0), (10_000, 10_000)]
@@ -187,10 +192,10 @@ def test_memory_and_files_are_limited_by_options() -> None:
 
 def test_a_call_has_processor_time_for_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """The child of a killed parent ends even where native code holds Python's lock."""
-    with Child(TARGET, purpose=PURPOSE, timeout=100) as child:
+    with Child(TARGET, purpose=PURPOSE, shares=SHARED, timeout=100) as child:
         most = child.call("processor_limit")
         assert 100 <= most <= 110 * (os.cpu_count() or 1)
-    with Child(TARGET, purpose=PURPOSE, timeout=0.4) as child:
+    with Child(TARGET, purpose=PURPOSE, shares=SHARED, timeout=0.4) as child:
         monkeypatch.setattr(child, "_timeout", 0.4)
         child.ask("spin")
         child._timeout = 60

@@ -30,6 +30,7 @@ class TfliteConverter(CompilerProcess):
                 purpose="the LiteRT compiler",
                 environment=ONE_THREAD,
                 offline=True,
+                shares=("numpy", "onnx", "onnxport.formats.model"),
             )
         )
 

@@ -7,7 +7,8 @@ import time
 import traceback
 from typing import Literal
 
-from onnxport.core.child_process import ChildBug, Parent, reuse_children
+from onnxport.core.child_process import ChildBug, reuse_children
+from onnxport.core.child_server import Parent
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.executors.base import Result

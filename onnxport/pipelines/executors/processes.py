@@ -24,6 +24,13 @@ from onnxport.pipelines.executors.process_worker import Message
 from onnxport.pipelines.executors.task import Task
 
 _WORKER = "onnxport.pipelines.executors.process_worker:Worker"
+# What every task uses. This process has no use for the judge and the preparation itself, but loads them once.
+_SHARED = (
+    "onnxport.formats.model",
+    "onnxport.optimizers.canonical_form",
+    "onnxport.pipelines.executors.process_worker",
+    "onnxport.pipelines.runner.judges",
+)
 _BEGINNINGS = 2  # of a task: its process may be killed before it takes the task
 
 
@@ -101,7 +108,8 @@ class Processes(Closing):
             if self._hand_to(child, attempt):
                 return
         for _ in range(_BEGINNINGS):
-            if self._hand_to(Child(_WORKER, purpose="a worker process", timeout=None), attempt):
+            worker = Child(_WORKER, purpose="a worker process", timeout=None, shares=_SHARED)
+            if self._hand_to(worker, attempt):
                 return
         raise MachineError("a worker process ended before it began")
 

@@ -1,0 +1,23 @@
+"""Children of both kinds: an interpreter of its own, and a copy of this process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from onnxport.core import child_process, process_copies
+
+
+@pytest.fixture(params=["interpreter", "copy"])
+def kind_of_child(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """What a child that shares modules is, during the test."""
+    if request.param == "copy":
+        if sys.platform != "linux":
+            pytest.skip("only Linux makes copies")
+        process_copies.allow()
+        monkeypatch.setattr(process_copies, "_MOST", sys.maxsize)  # other tests leave much in this process
+        monkeypatch.setattr(child_process, "_MOST_LEFT", process_copies._held() + 300 * 2**20)
+    yield request.param
+    process_copies._known.clear()
