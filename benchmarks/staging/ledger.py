@@ -71,11 +71,21 @@ class Ledger:
     """Sums of a process's stages; a stage within another counts for itself alone."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin_copy)
+
+    def _begin(self) -> None:
         self._entries = {stage: Entry() for stage in STAGES}
         self._lock, self._local = threading.Lock(), threading.local()
-        with (folder / f"{os.getpid()}").open("w+b") as file:
+        with (self._folder / f"{os.getpid()}").open("w+b") as file:
             file.truncate(_ENTRY.size * len(STAGES))
             self._file = mmap.mmap(file.fileno(), 0)
+
+    def _begin_copy(self) -> None:
+        """Count a copy of the process for itself; it never leaves the stages that its parent was in."""
+        self._begin()
+        self._local.stack = [_Open("rest", time.perf_counter(), time.thread_time())]
 
     @property
     def current(self) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.staging.ledger import ELSEWHERE, Ledger
 
-_CHILD = "onnxport.core.child_process"
+_SERVER = "onnxport.core.child_server"
 
 # module -> function, or Class.method -> its stage.
 _FUNCTIONS: Mapping[str, Mapping[str, str]] = {
@@ -158,7 +158,7 @@ def _wrap_child(module: ModuleType, ledger: Ledger) -> None:
 _SPECIAL: Mapping[str, Callable[[ModuleType, Ledger], None]] = {
     "onnxport.pipelines.runner.clock": _wrap_clock,
     "onnxport.runtimes.isolation": _wrap_runtime,
-    _CHILD: _wrap_child,
+    "onnxport.core.child_process": _wrap_child,
 }
 
 
@@ -179,8 +179,8 @@ def _trace_children(folder: Path) -> None:
     plain = subprocess.Popen.__init__
 
     def start(self: Any, command: Any, *args: Any, **kwargs: Any) -> None:
-        if isinstance(command, list) and _CHILD in command:
-            at = command.index(_CHILD)
+        if isinstance(command, list) and _SERVER in command:
+            at = command.index(_SERVER)
             command = [*command[:at], __spec__.name, str(folder), *command[at:]]
         plain(self, command, *args, **kwargs)
 
@@ -192,7 +192,7 @@ def main() -> None:
     ledger = Ledger(folder)
     sys.meta_path.insert(0, _Finder(ledger))  # type: ignore[arg-type]
     _measure_imports(ledger)
-    if module != _CHILD:
+    if module != _SERVER:
         _trace_children(folder)
     sys.argv = [module, *sys.argv[3:]]
     with ledger.stage("rest"):
