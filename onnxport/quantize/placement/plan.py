@@ -6,7 +6,7 @@ groups, weights and biases follow from the units.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -63,6 +63,7 @@ class Unit:
     folded: tuple[str, ...] = ()
     shares: bool = False  # whether all that it reads and writes lies on one grid
     follows: bool = False  # whether integers save it nothing unless it is given them and others take them
+    is_light: bool = False  # whether integers save it nothing unless it is given them or others take them
     # The tensors that it has to be given in integers then; some of `reads`, or any one if empty.
     needs: tuple[str, ...] = ()
     fixed: FixedGrid | None = None  # the grid of its result where the operator tells it
@@ -175,9 +176,8 @@ class Placement:
         """Return the plan with these nodes in float."""
         gone = [unit for unit in self.units if unit.node in nodes]
         kept = drop_isolated_units([unit for unit in self.units if unit not in gone])
-        left = {unit.node for unit in self.units} - {unit.node for unit in kept}
-        alone = left - {unit.node for unit in gone}
-        reasons = dict.fromkeys((unit.node for unit in gone), why) | dict.fromkeys(sorted(alone), ALONE)
+        alone = reasons_of_isolation([unit for unit in self.units if unit not in gone], kept)
+        reasons = dict.fromkeys((unit.node for unit in gone), why) | alone
         return replace(self, units=kept, floats={**self.floats, **reasons}, known=self.fixed)
 
     def widened(self, tensors: Collection[str]) -> Placement:
@@ -197,6 +197,7 @@ class Placement:
 
 
 ALONE = "nothing around it gives it integers and takes them"
+LIGHT = "between floats, converting costs more than its few multiplications save"
 
 
 def _compose(first: Affine, second: Affine) -> Affine:
@@ -222,14 +223,34 @@ def _merge_groups(group_of: dict[str, dict[str, Affine]], first: str, second: st
 
 
 def drop_isolated_units(units: Sequence[Unit]) -> tuple[Unit, ...]:
-    """Drop units that gain nothing: no neighbour produces or consumes integers."""
+    """Drop units that gain nothing between their neighbours, but for light ones where no product would be left."""
+    kept = _drop_isolated_units(units)
+    if any(unit.weight is not None for unit in kept):
+        return kept
+    return _drop_isolated_units([replace(unit, is_light=False) for unit in units])
+
+
+def _drop_isolated_units(units: Sequence[Unit]) -> tuple[Unit, ...]:
     while True:
         made = {name for unit in units for name in unit.writes}
         taken = {name for unit in units for name in unit.reads}
-        kept = [unit for unit in units if not unit.follows or _has_integer_neighbours(unit, made, taken)]
+        kept = [unit for unit in units if _gains(unit, made, taken)]
         if len(kept) == len(units):
             return tuple(units)
         units = kept
+
+
+def reasons_of_isolation(units: Sequence[Unit], kept: Sequence[Unit]) -> dict[str, str]:
+    """Return why units that are not kept stay in float, by node."""
+    names = {unit.node for unit in kept}
+    return {unit.node: LIGHT if unit.is_light else ALONE for unit in units if unit.node not in names}
+
+
+def _gains(unit: Unit, made: Set[str], taken: Set[str]) -> bool:
+    """Return whether integers save a unit anything between these neighbours."""
+    if unit.follows:
+        return _has_integer_neighbours(unit, made, taken)
+    return not unit.is_light or not made.isdisjoint(unit.reads) or not taken.isdisjoint(unit.writes)
 
 
 def _has_integer_neighbours(unit: Unit, made: Collection[str], taken: Collection[str]) -> bool:
