@@ -12,7 +12,7 @@ from onnxport.core.shell_words import quote_option
 from onnxport.formats.graph import Node
 from onnxport.formats.graph.ort import read_ort
 from onnxport.quantize.latency import OPTIMIZED, Speedup, Times, measure_latency, milliseconds, speedup
-from onnxport.validate.precision import onnx
+from onnxport.validate.precision import onnx, tflite
 from onnxport.validate.precision.graphs import TypedGraph, target_dtype
 
 # Below this speed-up a lower precision has not paid, and a reason is looked for.
@@ -37,6 +37,7 @@ _FLOAT_PRODUCTS = frozenset("Conv FusedConv ConvTranspose MatMul FusedMatMul Gem
 _INTEGER_PRODUCTS = frozenset(
     "QLinearConv QLinearMatMul QGemm MatMulInteger ConvInteger MatMulIntegerToFloat DynamicQuantizeMatMul".split()
 )
+_INT8_PRODUCTS = frozenset(("int8", "int8 dynamic", "mixed"))  # precisions of a .tflite file
 _WIDE = frozenset(("int16", "uint16"))
 _HALVES = frozenset(("float16", "bfloat16"))
 # What only moves values is not what stands in the way.
@@ -117,6 +118,12 @@ class Finding:
     setting: str
 
 
+# The only rule that needs no graph of ONNX Runtime's.
+_SLOW_CPU = Rule(
+    lambda facts: bool(facts.activations) and not facts.words & _FAST_INTEGERS,
+    "this CPU computes int8 products no faster than float ones (no VNNI, AMX or dot product)",
+    "measure on the target machine, or keep float there",
+)
 RULES: tuple[Rule, ...] = (
     Rule(
         lambda facts: bool(facts.activations & _WIDE),
@@ -124,11 +131,7 @@ RULES: tuple[Rule, ...] = (
         "{f.left} conversions",
         "--int8; 16-bit activations are for devices whose runtime multiplies them",
     ),
-    Rule(
-        lambda facts: bool(facts.activations) and not facts.words & _FAST_INTEGERS,
-        "this CPU computes int8 products no faster than float ones (no VNNI, AMX or dot product)",
-        "measure on the target machine, or keep float there",
-    ),
+    _SLOW_CPU,
     Rule(
         lambda facts: facts.signed,
         "activations are signed: ONNX Runtime's fusions on x86 are for unsigned ones, and {f.left} of {f.nodes} nodes "
@@ -200,9 +203,17 @@ def measure_effect(before: Path, after: Path, feeds: Feeds, folder: Path, words:
     # What is slower in nearly every round is not so because of other programs.
     is_unsure = found.high >= 1 and (found.high > _UNSURE * found.low or times.load > _BUSY)
     if after.suffix.lower() not in (".onnx", ".ort"):
-        return PrecisionEffect(times, found, (UNSURE,) if is_unsure else ())
+        return PrecisionEffect(times, found, _find_cpu(after, words) or ((UNSURE,) if is_unsure else ()))
     facts = read_facts(*_graphs(after, folder), milliseconds(times.before), words)
     return PrecisionEffect(times, found, find_reasons(facts) or (UNSURE if is_unsure else UNKNOWN,))
+
+
+def _find_cpu(path: Path, words: str) -> tuple[Finding, ...]:
+    """Return that the CPU is the reason, where a `.tflite` file computes in int8 and no kernel of it is faster so."""
+    facts = Facts(frozenset(words.split()), nodes=0, microseconds=0.0, activations=frozenset(("int8",)))
+    if not _SLOW_CPU.applies(facts) or tflite.precision(path) not in _INT8_PRODUCTS:
+        return ()
+    return (Finding(_SLOW_CPU.reason, _SLOW_CPU.setting),)
 
 
 def find_reasons(facts: Facts) -> tuple[Finding, ...]:

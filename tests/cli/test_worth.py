@@ -36,9 +36,12 @@ def test_report_has_the_ratio_of_both_and_its_interval(command: tuple[str, ...],
     assert any(each["step"] == "latency" for each in artifact["timings"])
 
 
-def test_tflite_is_timed_against_the_float_model_in_tflite(sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("options", [(*CALIBRATED, "--io", "int8"), ("--precision", "int8-dynamic")])
+def test_tflite_is_timed_against_the_float_model_in_tflite(
+    options: tuple[str, ...], sandbox: Sandbox
+) -> None:
     sampled(sandbox)
-    outcome = sandbox.run("convert", "model.onnx", "--to", "tflite", *CALIBRATED, "--io", "int8", "--json")
+    outcome = sandbox.run("convert", "model.onnx", "--to", "tflite", *options, "--json")
     assert outcome.code == 0, outcome.stderr
     (artifact,) = outcome.document["artifacts"]
     found = artifact["worth"]["latency"]

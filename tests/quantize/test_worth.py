@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import onnxport
 from onnxport.quantize.latency import Speedup, Times
 from onnxport.quantize.speedup import (
     RULES,
@@ -25,6 +26,7 @@ from onnxport.quantize.speedup import (
 )
 from onnxport.validate.precision import onnx as graphs
 from onnxport.validate.precision.graphs import TypedGraph
+from tests.cli.sandbox import DIGITS
 
 FAST = "x86_64 avx2 avx512f avx512_vnni"
 SLOW = "x86_64 avx2"
@@ -183,6 +185,7 @@ def test_every_rule_is_met_in_a_test_of_this_file() -> None:
             "test_every_rule_is_met_in_a_test_of_this_file",
             "test_without_a_known_reason_that_is_said",
             "test_a_result_that_pays_is_asked_for_no_reason",
+            "test_a_cpu_without_fast_integers_is_named_for_tflite_too",
             "test_what_is_slower_in_every_round_is_not_put_down_to_other_programs",
             "test_facts_of_a_foreign_machine_need_no_graph",
         }
@@ -206,6 +209,20 @@ def test_what_is_slower_in_every_round_is_not_put_down_to_other_programs(
 ) -> None:
     timed_as(monkeypatch, Speedup(1 / 42, 1 / 67, 1 / 27, 0.96), load=7.0)
     assert measure_effect(tmp_path, tmp_path / "model.tflite", {}, tmp_path, FAST).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("precision", "words", "is_named"),
+    [("int8-dynamic", SLOW, True), ("int8-dynamic", FAST, False), ("int8-weights", SLOW, False)],
+)
+def test_a_cpu_without_fast_integers_is_named_for_tflite_too(
+    precision: str, words: str, is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "made.tflite"
+    onnxport.convert_model(DIGITS, "tflite", made, precision=precision, validate=False, latency=False)
+    timed_as(monkeypatch, Speedup(0.9, 0.8, 0.95, 0.96))
+    found = measure_effect(tmp_path, made, {}, tmp_path, words).findings
+    assert any("no VNNI, AMX or dot product" in each.reason for each in found) == is_named
 
 
 def test_a_result_that_pays_is_asked_for_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

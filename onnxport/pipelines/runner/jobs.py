@@ -135,6 +135,12 @@ class Job(_Delivery):
         return any(step.stage.lowers for step in self.steps)
 
     @property
+    def is_timed(self) -> bool:
+        """Return whether to time its product: where it may compute in integers what the source computes in floats."""
+        precision = getattr(self.steps[-1].params, "precision", None)
+        return self.latency and (self.lowers or precision == "int8-dynamic")
+
+    @property
     def rewrites(self) -> bool:
         """Return whether a step runs passes, which can be checked one by one if the result is wrong."""
         return any(step.stage.rewrites for step in self.steps)

@@ -99,7 +99,7 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock, sharing: Sharin
     libraries = {name for step in job.steps for name in step.stage.libraries}
     libraries |= {"onnxruntime", *RUNS_ON[job.target.gives]} if job.validation is not None else set()
     outcome = Outcome(origin, job.target.name, product, report, libraries, others)
-    if job.latency and job.lowers and job.destination(passed=outcome.passed) is not None:
+    if job.is_timed and job.destination(passed=outcome.passed) is not None:
         with clock.phase(TIMED):
             speedup = measure_speedup(
                 lambda: chain.run_in_float(model, answering), product.artifact, judge, folder / "latency"
