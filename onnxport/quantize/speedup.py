@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,8 @@ _INTEGER_PRODUCTS = frozenset(
     "QLinearConv QLinearMatMul QGemm MatMulInteger ConvInteger MatMulIntegerToFloat DynamicQuantizeMatMul".split()
 )
 _INT8_PRODUCTS = frozenset(("int8", "int8 dynamic", "mixed"))  # precisions of a .tflite file
+# The names of what makes integers begin so, or of what computes in them.
+_TO_INTEGERS = ("QuantizeLinear", "QLinear", "QGemm", "MatMulInteger", "ConvInteger")
 _WIDE = frozenset(("int16", "uint16"))
 _HALVES = frozenset(("float16", "bfloat16"))
 # What only moves values is not what stands in the way.
@@ -57,7 +59,8 @@ class Facts:
     nodes: int  # of the graph that ONNX Runtime makes of it
     microseconds: float  # that the model before took for each of these
     activations: frozenset[str] = frozenset()  # the types that activations are quantized to
-    # QuantizeLinear and DequantizeLinear of computed values that ONNX Runtime fused with nothing.
+    # QuantizeLinear and DequantizeLinear of computed values that ONNX Runtime fused with nothing. Those that lead to
+    # outputs alone do not count: every network of integers has these.
     left: int = 0
     # The float operators that read what is de-quantized, and how often.
     around: Mapping[str, int] | None = None
@@ -232,7 +235,14 @@ def read_facts(file: TypedGraph, graph: TypedGraph, before: float, words: str) -
     """
     kinds = Counter(node.op for node in graph.nodes)
     computed = {name for node in graph.nodes for name in node.output_names}
-    left = [each for each in graph.nodes if each.op in _QUANTIZES and each.input_names[0] in computed]
+    inside = _before_integers(graph.nodes)
+    left = [
+        each
+        for each in graph.nodes
+        if each.op in _QUANTIZES
+        and each.input_names[0] in computed
+        and (each.op == "QuantizeLinear" or not inside.isdisjoint(each.output_names))
+    ]
     dequantizing = [each for each in graph.nodes if each.op == "DequantizeLinear"]
     unpacked = [each for each in dequantizing if each.input_names[0] in graph.constants]
     return Facts(
@@ -267,6 +277,15 @@ def _activations(graph: TypedGraph) -> Iterable[str]:
             yield target_dtype(each) or (
                 graph.constants[point].dtype if point in graph.constants else "uint8"
             )
+
+
+def _before_integers(nodes: Sequence[Node]) -> frozenset[str]:
+    """Return the values that a node computes integers from, directly or not: others lead to outputs alone."""
+    found = set[str]()
+    for node in reversed(nodes):
+        if node.op.startswith(_TO_INTEGERS) or not found.isdisjoint(node.output_names):
+            found.update(node.input_names)
+    return frozenset(found)
 
 
 def _around(nodes: Iterable[Node], left: Iterable[Node]) -> Mapping[str, int]:
