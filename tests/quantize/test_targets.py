@@ -12,8 +12,9 @@ from tests.quantize.small import case
 
 _RNG = np.random.default_rng(11)
 _INITIALIZERS = {
-    "first": _RNG.normal(size=(4, 3, 3, 3)).astype(np.float32),
-    "second": _RNG.normal(size=(5, 4, 3, 3)).astype(np.float32),
+    # With smaller kernels, and so less to multiply, they would stay in float beside floats.
+    "first": _RNG.normal(size=(4, 3, 5, 5)).astype(np.float32),
+    "second": _RNG.normal(size=(5, 4, 5, 5)).astype(np.float32),
     "number": np.float32(0.7),
     "six": np.float32(6),
 }
