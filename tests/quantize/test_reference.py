@@ -5,8 +5,9 @@ python -m tests.quantize.test_reference     # prints what each row measures now
 
 from __future__ import annotations
 
+import statistics
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,21 @@ ROWS: list[dict[str, Any]] = yaml.safe_load(
 
 
 def measured(row: Mapping[str, Any], folder: Path) -> float:
-    """The SQNR that a row's model has now."""
-    model, out = samples.path(row["model"]), folder / "int8.onnx"
-    samples.write(row["model"], folder / "calibration", "calibration", row["calibration"])
+    """The SQNR that a row's model has now: the mean over its draws of calibration samples."""
     tests = samples.write(row["model"], folder / "test", "test", row["test"])
+    answers = scoring.answers(samples.path(row["model"]), tests)
+    return statistics.mean(
+        _sqnr(row, folder / str(draw), draw, answers, tests) for draw in range(row.get("draws", 1))
+    )
+
+
+def _sqnr(
+    row: Mapping[str, Any], folder: Path, draw: int, answers: scoring.Answers, tests: Sequence[Path]
+) -> float:
+    count, out = row["calibration"], folder / "int8.onnx"
+    samples.write(row["model"], folder / "calibration", "calibration", count, draw * count)
     onnxport.quantize_model(
-        model,
+        samples.path(row["model"]),
         "int8",
         output=out,
         calib=folder / "calibration",
@@ -38,7 +48,7 @@ def measured(row: Mapping[str, Any], folder: Path) -> float:
         validate=False,
         **row.get("options", {}),
     )
-    found = scoring.score(out, scoring.answers(model, tests), tests)
+    found = scoring.score(out, answers, tests)
     assert not found.said, found.said
     return found.sqnr
 
