@@ -95,29 +95,34 @@ class Copy:
                 _run(work, environment, output, set(kept), blocked)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            gc.unfreeze()  # in the parent, where models come and go
 
     def poll(self) -> int | None:
         """Return the exit code, or minus the number of the signal that ended the copy; None while it runs."""
-        return self._wait(os.WNOHANG)
+        if self._lock.acquire(blocking=False):  # else another thread waits for the end
+            try:
+                self._ask(os.WNOHANG)
+            finally:
+                self._lock.release()
+        return self.returncode
 
     def wait(self) -> int:
         """Wait for the copy's end; see `poll`."""
-        code = self._wait(0)
-        assert code is not None, "the system waits without WNOHANG"
-        return code
+        with self._lock:
+            self._ask(0)
+        assert self.returncode is not None, "the system waits without WNOHANG"
+        return self.returncode
 
     def kill(self) -> None:
         """End the copy by force, unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, _KILLED)
 
-    def _wait(self, options: int) -> int | None:
-        with self._lock:
-            if self.returncode is None:
-                ended, status = os.waitpid(self.pid, options)
-                if ended:
-                    self.returncode = os.waitstatus_to_exitcode(status)
-            return self.returncode
+    def _ask(self, options: int) -> None:
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, options)
+            if ended:
+                self.returncode = os.waitstatus_to_exitcode(status)
 
 
 def _run(

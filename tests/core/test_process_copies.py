@@ -22,6 +22,8 @@ from onnxport.core.scratch import ScratchFolder
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
+CONVERT = (sys.executable, "-m", "onnxport", "convert", str(DIGITS), "--to", "tflite", "-o", "a.tflite")
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 TARGET = f"{__name__}:Served"
 MARKED: list[str] = []  # of this process; an interpreter of its own finds it empty
 
@@ -238,20 +240,7 @@ def test_what_the_parent_has_not_printed_yet_is_printed_once() -> None:
 
 def test_the_command_copies_itself_and_ends_its_copies_when_it_is_killed(tmp_path: Path) -> None:
     """A copy has the command line of its parent."""
-    command = (
-        sys.executable,
-        "-m",
-        "onnxport",
-        "convert",
-        DIGITS,
-        "--to",
-        "tflite",
-        "-o",
-        tmp_path / "a.tflite",
-    )
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL
-    ) as running:
+    with subprocess.Popen(CONVERT, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.DEVNULL) as running:
         copies: list[int] = []
         end = time.monotonic() + 60
         while not copies and running.poll() is None and time.monotonic() < end:
@@ -265,26 +254,9 @@ def test_the_command_copies_itself_and_ends_its_copies_when_it_is_killed(tmp_pat
 
 def test_a_copy_imports_nothing_from_the_current_folder(tmp_path: Path) -> None:
     """As any child; `python -m onnxport` itself does, before the copy."""
-    for name in ("litert_converter",):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('the folder of the user')")
-    command = (
-        sys.executable,
-        "-m",
-        "onnxport",
-        "convert",
-        DIGITS,
-        "--to",
-        "tflite",
-        "-o",
-        tmp_path / "a.tflite",
-    )
+    (tmp_path / "litert_converter.py").write_text("raise SystemExit('the folder of the user')")
     done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
+        CONVERT, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
 
