@@ -135,7 +135,8 @@ def _cell(row: Row | None) -> str:
     return "" if row is None else "fails" if row["said"] else f"{row['sqnr']:.1f}"
 
 
-def _record(rows: Iterable[Row], file: Path) -> None:
+def record(rows: Iterable[Row], file: Path) -> None:
+    """Print rows as they come, and add each to the file as a line of JSON."""
     for row in rows:
         print(*row.values(), file=sys.stderr, flush=True)
         with file.open("a", encoding="utf-8") as stream:
@@ -153,21 +154,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="a line for each net and tool, added")
     parser.add_argument("--page", type=Path, metavar="FILE", help="only the page of such a file")
     options = parser.parse_args(arguments)
-    record = options.page or options.json
-    if record is None:
+    file = options.page or options.json
+    if file is None:
         parser.error("--json FILE or --page FILE is needed")
     if not options.page:
         given = {name: Path(python) for name, _, python in (each.partition("=") for each in options.peer)}
         can = {*_OPTIONS, *peers.peers(given)}
         for key in options.nets:
-            done = {} if options.again else read(record).get(key, {})
+            done = {} if options.again else read(file).get(key, {})
             try:
                 for draw in range(options.draws):
                     tools = [each for each in options.tools if each in can and draw not in done.get(each, {})]
-                    _record(measure(key, tools, given, draw) if tools else (), record)
+                    record(measure(key, tools, given, draw) if tools else (), file)
             except Exception as error:  # a net that cannot be fetched or prepared is told; the others follow
                 print(f"{key}: {error}", file=sys.stderr, flush=True)
-    print("\n".join(page(record)))
+    print("\n".join(page(file)))
     return 0
 
 

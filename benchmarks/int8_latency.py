@@ -1,6 +1,6 @@
 """The latency of int8 files beside that of the float ones, for every target that runs here.
 
-    python -m benchmarks.int8_latency --json figures.jsonl       # all networks of benchmarks.int8_accuracy, 15 minutes
+    python -m benchmarks.int8_latency --json figures.jsonl       # all networks of benchmarks.int8_accuracy, 12 minutes
     python -m benchmarks.int8_latency --page figures.jsonl       # the table of docs/internals/benchmarks-int8.md
 
 Files are made at the defaults on 16 samples, TFLite's for the size of the samples. The float and the int8 file of a
@@ -25,6 +25,7 @@ import numpy as np
 import onnx
 
 import onnxport
+from benchmarks.int8_accuracy import record
 from benchmarks.quantizing.nets import NETS
 from onnxport.bench.report import Settings
 from onnxport.bench.session import Session, Subject
@@ -163,32 +164,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="a line for each figure, added")
     parser.add_argument("--page", type=Path, metavar="FILE", help="only the section of such a file")
     options = parser.parse_args(arguments)
-    record = options.page or options.json
-    if record is None:
+    file = options.page or options.json
+    if file is None:
         parser.error("--json FILE or --page FILE is needed")
     if not options.page:
-        _record(machine(), record)
-        done = read(record)
+        record([machine()], file)
+        done = read(file)
         for key in options.nets:
             if key in done:
                 continue
             try:
                 with tempfile.TemporaryDirectory(prefix="latency-") as temp:
                     folder = Path(temp) if options.keep is None else options.keep / key.replace("/", "-")
-                    for row in list(measure(key, folder, options.seconds)):
-                        _record(row, record)
-            except (
-                Exception
-            ) as error:  # a network that cannot be fetched or converted is told; the others follow
+                    record(list(measure(key, folder, options.seconds)), file)
+            except Exception as error:  # of a net that cannot be fetched or converted; the others follow
                 print(f"{key}: {error}", file=sys.stderr, flush=True)
-    print("\n".join(page(record)))
+    print("\n".join(page(file)))
     return 0
-
-
-def _record(row: Row, file: Path) -> None:
-    print(*row.values(), file=sys.stderr, flush=True)
-    with file.open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

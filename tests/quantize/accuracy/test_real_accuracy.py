@@ -45,7 +45,8 @@ def test_the_default_gains_over_plain_ranges(calibration: Path, tmp_path: Path) 
     plain = sqnr(quantized(calibration, tmp_path / "plain.onnx", method="minmax", bias_correction=False))
     ranges = sqnr(quantized(calibration, tmp_path / "ranges.onnx", bias_correction=False))
     both = sqnr(quantized(calibration, tmp_path / "both.onnx"))
-    # 2.3 to 2.7 dB on three sets of sixteen samples, and 4.2 to 4.8 with both.
+    # 2.3 to 2.7 dB on three sets of sixteen samples, and 4.2 to 4.8 with both. Plain ranges have gained 2 dB since they
+    # were 4 and 6 (reference.yaml).
     assert ranges > plain + 1.8
     assert both > ranges + 0.8
     assert both > plain + 3.5
