@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import OnnxportError
 from onnxport.formats.model import Model
+from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.noise_runs import Answers
 from onnxport.validate.report import NodeRef
 
@@ -17,6 +20,36 @@ Tap = Callable[[Feeds, Sequence[str]], Answers]
 
 _AT_A_TIME = 32  # values: a large model's do not all fit into memory
 _ROUNDS = 4
+
+
+def describe_dead_outputs(
+    model: Model, outputs: Sequence[str], tap: Tap, sets: Sequence[AnsweredSet]
+) -> Iterator[str]:
+    """Name the nodes at which the inputs' changes end, for outputs that no set moves.
+
+    Args:
+        model: without functions.
+        sets: those whose answers are kept are looked at.
+    """
+    for output in outputs:
+        pair = _inputs_of_equal_answers(output, sets)
+        if pair is None:
+            continue
+        with suppress(OnnxportError):  # a diagnosis must not end a run
+            if (node := find_dead_node(model, output, tap, *pair)) is not None:
+                named = f"{node.op} {node.name!r}" if node.name else f"{node.op} of {node.value!r}"
+                yield f"{output!r} stays the same because {named} gives one result for all inputs that were fed"
+
+
+def _inputs_of_equal_answers(output: str, sets: Sequence[AnsweredSet]) -> tuple[Feeds, Feeds] | None:
+    """Return the inputs of two sets of one size to which an output is the same; None if there are none."""
+    kept = [each.kept for each in sets if each.kept is not None and not each.adversarial]
+    for place, (feeds, answers) in enumerate(kept):
+        for others, given in kept[place + 1 :]:
+            sizes = [{name: array.shape for name, array in each.items()} for each in (feeds, others)]
+            if sizes[0] == sizes[1] and np.array_equal(answers[output], given[output]):
+                return feeds, others
+    return None
 
 
 def find_dead_node(model: Model, output: str, tap: Tap, first: Feeds, second: Feeds) -> NodeRef | None:

@@ -76,12 +76,13 @@ class Fidelity:
         tolerance = self._expected.tolerance
         compared = self._compare(expected, given, noise, tolerance)
         if any(found.mismatches for found in compared.values()):
-            if self._reference.refine(answered):
-                expected, noise = self._expected.expect(answered, feeds, answers)
             # What passes with short sums passes with the long ones of these sizes.
             length = self._reference.accumulation_length(answered)
             tolerance = replace(tolerance, length=length, are_terms_equal=answered.adversarial)
             compared = self._compare(expected, given, noise, tolerance)
+            while any(found.mismatches for found in compared.values()) and self._reference.refine(answered):
+                expected, noise = self._expected.expect(answered, feeds, answers)
+                compared = self._compare(expected, given, noise, tolerance)
         if any(found.mismatches or found.inconclusive for found in compared.values()):
             compared = self._compare_undecided(answered, compared, expected, given, noise, tolerance)
         for name, tally in self._tallies.items():

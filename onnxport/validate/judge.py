@@ -386,7 +386,9 @@ def _start(reference: Referent, params: ValidateParams) -> IsolatedRuntime:
 def _fault(reference: Reference, candidate: Run, answered: AnsweredSet) -> str:
     """Return what is wrong with the candidate's answer to one set, in a sentence; empty for nothing."""
     fault = _difference(reference, candidate, answered)
-    return _difference(reference, candidate, answered) if fault and reference.refine(answered) else fault
+    while fault and reference.refine(answered):
+        fault = _difference(reference, candidate, answered)
+    return fault
 
 
 def _difference(reference: Reference, candidate: Run, answered: AnsweredSet) -> str:

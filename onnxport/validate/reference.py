@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Referent, TensorSpec
 from onnxport.formats.input_shapes import apply_shapes, size_limits
 from onnxport.formats.model import Model
@@ -28,7 +27,7 @@ from onnxport.samples.sizes import OpenSizes, Shapes
 from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.class_ties import add_class_ties
 from onnxport.validate.comparison import Alternative
-from onnxport.validate.dead_outputs import find_dead_node
+from onnxport.validate.dead_outputs import describe_dead_outputs
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph_analysis import (
     UNKNOWN_LENGTH,
@@ -219,7 +218,10 @@ class Reference:
             if self.doubts:
                 generated.search(lambda: bool(self.doubts), self._movement)
             self.notes += tuple(generated.notes)
-        self.notes += tuple(self._dead_outputs())
+        if self.steps == 1 and self.graph is not None and self._owns_graph:
+            self.notes += tuple(
+                describe_dead_outputs(self.graph, list(self.doubts)[:_FEW], self.tap, self.sets)
+            )
         if odd := [answered.label for answered in self.sets if answered.nan]:
             more = f" and {len(odd) - _FEW} more" if len(odd) > _FEW else ""
             self.notes += (
@@ -252,19 +254,6 @@ class Reference:
         if fed:
             self.notes += (f"{fed} neighbours of the samples were fed: the samples alone show too little",)
 
-    def _dead_outputs(self) -> Iterator[str]:
-        """Name the nodes at which the inputs' changes end, for outputs that none of them moves."""
-        if self.steps > 1 or self.graph is None or not self._owns_graph:
-            return
-        for output in list(self.doubts)[:_FEW]:
-            pair = self._sets_with_equal_answers(output)
-            if pair is None:
-                continue
-            with suppress(OnnxportError):  # a diagnosis must not end a run
-                if (node := find_dead_node(self.graph, output, self.tap, *pair)) is not None:
-                    named = f"{node.op} {node.name!r}" if node.name else f"{node.op} of {node.value!r}"
-                    yield f"{output!r} stays the same because {named} gives one result for all inputs that were fed"
-
     def tap(self, feeds: Feeds, names: Sequence[str]) -> Answers:
         """Return values inside the model, by name; the outputs are among them."""
         self._reopen()
@@ -272,16 +261,6 @@ class Reference:
             return self._model.runtime.run(feeds, taps=names)
         finally:
             self._close_if_kept()
-
-    def _sets_with_equal_answers(self, output: str) -> tuple[Feeds, Feeds] | None:
-        """Return the inputs of two sets of one size to which an output is the same; None if there are none."""
-        kept = [each.kept for each in self.sets if each.kept is not None and not each.adversarial]
-        for place, (feeds, answers) in enumerate(kept):
-            for others, given in kept[place + 1 :]:
-                sizes = [{name: array.shape for name, array in each.items()} for each in (feeds, others)]
-                if sizes[0] == sizes[1] and np.array_equal(answers[output], given[output]):
-                    return feeds, others
-        return None
 
     def _neighbour(self, sample: AnsweredSet, number: int) -> Sample:
         feeds = sample.load().feeds
@@ -306,17 +285,27 @@ class Reference:
             self._close_if_kept()
 
     def refine(self, answered: AnsweredSet) -> bool:
-        """Measure the noise of a set with all probes where that was not done; return whether it was now."""
+        """Measure the noise of a set with more probes; return whether more is known of it now.
+
+        Of a companion, whose noise is an estimate, the first probes run alone. What these do not explain has all sets
+        measured with all probes.
+        """
+        if answered.is_estimated and not self._noise.is_complete:
+            self._refine_alone(answered)
+            return True
         changed = self.measure_fully()
         if not (answered.is_estimated or answered.is_partial):
             return changed
+        self._refine_alone(answered, is_thorough=True)
+        return True
+
+    def _refine_alone(self, answered: AnsweredSet, *, is_thorough: bool = False) -> None:
         self._reopen()
         self._noise.open(self._model, self._runtime)
         try:
-            self._refine(answered, is_thorough=True)
+            self._refine(answered, is_thorough=is_thorough)
         finally:
             self._close_if_kept()
-        return True
 
     def measure_fully(self) -> bool:
         """Measure the noise of all sets with all probes, and feed further sets if they prove too little then.
@@ -364,7 +353,8 @@ class Reference:
             answered.is_estimated = False
         except (RunError, MemoryFullError):  # no probe runs on it, so it proves nothing
             unknown = Noise(np.array([np.inf]), None, reshaped=True)
-            answered.noise, answered.is_estimated = dict.fromkeys(answered.noise, unknown), False
+            answered.noise = dict.fromkeys(answered.noise, unknown)
+            answered.is_estimated = answered.is_partial = False
 
     def alternatives(
         self, answered: AnsweredSet, names: Collection[str], tolerance: Tolerance

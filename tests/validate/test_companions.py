@@ -152,6 +152,10 @@ def runs_and_refined(monkeypatch: pytest.MonkeyPatch) -> tuple[list[object], lis
     return runs, refined
 
 
+def is_companion(label: str) -> bool:
+    return label.endswith(("(zeros)", "(sparse)", "(constant)", "(large)"))
+
+
 def test_probes_of_companions_run_only_where_a_candidate_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,9 +163,7 @@ def test_probes_of_companions_run_only_where_a_candidate_fails(
     runs, refined = runs_and_refined(monkeypatch)
     report = verdict(right, saved(SINE, tmp_path / "b.onnx"))
     assert (report.verdict, refined) == ("proven", [])
-    companions = sum(
-        each.label.endswith(("(zeros)", "(sparse)", "(constant)", "(large)")) for each in report.fed
-    )
+    companions = sum(is_companion(each.label) for each in report.fed)
     assert companions >= 3
     probes = runs.count(right.path) - len(report.fed)
     assert probes <= len(report.fed) - companions, "one for each ordinary set"
@@ -174,6 +176,18 @@ def test_a_companion_on_which_the_reference_is_noisy_is_no_alarm(
     report = verdict(saved(SINE, tmp_path / "a.onnx"), saved(SINE_ROUNDED, tmp_path / "b.onnx"))
     assert report.verdict == "proven", report.reason
     assert refined, "its noise was estimated too small for this candidate"
+
+
+def test_a_noisy_companion_is_probed_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other sets pass with the one probe that they had: a heavy model's further runs would cost seconds."""
+    right = saved(SINE, tmp_path / "a.onnx")
+    runs, refined = runs_and_refined(monkeypatch)
+    report = verdict(right, saved(SINE_ROUNDED, tmp_path / "b.onnx"))
+    assert report.verdict == "proven", report.reason
+    companions = [each.label for each in report.fed if is_companion(each.label)]
+    assert set(refined) < set(companions)
+    ordinary = len(report.fed) - len(companions)
+    assert runs.count(right.path) <= len(report.fed) + ordinary + 2 * len(refined)
 
 
 MEAN = """g (float[N, 2, T] x) => (float[N, 2, 1] y) { y = GlobalAveragePool (x) }"""
