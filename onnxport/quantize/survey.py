@@ -14,6 +14,7 @@ from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
 from onnxport.quantize.accuracy import equalization
 from onnxport.quantize.accuracy.channel_groups import ChannelGroup
+from onnxport.quantize.accuracy.channel_rounding import Spread
 from onnxport.quantize.accuracy.channel_scales import ScalableTensors, find_scalable_tensors, scale_channels
 from onnxport.quantize.accuracy.rows import RowSample
 from onnxport.quantize.calibration import Resources, calibrate
@@ -114,7 +115,7 @@ def _equalize(
     """Make channels reach equally far by the weights around them, and plan again; see equalization.py."""
     graph, placement = planned.graph.model.graph, planned.placement
     names = {name for group in groups for name in equalization.tensors_with_grids(group, placement)}
-    spreads = {name: equalization.Spread.of(seen[name], placement.bounds.get(name)) for name in names}
+    spreads = {name: Spread.of(seen[name], placement.bounds.get(name)) for name in names}
     shapes = {name: array.shape for name, array in setting.calibration[0].load().feeds.items()}
     divider = partial(ChannelDivider, model, shapes)
     found = equalization.equalize(graph, groups, placement, spreads, divider)

@@ -5,10 +5,7 @@ that make a tensor divide each channel by s, which their scale per channel takes
 multiply by s (Nagel et al. 2019, section 4.1; channel_groups.py). Nothing is added to the graph.
 
 A large s makes weights behind uneven instead. Which power of the reach serves best follows from the error of rounding
-in both places, in the result of the products that read the tensor:
-
-    of the tensor   step^2 / 12 * sum of W^2                 step = reach / 255
-    of the weights  step^2 / 12 * sum of E[x^2], per channel step = largest |W| / 127
+in both places (channel_rounding.py).
 """
 
 from __future__ import annotations
@@ -23,51 +20,14 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.formats.quantization_note import round_factors
 from onnxport.quantize.accuracy.channel_groups import ChannelGroup, find_channel_groups
+from onnxport.quantize.accuracy.channel_rounding import Spread, product_error
 from onnxport.quantize.accuracy.product_constants import array_of, replace_constant
 from onnxport.quantize.placement import Placement
-from onnxport.quantize.tensor_summary import TensorSummary
 from onnxport.validate.translation.channel_factors import ChannelDivider
 
-# A channel's reach ends after so many of its root mean squares: the best end for a normal distribution in 8 bits.
-_DEVIATIONS = 4.0
-# The least reach, as a share of the largest: a channel that the samples do not excite gets no factor without limit.
-_LEAST_REACH = 0.01
 _POWERS = (0.25, 0.5, 0.75, 1.0)
 # What is gained at least, dB in the error of a group.
 _LEAST_GAIN = 0.2
-_STEPS, _WEIGHT_STEPS = 255, 127
-
-
-@dataclass(frozen=True)
-class Spread:
-    """What the samples tell of a tensor's channels: ends that matter, and mean squares; float64[channels]."""
-
-    low: Array
-    high: Array
-    squares: Array
-
-    @classmethod
-    def of(cls, seen: TensorSummary, bounds: tuple[float, float] | None) -> Spread:
-        """Return the ends between `bounds`, and none further than values of that strength deserve.
-
-        Args:
-            seen: with rows and the extremes of channels.
-        """
-        assert seen.extremes is not None
-        low, high = (np.asarray(each, np.float64) for each in seen.extremes)
-        rows = seen.rows
-        rows = np.zeros((0, len(low))) if rows is None or not rows.size else rows
-        means = np.square(rows, dtype=np.float64).sum(axis=0) / max(len(rows), 1)
-        limit = _DEVIATIONS * np.sqrt(means)
-        if bounds is not None:
-            low, high = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
-        return cls(np.clip(low, -limit, 0.0), np.clip(high, 0.0, limit), means)
-
-    @property
-    def reach(self) -> Array:
-        """The largest magnitude of each channel as a share of the largest."""
-        reach = np.maximum(-self.low, self.high)
-        return np.asarray(np.maximum(reach / (reach.max(initial=0.0) or 1.0), _LEAST_REACH))
 
 
 def groups_to_equalize(graph: ir.Graph, placement: Placement, original: ir.Graph) -> list[ChannelGroup]:
@@ -107,7 +67,7 @@ def equalize(
     graph: ir.Graph,
     groups: Sequence[ChannelGroup],
     placement: Placement,
-    spreads: Mapping[str, Spread],
+    spreads: Mapping[str, Spread | None],
     divider: Callable[[], ChannelDivider],
 ) -> Equalized:
     """Change the weights of `graph`; tensors get new names where they hold other numbers.
@@ -139,17 +99,19 @@ def _merge(chosen: Sequence[tuple[ChannelGroup, Mapping[str, Array]]]) -> dict[s
     return {name: factors for _, named in chosen for name, factors in named.items()}
 
 
-def _choose(group: ChannelGroup, placement: Placement, spreads: Mapping[str, Spread]) -> Array | None:
-    return choose_factors(group, {name: spreads[name] for name in tensors_with_grids(group, placement)})
+def _choose(group: ChannelGroup, placement: Placement, spreads: Mapping[str, Spread | None]) -> Array | None:
+    rounded = {name: spreads[name] for name in tensors_with_grids(group, placement)}
+    known = {name: spread for name, spread in rounded.items() if spread is not None}
+    return choose_factors(group, known) if len(known) == len(rounded) else None
 
 
 def choose_factors(group: ChannelGroup, spreads: Mapping[str, Spread]) -> Array | None:
     """Return what to divide each channel by, float32; None where it gains too little."""
     read = _read(group)
-    per_channel = [_by_channel(each, group.channels) for name, each in spreads.items() if name in read]
-    if not per_channel:
+    reaches = [each.reach_of(group.channels) for name, each in spreads.items() if name in read]
+    if not reaches:
         return None
-    reach = np.max([each.reach for each in per_channel], axis=0)
+    reach = np.max(reaches, axis=0)
     errors = {power: _error(group, spreads, reach**power) for power in (0.0, *_POWERS)}
     best = min(errors, key=lambda power: errors[power])
     if errors[best] * 10 ** (_LEAST_GAIN / 10) > errors[0.0] or errors[0.0] == 0:
@@ -162,50 +124,21 @@ def _read(group: ChannelGroup) -> set[str]:
     return {node.inputs[0].name or "" for node, _ in group.consumers if node.inputs[0] is not None}
 
 
-def _by_channel(spread: Spread, channels: int) -> Spread:
-    """Return what a tensor behind a Flatten tells of the channels before it."""
-    low, high, squares = (each.reshape(channels, -1) for each in (spread.low, spread.high, spread.squares))
-    return Spread(low.min(axis=1), high.max(axis=1), squares.mean(axis=1))
-
-
 def _error(group: ChannelGroup, spreads: Mapping[str, Spread], factors: Array) -> float:
     """Return the error of rounding a group's tensors and the weights that read them, as a share of the results."""
-    read = _read(group)
+    read, found = _read(group), []
+    rounding = {name: each.rounding(factors) for name, each in spreads.items()}
     # A tensor that an operator between products reads: the next one has its error, too.
-    between = math.fsum(_step(each, factors) ** 2 for name, each in spreads.items() if name not in read)
-    found = []
+    between = sum(
+        (each.reshape(len(factors), -1).mean(axis=1) for name, each in rounding.items() if name not in read),
+        np.zeros(len(factors)),
+    )
     for node, repeats in group.consumers:
-        spread = None if node.inputs[0] is None else spreads.get(node.inputs[0].name or "")
-        if spread is None:
-            continue
-        scaled = np.repeat(factors, repeats)
-        weight = _rows(node)  # [results, inputs of a group, taps]
-        groups = len(scaled) // weight.shape[1]
-        by_row, squares = (
-            np.repeat(each.reshape(groups, 1, -1), len(weight) // groups, axis=1).reshape(weight.shape[:2])
-            for each in (scaled, spread.squares)
-        )
-        changed = weight * by_row[:, :, None]
-        of_tensors = (_step(spread, scaled) ** 2 + between) * np.square(changed).sum()
-        steps = np.abs(changed).max(axis=(1, 2)) / _WEIGHT_STEPS
-        of_weight = np.square(steps) @ (squares / np.square(by_row)).sum(axis=1) * weight.shape[2]
-        signal = (np.square(weight).sum(axis=2) * squares).sum()
-        found.append(float((of_tensors + of_weight) / 12 / signal) if signal else 0.0)
+        name = "" if node.inputs[0] is None else node.inputs[0].name or ""
+        if name in spreads:
+            own = rounding[name] + np.repeat(between, repeats)
+            found.append(product_error(node, np.repeat(factors, repeats), own, spreads[name].squares))
     return math.fsum(found)
-
-
-def _step(spread: Spread, factors: Array) -> float:
-    """Return the step of a tensor's grid, its channels divided."""
-    by = np.repeat(factors, len(spread.low) // len(factors))
-    return float((spread.high / by).max() - (spread.low / by).min()) / _STEPS
-
-
-def _rows(node: ir.Node) -> Array:
-    """Return a product's weight as float64[results, inputs of a group, taps]."""
-    weight = array_of(node.inputs[1]).astype(np.float64)
-    if node.op_type == "Conv":
-        return weight.reshape(*weight.shape[:2], -1)
-    return (weight if node.attributes.get_int("transB", 0) else weight.T)[:, :, None]
 
 
 def _scale(graph: ir.Graph, group: ChannelGroup, factors: Array) -> None:

@@ -29,16 +29,20 @@ def mse_range_of_rows(rows: Array, levels: int, *, is_relative: bool = True) -> 
     return find_range(WeightedHistogram(rows, FLOOR if is_relative else math.inf), "mse", levels)
 
 
+def row_weights(rows: Array, floor: float = FLOOR) -> Array:
+    """Return what each row counts: the inverse of its mean square, where that of a mean row is 1; float64[rows]."""
+    squares = np.einsum("rc,rc->r", rows, rows, dtype=np.float64) / rows.shape[1]
+    mean = math.fsum(squares) / len(squares)  # exact, so in any order
+    return mean / (squares + floor * mean) if mean else np.ones(len(rows))
+
+
 class WeightedHistogram:
     """A histogram of rows' values between `low` and `high`, each weighted by the strength of its row."""
 
     def __init__(self, rows: Array, floor: float = FLOOR) -> None:
         self.low, self.high = float(rows.min(initial=0.0)), float(rows.max(initial=0.0))
-        squares = np.einsum("rc,rc->r", rows, rows, dtype=np.float64) / rows.shape[1]
-        mean = math.fsum(squares) / len(squares)  # exact, so in any order
-        # Whole numbers add up without rounding, so in any order, too.
-        relative = mean and math.isfinite(floor)
-        counts = np.rint(_UNIT * mean / (squares + floor * mean)) if relative else np.ones(len(rows))
+        # Whole numbers add up without rounding, so in any order.
+        counts = np.rint(_UNIT * row_weights(rows, floor)) if math.isfinite(floor) else np.ones(len(rows))
         bins = (rows.view(np.uint32) >> 16).ravel()
         self._counts = np.bincount(bins, np.repeat(counts, rows.shape[1]), minlength=BINS)
 
