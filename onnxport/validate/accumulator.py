@@ -48,6 +48,7 @@ class Tally:
     inconclusive: int = 0
     undecided: int = 0
     undecided_ordinary: int = 0
+    moved: int = 0
     noise: float = 0.0
     worst_comparison: Comparison | None = None
     worst: list[tuple[float, Worst]] = field(default_factory=list)
@@ -77,6 +78,7 @@ class Tally:
             count = int(np.count_nonzero(found.undecided))
             self.undecided += count
             self.undecided_ordinary += 0 if companion else count
+        self.moved += 0 if found.moved is None else int(np.count_nonzero(found.moved))
         if reference.dtype.kind == "f" and not companion:
             self.noise = max(self.noise, noise.largest)
         if not noise.reshaped and candidate.shape == reference.shape:
@@ -179,7 +181,7 @@ class Tally:
         if self.dtype.startswith("float") and (sums.largest or self.companions.largest):
             rule = tolerance.describe_pass(self.name, self.dtype, sums.largest, self.noise, sums.scale)
             return "proven", f"{rule}{self._exceptions}"
-        if self.undecided:
+        if self.undecided or self.moved:
             return "proven", f"exact{self._exceptions}"
         plural = "" if self.ignored == 1 else "s"
         ignored = f", except {self.ignored} element{plural} that rounding changes in the reference itself"
@@ -188,15 +190,20 @@ class Tally:
     @property
     def _exceptions(self) -> str:
         """Elements that are right by another decision, in words."""
-        if not self.undecided:
-            return ""
-        plural = "" if self.undecided == 1 else "s"
-        return f", except {self.undecided:,} element{plural} that a tie within rounding decides otherwise"
+        words = [
+            f", except {count:,} element{'' if count == 1 else 's'} {why}"
+            for count, why in (
+                (self.undecided, "that a tie within rounding decides otherwise"),
+                (self.moved, "of rows that scores within rounding order otherwise"),
+            )
+            if count
+        ]
+        return "".join(words)
 
 
 def _stable(reference: Array, candidate: Array, noise: Noise, found: Comparison) -> Array:
-    """Return the candidate's answer, with the reference's own elements where these are unstable or undecided."""
-    for excepted in (noise.unstable, found.undecided):
+    """Return the candidate's answer, with the reference's own elements where these are unstable, undecided or moved."""
+    for excepted in (noise.unstable, found.undecided, found.moved):
         if excepted is not None:
             candidate = np.where(excepted, reference, candidate)
     return candidate

@@ -32,6 +32,7 @@ class Comparison:
             ceiling: they prove nothing.
         undecided: bool[shape], elements that are right by another decision than the reference's (near_ties.py), and
             all others that hang on the same decisions; None for none.
+        moved: bool[shape], elements of rows that are right in another place (order_ties.py); None for none.
     """
 
     mismatches: int
@@ -45,6 +46,7 @@ class Comparison:
     rows: tuple[int, ...] = ()
     inconclusive: int = 0
     undecided: Array | None = None
+    moved: Array | None = None
 
 
 class Alternative(Protocol):
@@ -53,8 +55,11 @@ class Alternative(Protocol):
     def ratios(self, candidate: Array) -> Array:
         """Return differences over what is allowed, float64[shape]; infinite for elements that are decided."""
 
-    def spread(self, accepted: Array) -> Array:
-        """Return bool[shape]: the elements that hang on the same decisions as the accepted ones."""
+    def spread(self, accepted: Array) -> Array | None:
+        """Return bool[shape]: the elements that hang on the same decisions as the accepted ones.
+
+        None where the accepted ones are decided, and stand in another place.
+        """
 
 
 def compare(
@@ -89,13 +94,22 @@ def _compare_with(
     """Compare with the reference where an element equals none of the alternatives."""
     accepted = np.zeros(reference.shape, bool)
     undecided = np.zeros(reference.shape, bool)
+    moved = np.zeros(reference.shape, bool)
     own = np.broadcast_to(_differs(name, reference, candidate, noise, tolerance), reference.shape)
     for alternative in alternatives:
-        fits = own & (alternative.ratios(candidate) <= 1)
+        fits = own & ~accepted & (alternative.ratios(candidate) <= 1)
         accepted |= fits
-        undecided |= alternative.spread(fits)
+        spread = alternative.spread(fits)
+        if spread is None:
+            moved |= fits
+        else:
+            undecided |= spread
     found = compare(name, reference, np.where(accepted, reference, candidate), noise, tolerance)
-    return replace(found, undecided=undecided if accepted.any() else None)
+    return replace(
+        found,
+        undecided=undecided if undecided.any() else None,
+        moved=moved if moved.any() else None,
+    )
 
 
 def _differs(name: str, reference: Array, candidate: Array, noise: Noise, tolerance: Tolerance) -> Array:

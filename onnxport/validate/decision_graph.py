@@ -104,7 +104,7 @@ def force_outcomes(model: Model, choices: Sequence[Choice], ranks: Sequence[int]
             dtype = pool.outputs[0].dtype or ir.DataType.FLOAT
             pool.outputs[0].replace_all_uses_with(_cast(copy.graph, pool, outcome, dtype))
             given = _present(node.inputs[place])
-        _replace(node.outputs[0], _cast(copy.graph, node, given, ir.DataType.BOOL))
+        replace_value(node.outputs[0], _cast(copy.graph, node, given, ir.DataType.BOOL))
     return copy
 
 
@@ -225,7 +225,7 @@ def _cast(graph: ir.Graph, before: ir.Node, value: ir.Value, dtype: ir.DataType)
     return node.outputs[0]
 
 
-def _replace(value: ir.Value, other: ir.Value) -> None:
+def replace_value(value: ir.Value, other: ir.Value) -> None:
     """Let the readers of a value read another one, under the same name where it is an output."""
     other.type = other.type or value.type
     if value.is_graph_output():

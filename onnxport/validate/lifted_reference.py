@@ -288,9 +288,11 @@ class _Lifted(Closing):
             (self._own, self._other) if model is None else (self._open(model), self._open(model, _PLAIN))
         )
 
-        def run(feeds: Feeds, taps: Sequence[str]) -> list[Answers]:
+        def run(feeds: Feeds, taps: Sequence[str], *, is_alone: bool = False) -> list[Answers]:
             tapped = partial(own.run, taps=taps)
             answers = tapped(feeds)
+            if is_alone:
+                return [answers]
             moved = [perturb_inputs(tapped, seed)(feeds, answers) for seed in (1, 2)]
             return [answers, other.run(feeds, taps=taps), *moved]
 

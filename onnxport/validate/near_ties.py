@@ -10,7 +10,8 @@ reference, and get a tolerance as if they were outputs. Where the tolerances of 
 undecided, and the element may be what either outcome makes of it, up to the tolerance of that outcome. What is neither
 is a fault.
 
-Comparisons count that reach an output element by element: behind others, a decision may change everything.
+Comparisons count that reach an output element by element: behind others, a decision may change everything. The order of
+a TopK is a decision, too (order_ties.py).
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from onnxport.validate.decision_graph import (
 )
 from onnxport.validate.graph_analysis import grid_steps, is_saturating
 from onnxport.validate.noise_meter import Probed
+from onnxport.validate.order_graph import find_orders
+from onnxport.validate.order_ties import OrderTies
 from onnxport.validate.softmax_decisions import LARGEST_EXPONENT, Decision, find_decisions
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 
@@ -71,11 +74,18 @@ class NearTies:
         logits = {each.logits for each in self._shares.values()}
         values = (value for node in model.graph for value in node.outputs if value.name in logits)
         self._steps = grid_steps(model, values) if has_integers else {}
+        decided = self._choices.keys() | self._shares.keys()
+        orders = {} if has_integers else find_orders(model)
+        self._orders = {
+            name: ties
+            for name, found in orders.items()
+            if name not in decided and (ties := OrderTies(model, name, found, open_probed)).is_known
+        }
 
     @property
     def outputs(self) -> frozenset[str]:
         """The outputs that hang on decisions."""
-        return frozenset(self._choices) | frozenset(self._shares)
+        return frozenset(self._choices) | frozenset(self._shares) | frozenset(self._orders)
 
     def alternatives(
         self, name: str, answer: Array, feeds: Feeds, tolerance: Tolerance, *, is_adversarial: bool = False
@@ -89,6 +99,9 @@ class NearTies:
         Raises:
             RunError, MemoryFullError: a model does not run on the feeds.
         """
+        if name in self._orders:
+            ties = self._orders[name]
+            return ties.alternatives(answer, feeds, tolerance, is_adversarial=is_adversarial)
         if name not in self._shares:
             found = self._outcomes_of(name, answer, feeds, tolerance, is_adversarial)
             hang = np.logical_or.reduce([own != found[0][0] for own, _ in found[1:]]) if found else answer
@@ -104,6 +117,8 @@ class NearTies:
 
     def noise(self, name: str, answer: Array, feeds: Feeds, tolerance: Tolerance) -> Noise | None:
         """Return the noise of an output while comparisons keep their outcomes; None where it hangs on none."""
+        if name in self._orders:
+            return self._orders[name].noise(feeds, tolerance)
         if name not in self._choices:
             return None
         found = self._outcomes_of(name, answer, feeds, tolerance, is_adversarial=False)

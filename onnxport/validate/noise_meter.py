@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import Protocol
 
 from onnxport.core.arrays import Feeds
 from onnxport.core.errors import InputError
@@ -39,8 +40,13 @@ from onnxport.validate.rollout import Run
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 
-# Runs a model and its probes: from inputs and the names of values inside to answers with these, the model's own first.
-Probed = Callable[[Feeds, Sequence[str]], Sequence[Answers]]
+
+class Probed(Protocol):
+    """Runs a model and, unless it is alone, its probes."""
+
+    def __call__(self, feeds: Feeds, taps: Sequence[str], *, is_alone: bool = False) -> Sequence[Answers]:
+        """Return answers, with the values inside named by `taps`; the model's own first."""
+
 
 # Precisions of a reference of which one probe comes first; in 16 bits of floats no single one shows the rounding.
 _FIRST: frozenset[Precision] = frozenset(
@@ -204,9 +210,11 @@ class NoiseMeter:
             others += filter(None, [own.other_kernels() if isinstance(own, IsolatedRuntime) else None])
         self._closing += others
 
-        def run(feeds: Feeds, taps: Sequence[str]) -> list[Answers]:
+        def run(feeds: Feeds, taps: Sequence[str], *, is_alone: bool = False) -> list[Answers]:
             tapped = partial(own.run, taps=taps)
             answers = tapped(feeds)
+            if is_alone:
+                return [answers]
             moves = [perturb_inputs(tapped, seed, self._precision, self._exact) for seed in (1, 2)]
             probes = [*moves, perturb_zeros(tapped, self._exact)] if is_adversarial else moves
             return [
