@@ -35,8 +35,8 @@ def mend(proto: onnx.ModelProto) -> tuple[str, ...]:
     """Repair a model in place; return a note for each kind of repair, none for a model that needs none.
 
     Repaired are an IR version that ONNX Runtime does not read, nodes of one name, a graph without a name, equal
-    weights and metadata that are there twice, inputs without a shape whose rank follows, and shapes and types of
-    values that contradict what the nodes compute.
+    weights and metadata that are there twice, inputs without a shape whose rank follows, block sizes of single scales,
+    and shapes and types of values that contradict what the nodes compute.
     """
     notes = [
         *_lower_ir_version(proto),
@@ -45,6 +45,7 @@ def mend(proto: onnx.ModelProto) -> tuple[str, ...]:
         *_drop_copies(proto.graph),
         *_keep_last_metadata(proto),
         *_declare_ranks(proto.graph),
+        *_drop_single_blocks(proto.graph),
     ]
     return (*notes, *_correct_values(proto))
 
@@ -128,6 +129,25 @@ def _keep_last_metadata(proto: onnx.ModelProto) -> Iterator[str]:
         del proto.metadata_props[number]
     if earlier:
         yield f"metadata {key!r} is there more than once; the last one counts, as in ONNX Runtime"
+
+
+def _drop_single_blocks(graph: onnx.GraphProto) -> Iterator[str]:
+    """Drop the block size where one scale, [1], holds for all of a tensor: ONNX Runtime refuses to run these."""
+    sizes = {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+    found = []
+    for nodes in _graphs(graph):
+        for node in nodes:
+            if node.op_type not in ("QuantizeLinear", "DequantizeLinear") or sizes.get(node.input[1]) != [1]:
+                continue
+            for attribute in list(node.attribute):
+                if attribute.name == "block_size" and attribute.i:
+                    node.attribute.remove(attribute)
+                    found.append(node.name or node.output[0])
+    if found:
+        yield (
+            f"{len(found)} nodes have a block size and one scale, {found[0]!r} among them; ONNX Runtime takes no block "
+            "size there"
+        )
 
 
 def _declare_ranks(graph: onnx.GraphProto) -> Iterator[str]:

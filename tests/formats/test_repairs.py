@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
 from onnxport.bench.loaders.ort import load
@@ -76,6 +76,24 @@ def ir_version(number: int) -> Damage:
     return lambda proto: setattr(proto, "ir_version", number)
 
 
+def one_block(proto: onnx.ModelProto) -> None:
+    """A bias whose only block has all of it, as OpenCV's tools write it; ONNX Runtime takes no block of one scale."""
+    proto.opset_import[0].version, proto.ir_version = 21, 10
+    bias = next(each for each in proto.graph.initializer if each.name.endswith(".bias"))
+    numbers = numpy_helper.to_array(bias)
+    scale = np.abs(numbers).max() / np.float32(32767)
+    stored = np.round(numbers / scale).astype(np.int16)
+    name = bias.name
+    proto.graph.initializer.extend(
+        [numpy_helper.from_array(stored, "stored"), numpy_helper.from_array(np.array([scale]), "scale")]
+    )
+    proto.graph.initializer.remove(bias)
+    node = helper.make_node(
+        "DequantizeLinear", ["stored", "scale"], [name], axis=0, block_size=len(numbers), name="bias"
+    )
+    proto.graph.node.insert(0, node)
+
+
 DAMAGES: dict[str, tuple[Damage, str]] = {
     "stale sizes": (of_values(other_sizes), "wrong shape or type of 8 values"),
     "stale ranks": (of_values(other_rank), "wrong shape or type of 8 values"),
@@ -91,6 +109,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "no name": (lambda proto: proto.graph.ClearField("name"), "the graph has no name"),
     "a weight twice": (weight_twice, "1 weights are there twice, '0.weight'"),
     "metadata twice": (metadata_twice, "metadata 'author' is there more than once"),
+    "one block": (one_block, "1 nodes have a block size and one scale, 'bias' among them"),
     "unsorted": (reversed_nodes, "they were sorted"),
     "IR version 14": (ir_version(14), "says IR version 14"),
     "IR version 99": (ir_version(99), "says IR version 99"),

@@ -185,6 +185,8 @@ class OrtRuntime(Closing):
         try:
             values = _run(session, wanted, {name: np.asarray(array) for name, array in feeds.items()})
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
+            if _REPAIRED.search(str(error)) and self._mend():
+                return self.run(feeds, taps=taps)
             shapes = format_shapes(feeds)
             if _OUT_OF_MEMORY.search(str(error)):
                 raise MemoryFullError(
@@ -388,6 +390,8 @@ _NO_KERNEL = re.compile(r"Could not find an implementation for")
 _OLDEST_OPSET = 7
 _UNREGISTERED = re.compile(r"is not a registered function/op")
 _NO_ORT_MODEL = re.compile(r"ORT model verification failed|Invalid ORT format model")
+# What is wrong with a file, where only a run shows it (formats/repairs.py).
+_REPAIRED = re.compile("block_size must be 0 for per-tensor quantization")
 _OUT_OF_MEMORY = re.compile(r"Failed to allocate memory|bad_alloc|bad allocation")
 
 

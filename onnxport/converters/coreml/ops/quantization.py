@@ -79,8 +79,8 @@ class _Parameters:
         self.node, self.mil, self.x = node, mil, node.x
         self.axis, self.block = node.attribute("axis", 1), node.attribute("block_size", 0)
         scale, zero_point = node.input(1), node.optional(2)
-        self.is_blocked = scale.rank > 1
         self.is_single = _is_single(scale)
+        self.is_blocked = scale.rank > 1 or (bool(self.block) and self.x.rank == 1 and not self.is_single)
         self.axis = self.axis % max(1, self.x.rank) if self.is_single else scale_axis(node, self.axis)
         self.given = scale, zero_point
         if scale.constant is not None:
@@ -122,7 +122,7 @@ class _Parameters:
         x, axis = self.x, self.axis
         if _is_single(parameter):
             return _reshape(self.mil, parameter, ())
-        if parameter.rank == 1:
+        if parameter.rank == 1 and not self.is_blocked:
             size = parameter.shape[0]
             if size is None:
                 self.node.unsupported("has as many scales as an open size; fix it with --shape NAME=...")

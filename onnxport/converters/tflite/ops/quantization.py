@@ -78,6 +78,8 @@ def _grid(node: TflNode, dtype: str) -> Quantization | None:
     scale, zero_point = node.input(1).constant, node.optional(2)
     if scale is None or (zero_point is not None and zero_point.constant is None):
         return None
+    if scale.size > 1 and node.attribute("block_size", 0):
+        return None
     axis = normalize_axis(node.attribute("axis", 1), node.x.rank) if scale.size > 1 else None
     points = None if zero_point is None else zero_point.constant
     return quantization_of(dtype, scale, points, axis)
@@ -127,7 +129,7 @@ def _align(node: TflNode, tfl: TflBuilder, parameter: Value) -> Value:
     if parameter.rank == 0 or parameter.shape == (1,):
         return _reshape(tfl, parameter, ())
     axis = scale_axis(node, axis)
-    if parameter.rank == 1:
+    if parameter.rank == 1 and not (block and x.rank == 1):
         return _reshape(tfl, parameter, tuple(parameter.shape[0] if i == axis else 1 for i in range(x.rank)))
     places = block_numbers(node, parameter, axis, block)
     shape = tuple(x.shape[i] if i == axis else dim for i, dim in enumerate(parameter.shape))
