@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 from onnxport.core.errors import MissingDependencyError
 
@@ -18,7 +19,14 @@ EXTRAS: Mapping[str, str] = {
 
 def missing_module_error(name: str, error: ModuleNotFoundError) -> MissingDependencyError:
     """Return the error; `name` is what needs the module."""
-    missing = (error.name or str(error)).partition(".")[0]
+    module = error.name or str(error)
+    missing = module.partition(".")[0]
+    if missing != module and find_spec(missing) is not None:
+        return MissingDependencyError(
+            f"{name} needs the module {module}, which the installed {missing} does not have",
+            why=f"it was written with another version of {missing}",
+            fix=f"save it again with a newer one, or export it in an environment with that version of {missing}",
+        )
     extra = EXTRAS.get(missing)
     return MissingDependencyError(
         f"{name} needs {missing}, which is not installed",

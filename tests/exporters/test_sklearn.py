@@ -19,6 +19,7 @@ import skops.io
 from sklearn import cluster, datasets, decomposition, ensemble, linear_model, naive_bayes, neighbors, svm
 from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyClassifier
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -195,6 +196,40 @@ def drifting(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+SENTENCES = [
+    "Good morning to you",
+    "a good evening",
+    "the evening train is late",
+    "you are late",
+    "good, late train",
+]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        # ONNX Runtime changes letters only where the machine has the locale.
+        TfidfVectorizer(lowercase=False),
+        CountVectorizer(ngram_range=(1, 2), lowercase=False),
+        make_pipeline(TfidfVectorizer(lowercase=False), linear_model.LogisticRegression()),
+    ],
+    ids=["tfidf", "pairs of words", "classifier"],
+)
+def test_a_model_of_texts_is_proven_on_words_that_it_knows(model: Any, tmp_path: Path) -> None:
+    joblib.dump(model.fit(SENTENCES, [0, 0, 1, 1, 1]), tmp_path / "texts.joblib")
+    result = export_model(tmp_path / "texts.joblib", tmp_path / "texts.onnx", trust=True)
+    assert result.report.verdict == "proven"
+    session = onnxruntime.InferenceSession(result.path)
+    feed = {session.get_inputs()[0].name: np.array([["Good late evening"], ["nothing"]], object)}
+    given = session.run(None, feed)[-1]
+    last = (
+        model.predict_proba
+        if hasattr(model, "predict_proba")
+        else lambda texts: model.transform(texts).toarray()
+    )
+    np.testing.assert_allclose(given, last(["Good late evening", "nothing"]), atol=1e-5)
+
+
 def test_rows_that_float32_puts_elsewhere_are_shown(drifting: Path, tmp_path: Path) -> None:
     with pytest.raises(NotProvenError, match="--float64") as failed:
         export_model(
@@ -270,6 +305,17 @@ def test_a_pickle_of_a_module_that_is_not_here_names_it(tmp_path: Path) -> None:
     file.write_bytes(b"csurely_absent\nModel\n.")
     with pytest.raises(MissingDependencyError, match="surely_absent"):
         from_pickle(Source.of(file), ExportParams(trust=True))
+
+
+def test_a_pickle_of_an_older_scikit_learn_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "model.pkl"
+    path.write_bytes(b"csklearn.svm.classes\nLinearSVC\n.")
+    with pytest.raises(MissingDependencyError) as refused:
+        export_model(path, trust=True)
+    assert "needs the module sklearn.svm.classes, which the installed sklearn does not have" in str(
+        refused.value
+    )
+    assert "in an environment with that version of sklearn" in str(refused.value)
 
 
 def test_a_damaged_pickle_is_bad_input(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import onnxport
 from fixtures import graphs
-from onnxport.core.errors import InputError, MachineError, UsageError
+from onnxport.core.errors import InputError, MachineError, MissingDependencyError, UsageError
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import RunError
@@ -154,6 +154,17 @@ def test_an_operator_that_onnx_runtime_lacks_is_named(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(InputError, match="Frobnicate"):
         OrtRuntime(tmp_path / "m.onnx")
+
+
+def test_a_locale_that_the_machine_lacks_is_named(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 17]> g (string[1] x) => (string[N] y) {'
+        ' y = StringNormalizer <case_change_action = "LOWER", locale = "xx_XX"> (x) }'
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(MissingDependencyError, match="needs the locale xx_XX") as refused:
+        OrtRuntime(tmp_path / "m.onnx")
+    assert "locale-gen" in refused.value.fix
 
 
 def test_onnx_runtime_prints_nothing_of_its_own(conv: Path, capfd: pytest.CaptureFixture[str]) -> None:

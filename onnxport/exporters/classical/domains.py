@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.exporters.classical.columns import first_step, steps_by_column
+from onnxport.exporters.classical.columns import first_step, is_text, steps_by_column
 from onnxport.exporters.classical.conversion import MISSING, fitted_parts
 from onnxport.exporters.classical.tabular import Columns
 from onnxport.samples.columns import Column
@@ -20,6 +20,8 @@ _LEVELS = 256
 _SPREADS = (-2.0, -1.0, 0.0, 1.0, 2.0)
 # A text that no encoder knows.
 _UNSEEN = "unseen"
+# Generated texts, and the words of each.
+_SENTENCES, _MOST_WORDS = 64, 8
 # Estimators that answer by comparing: an answer that jumps where a value moves by a float is no rounding.
 _COMPARING = ("KNeighborsClassifier", "KNeighborsRegressor", "KBinsDiscretizer", "Binarizer")
 
@@ -27,7 +29,7 @@ _COMPARING = ("KNeighborsClassifier", "KNeighborsRegressor", "KBinsDiscretizer",
 def find_domains(model: Any, columns: Columns, *, float64: bool) -> dict[str, Domain]:
     """Map input names to their domains."""
     is_smooth = not any(_compares(each) for each in fitted_parts(model))
-    known = _columns(model, columns)
+    known = (Column(codes=_sentences(model)),) if is_text(model) else _columns(model, columns)
     precision = "float64" if float64 else "float32"
     if len(columns.specs) == 1:
         return {columns.specs[0].name: _domain(known, is_smooth, precision)}
@@ -35,6 +37,19 @@ def find_domains(model: Any, columns: Columns, *, float64: bool) -> dict[str, Do
         spec.name: _domain((column,), is_smooth, precision)
         for spec, column in zip(columns.specs, known, strict=True)
     }
+
+
+def _sentences(model: Any) -> tuple[str, ...]:
+    """Return texts of words that the first step knows, in small and in capital letters, and of one that it does not."""
+    known = sorted(map(str, first_step(model).vocabulary_))
+    random = np.random.default_rng(0)
+    chosen = [
+        " ".join(
+            [*(known[place] for place in random.integers(0, len(known), words)), _UNSEEN][: max(words, 1)]
+        )
+        for words in random.integers(0, _MOST_WORDS + 1, _SENTENCES)
+    ]
+    return tuple(text.upper() if place % 4 == 3 else text for place, text in enumerate(chosen))
 
 
 def _domain(columns: Sequence[Column], is_smooth: bool, precision: str) -> Domain:

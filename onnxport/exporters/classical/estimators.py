@@ -103,9 +103,9 @@ def _flip_ties(model: Any, columns: Columns, names: list[str], feeds: Feeds) -> 
 
 def _table(model: Any, columns: Columns, feeds: Feeds) -> Any:
     """Return the argument of the estimator's methods: texts, a DataFrame if it was fitted on one, else an array."""
-    arrays = [_fill_missing(feeds[spec.name]) for spec in columns.specs]
     if is_text(model):
-        return arrays[0][:, 0]
+        return feeds[columns.specs[0].name][:, 0]
+    arrays = [_fill_missing(feeds[spec.name]) for spec in columns.specs]
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         return arrays[0] if len(arrays) == 1 else np.concatenate([each.astype(object) for each in arrays], 1)

@@ -108,7 +108,7 @@ class TabularModel:
         answer = self._other_answer if other_kernels and self._other_answer else self._answer
         try:
             answers = answer(feeds)
-        except (ValueError, TypeError, IndexError, KeyError) as error:
+        except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
             raise RunError(f"{self.name} refuses these inputs", why=first_line(error)) from error
         return self.shaped(answers)
 

@@ -263,6 +263,12 @@ class OrtRuntime(Closing):
                 )
         if self._is_ort and _NO_ORT_MODEL.search(str(error)):
             return _ort_file_error(Path(self._label))
+        if absent := _NO_LOCALE.search(" ".join(str(error).split())):
+            return MissingDependencyError(
+                f"{self._label} needs the locale {absent[1]}, which this machine does not have",
+                why="its StringNormalizer changes letters by the rules of a language",
+                fix=f"install it; on Debian and Ubuntu: apt-get install locales, then locale-gen {absent[1]}",
+            )
         fix = ""
         if _UNREGISTERED.search(str(error)):
             fix = (
@@ -390,6 +396,7 @@ _NO_KERNEL = re.compile(r"Could not find an implementation for")
 _OLDEST_OPSET = 7
 _UNREGISTERED = re.compile(r"is not a registered function/op")
 _NO_ORT_MODEL = re.compile(r"ORT model verification failed|Invalid ORT format model")
+_NO_LOCALE = re.compile(r"Failed to construct locale with name:([\w.@-]+)")
 # What is wrong with a file, where only a run shows it (formats/repairs.py).
 _REPAIRED = re.compile("block_size must be 0 for per-tensor quantization")
 _OUT_OF_MEMORY = re.compile(r"Failed to allocate memory|bad_alloc|bad allocation")
