@@ -274,3 +274,27 @@ def test_a_subclassed_model_is_proven_by_the_command(tmp_path: Path) -> None:
 def digest(path: Path) -> str:
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest()
+
+
+def test_a_tflite_with_variables_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    class Counting(tf.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.state = tf.Variable(tf.zeros([2]))
+
+        @tf.function(input_signature=[tf.TensorSpec([2], tf.float32)])  # type: ignore[untyped-decorator]
+        def count(self, x: Any) -> Any:
+            return self.state.assign_add(x)
+
+    module = Counting()
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(
+        [module.count.get_concrete_function()], module
+    )
+    converter.experimental_enable_resource_variables = True
+    path = tmp_path / "counting.tflite"
+    path.write_bytes(converter.convert())
+    with pytest.raises(CannotConvertError, match="VAR_HANDLE nodes keep a state") as refused:
+        exported(str(path), tmp_path)
+    assert "export the model that this file was made from" in str(refused.value)

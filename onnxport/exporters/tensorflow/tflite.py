@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import onnx
+from ai_edge_litert import schema_py_generated as schema
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import CannotConvertError, UsageError
@@ -16,6 +18,13 @@ from onnxport.exporters.tensorflow.signatures import DeclaredInput, bind_inputs
 from onnxport.formats.artifact import TensorSpec
 from onnxport.runtimes.litert import TfliteRuntime
 from onnxport.runtimes.options import RuntimeOptions
+
+# Operators without a form in ONNX -> what they do.
+_REFUSED = {
+    "VAR_HANDLE": "keep a state from one run to the next, ONNX does not",
+    "CALL_ONCE": "run a graph before the first run, ONNX does not",
+    "DENSIFY": "expand weights that are stored sparsely, which tf2onnx does not read",
+}
 
 
 class TfliteModel:
@@ -35,6 +44,7 @@ class TfliteModel:
         self._plain: TfliteRuntime | None = None
         if self._runtime.remarks:
             raise CannotConvertError(f"{self._path} cannot be exported", why=self._runtime.remarks[0])
+        _refuse_operators(self._path)
         declared = [DeclaredInput(spec.name, spec.dtype, _sizes(spec)) for spec in self._runtime.inputs]
         self.name = self._runtime.name
         self.inputs = bind_inputs(declared, params, source.name)
@@ -78,6 +88,25 @@ class TfliteModel:
 def load(source: Source, params: ExportParams) -> TfliteModel:
     """Load the model in a `.tflite` file."""
     return TfliteModel(source, params)
+
+
+def _refuse_operators(path: Path) -> None:
+    """Raise CannotConvertError for operators on which tf2onnx fails without a word."""
+    names = {getattr(schema.BuiltinOperator, name): name for name in _REFUSED}
+    model = schema.Model.GetRootAs(path.read_bytes(), 0)
+    graph = model.Subgraphs(0)
+    codes = (
+        model.OperatorCodes(graph.Operators(place).OpcodeIndex()) for place in range(graph.OperatorsLength())
+    )
+    # Old files have the first 127 codes in another field.
+    found = Counter(names.get(max(code.BuiltinCode(), code.DeprecatedBuiltinCode()), "") for code in codes)
+    refused = [name for name in _REFUSED if found[name]]
+    if refused:
+        raise CannotConvertError(
+            f"{path} cannot be exported",
+            why=f"{found[refused[0]]} {refused[0]} nodes {_REFUSED[refused[0]]}",
+            fix="export the model that this file was made from",
+        )
 
 
 def _sizes(spec: TensorSpec) -> tuple[int | None, ...]:
