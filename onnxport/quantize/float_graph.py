@@ -127,6 +127,9 @@ def _restore_signature(settled_model: Model, source: Model) -> None:
     """Restore the declarations and domains that ONNX Runtime does not keep."""
     graph = settled_model.graph
     inputs = [value for value in source.graph.inputs if value.name not in source.graph.initializers]
+    # Weights that files of old exporters list as inputs; ONNX Runtime keeps the input of one that nothing reads.
+    names = {value.name for value in inputs}
+    graph.inputs[:] = [value for value in graph.inputs if value.name in names]
     for own, theirs in zip((*graph.inputs, *graph.outputs), (*inputs, *source.graph.outputs), strict=True):
         own.type, own.shape = theirs.type, theirs.shape
     used = {node.domain for node in graph.all_nodes()} | {""}

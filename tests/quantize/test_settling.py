@@ -123,3 +123,14 @@ def test_what_onnx_runtime_does_not_know_is_refused(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
     with pytest.raises((InputError, CannotConvertError), match="ONNX Runtime cannot load"):
         simplify_for_quantization(Model.load(tmp_path / "model.onnx"), tmp_path)
+
+
+def test_weights_listed_as_inputs_that_nothing_reads_are_no_inputs(tmp_path: Path) -> None:
+    """Old PyTorch lists all weights as inputs, the counters of batch norms among them."""
+    proto = onnx.parser.parse_model(
+        '<ir_version: 4, opset_import: ["" : 13]> g (float[1, 4] x, float[4, 3] w, int64 counter) => (float[1, 3] y)'
+        " <float[4, 3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}, int64 counter = {7}> { y = MatMul (x, w) }"
+    )
+    onnx.save(proto, tmp_path / "model.onnx")
+    graph = simplify_for_quantization(Model.load(tmp_path / "model.onnx"), tmp_path).model.graph
+    assert [value.name for value in graph.inputs] == ["x"]
