@@ -19,6 +19,7 @@ from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError
 from onnxport.formats.model import Model, open_sizes
 from onnxport.optimizers import shape_inference
+from onnxport.optimizers.float16.widening import is_narrow, widen
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.canonical_operators import canonicalize_operators
 from onnxport.quantize.channel_fusion import fold_into_products
@@ -75,6 +76,10 @@ def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST
             common.InlinePass()(source.ir)
         lift(source.ir, max(opset, _LIFTED_TO))
         notes.append(f"lifted from opset {model.opset} to {source.opset}: quantized operators need {opset}")
+    if is_narrow(source):
+        source = source if source is not model else model.clone()
+        widen(source)
+        notes.append("the model computes in float16: its float32 form was quantized")
     if source.path is None or source is not model:
         source.hand_over(folder / "source.onnx")
         source.path = folder / "source.onnx"
