@@ -9,13 +9,15 @@ from onnxport.quantize.weights.discovery import Weight
 from onnxport.quantize.weights.encoding import Encoding, Grids, Layout
 from onnxport.quantize.weights.graph_edits import Shelf, register, remove_unused, replace_node
 
-# DequantizeLinear has an axis since 13; blocks and four bits since 21.
-PER_AXIS, BLOCKED = 13, 21
+# DequantizeLinear has an axis since 13; float16 scales since 19; blocks and four bits since 21.
+PER_AXIS, HALF, BLOCKED = 13, 19, 21
 
 
-def opset_for(layout: Layout, grids: Grids) -> int:
+def opset_for(layout: Layout, grids: Grids, dtype: ir.DataType) -> int:
     """Return the oldest opset whose DequantizeLinear holds weights of this layout on such grids."""
-    return PER_AXIS if grids.bits == 8 and _is_per_axis(layout, grids) else BLOCKED
+    if grids.bits != 8 or not _is_per_axis(layout, grids):
+        return BLOCKED
+    return PER_AXIS if dtype == ir.DataType.FLOAT else HALF
 
 
 def dequantize(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:

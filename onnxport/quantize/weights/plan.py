@@ -38,7 +38,9 @@ class PlannedWeight:
     @property
     def opset(self) -> int:
         """The oldest opset with the operators."""
-        return opset_for(self.weight.layout, self.grids) if self.form == "DequantizeLinear" else 1
+        if self.form != "DequantizeLinear":
+            return 1
+        return opset_for(self.weight.layout, self.grids, self.weight.dtype)
 
     def encoding(self, method: str, gram: Array | None) -> Encoding:
         """Return the integers; by GPTQ where the Gram matrix of the inputs is known."""

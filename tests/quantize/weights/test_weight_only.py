@@ -254,7 +254,8 @@ def test_the_same_model_gives_the_same_bytes(precision: str, tmp_path: Path) -> 
     assert output.read_bytes() == first
 
 
-def test_float16_weights_stay_float16_behind_their_integers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", ["int4-weights", "int8-weights"])
+def test_float16_weights_stay_float16_behind_their_integers(precision: str, tmp_path: Path) -> None:
     graph = helper.make_graph(
         [node("MatMul", "x w")],
         "half",
@@ -266,9 +267,7 @@ def test_float16_weights_stay_float16_behind_their_integers(tmp_path: Path) -> N
         helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]),
         tmp_path / "h.onnx",
     )
-    onnxport.quantize_model(
-        tmp_path / "h.onnx", "int4-weights", output=tmp_path / "small.onnx", validate=False
-    )
+    onnxport.quantize_model(tmp_path / "h.onnx", precision, output=tmp_path / "small.onnx", validate=False)
     assert sqnr(tmp_path / "h.onnx", tmp_path / "small.onnx", normal(5, 96).astype(np.float16)) > 15
 
 
