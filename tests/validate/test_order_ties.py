@@ -30,6 +30,8 @@ TWO_STEPS = """s2 = Reshape (s, classes) m = ReduceMax <axes = [2], keepdims = 0
     v, k2 = TopK (f, count) a = Div (k2, two) c = Mod (k2, two) i = GatherElements <axis = 1> (mk, a)
     j = Mul (i, two) k = Add (j, c)"""
 
+LABELS = "y = Gather (labels, k)"
+
 
 def model(*parts: str) -> onnx.ModelProto:
     rng = np.random.default_rng(5)
@@ -59,12 +61,16 @@ def model(*parts: str) -> onnx.ModelProto:
         "many": np.array([1, 64]),
         "first": np.zeros(31, np.int64),
         "less": np.float32(0.999),
+        "labels": rng.permutation(256),
+        "others": rng.permutation(256),
     }
     used = {name for node in proto.graph.node for name in node.input}
     proto.graph.initializer.extend(
         numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items() if name in used
     )
     proto.graph.output[0].type.tensor_type.ClearField("shape")
+    if parts[-1] in (LABELS, LABELS.replace("labels", "others")):
+        proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
     return onnx.shape_inference.infer_shapes(proto, data_prop=True)
 
 
@@ -118,3 +124,10 @@ def test_the_last_places_are_undecided_where_too_many_rows_may_stand_there(
     report = judged((FORWARD, flat, BEST, ROWS), (HALVES, flat, BEST, ROWS), tmp_path)
     assert report.verdict == "inconclusive", report.reason
     assert "hang on decisions between numbers that differ by no more than rounding" in report.reason
+
+
+@pytest.mark.parametrize(("labels", "verdict"), [("labels", "proven"), ("others", "not equivalent")])
+def test_labels_change_places_as_their_scores_do(labels: str, verdict: str, tmp_path: Path) -> None:
+    other = LABELS.replace("labels", labels)
+    report = judged((FORWARD, SCORES, BEST, LABELS), (HALVES, SCORES, BEST, other), tmp_path)
+    assert report.verdict == verdict, report.reason

@@ -78,7 +78,8 @@ def _grid(node: TflNode, dtype: str) -> Quantization | None:
     scale, zero_point = node.input(1).constant, node.optional(2)
     if scale is None or (zero_point is not None and zero_point.constant is None):
         return None
-    if scale.size > 1 and node.attribute("block_size", 0):
+    block: int = node.attribute("block_size", 0)
+    if scale.size > 1 and block:
         return None
     axis = normalize_axis(node.attribute("axis", 1), node.x.rank) if scale.size > 1 else None
     points = None if zero_point is None else zero_point.constant
