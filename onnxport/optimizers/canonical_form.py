@@ -18,6 +18,7 @@ from onnxport.optimizers.decomposition import decompose
 from onnxport.optimizers.dynamic_quantization import take_out_dynamic_quantization
 from onnxport.optimizers.empty_operands import drop_all_empty_operands
 from onnxport.optimizers.gelu_fusion import fuse_gelu
+from onnxport.optimizers.loop_constants import capture_constants
 from onnxport.optimizers.loop_unrolling import peel_loops, unroll_changing_loops
 from onnxport.optimizers.opset import inline_functions, lift
 from onnxport.optimizers.pad_fusion import fuse_pads
@@ -136,6 +137,7 @@ def _passes(
         ),
         Pass("rewrite Scan as Loop", _rewrite_scans),
         *([Pass("unroll loops", lambda model: _repeat(model, unroll_changing_loops))] if unrolls else []),
+        Pass("capture constants of loops", capture_constants),
         Pass("peel loops", _peel_loops),
         Pass("drop impossible branches", lambda model: drop_impossible_branches(model, _infer_and_fold)),
         Pass("equalize ranks of branches", _equalize_ranks),
