@@ -11,9 +11,8 @@ import onnx_ir as ir
 from onnxport.formats.constant_tensors import constant_tensor
 from onnxport.formats.model import Model
 
-_BEFORE = (
-    2  # a Loop's first inputs, and its body's, before the states; the body's first output is the condition
-)
+# A Loop's first inputs, and its body's, before the states; the body's first output is the condition.
+_BEFORE = 2
 
 
 def capture_constants(model: Model) -> int:
