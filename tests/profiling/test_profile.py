@@ -57,7 +57,7 @@ def test_missing_sizes_are_asked_for(tmp_path: Path) -> None:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", ports[:1], ports[1:])
     path = tmp_path / "open.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    with pytest.raises(UsageError, match=r"--shape x=\?,SIZE,4"):
+    with pytest.raises(UsageError, match=r"--shape 'x=\?,SIZE,4'"):
         onnxport.profile_model(path, **QUICK)
     assert onnxport.profile_model(path, shape={"x": (2, 9, 4)}, **QUICK).nodes[0].sources == ("y",)
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
 
 from onnxport.core.errors import UsageError
 from onnxport.deployment.report import Fallback
@@ -71,7 +75,8 @@ def tract(message: str, graph: OperatorGraph, model: Model, sizes: Sizes) -> Ref
 
 def _find_contradictions(graph: OperatorGraph, model: Model, sizes: Sizes) -> Iterator[Fallback]:
     """Yield nodes whose declared shapes contradict those that follow from the sizes of the inputs."""
-    declared = _declared_shapes(model)
+    assert model.path is not None, "an engine runs a file"
+    declared = _declared_in_file(model.path) | _declared_shapes(model)
     copy = model.clone()
     try:
         pin_shapes(copy, sizes)
@@ -85,6 +90,13 @@ def _find_contradictions(graph: OperatorGraph, model: Model, sizes: Sizes) -> It
                 yield _refuse_node(
                     node, f"the file declares {name!r} as {format_shape(was)}, {format_shape(is_now)} follows"
                 )
+
+
+def _declared_in_file(path: Path) -> dict[str, tuple[Dim, ...]]:
+    """Return the shapes of values inside as the engine reads them: `Model.load` drops those that are wrong."""
+    values = onnx.load(path, load_external_data=False).graph.value_info
+    read = (ir.serde.deserialize_value_info_proto(value, None) for value in values)
+    return {value.name: dims_of(value) for value in read if value.name and value.shape is not None}
 
 
 def _declared_shapes(model: Model) -> dict[str, tuple[Dim, ...]]:
