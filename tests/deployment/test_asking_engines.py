@@ -52,6 +52,12 @@ def test_an_operator_that_an_engine_lacks_is_named_with_its_node(tmp_path: Path)
         assert (name, found.extent, found.taken, refused) == (name, "none", 1, [("Det", "volume")])
 
 
+def test_rten_takes_a_model_with_weights_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "apart.onnx"
+    onnx.save(onnx.load(DIGITS), path, save_as_external_data=True, location="apart.data", size_threshold=0)
+    assert asked(path, "rten")["rten"].extent == "all"
+
+
 def declared(folder: Path, dims: list[str | int]) -> Path:
     """A convolution of [N, 3, 8, 8] whose result the file declares as `dims`."""
     nodes = [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,8 +28,10 @@ _NOTE = "this is the answer of rten-convert, which writes .rten files; rten itse
 def probe(path: Path, options: ProbeOptions) -> Placement:
     """Convert the model into a temporary folder."""
     target = options.folder / "model.rten"
+    model = Model.load(path)
+    copy = _copy(model, options.folder / "model")
     done = subprocess.run(
-        [sys.executable, "-P", "-c", _CODE, str(path.resolve()), str(target)],
+        [sys.executable, "-P", "-c", _CODE, str(copy), str(target)],
         cwd=options.folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -37,7 +40,7 @@ def probe(path: Path, options: ProbeOptions) -> Placement:
         timeout=_LIMIT,
         check=False,
     )
-    graph = estimation_graph(Model.load(path))
+    graph = estimation_graph(model)
     is_written = done.returncode == 0 and target.exists()
     fallbacks = () if is_written else tuple(_fallbacks(done.stderr, graph))
     count = sum(1 for _ in graph.all_nodes())
@@ -56,6 +59,16 @@ def probe(path: Path, options: ProbeOptions) -> Placement:
         why="" if is_written or fallbacks else last.strip()[:300],
         notes=(_NOTE,),
     )
+
+
+def _copy(model: Model, folder: Path) -> Path:
+    """Copy the model's files: rten-convert writes a file beside them, where a probe has no right to write."""
+    path = model.artifact.path
+    for file in model.artifact.files:
+        place = folder / file.relative_to(path.parent)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, place)
+    return folder / path.name
 
 
 def _fallbacks(message: str, graph: OperatorGraph) -> list[Fallback]:
