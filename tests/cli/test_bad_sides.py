@@ -189,11 +189,6 @@ def more_time_than_there_is(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return (*VALIDATE, "--timeout", "1e300")
 
 
-@case(6, "ONNX Runtime running model.onnx hung", "--timeout SECONDS")
-def too_little_time(sandbox: Sandbox) -> tuple[str | Path, ...]:
-    return (*VALIDATE, "--timeout", "0.001")
-
-
 # ---- the tests
 
 

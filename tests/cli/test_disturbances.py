@@ -92,10 +92,12 @@ def test_killed_runtime_is_the_machine_s_failure(command: str, hanging: Sandbox)
 
 
 def test_runtime_that_hangs_ends_with_the_time_limit(hanging: Sandbox) -> None:
+    before = hanging.contents()
     outcome = hanging.run(*VALIDATE, "--timeout", "3")
     assert outcome.code == 6
     assert "ONNX Runtime running hang.onnx hung: no answer within 3 s" in outcome.stderr
     assert "--timeout SECONDS" in outcome.stderr
+    assert hanging.contents() == before
 
 
 def test_killed_command_leaves_no_model_running(hanging: Sandbox) -> None:
