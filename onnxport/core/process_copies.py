@@ -33,10 +33,16 @@ _known: set[str] = set()
 
 
 def allow() -> None:
-    """Let this process be copied: it is ours, and its threads hold no locks. To be called before others start."""
+    """Let this process be copied: it is ours, and its threads hold no locks. To be called before others start.
+
+    A thread that Python does not know is no thread of ours. QEMU's user mode emulation has one, as in containers for
+    another machine; it fails in a copy ("rcu_read_unlock: Assertion").
+    """
     if sys.platform == "linux":
         _known.clear()
-        _known.update(os.listdir(_THREADS))
+        threads = os.listdir(_THREADS)
+        if len(threads) == threading.active_count():
+            _known.update(threads)
 
 
 def load(modules: Iterable[str], memory: int) -> bool:

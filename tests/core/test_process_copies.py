@@ -108,6 +108,25 @@ def test_a_process_that_is_not_ours_starts_an_interpreter() -> None:
     MARKED.clear()
 
 
+def test_a_process_with_a_thread_that_is_not_python_s_is_not_copied() -> None:
+    """QEMU's user mode emulation has one, and fails in a copy."""
+    code = (
+        "import _thread\n"
+        "from onnxport.core import process_copies\n"
+        "process_copies.allow()\n"
+        "alone = process_copies.load((), 2**30)\n"
+        "lock = _thread.allocate_lock()\n"
+        "lock.acquire()\n"
+        "_thread.start_new_thread(lock.acquire, ())\n"
+        "process_copies.allow()\n"
+        "print(alone, process_copies.load((), 2**30))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT
+    )
+    assert told.stdout == "True False\n"
+
+
 @as_copies
 @pytest.mark.usefixtures("copied")
 def test_beside_another_thread_an_interpreter_starts() -> None:
