@@ -17,7 +17,7 @@ from benchmarks.reality.samples import write_samples
 from fixtures import reality
 from onnxport.formats.model import Model
 from onnxport.validate.translation.tflite.artefact import prove_tflite
-from tests.validate.translation.test_tflite import CALIBRATED, SOURCE, Made, proof
+from tests.validate.translation.test_tflite import CALIBRATED, SOURCE, Made, images, proof
 from tests.validate.translation.tflite_faults import FAULTS, put
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -110,7 +110,7 @@ def test_a_file_is_proven_although_an_operator_is_not_known(
 ) -> None:
     from onnxport.validate.translation.tflite import operators
 
-    file = Made(tmp_path_factory.mktemp("made"))[precision]
+    file = Made(tmp_path_factory.mktemp("made"), SOURCE, images(20))[precision]
     known = {name: lift for name, lift in operators.OPERATORS.items() if name != "MAX_POOL_2D"}
     monkeypatch.setattr(operators, "OPERATORS", known)
     found = proof(file)
