@@ -223,10 +223,11 @@ def correct_biases(
             continue
         own = qdq.read_bias(model.graph, unit)
         values = weight_values(model, unit.weight)
-        axis = axis_of_results(nodes[unit.node])
+        node = nodes[unit.node]
+        axis, taps = axis_of_results(node), bias_correction.find_taps_on_data(node)
         bias = np.zeros(values.shape[axis], np.float32) if own is None else own
         found[unit.node] = bias_correction.correct_bias(
-            bias, values, weights[unit.weight], means[unit.reads[0]], axis
+            bias, values, weights[unit.weight], means[unit.reads[0]], axis, taps
         )
     return found
 

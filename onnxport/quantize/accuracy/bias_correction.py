@@ -8,12 +8,21 @@ only what its own weight did, not what the layers before it have corrected alrea
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.core.windows import taps_on_data
 from onnxport.quantize.grids import Floats, QuantizedWeight
 
 
-def correct_bias(bias: Floats, weight: Floats, rounded: QuantizedWeight, means: Array, axis: int) -> Floats:
+def correct_bias(
+    bias: Floats,
+    weight: Floats,
+    rounded: QuantizedWeight,
+    means: Array,
+    axis: int,
+    taps: Array | None = None,
+) -> Floats:
     """Return the bias, float32[channels], that keeps a product's mean over the samples as before rounding.
 
     The zeros that a Conv pads with are ignored: inside an image every tap of a filter meets the mean.
@@ -21,9 +30,25 @@ def correct_bias(bias: Floats, weight: Floats, rounded: QuantizedWeight, means: 
     Args:
         weight: the result's channels along `axis`, then the input channels (of a group), then a filter's taps.
         means: float64[inputs], of each channel of the product's operand.
+        taps: which meet data, see `find_taps_on_data`; all by default.
     """
-    shift = _response(np.moveaxis(rounded.floats.astype(np.float64) - weight, axis, 0), means)
+    moved = np.moveaxis(rounded.floats.astype(np.float64) - weight, axis, 0)
+    shift = _response(moved if taps is None else moved * taps, means)
     return (bias - shift).astype(np.float32)
+
+
+def find_taps_on_data(node: ir.Node) -> Array | None:
+    """Return which taps of a product's filter meet data at its declared sizes; None where all may."""
+    data, weight = node.inputs[:2]
+    if node.op_type != "Conv" or data is None or data.shape is None or weight is None or weight.shape is None:
+        return None
+    taps = [int(each) for each in weight.shape.numpy()[2:]]
+    if len(data.shape) != len(taps) + 2 or node.attributes.get_string("auto_pad", "NOTSET") != "NOTSET":
+        return None
+    sizes = [each if isinstance(each, int) else None for each in data.shape[2:]]
+    ones, zeros = (1,) * len(taps), (0,) * 2 * len(taps)
+    strides, dilations = (node.attributes.get_ints(name, ones) for name in ("strides", "dilations"))
+    return taps_on_data(sizes, taps, strides, dilations, node.attributes.get_ints("pads", zeros))
 
 
 def _response(kernel: Array, means: Array) -> Array:

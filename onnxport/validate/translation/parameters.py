@@ -14,6 +14,9 @@ E[x] is the mean of the operand over the calibration samples. Files of ours decl
 and the bias is computed again. For other files it is measured on the fed samples, and may be off by twice the
 operand's standard deviation in each channel. Other quantizers take back what rounding the operand shifts as well (NNCF,
 fast bias correction): up to half a step of each of its elements.
+
+On a map smaller than a filter some taps meet padding alone. They shift nothing, so W' - W is 0 there; a correction that
+counts them, as files of open sizes have it, is accepted as well.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.core.windows import taps_on_data
 from onnxport.formats.quantization_note import QuantizationNote
 from onnxport.validate.translation.findings import Finding, Kind
 from onnxport.validate.translation.forms import Core
@@ -321,6 +325,10 @@ class Product:
             halves = np.full(len(moments.mean), self.operand_step / 2)
             slack = slack + _times(self.core, weights, halves)
         beyond = ~(np.abs(moved - expected) <= slack)
+        if beyond.any() and (met := self._taps_on_data) is not None:
+            shift = _per_input(self.core, (self._weights[0].values - self._weights[1].values) * met)
+            expected = -_times(self.core, shift, moments.mean)
+            beyond &= ~(np.abs(moved - expected) <= slack)
         if beyond.any() and moments.is_declared and ours.values.any():
             beyond &= ~self._follows_common_factor(moments.mean, half)
         if not beyond.any():
@@ -333,6 +341,21 @@ class Product:
         )
         is_gone = not ours.values.any()  # and the source has one
         return self._finding(text, "fault" if moments.is_declared or is_gone else "doubt")
+
+    @property
+    def _taps_on_data(self) -> Array | None:
+        """Which taps of the filter meet data, see core/windows.py; None where all of them may."""
+        attributes, weight, shape = self.core.attributes, self._weights[0].values, self.operand.shape
+        if (
+            self.core.op != "Conv"
+            or shape is None
+            or len(shape) != weight.ndim
+            or attributes["auto_pad"] != "NOTSET"
+        ):
+            return None
+        sizes = [each if isinstance(each, int) else None for each in shape[2:]]
+        names = ("strides", "dilations", "pads")
+        return taps_on_data(sizes, weight.shape[2:], *(attributes[name] for name in names))
 
     def _follows_common_factor(self, mean: Array, half: Array) -> Array:
         """Return for each channel whether a rounded factor behind the product, of weight and bias alike, explains it.
