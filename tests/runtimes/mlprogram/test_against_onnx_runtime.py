@@ -10,6 +10,7 @@ import onnx.helper as helper
 import onnxruntime as ort
 import pytest
 
+from onnxport.runtimes.mlprogram.kernels.conv import conv
 from tests.runtimes.mlprogram.draws import Random, flag
 from tests.runtimes.mlprogram.programs import evaluated
 
@@ -145,6 +146,33 @@ def test_blocks_of_depth(operator: str, tmp_path: Path) -> None:
         wanted.append(onnx_runtime(name, [x], {"blocksize": block}))
     for (found,), (expected,) in zip(evaluated(tmp_path, operator, cases, "iOS17"), wanted, strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+# Few channels, so that the evaluator adds up the kernel's positions: sizes of x and of the weight, attributes.
+SMALL_KERNELS = {
+    "one axis, in pieces": ((2, 16, 3000), (8, 16, 5), {"dilations": [3], "pads": [6, 6]}),
+    "of width 1": ((3, 32, 600, 1), (32, 32, 11, 1), {"pads": [5, 0, 5, 0]}),
+    "two axes": ((2, 8, 21, 17), (16, 8, 3, 2), {"dilations": [2, 3], "pads": [1, 2, 0, 1]}),
+    "one output": ((1, 64, 30, 40), (1, 64, 3, 3), {}),
+    "three axes": ((2, 8, 5, 6, 7), (8, 8, 2, 3, 2), {"pads": [1, 0, 1, 0, 1, 1]}),
+    "a kernel as large as the map": ((2, 8, 3, 3), (4, 8, 3, 3), {}),
+}
+
+
+@pytest.mark.parametrize("name", SMALL_KERNELS)
+def test_a_convolution_of_few_channels(name: str) -> None:
+    extents, kernel, attributes = SMALL_KERNELS[name]
+    random = np.random.default_rng(2)
+    x, weight = floats(random, *extents), floats(random, *kernel)
+    (wanted,) = onnx_runtime("Conv", [x, weight], attributes)
+    padding = attributes.get("pads", [0] * 2 * (len(extents) - 2))
+    pad = np.array(padding).reshape(2, -1).T.ravel()
+    dilations = attributes.get("dilations")
+    got = conv(
+        x, weight, pad_type="custom", pad=pad, dilations=None if dilations is None else np.array(dilations)
+    )
+    assert got.shape == wanted.shape
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
 
 
 def test_a_convolution_of_blocks_in_the_batch_is_a_dilated_one(tmp_path: Path) -> None:

@@ -17,6 +17,11 @@ from onnxport.runtimes.mlprogram.kernels.windows import Span, integers, pad_wind
 _COLUMNS = 2**25
 # Elements of a depthwise convolution's pieces: as many as a core's cache holds.
 _PIECE = 2**16
+# Multiplications up to which OpenBLAS keeps a matrix product on one thread (interface/gemm.c). Threads that wait for a
+# busy core take longer than small products: twice to thirty times as long on two cores that others use.
+_ONE_THREAD = 2**18
+# Elements of a kernel position, [outputs, inputs], whose products then still have enough columns.
+_SMALL_KERNEL, _FEW_INPUTS = 2**10, 8
 
 
 @kernel("conv")
@@ -35,8 +40,50 @@ def conv(
     over = spans(x.shape[2:], weight.shape[2:], steps, gaps, pad_type, integers(pad, 2 * rank, 0))
     x = pad_windows(np.asarray(x, np.float32), over, 0)
     weight, group = np.asarray(weight, np.float32), 1 if groups is None else int(groups)
-    y = _depthwise(x, weight, over) if group == x.shape[1] > 1 else _grouped(x, weight, over, group)
+    if group == x.shape[1] > 1:
+        y = _depthwise(x, weight, over)
+    elif group == 1 and _has_small_kernels(weight) and all(span.stride == 1 for span in over):
+        y = _by_positions(x, weight, over)
+    else:
+        y = _grouped(x, weight, over, group)
     return _add_bias(y, bias)
+
+
+def _has_small_kernels(weight: Array) -> bool:
+    outputs, inputs = weight.shape[:2]
+    return bool(weight[0, 0].size > 1 and inputs >= _FEW_INPUTS and outputs * inputs <= _SMALL_KERNEL)
+
+
+def _by_positions(x: Array, weight: Array, over: Sequence[Span]) -> Array:
+    """Multiply the input by each kernel position and add, in pieces; steps are 1.
+
+    A position meets the input's places in their order, from its own on. The places between two rows of the result,
+    where windows reach into the next row, are computed too and left out.
+    """
+    batch, channels = x.shape[:2]
+    size, rows = [span.size for span in over], x.shape[3:]
+    kernels = np.ascontiguousarray(np.moveaxis(weight.reshape(*weight.shape[:2], -1), 2, 0))
+    steps = [int(np.prod(rows[axis:])) for axis in range(len(over))]
+    starts = [
+        sum(at * span.dilation * step for at, span, step in zip(position, over, steps, strict=True))
+        for position in _positions(over)
+    ]
+    flat = x.reshape(batch, channels, -1)
+    y = np.empty((batch, len(weight), size[0] * steps[0]), np.float32)
+    count = min(y.shape[2], flat.shape[2] - starts[-1])
+    piece = _ONE_THREAD // kernels[0].size
+    buffer = np.empty((len(weight), piece), np.float32)
+    for image, first in itertools.product(range(batch), range(0, count, piece)):
+        last = min(first + piece, count)
+        target, product = y[image, :, first:last], buffer[:, : last - first]
+        for index, start in enumerate(starts):
+            np.matmul(kernels[index], flat[image, :, first + start : last + start], out=product)
+            if index:
+                target += product
+            else:
+                target[...] = product
+    y = y.reshape(batch, len(weight), size[0], *rows)
+    return np.ascontiguousarray(y[(slice(None), slice(None), slice(None), *map(slice, size[1:]))])
 
 
 def _grouped(x: Array, weight: Array, over: Sequence[Span], groups: int) -> Array:
