@@ -190,8 +190,13 @@ def _merge(spec: TensorSpec, given: GivenShape | None) -> tuple[Dim, ...]:
     )
     if not fits:
         text = ",".join("?" if size is None else str(size) for size in given)
+        is_of_rank = len(given) == len(spec.shape)
         raise UsageError(
             f"the shape {text} contradicts input {spec}",
-            fix="give as many dimensions as it has, and other sizes for open ones only",
+            why="the file fixes sizes, and --shape only fills open ones" if is_of_rank else "",
+            fix="export the model again with these dimensions open, or give each a name in the file: "
+            "set its dim_param with the onnx package"
+            if is_of_rank
+            else "give as many dimensions as it has",
         )
     return tuple(size if isinstance(size, int) else dim for size, dim in zip(given, spec.shape, strict=True))

@@ -261,9 +261,19 @@ def shape_for_an_unknown_name(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *TFLITE, "--shape", "picture=1,1,8,8")
 
 
-@case(2, "the shape 1,3,8,8 contradicts input image: float32[N, 1, 8, 8]")
+@case(
+    2,
+    "the shape 1,3,8,8 contradicts input image: float32[N, 1, 8, 8]",
+    "the file fixes sizes, and --shape only fills open ones",
+    "give each a name in the file: set its dim_param with the onnx package",
+)
 def shape_that_contradicts_the_model(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *TFLITE, "--shape", "image=1,3,8,8")
+
+
+@case(2, "the shape 1,8,8 contradicts input image: float32[N, 1, 8, 8]", "give as many dimensions as it has")
+def shape_of_another_rank(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("convert", "model.onnx", *TFLITE, "--shape", "image=1,8,8")
 
 
 @case(2, "no input 'picture'", "its inputs are 'image'")
