@@ -41,6 +41,12 @@ def describe_size(source: Model, stored: int, made: Artifact) -> tuple[str, ...]
     before, after = source.artifact.size, made.size
     if after <= _SHARE * before:
         return ()
+    # An eighth is left for what the target can store as integers after all.
+    if (widened := _widened_bytes(source)) > _LEAST and after - stored > widened * 7 / 8:
+        return (
+            f"the file stores weights as floats that the source holds as integers ({format_size(widened)} more); for "
+            "integers convert the float original with --precision int8-weights",
+        )
     old = constant_bytes(source, with_lists=True)
     return (
         f"of the {format_size(after)}, about {format_size(min(stored, after))} are constants (of the source's "
@@ -66,6 +72,14 @@ def constant_bytes(model: Model, *, with_lists: bool = False) -> int:
     if with_lists:
         return sum(_constants(model).values())
     return sum(tensor.nbytes for _, tensor in _tensors(model))
+
+
+def _widened_bytes(model: Model) -> int:
+    """Return by how many bytes constants that the model dequantizes are larger as float32."""
+    tensors = dict(_tensors(model))
+    read = {node.inputs[0] for node in model.graph.all_nodes() if node.op_type == "DequantizeLinear"}
+    stored = {each.name: tensors[each.name] for each in read if each is not None and each.name in tensors}
+    return sum(4 * tensor.size - tensor.nbytes for tensor in stored.values())
 
 
 def _constants(model: Model) -> dict[str, int]:
