@@ -19,7 +19,7 @@ from onnxport.formats.quantization_note import QuantizationNote
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.validate.translation.findings import Finding
 from onnxport.validate.translation.forms import Grid
-from onnxport.validate.translation.least_error import operand_rows
+from onnxport.validate.translation.least_error import ROWS, operand_rows
 from onnxport.validate.translation.matches import Match
 from onnxport.validate.translation.parameters import Moments, Product
 
@@ -186,8 +186,9 @@ class Observation:
             values = match.convert(shown[match.original.name or ""])
             dtype = match.value.dtype if match.value.name == name else None
             codes[name] = values.astype(np.float32 if dtype is None else dtype.numpy())
-        for product in self._moved if keep else ():
-            if product.operand.name not in group:
+        for product in self._moved:
+            counted = sum(map(len, self._rows.get(product.source.value, ())))
+            if product.operand.name not in group or (counted >= ROWS and not keep):
                 continue
             rows = operand_rows(product.core, shown[product.operand.name or ""])
             if rows is not None:

@@ -12,6 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.formats.model import Model
+from onnxport.quantize.weights.encoding import Grids
+from onnxport.quantize.weights.gptq import round_gptq
 from onnxport.validate.translation.proof import Proof, prove
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -109,6 +111,55 @@ def test_few_weights_that_are_off_are_not_taken_for_rounding_of_the_least_error(
     changed = codes[rows, 7].astype(np.int64)
     codes[rows, 7] = np.where(changed > 100, changed - by, changed + by)
     assert "weights are more than half a step from the source's" in str(check(weight, codes, steps))
+
+
+def few_rows(codes: Array, steps: Array, weight: Array) -> Proof:
+    """Feed two rows, as a product behind a global pool reads them of two pictures."""
+    return prove(product(weight), rounded(codes, steps), [{"x": pooled(2, seed=1)}])
+
+
+def pooled(count: int, seed: int) -> Array:
+    """Return rows that are alike, as pooled pixels are."""
+    own = np.random.default_rng(seed).standard_normal((count, DEPTH))
+    common = np.random.default_rng(2).uniform(0, 4, DEPTH)
+    return np.maximum(common + 0.3 * own, 0).astype(np.float32)
+
+
+def least_error(weight: Array) -> tuple[Array, Array]:
+    """Return codes of 4 bits and steps of GPTQ, which saw other rows."""
+    rows = pooled(16, seed=0).astype(np.float64)
+    found = round_gptq(weight.T, rows.T @ rows, Grids(4, DEPTH, symmetric=True))
+    return found.numbers.T.copy(), found.scales[:, 0]
+
+
+def test_least_error_is_told_on_two_rows_where_rounding_to_nearest_meets_some_channel_by_chance() -> None:
+    weight = normal(DEPTH, CHANNELS)
+    found = few_rows(*least_error(weight), weight)
+    assert found.is_complete, str(found)
+    assert found.moved == 1
+
+
+@pytest.mark.parametrize("name", ["a sign", "two channels", "a step"])
+def test_damage_among_weights_of_the_least_error_is_told_on_two_rows(name: str) -> None:
+    weight = normal(DEPTH, CHANNELS)
+    codes, steps = least_error(weight)
+    if name == "a sign":
+        codes[:, 7] = np.clip(-codes[:, 7], -8, 7)
+    elif name == "two channels":
+        codes[:, [3, 9]] = codes[:, [9, 3]]
+    else:
+        steps[5] *= 2
+    assert "weights are more than half a step from the source's" in str(few_rows(codes, steps, weight))
+
+
+@pytest.mark.parametrize("shown", [4, 0], ids=["later sets", "no set"])
+def test_damage_that_the_first_pictures_do_not_show_is_not_proven_right(shown: int) -> None:
+    weight = normal(DEPTH, CHANNELS)
+    codes, steps = least_error(weight)
+    codes[:, [3, 9]] = codes[:, [9, 3]]
+    black = np.zeros((1, DEPTH), np.float32)
+    sets = [{"x": each} for each in (black, black, *np.split(pooled(4, seed=1), 4)[:shown])]
+    assert not prove(product(weight), rounded(codes, steps), sets).is_complete
 
 
 def test_a_constant_that_its_grid_cuts_off_is_another_constant() -> None:
