@@ -33,7 +33,7 @@ def main() -> NoReturn:
         signals.install()
         from onnxport.core import process_copies
 
-        process_copies.allow()
+        process_copies.allow(threads=2)  # this one, and the one that waits for signals
         from onnxport.cli.commands import cli
 
         code = cli.main(prog_name="onnxport", standalone_mode=False)

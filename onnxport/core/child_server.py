@@ -58,7 +58,7 @@ def serve(
         confine(settings["folders"])
     if hasattr(select, "poll"):
         threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
-    process_copies.allow()
+    process_copies.allow(threads=2)  # this one, and the one that waits for the parent's end
     gc.disable()  # imports make much that lives and nothing that dies
     for module in preload:
         with contextlib.suppress(Exception, SystemExit):

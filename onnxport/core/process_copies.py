@@ -32,17 +32,17 @@ _MOST = 128 * 2**20
 _known: set[str] = set()
 
 
-def allow() -> None:
+def allow(threads: int) -> None:
     """Let this process be copied: it is ours, and its threads hold no locks. To be called before others start.
 
-    A thread that Python does not know is no thread of ours. QEMU's user mode emulation has one, as in containers for
-    another machine; it fails in a copy ("rcu_read_unlock: Assertion").
+    Args:
+        threads: that are ours, the main one among them. With more this process is not copied: QEMU's user mode
+            emulation has one, as in containers for another machine, and fails in a copy ("rcu_read_unlock: Assertion").
     """
     if sys.platform == "linux":
+        found = os.listdir(_THREADS)
         _known.clear()
-        threads = os.listdir(_THREADS)
-        if len(threads) == threading.active_count():
-            _known.update(threads)
+        _known.update(found if len(found) == threads else ())
 
 
 def load(modules: Iterable[str], memory: int) -> bool:
