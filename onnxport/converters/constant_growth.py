@@ -42,7 +42,7 @@ def describe_size(source: Model, stored: int, made: Artifact) -> tuple[str, ...]
     if after <= _SHARE * before:
         return ()
     # An eighth is left for what the target can store as integers after all.
-    if (widened := _widened_bytes(source)) > _LEAST and after - stored > widened * 7 / 8:
+    if (widened := _count_widened_bytes(source)) > _LEAST and after - stored > widened * 7 / 8:
         return (
             f"the file stores weights as floats that the source holds as integers ({format_size(widened)} more); for "
             "integers convert the float original with --precision int8-weights",
@@ -74,7 +74,7 @@ def constant_bytes(model: Model, *, with_lists: bool = False) -> int:
     return sum(tensor.nbytes for _, tensor in _tensors(model))
 
 
-def _widened_bytes(model: Model) -> int:
+def _count_widened_bytes(model: Model) -> int:
     """Return by how many bytes constants that the model dequantizes are larger as float32."""
     tensors = dict(_tensors(model))
     read = {node.inputs[0] for node in model.graph.all_nodes() if node.op_type == "DequantizeLinear"}

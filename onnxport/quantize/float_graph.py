@@ -19,7 +19,7 @@ from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError
 from onnxport.formats.model import Model, open_sizes
 from onnxport.optimizers import shape_inference
-from onnxport.optimizers.float16.widening import is_narrow, widen
+from onnxport.optimizers.float16.float32_form import is_narrow, widen
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.canonical_operators import canonicalize_operators
 from onnxport.quantize.channel_fusion import fold_into_products

@@ -14,8 +14,8 @@ from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
 from onnxport.quantize.accuracy import equalization
 from onnxport.quantize.accuracy.channel_groups import ChannelGroup
-from onnxport.quantize.accuracy.channel_rounding import Spread
 from onnxport.quantize.accuracy.channel_scales import ScalableTensors, find_scalable_tensors, scale_channels
+from onnxport.quantize.accuracy.rounding_error import Spread
 from onnxport.quantize.accuracy.rows import RowSample
 from onnxport.quantize.calibration import Resources, calibrate
 from onnxport.quantize.calibration.observers import ChannelExtremes, Histogram, Observer

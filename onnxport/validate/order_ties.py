@@ -40,7 +40,7 @@ _MOST_PAIRS = 20_000_000
 
 @dataclass(frozen=True)
 class Scores:
-    """What a right runtime may compute for the scores that a TopK orders, [..., n]; the best are the largest.
+    """The scores that a TopK orders and their bounds in right runtimes, [..., n]; the best are the largest.
 
     Attributes:
         own: the reference's.
@@ -101,7 +101,7 @@ class OrderTies:
 
     @property
     def is_known(self) -> bool:
-        """Whether all that the orders decide could be cut out."""
+        """Whether models of all that the orders decide were made."""
         heads = zip(self._heads, self._orders, strict=True)
         return self._output is not None and all(
             head is not None or not order.is_behind for head, order in heads
@@ -297,7 +297,7 @@ class Reordered:
 
     @property
     def rest(self) -> Rest:
-        """What may stand where rows may stand that the TopK of the reference leaves out."""
+        """The last places, where rows may stand that the TopK of the reference leaves out."""
         return Rest(self.first[:, self.count :].min(axis=1), self.shape, self.count)
 
     def _fitting(self, batch: int, place: int, row: Array) -> Array:

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
 from onnxport.formats.model import Model
-from onnxport.optimizers.float16.widening import is_narrow, widen
+from onnxport.optimizers.float16.float32_form import is_narrow, widen
 from tests.quantize.small import sqnr
 
 RNG = np.random.default_rng(3)

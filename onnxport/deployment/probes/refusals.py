@@ -76,7 +76,7 @@ def tract(message: str, graph: OperatorGraph, model: Model, sizes: Sizes) -> Ref
 def _find_contradictions(graph: OperatorGraph, model: Model, sizes: Sizes) -> Iterator[Fallback]:
     """Yield nodes whose declared shapes contradict those that follow from the sizes of the inputs."""
     assert model.path is not None, "an engine runs a file"
-    declared = _declared_in_file(model.path) | _declared_shapes(model)
+    declared = _read_declared_shapes(model.path) | _declared_shapes(model)
     copy = model.clone()
     try:
         pin_shapes(copy, sizes)
@@ -92,7 +92,7 @@ def _find_contradictions(graph: OperatorGraph, model: Model, sizes: Sizes) -> It
                 )
 
 
-def _declared_in_file(path: Path) -> dict[str, tuple[Dim, ...]]:
+def _read_declared_shapes(path: Path) -> dict[str, tuple[Dim, ...]]:
     """Return the shapes of values inside as the engine reads them: `Model.load` drops those that are wrong."""
     values = onnx.load(path, load_external_data=False).graph.value_info
     read = (ir.serde.deserialize_value_info_proto(value, None) for value in values)

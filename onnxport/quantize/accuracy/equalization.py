@@ -5,7 +5,7 @@ that make a tensor divide each channel by s, which their scale per channel takes
 multiply by s (Nagel et al. 2019, section 4.1; channel_groups.py). Nothing is added to the graph.
 
 A large s makes weights behind uneven instead. Which power of the reach serves best follows from the error of rounding
-in both places (channel_rounding.py).
+in both places (rounding_error.py).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.formats.quantization_note import round_factors
 from onnxport.quantize.accuracy.channel_groups import ChannelGroup, find_channel_groups
-from onnxport.quantize.accuracy.channel_rounding import Spread, product_error
 from onnxport.quantize.accuracy.product_constants import array_of, replace_constant
+from onnxport.quantize.accuracy.rounding_error import Spread, measure_product_error
 from onnxport.quantize.placement import Placement
 from onnxport.validate.translation.channel_factors import ChannelDivider
 
@@ -127,7 +127,7 @@ def _read(group: ChannelGroup) -> set[str]:
 def _error(group: ChannelGroup, spreads: Mapping[str, Spread], factors: Array) -> float:
     """Return the error of rounding a group's tensors and the weights that read them, as a share of the results."""
     read, found = _read(group), []
-    rounding = {name: each.rounding(factors) for name, each in spreads.items()}
+    rounding = {name: each.measure_rounding(factors) for name, each in spreads.items()}
     # A tensor that an operator between products reads: the next one has its error, too.
     between = sum(
         (each.reshape(len(factors), -1).mean(axis=1) for name, each in rounding.items() if name not in read),
@@ -137,7 +137,7 @@ def _error(group: ChannelGroup, spreads: Mapping[str, Spread], factors: Array) -
         name = "" if node.inputs[0] is None else node.inputs[0].name or ""
         if name in spreads:
             own = rounding[name] + np.repeat(between, repeats)
-            found.append(product_error(node, np.repeat(factors, repeats), own, spreads[name].squares))
+            found.append(measure_product_error(node, np.repeat(factors, repeats), own, spreads[name].squares))
     return math.fsum(found)
 
 

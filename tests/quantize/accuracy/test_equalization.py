@@ -13,7 +13,7 @@ from benchmarks.quantizing import scoring
 from benchmarks.quantizing.nets import NETS
 from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote
-from onnxport.quantize.accuracy.channel_rounding import Spread
+from onnxport.quantize.accuracy.rounding_error import Spread
 from onnxport.quantize.tensor_summary import TensorSummary
 from onnxport.validate.translation.proof import prove
 from tests.quantize.small import Case, case
@@ -168,10 +168,12 @@ def test_channels_of_zeros_lose_nothing_and_others_a_twelfth_of_the_step() -> No
     halves = (values.view(np.uint32) >> 16).astype(np.uint16)
     spread = Spread.of(TensorSummary(-1, 1, halves=halves, extremes=(values.min(0), values.max(0))), None)
     assert spread is not None
-    dense, empty = spread.rounding(np.ones(2, np.float32))
+    dense, empty = spread.measure_rounding(np.ones(2, np.float32))
     assert empty == 0
     assert dense == pytest.approx((2 / 255) ** 2 / 12, rel=0.1)
-    assert spread.rounding(np.array([0.5, 1], np.float32))[0] == pytest.approx((4 / 255) ** 2 / 12, rel=0.1)
+    assert spread.measure_rounding(np.array([0.5, 1], np.float32))[0] == pytest.approx(
+        (4 / 255) ** 2 / 12, rel=0.1
+    )
 
 
 def _sqnr(key: str, folder: Path) -> float:

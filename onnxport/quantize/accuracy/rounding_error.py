@@ -1,4 +1,4 @@
-"""What rounding costs a tensor whose channels are divided, and the products that read it.
+"""The error of rounding a tensor whose channels are divided, and the weights of the products that read it.
 
 Dividing each channel by s before a tensor is rounded, and multiplying what reads it by s, changes both errors. In the
 result of a product with the weight W they are
@@ -35,7 +35,7 @@ _ELEMENTS = 1 << 15
 
 @dataclass(frozen=True)
 class Spread:
-    """What the samples tell of a tensor's channels.
+    """The reach of a tensor's channels and some of its rows, from the samples.
 
     Attributes:
         reach: the largest magnitude of each channel that matters; float64[channels].
@@ -77,7 +77,7 @@ class Spread:
         """The mean square of each channel, float64[channels]."""
         return np.asarray(self.weights @ np.square(self.rows, dtype=np.float64))
 
-    def rounding(self, factors: Array) -> Array:
+    def measure_rounding(self, factors: Array) -> Array:
         """Return the mean squared error of each channel after its division, on the tensor's best grid.
 
         Args:
@@ -91,7 +91,7 @@ class Spread:
         return np.asarray(self.weights @ np.square(rows - rounded))
 
 
-def product_error(node: ir.Node, factors: Array, rounding: Array, squares: Array) -> float:
+def measure_product_error(node: ir.Node, factors: Array, rounding: Array, squares: Array) -> float:
     """Return the squared error of a product's results, as a share of their squares.
 
     Args:
