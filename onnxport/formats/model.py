@@ -184,10 +184,12 @@ class Model:
         """Return the serialized model with its weights; None above protobuf's 2 GB."""
         if self.weight_bytes + _GRAPH_ALLOWANCE > _PROTOBUF_LIMIT:
             return None
-        copy = self.ir.clone()
-        ir.external_data.load_to_model(copy)
-        _load_constants(copy)
-        data: bytes = ir.to_proto(copy).SerializeToString(deterministic=True)
+        whole = self.ir
+        if _external_tensors(whole):  # a copy takes as long as the rest
+            whole = whole.clone()
+            ir.external_data.load_to_model(whole)
+            _load_constants(whole)
+        data: bytes = ir.to_proto(whole).SerializeToString(deterministic=True)
         return data
 
     def save(self, path: Path, source: Model | None = None) -> Artifact:

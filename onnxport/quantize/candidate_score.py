@@ -144,9 +144,10 @@ class Scorer(Closing):
         """Run the candidate, which has the original's inputs and outputs, on the samples.
 
         Args:
+            candidate: it may be changed; a copy takes longer than a run of many networks.
             samples: the first so many; all unless given.
             decides: whether some samples are enough where these are far from the budgets.
-            behind: values of the first samples that the candidate need not compute; it is changed then.
+            behind: values of the first samples that the candidate need not compute.
             elsewhere: without ONNX Runtime's optimizations, as another runtime computes: what lies half between two
                 steps of a grid is rounded otherwise, which moves deep networks as far as their quantization does.
         """
@@ -154,7 +155,8 @@ class Scorer(Closing):
         specs: dict[str, TensorSpec] = {}
         averages, course = Averages(self._budgets.user), _Course()
         candidate = candidate if behind is None else behind.rest_of(candidate)
-        with OrtRuntime.of_model(candidate, _ELSEWHERE if elsewhere else RuntimeOptions()) as runtime:
+        options = _ELSEWHERE if elsewhere else RuntimeOptions()
+        with OrtRuntime.of_model(candidate, options, in_place=True) as runtime:
             pairs = list(zip(self._files[:samples], self._answers[:samples], strict=True))
             for number, (file, answers) in enumerate(pairs):
                 feeds = file.load().feeds

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 from onnxport import convert_model
+from onnxport.formats.model import Model
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from tests import lesser_cpu
@@ -45,6 +47,18 @@ def test_nodes_may_come_in_any_order() -> None:
     product.model.graph.node.extend(reversed(nodes))
     assert len(nodes) > 1
     assert _off(product) <= product.tolerance
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_a_model_in_memory_is_exact_and_changes_only_where_it_may(name: str, in_place: bool) -> None:
+    product = PRODUCTS[name]("u8", "s8")
+    model = Model(ir.from_proto(product.model))
+    before = model.to_bytes()
+    with OrtRuntime.of_model(model, in_place=in_place) as runtime:
+        answer = runtime.run({"x": product.x})["y"].astype(np.float64)
+    assert np.abs(answer - product.y).max() <= product.tolerance
+    assert in_place or model.to_bytes() == before
 
 
 _SIGNED_BY_UNSIGNED = (

@@ -175,8 +175,9 @@ class Placement:
     def without(self, nodes: Collection[str], why: str) -> Placement:
         """Return the plan with these nodes in float."""
         gone = [unit for unit in self.units if unit.node in nodes]
-        kept = drop_isolated_units([unit for unit in self.units if unit not in gone])
-        alone = reasons_of_isolation([unit for unit in self.units if unit not in gone], kept)
+        left = [unit for unit in self.units if unit.node not in nodes]
+        kept = drop_isolated_units(left)
+        alone = reasons_of_isolation(left, kept)
         reasons = dict.fromkeys((unit.node for unit in gone), why) | alone
         return replace(self, units=kept, floats={**self.floats, **reasons}, known=self.fixed)
 

@@ -33,15 +33,19 @@ from onnxport.runtimes.ort.integer_products import (
 _INT8, _UINT8 = ir.DataType.INT8, ir.DataType.UINT8
 
 
-def with_unsigned_weights(model: Model) -> Model | None:
-    """Return a copy of `model` whose integer products are exact on every CPU; None where nothing had to change."""
+def with_unsigned_weights(model: Model, *, in_place: bool = False) -> Model | None:
+    """Return `model` with integer products that are exact on every CPU; None where nothing had to change.
+
+    Args:
+        in_place: change the model itself instead of a copy, which takes as long as all else here.
+    """
     nodes = [node for graph in model.ir.graphs() for node in graph]
     if not any(may_saturate(node.domain, node.op_type) for node in nodes):
         return None
     needs_types = any((node.domain, node.op_type) in OPERANDS for node in nodes)
     if not needs_types and not any(signed for node in nodes for signed in signed_weights(node)):
         return None
-    copy = model.clone()
+    copy = model if in_place else model.clone()
     if needs_types:  # files need not declare those of intermediate values
         common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(copy.ir)
     if not any(signed for graph in copy.ir.graphs() for node in graph for signed in signed_weights(node)):

@@ -89,11 +89,17 @@ class OrtRuntime(Closing):
         self.outputs = tuple(spec_of(each.name, each.type, each.shape) for each in main.get_outputs())
 
     @classmethod
-    def of_model(cls, model: Model, options: RuntimeOptions = _DEFAULT) -> OrtRuntime:
-        """Load a model in memory; ONNX Runtime maps its external data. Numbered texts are answered as texts."""
+    def of_model(
+        cls, model: Model, options: RuntimeOptions = _DEFAULT, *, in_place: bool = False
+    ) -> OrtRuntime:
+        """Load a model in memory; ONNX Runtime maps its external data. Numbered texts are answered as texts.
+
+        Args:
+            in_place: whether the model itself may be changed, for a caller that needs it no more.
+        """
         noted_outputs = model.graph.outputs
         if is_exact := options.integers == "exact" and options.provider == "CPU":
-            model = _with_exact_sums(model)
+            model = _with_exact_sums(model, in_place=in_place)
         data, folder = _graph_bytes(model)
         if data is not None:
             runtime = cls(data, options, folder=folder, is_exact=is_exact)
@@ -135,7 +141,9 @@ class OrtRuntime(Closing):
             assert isinstance(self._source, Path)
             self._source = exact_ort_file.with_unsigned_weights(self._source) or self._source
             return
-        if (model := self._read()) is None or (exact := exact_integers.with_unsigned_weights(model)) is None:
+        if (model := self._read()) is None or (
+            exact := exact_integers.with_unsigned_weights(model, in_place=True)
+        ) is None:
             return
         data, folder = _graph_bytes(exact)
         if data is None:
@@ -351,8 +359,8 @@ def _unpacked(value: Array, dtype: str) -> Array:
     return value.view(dtype) if dtype.startswith("float8") and value.dtype == np.uint8 else value
 
 
-def _with_exact_sums(model: Model) -> Model:
-    """Return an equal model whose integer sums saturate on no CPU; itself where no sum does."""
+def _with_exact_sums(model: Model, *, in_place: bool) -> Model:
+    """Return an equal model whose integer sums saturate on no CPU; itself where no sum does, or changed in place."""
     nodes = (node for graph in model.ir.graphs() for node in graph)
     if not model.ir.functions and not any(may_saturate(node.domain, node.op_type) for node in nodes):
         return model
@@ -360,7 +368,7 @@ def _with_exact_sums(model: Model) -> Model:
     from onnxport.runtimes.ort.exact_integers import with_unsigned_weights
     from onnxport.samples.domain import without_functions
 
-    return with_unsigned_weights(without_functions(model)) or model
+    return with_unsigned_weights(without_functions(model), in_place=in_place) or model
 
 
 def _sorted(model: Model) -> Model:
