@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from onnxport.formats.initializers import add_initializer
 from onnxport.formats.model import Model, dims_of
+from onnxport.optimizers.patterns import integers
 
 # Operators whose result has the rank of their only operand that is no scalar.
 _KEEP_RANK = frozenset(
@@ -31,7 +32,8 @@ def read_output_ranks(model: Model) -> dict[str, int]:
 def name_squeezed_axes(model: Model, ranks: Mapping[str, int]) -> list[str]:
     """Give axes to each Squeeze without any whose rank leaves one choice: all open axes go, or all stay.
 
-    They stay where a reader fails at a lower rank: the model then runs at no size at which one of them is 1.
+    They stay where a reader fails at a lower rank: the model then runs at no size at which one of them is 1. They
+    stay as well where each reader is a Reshape to sizes that copy none: it returns the same either way.
 
     Args:
         ranks: of the graph's outputs, as the file declares them.
@@ -51,7 +53,8 @@ def name_squeezed_axes(model: Model, ranks: Mapping[str, int]) -> list[str]:
         gone = [axis for axis, dim in enumerate(dims) if dim == 1 or axis in opened]
         wanted = _rank_of(node.outputs[0], outputs)
         stay = len(dims) - len(gone) + len(opened)
-        if opened and _least_rank(node.outputs[0]) == stay:
+        squeezed = node.outputs[0]
+        if opened and (_least_rank(squeezed) == stay or _is_only_reshaped(squeezed)):
             _set_axes(model, node, [axis for axis in gone if axis not in opened])
             continue
         if not opened or wanted is None or wanted != len(dims) - len(gone):
@@ -96,6 +99,15 @@ def _least_rank(value: ir.Value) -> int:
         elif index == 0 and reader.op_type == "Transpose" and "perm" in reader.attributes:
             least = max(least, len(reader.attributes["perm"].as_ints()))
     return least
+
+
+def _is_only_reshaped(value: ir.Value) -> bool:
+    """Return whether all readers are Reshapes whose constant sizes copy no size of the value."""
+    targets = [
+        integers(reader.inputs[1]) if reader.op_type == "Reshape" and index == 0 else None
+        for reader, index in value.uses()
+    ]
+    return not value.is_graph_output() and bool(targets) and all(each and 0 not in each for each in targets)
 
 
 def _others_are_scalars(node: ir.Node, operand: ir.Value) -> bool:

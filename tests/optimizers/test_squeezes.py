@@ -86,3 +86,20 @@ def test_a_reader_that_fails_at_a_lower_rank_says_that_the_axis_stays(tmp_path: 
     made = onnxport.convert_model(tmp_path / "model.onnx", target)
     assert made.report.verdict == "proven"
     assert len({each.shapes["x"] for each in made.report.fed}) > 1
+
+
+@pytest.mark.parametrize("target", ["tflite", "coreml"])
+def test_an_axis_stays_that_a_reshape_flattens(tmp_path: Path, target: str) -> None:
+    """MNE's ICLabel: the mean of the scores of four views of each picture, whose batch is a multiple of four."""
+    text = """<ir_version: 9, opset_import: ["" : 14]>
+    g (float[N, 3, 1, 1] x) => (float[M, 3] y) <int64[2] views = {4, -1}, int64[2] scores = {-1, 3}> {
+        probabilities = Softmax <axis = 1> (x)
+        rows = Squeeze (probabilities)
+        by_view = Reshape (rows, views)
+        mean = ReduceMean <axes = [0], keepdims = 0> (by_view)
+        y = Reshape (mean, scores)
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    made = onnxport.convert_model(tmp_path / "model.onnx", target)
+    assert made.report.verdict == "proven"
+    assert len({each.shapes["x"][0] for each in made.report.fed}) > 1
