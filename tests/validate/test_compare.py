@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime as ort
 import pytest
 
 from onnxport.validate.accumulator import Tally
@@ -102,6 +104,44 @@ def test_saturated_sigmoids_may_be_off_by_eps_absolutely() -> None:
     reference, candidate = np.zeros((1, 8), np.float32), np.full((1, 8), 1e-8, np.float32)
     assert judged(reference, candidate).fault
     assert not judged(reference, candidate, Tolerance(1, saturating=frozenset({"y"}))).fault
+
+
+def test_two_kernels_of_a_sigmoid_are_equivalent() -> None:
+    """A detector's scores of 1e-7: MLAS's rational function in ONNX Runtime, and without fused multiply-add."""
+    logits = np.linspace(-20, 20, 1_000_003, dtype=np.float32)
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 17]> g (float[N] x) => (float[N] y) { y = Sigmoid (x) }'
+    )
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    reference = session.run(None, {"x": logits})[0]
+    tolerance = Tolerance(length=1, saturating=frozenset({"y"}))
+    low = logits < -8  # where the scale allows nothing
+    assert not judged(reference[low], mlas_sigmoid(logits)[low], tolerance).fault
+    assert judged(reference[low], reference[low] + np.float32(1e-6), tolerance).fault
+
+
+def mlas_sigmoid(logits: Array) -> Array:
+    """Return 0.5 + p(x) / q(x) as MLAS defines them, in float32."""
+    x = np.clip(logits, np.float32(-18), np.float32(18))
+    p, q = np.zeros_like(x), np.zeros_like(x)
+    for each in (
+        4.37031012579801e-11,
+        1.15627324459942e-07,
+        6.08574864600143e-05,
+        8.51377133304701e-03,
+        0.248287947061529,
+    ):
+        p = p * (x * x) + np.float32(each)
+    for each in (
+        6.10247389755681e-13,
+        5.76102136993427e-09,
+        6.29106785017040e-06,
+        1.70198817374094e-03,
+        0.116817656904453,
+        0.993151921023180,
+    ):
+        q = q * (x * x) + np.float32(each)
+    return p * x / q + np.float32(0.5)
 
 
 def test_numbers_times_their_sigmoid_may_be_off_by_what_onnx_runtime_cuts() -> None:
