@@ -19,12 +19,16 @@ from onnxport.validate.reference import Reference
 from onnxport.validate.report import Criterion, Judgement, Precision
 from onnxport.validate.rollout import Run
 from onnxport.validate.signature import unfit_sizes
-from onnxport.validate.undefined_answers import notes_on, why_undefined
+from onnxport.validate.undefined_answers import is_finite, notes_on, why_undefined
 
 if TYPE_CHECKING:
     from onnxport.validate.lifted_reference import LiftedReference
     from onnxport.validate.quality import Floor, Quality
     from onnxport.validate.rounded_reference import RoundedReference
+
+_NOTHING_COMPARED = (
+    "what the source computes is undefined on all generated inputs; give your own with --inputs DIR"
+)
 
 
 def evaluate(
@@ -79,15 +83,19 @@ def evaluate(
                 given = candidate.run(feeds)
             except UndefinedResultError as error:
                 given, refusal = {}, error
-            # The first set says whether the candidate computes anything at all.
+            # The first that is compared says whether the candidate computes anything at all.
+            may_leave_out = compared or not is_finite(answers)
             why = (
-                why_undefined(reference, answered, feeds, answers, None if refusal else given) if fed else ""
+                why_undefined(reference, answered, feeds, answers, None if refusal else given)
+                if may_leave_out
+                else ""
             )
             if why:
                 left_out.setdefault(why, []).append(answered.label)
                 return
             if refusal is not None:
                 raise refusal
+            compared.append(answered.label)
             if fidelity is not None:
                 fidelity.add(answered, feeds, answers, given)
             if answered.adversarial:
@@ -102,7 +110,7 @@ def evaluate(
 
         chosen = [each for each in (fidelity, quality) if each is not None]
         notes: tuple[str, ...] = (criteria.note,) if criteria.note else ()
-        fed, left_out = 0, dict[str, list[str]]()
+        fed, compared, left_out = 0, list[str](), dict[str, list[str]]()
         failure = unfit_sizes(reference.shapes, candidate.inputs)
         if failure:
             return (chosen[0].failed(failure),), notes
@@ -121,9 +129,11 @@ def evaluate(
                 _add_further(reference, add_all, is_inconclusive)
         except RunError as error:
             return (chosen[0].failed(str(error)),), notes
+        notes += notes_on(left_out)
+        if left_out and not compared:
+            return (chosen[0].failed(_NOTHING_COMPARED),), notes
         *others, last = (each.judgement() for each in chosen)
         notes += () if quality is None else tuple(quality.notes)
-        notes += notes_on(left_out)
         last = last.model_copy(update={"metrics": averages.figures})
         return (*others, apply_budgets(last, budgets)), notes
 

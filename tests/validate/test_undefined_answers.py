@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
+from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
+from onnxport.validate import evaluation
+from onnxport.validate.answered_set import AnsweredSet, Loader
+from onnxport.validate.noise_runs import Answers
+from onnxport.validate.reference import Reference
+from onnxport.validate.undefined_answers import BEYOND_FLOAT16, why_undefined
 from tests.validate.models import parsed, save, verdict
 
 
@@ -41,6 +51,48 @@ def test_infinities_that_the_source_does_not_explain_are_a_fault(tmp_path: Path)
     source, wrong = scaled(2, 2, 4, tmp_path / "m.onnx"), scaled(60000, 60000, 4, tmp_path / "wrong.onnx")
     report = verdict(source, wrong)
     assert report.verdict == "not equivalent"
+
+
+class Overflowing:
+    """A float16 reference whose values inside lie beyond float16 from the 100th on, of 200; counts its runs."""
+
+    precision = "float16"
+
+    def __init__(self) -> None:
+        nodes = " ".join(f"v{number:03} = Relu (x)" for number in range(200))
+        proto = parsed(f"g (float16[1] x) => (float16[1] y) {{ {nodes} y = Neg (x) }}")
+        self.graph = Model(ir.from_proto(proto))
+        self.most = 0
+
+    def tap(self, feeds: Feeds, names: Sequence[str]) -> Answers:
+        self.most = max(self.most, len(names))
+        return {name: np.float16([np.inf if name >= "v100" else 1]) for name in names}
+
+
+@pytest.mark.parametrize(("answer", "given"), [(np.nan, 3.0), (3.0, np.nan), (np.nan, np.nan)])
+def test_where_the_source_or_the_artefact_overflows_nothing_is_compared(answer: float, given: float) -> None:
+    """UKIS's cloud masks are NaN for pictures of 0 to 255; TFLite computes in float32 and has numbers there."""
+    reference = Overflowing()
+    why = why_undefined(
+        cast(Reference, reference),
+        AnsweredSet(cast(Loader, None), "set 1", "generated", {}, {}, None),
+        {},
+        {"y": np.float32([answer])},
+        {"y": np.float32([given])},
+    )
+    assert why == BEYOND_FLOAT16
+    assert reference.most < 100, "all values of a large network at a time take gigabytes"
+
+
+def test_a_source_that_is_undefined_everywhere_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "is_finite", lambda answers: False)
+    monkeypatch.setattr(evaluation, "why_undefined", lambda *given: BEYOND_FLOAT16)
+    source = scaled(2, 2, 4, tmp_path / "m.onnx")
+    report = verdict(source, source)
+    assert report.verdict == "not equivalent"
+    assert "undefined on all" in report.reason
 
 
 def normalized(scale: float, path: Path) -> Artifact:
