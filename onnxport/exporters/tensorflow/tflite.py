@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import onnx
 from ai_edge_litert import schema_py_generated as schema
@@ -15,6 +16,7 @@ from onnxport.exporters.framework import Exported
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.exporters.tensorflow.signatures import DeclaredInput, bind_inputs
+from onnxport.exporters.tensorflow.sparse_weights import write_dense
 from onnxport.formats.artifact import TensorSpec
 from onnxport.runtimes.litert import TfliteRuntime
 from onnxport.runtimes.options import RuntimeOptions
@@ -23,7 +25,6 @@ from onnxport.runtimes.options import RuntimeOptions
 _REFUSED = {
     "VAR_HANDLE": "keep a state from one run to the next, ONNX does not",
     "CALL_ONCE": "run a graph before the first run, ONNX does not",
-    "DENSIFY": "expand weights that are stored sparsely, which tf2onnx does not read",
 }
 
 
@@ -69,8 +70,9 @@ class TfliteModel:
         names = {tensors[spec.name]: spec.name for spec in self.inputs}
         own = [spec.name for spec in self._runtime.outputs]
         names |= {tensors[name]: spec.name for name, spec in zip(own, self.outputs, strict=True)}
-        with collect_refusals(str(self._path)):
-            model = convert(None, opset, tflite_path=str(self._path), tensors_to_rename=names)
+        with collect_refusals(str(self._path)), TemporaryDirectory() as folder:
+            dense = write_dense(self._path, Path(folder, "dense.tflite"))
+            model = convert(None, opset, tflite_path=str(dense), tensors_to_rename=names)
         set_ports(model, self.inputs, self.outputs)
         onnx.save(model, output)
         return Exported(output, facts={"exporter": EXPORTER})
