@@ -16,6 +16,8 @@ from onnxport.core.archives import DAMAGED_ARCHIVE
 from onnxport.core.errors import InputError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source, is_archive
+from onnxport.exporters.tensorflow import keras_2
+from onnxport.exporters.tensorflow.keras_2 import class_objects
 from onnxport.exporters.tensorflow.keras_models import from_model, read_weights_file
 from onnxport.exporters.tensorflow.library import tf
 from onnxport.exporters.tensorflow.model import TensorflowModel, first_line
@@ -60,7 +62,10 @@ def _load_keras_3(path: Path, config: Any, *, trust: bool) -> Any:
 
     try:
         with compatible_file(path, config) as readable:
-            return keras.models.load_model(readable, compile=False, safe_mode=not trust)
+            model = keras.models.load_model(readable, compile=False, safe_mode=not trust)
+        if is_of_keras_2(path):
+            keras_2.restore_activations(model)
+        return model
     except _REFUSALS as error:
         custom = sorted({str(each["class_name"]) for each in class_objects(config) if _is_custom(each)})
         of_keras_2 = is_of_keras_2(path)
@@ -146,26 +151,6 @@ def _class_name(each: Mapping[str, Any]) -> str:
     return f"{each['class_name']} {name!r}" if name else "a lambda"
 
 
-# Argument of a layer in Keras 2 that Keras 3 refuses: the value at which it does nothing, and the layers, by a part of
-# their name.
-_GONE: Mapping[str, tuple[Any, tuple[str, ...]]] = {
-    "time_major": (False, ("LSTM", "GRU", "RNN")),
-    "groups": (1, ("Depthwise", "Separable", "Transpose")),
-}
-
-
-def class_objects(config: Any) -> Iterator[Mapping[str, Any]]:
-    """Return every object in a configuration that names a class."""
-    if isinstance(config, dict):
-        if isinstance(config.get("class_name"), str):
-            yield config
-        for value in config.values():
-            yield from class_objects(value)
-    elif isinstance(config, list):
-        for value in config:
-            yield from class_objects(value)
-
-
 def is_of_keras_2(path: Path) -> bool:
     """Return whether an older Keras wrote the file; False where the file does not tell."""
     try:
@@ -185,8 +170,8 @@ def is_of_keras_2(path: Path) -> bool:
 
 @contextlib.contextmanager
 def compatible_file(path: Path, config: Any) -> Iterator[Path]:
-    """Yield the file, or a temporary copy whose configuration (`config`, changed) lacks the removed arguments."""
-    if is_archive(path) or not _drop_removed(config):
+    """Yield the file, or a temporary copy with the configuration (`config`, changed) that Keras 3 reads."""
+    if is_archive(path) or not keras_2.modernize(config):
         yield path
         return
     import h5py
@@ -197,16 +182,3 @@ def compatible_file(path: Path, config: Any) -> Iterator[Path]:
         with h5py.File(copy, "r+") as file:
             file.attrs["model_config"] = json.dumps(config)
         yield copy
-
-
-def _drop_removed(config: Any) -> bool:
-    """Drop the arguments; return whether there were any."""
-    found = False
-    for each in class_objects(config):
-        arguments = each.get("config")
-        for name, (idle, layers) in _GONE.items():
-            is_of = any(layer in each["class_name"] for layer in layers)
-            if is_of and isinstance(arguments, dict) and arguments.get(name) == idle:
-                del arguments[name]
-                found = True
-    return found
