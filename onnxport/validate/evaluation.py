@@ -16,7 +16,7 @@ from onnxport.validate.fidelity import Fidelity
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.progress import Counter, Tell
 from onnxport.validate.reference import Reference
-from onnxport.validate.report import Criterion, Judgement, Precision
+from onnxport.validate.report import Criterion, Judgement, Precision, Verdict
 from onnxport.validate.rollout import Run
 from onnxport.validate.signature import unfit_sizes
 from onnxport.validate.undefined_answers import is_finite, notes_on, why_undefined
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from onnxport.validate.quality import Floor, Quality
     from onnxport.validate.rounded_reference import RoundedReference
 
-_NOTHING_COMPARED = (
-    "what the source computes is undefined on all generated inputs; give your own with --inputs DIR"
-)
+_NOTHING_COMPARED = "what the source computes is undefined on all generated inputs"
 
 
 def evaluate(
@@ -131,7 +129,8 @@ def evaluate(
             return (chosen[0].failed(str(error)),), notes
         notes += notes_on(left_out)
         if left_out and not compared:
-            return (chosen[0].failed(_NOTHING_COMPARED),), notes
+            undecided: Verdict = "unproven" if params.accept_inconclusive else "inconclusive"
+            return (chosen[0].failed(_NOTHING_COMPARED, undecided),), notes
         *others, last = (each.judgement() for each in chosen)
         notes += () if quality is None else tuple(quality.notes)
         last = last.model_copy(update={"metrics": averages.figures})

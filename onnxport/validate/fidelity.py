@@ -150,11 +150,9 @@ class Fidelity:
         found = self._expected.doubts
         return {name: doubt for name, doubt in found.items() if name in own or name in self._rounded}
 
-    def failed(self, why: str) -> Judgement:
-        """Return the judgement on a candidate that gives no answers."""
-        return Judgement(
-            question="fidelity", verdict="not equivalent", reason=why, against=self._expected.against
-        )
+    def failed(self, why: str, verdict: Verdict = "not equivalent") -> Judgement:
+        """Return the judgement where no answers could be compared."""
+        return Judgement(question="fidelity", verdict=verdict, reason=why, against=self._expected.against)
 
 
 def worst_verdict(outputs: Sequence[OutputReport]) -> tuple[Verdict, str]:

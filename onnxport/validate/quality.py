@@ -119,9 +119,9 @@ class Quality:
                 self.notes.append(_advice(outputs))
         return self._judgement(verdict, reason, outputs)
 
-    def failed(self, why: str) -> Judgement:
-        """Return the judgement on a candidate that gives no answers."""
-        return self._judgement("not equivalent", why)
+    def failed(self, why: str, verdict: Verdict = "not equivalent") -> Judgement:
+        """Return the judgement where no answers could be compared."""
+        return self._judgement(verdict, why)
 
     def _judgement(self, verdict: Verdict, reason: str, outputs: tuple[OutputReport, ...] = ()) -> Judgement:
         precision = self._reference.precision

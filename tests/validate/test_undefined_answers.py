@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 import numpy as np
-import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
-from onnxport.core.arrays import Feeds
+from onnxport.core.errors import NotProvenError
 from onnxport.formats.artifact import Artifact
-from onnxport.formats.model import Model
-from onnxport.validate import evaluation
-from onnxport.validate.answered_set import AnsweredSet, Loader
-from onnxport.validate.noise_runs import Answers
-from onnxport.validate.reference import Reference
-from onnxport.validate.undefined_answers import BEYOND_FLOAT16, why_undefined
+from onnxport.validate import undefined_answers
 from tests.validate.models import parsed, save, verdict
 
 
@@ -53,46 +45,46 @@ def test_infinities_that_the_source_does_not_explain_are_a_fault(tmp_path: Path)
     assert report.verdict == "not equivalent"
 
 
-class Overflowing:
-    """A float16 reference whose values inside lie beyond float16 from the 100th on, of 200; counts its runs."""
+def overflowing(least: float, path: Path) -> Artifact:
+    """A float16 model of (|x| + least) * 60000, which is infinite beyond 1.09, and a number in float32."""
+    nodes = [
+        helper.make_node("Abs", ["x"], ["size"]),
+        helper.make_node("Add", ["size", "least"], ["above"]),
+        helper.make_node("Mul", ["above", "factor"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, (1, 8)) for name in ("x", "y")]
+    constants = [
+        numpy_helper.from_array(np.float16([number]), name)
+        for name, number in {"least": least, "factor": 60000}.items()
+    ]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return save(model, path)
 
-    precision = "float16"
 
-    def __init__(self) -> None:
-        nodes = " ".join(f"v{number:03} = Relu (x)" for number in range(200))
-        proto = parsed(f"g (float16[1] x) => (float16[1] y) {{ {nodes} y = Neg (x) }}")
-        self.graph = Model(ir.from_proto(proto))
-        self.most = 0
-
-    def tap(self, feeds: Feeds, names: Sequence[str]) -> Answers:
-        self.most = max(self.most, len(names))
-        return {name: np.float16([np.inf if name >= "v100" else 1]) for name in names}
-
-
-@pytest.mark.parametrize(("answer", "given"), [(np.nan, 3.0), (3.0, np.nan), (np.nan, np.nan)])
-def test_where_the_source_or_the_artefact_overflows_nothing_is_compared(answer: float, given: float) -> None:
+def test_where_the_source_overflows_nothing_is_compared(tmp_path: Path) -> None:
     """UKIS's cloud masks are NaN for pictures of 0 to 255; TFLite computes in float32 and has numbers there."""
-    reference = Overflowing()
-    why = why_undefined(
-        cast(Reference, reference),
-        AnsweredSet(cast(Loader, None), "set 1", "generated", {}, {}, None),
-        {},
-        {"y": np.float32([answer])},
-        {"y": np.float32([given])},
-    )
-    assert why == BEYOND_FLOAT16
-    assert reference.most < 100, "all values of a large network at a time take gigabytes"
+    source = overflowing(0, tmp_path / "m.onnx")
+    made = onnxport.convert_model(source.path, "tflite", tmp_path / "m.tflite", latency=False)
+    assert [note for note in made.report.notes if "not compared" in note and "beyond float16" in note]
+    assert made.report.verdict == "measured", made.report.reason
 
 
-def test_a_source_that_is_undefined_everywhere_proves_nothing(
+def test_a_source_that_is_undefined_everywhere_proves_nothing(tmp_path: Path) -> None:
+    source = overflowing(2, tmp_path / "m.onnx")
+    with pytest.raises(NotProvenError, match="inconclusive: .*undefined on all generated inputs"):
+        onnxport.convert_model(source.path, "tflite", tmp_path / "m.tflite", latency=False)
+
+
+def test_values_inside_are_asked_for_a_part_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluation, "is_finite", lambda answers: False)
-    monkeypatch.setattr(evaluation, "why_undefined", lambda *given: BEYOND_FLOAT16)
-    source = scaled(2, 2, 4, tmp_path / "m.onnx")
-    report = verdict(source, source)
-    assert report.verdict == "not equivalent"
-    assert "undefined on all" in report.reason
+    """All values of a network of 40 MB at a time fill a gigabyte; the last of these overflows."""
+    pytest.importorskip("coremltools")
+    monkeypatch.setattr(undefined_answers, "_AT_A_TIME", 1)
+    source = scaled(300, 300, 60000, tmp_path / "m.onnx")
+    made = onnxport.convert_model(source.path, "coreml", tmp_path / "m.mlpackage", latency=False)
+    assert [note for note in made.report.notes if "beyond float16" in note]
 
 
 def normalized(scale: float, path: Path) -> Artifact:
