@@ -89,10 +89,11 @@ def _is_named_now(layer: dict[str, Any]) -> bool:
 def _state_input(each: dict[str, Any]) -> bool:
     arguments = each.get("config")
     layers = arguments.get("layers") if isinstance(arguments, dict) else None
-    first = layers[0] if each["class_name"] == "Sequential" and isinstance(layers, list) and layers else {}
-    settings = (
-        first.get("config") if isinstance(first, dict) and first.get("class_name") == "Embedding" else None
-    )
+    if each["class_name"] != "Sequential" or not isinstance(layers, list) or not layers:
+        return False
+    first = layers[0]
+    is_embedding = isinstance(first, dict) and first.get("class_name") == "Embedding"
+    settings = first.get("config") if is_embedding else None
     if not isinstance(settings, dict) or "batch_input_shape" not in settings:
         return False
     shape = settings.pop("batch_input_shape")
