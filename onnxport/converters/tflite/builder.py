@@ -13,6 +13,7 @@ from onnxport.converters.tflite.kernels import BROADCAST_RANK, COMPARISONS
 from onnxport.converters.tflite.layout import (
     Permutation,
     broadcast_shape,
+    channels_last,
     identity,
     permute,
     transpose_between,
@@ -109,13 +110,21 @@ class TflBuilder(TensorBuilder):
         return self.transpose(self.reshape(self.tensor(value), [*ones, *value.shape]), order)
 
     def common_order(self, *values: Value) -> Permutation:
-        """Return the order for an op that works in any: its largest operand's, channels last preferred."""
+        """Return the order for an op that works in any: its largest operand's, channels last preferred.
+
+        Of operands of one size, ONNX's order is preferred to any other: matrix products want it next. A residual
+        stream would else keep the order in which an image was cut into patches, and be transposed at every layer.
+        """
         rank = max(value.rank for value in values)
         full = [value for value in values if value.constant is None and value.rank == rank]
         if not full:
             return identity(rank)
-        largest = max(full, key=lambda v: (v.order != identity(rank), prod(dim or 1 for dim in v.shape)))
-        return largest.order
+
+        def preference(value: Value) -> tuple[bool, int, bool]:
+            size = prod(dim or 1 for dim in value.shape)
+            return value.order == channels_last(rank) != identity(rank), size, value.order == identity(rank)
+
+        return max(full, key=preference).order
 
     # ---- ops on values
 

@@ -106,6 +106,44 @@ def test_flattened_features_that_are_also_an_output_keep_onnx_order(conformance:
         assert not difference(expected, answer[name], atol=1e-4)
 
 
+def test_attention_over_an_image_returns_to_it_with_one_transpose(
+    conformance: Conformance, tmp_path: Path
+) -> None:
+    """[N, heads, H*W, size] becomes [N, C, H, W], which the convolution behind it wants as [N, H, W, C]."""
+    nodes = [
+        node("Transpose", "x", "turned", perm=[0, 1, 3, 2]),
+        node("Reshape", "turned sizes", "image"),
+        node("Conv", "image w", "conv"),
+        node("ReduceMax", "conv axes", "y", keepdims=0),
+    ]
+    x = np.random.default_rng(0).standard_normal((1, 2, 12, 8)).astype(np.float32)
+    integers = [
+        numpy_helper.from_array(np.array(v), k) for k, v in (("sizes", [1, 16, 3, 4]), ("axes", [2, 3]))
+    ]
+    model = model_of(nodes, {"x": x}, [*weights(w=(5, 16, 1, 1)), *integers])
+    assert conformance.convert(model, tmp_path / "net.tflite")["TRANSPOSE"] == 1
+    (answer,) = conformance.convert_and_run(model, [{"x": x}])
+    assert not difference(run_onnx(model, {"x": x})["y"], answer["y"], atol=1e-4)
+
+
+def test_a_residual_stream_returns_to_the_order_of_its_layers(
+    conformance: Conformance, tmp_path: Path
+) -> None:
+    """Patches of an image arrive in another order than ONNX's, which the first layer's Add must not pass on."""
+    nodes = [node("Transpose", "x", "s0", perm=[2, 1, 0])]
+    for layer in range(3):
+        nodes += [
+            node("MatMul", f"s{layer} w", f"product{layer}"),
+            node("Relu", f"product{layer}", f"relu{layer}"),
+            node("Add", f"s{layer} relu{layer}", f"s{layer + 1}"),
+        ]
+    x = np.random.default_rng(0).standard_normal((6, 5, 4)).astype(np.float32)
+    model = model_of(nodes, {"x": x}, weights(w=(6, 6)), outputs=["s3"])
+    assert conformance.convert(model, tmp_path / "net.tflite")["TRANSPOSE"] == 1
+    (answer,) = conformance.convert_and_run(model, [{"x": x}])
+    assert not difference(run_onnx(model, {"x": x})["s3"], answer["s3"], atol=1e-4)
+
+
 # ---- sizes
 
 
