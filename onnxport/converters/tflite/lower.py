@@ -18,7 +18,6 @@ from onnxport.converters.lowering import NodeView, known_shape
 from onnxport.converters.tflite import ops
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.custom_operators import UNKNOWN_DOMAIN, is_custom, lower_custom
-from onnxport.converters.tflite.images import feeds_images
 from onnxport.converters.tflite.kernels import NoKernel
 from onnxport.converters.tflite.layout import Permutation, Shape, channels_last, identity, permute
 from onnxport.converters.tflite.ops.casts import KEEPS_FLOAT64
@@ -37,6 +36,17 @@ from onnxport.optimizers.node_marks import REASON
 import_lowerings(ops)
 
 SIGNATURE = "serving_default"
+
+# Ops that work in any axis order, between an input and the first op that needs channels last.
+_LAYOUT_AGNOSTIC = frozenset(
+    (
+        "Add BatchNormalization Cast Clip DequantizeLinear Div Dropout Identity LeakyRelu Mul Neg Pad PRelu "
+        "QuantizeLinear Relu Sigmoid Sub Tanh"
+    ).split()
+)
+_WANTS_CHANNELS_LAST = frozenset(
+    "Conv ConvTranspose MaxPool AveragePool Resize LRN DepthToSpace SpaceToDepth".split()
+)
 
 # Ops that compute sizes from sizes: their results fit int32, as TFLite's sizes must, where all their operands do.
 _KEEPS_SIZES = frozenset(
@@ -111,7 +121,7 @@ class _Lowering(Driver[Value, TflBuilder]):
         self.tfl.functions = module.body
         self._refuse_ports()
         inputs = [value for value in self.inputs if _fits_a_port(value)]
-        images = {value for value in inputs if self.layout == "nhwc" and feeds_images(value)}
+        images = {value for value in inputs if self.layout == "nhwc" and _feeds_images(value)}
         orders = [channels_last(4) if v in images else identity(len(known_shape(v))) for v in inputs]
         keys = self.keys.keys(value.name or "" for value in inputs)
         types = [
@@ -272,6 +282,21 @@ def _fits_a_port(value: onnx.Value) -> bool:
 def _computes_float64(node: onnx.Node) -> bool:
     dtypes = {value.dtype for value in (*node.inputs, *node.outputs) if value is not None}
     return node.op_type not in KEEPS_FLOAT64 and onnx.DataType.DOUBLE in dtypes
+
+
+def _feeds_images(value: onnx.Value) -> bool:
+    """Return whether an input of four axes reaches an op on channels-last images before any op that fixes its axes."""
+    seen: set[onnx.Value] = set()
+    waiting = [value] if len(known_shape(value)) == 4 else []
+    while waiting:
+        current = waiting.pop()
+        for node, index in current.uses():
+            if node.op_type in _WANTS_CHANNELS_LAST and index == 0:
+                return True
+            if node.op_type in _LAYOUT_AGNOSTIC:
+                waiting.extend(out for out in node.outputs if out not in seen)
+                seen.update(node.outputs)
+    return False
 
 
 def _verify(module: ir.Module) -> None:

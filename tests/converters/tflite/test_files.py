@@ -126,6 +126,23 @@ def test_attention_over_an_image_returns_to_it_with_one_transpose(
     assert not difference(run_onnx(model, {"x": x})["y"], answer["y"], atol=1e-4)
 
 
+def test_attention_over_windows_returns_to_its_layer_with_one_transpose(
+    conformance: Conformance, tmp_path: Path
+) -> None:
+    """[N, windows, heads, patch, size] becomes [N, windows, patch, C]: sizes, last before, stay last."""
+    nodes = [
+        node("Transpose", "x", "turned", perm=[0, 1, 3, 2, 4]),
+        node("Reshape", "turned sizes", "patches"),
+        node("MatMul", "patches w", "y"),
+    ]
+    x = np.random.default_rng(0).standard_normal((1, 3, 2, 5, 4)).astype(np.float32)
+    sizes = numpy_helper.from_array(np.array([1, 3, 5, 8]), "sizes")
+    model = model_of(nodes, {"x": x}, [*weights(w=(8, 6)), sizes])
+    assert conformance.convert(model, tmp_path / "net.tflite")["TRANSPOSE"] == 1
+    (answer,) = conformance.convert_and_run(model, [{"x": x}])
+    assert not difference(run_onnx(model, {"x": x})["y"], answer["y"], atol=1e-4)
+
+
 def test_a_residual_stream_returns_to_the_order_of_its_layers(
     conformance: Conformance, tmp_path: Path
 ) -> None:

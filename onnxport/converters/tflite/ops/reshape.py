@@ -10,7 +10,6 @@ import numpy as np
 from onnxport.converters.shape_arithmetic import run_time_axes, squeeze_table, squeezed_axes
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.formulas import Integers, axis_table
-from onnxport.converters.tflite.images import feeds_images
 from onnxport.converters.tflite.layout import (
     Permutation,
     Shape,
@@ -31,11 +30,8 @@ from onnxport.converters.tflite.values import Scrambled, Value, constant
 _OPEN = 1_000_003
 
 
-def reshape(tfl: TflBuilder, x: Value, shape: Shape, *, is_image: bool = False) -> Value:
-    """Reshape `x` in an axis order that needs no transpose, else in one that the readers of an image want.
-
-    At most one dimension is open.
-    """
+def reshape(tfl: TflBuilder, x: Value, shape: Shape) -> Value:
+    """Reshape `x` in an axis order that needs no transpose; at most one dimension is open."""
     if x.constant is not None:
         return constant(x.constant.reshape([-1 if d is None else d for d in shape]))
     before, after = _close_shapes(x.shape, shape)
@@ -46,8 +42,7 @@ def reshape(tfl: TflBuilder, x: Value, shape: Shape, *, is_image: bool = False) 
             if flattened is not None:
                 return flattened
             # Only images stay permuted behind it; matrices and sequences are wanted in ONNX's order next.
-            grouped = _grouped_order(x, before, after, is_image=is_image) if len(after) >= 4 else None
-            orders = [grouped or x.order]
+            orders = [(_grouped_order(x, before, after) if len(after) >= 4 else None) or x.order]
         for source in orders:
             order = reshape_in_place(before, after, source)
             if order is not None:
@@ -64,27 +59,23 @@ def _close_shapes(before: Shape, after: Shape) -> tuple[Sequence[int] | None, Se
     return [d or _OPEN for d in before], [d or _OPEN for d in after]
 
 
-def _grouped_order(
-    x: Value, before: Sequence[int], after: Sequence[int], *, is_image: bool
-) -> Permutation | None:
-    """Return the order in which every reshape group lies together: nearest to x's own, or an image's.
+def _grouped_order(x: Value, before: Sequence[int], after: Sequence[int]) -> Permutation | None:
+    """Return the order nearest to x's own in which every reshape group lies together.
 
-    A channel shuffle swaps two axes inside the channels-last tensor, which needs no trip to channels first.
-    Attention over an image gives [N, heads, H*W, size]: one transpose puts heads and sizes last, as channels.
+    A group goes where its last axis lies: what is contiguous stays so. A channel shuffle swaps two axes inside the
+    channels-last tensor, which needs no trip to channels first; attention's [N, heads, H*W, size] becomes channels
+    last, or a sequence, at once.
     """
     groups = reshape_groups(before, after)
     if groups is None:
         return None
-    if is_image:
-        wanted = channels_last(len(after))
-        arranged = sorted(groups, key=lambda group: wanted.index(group[1][0]) if group[1] else -1)
-        if tuple(axis for _, outs in arranged for axis in outs) == wanted:
-            return tuple(axis for ins, _ in arranged for axis in ins)
-
-    def position(axes: tuple[int, ...]) -> int:
-        return min((x.order.index(axis) for axis in axes if before[axis] != 1), default=x.rank)
-
-    return tuple(axis for ins, _ in sorted(groups, key=lambda group: position(group[0])) for axis in ins)
+    places: list[int] = []
+    for ins, _ in groups:
+        # A group of ones follows the group before it.
+        place = places[-1] if places else -1
+        places.append(max((x.order.index(axis) for axis in ins if before[axis] != 1), default=place))
+    ordered = sorted(range(len(groups)), key=places.__getitem__)
+    return tuple(axis for number in ordered for axis in groups[number][0])
 
 
 def _flatten(tfl: TflBuilder, x: Value, before: Sequence[int], shape: Shape) -> Value | None:
@@ -107,7 +98,7 @@ def lower_reshape(node: TflNode, tfl: TflBuilder) -> None:
     keeps_zeros = bool(node.attribute("allowzero", 0))
     shape = node.output_shape()
     if shape.count(None) == 0 or (shape.count(None) == 1 and 0 not in shape):
-        node.emit(reshape(tfl, x, shape, is_image=feeds_images(node.node.outputs[0])))
+        node.emit(reshape(tfl, x, shape))
         return
     if wanted.constant is not None:
         target = _constant_target(node, tfl, wanted.constant.tolist(), keeps_zeros)
