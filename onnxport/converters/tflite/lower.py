@@ -31,6 +31,7 @@ from onnxport.formats.manifest import Port, Tap
 from onnxport.formats.model import Model, dtype_name
 from onnxport.formats.numbered_texts import read_texts
 from onnxport.formats.tflite.tensor_names import INNER, TensorNames
+from onnxport.optimizers.group_norm_fusion import fuse_group_norms
 from onnxport.optimizers.node_marks import REASON
 
 import_lowerings(ops)
@@ -96,6 +97,7 @@ def lower_model(model: Model, settings: Settings) -> Lowered:
     Raises:
         CannotConvertError: nodes without an equivalent, all of them listed.
     """
+    fuse_group_norms(model)
     builder = TflBuilder()
     with builder.context, ir.Location.unknown():
         return _Lowering(model, settings, builder).run()

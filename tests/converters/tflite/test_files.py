@@ -143,6 +143,45 @@ def test_attention_over_windows_returns_to_its_layer_with_one_transpose(
     assert not difference(run_onnx(model, {"x": x})["y"], answer["y"], atol=1e-4)
 
 
+def test_a_group_norm_between_convolutions_needs_no_transpose(
+    conformance: Conformance, tmp_path: Path
+) -> None:
+    """PyTorch's exporters write it as InstanceNormalization of [N, groups, rest]."""
+    nodes = [
+        node("Conv", "x w", "conv"),
+        node("Reshape", "conv groups", "grouped"),
+        node("InstanceNormalization", "grouped scale bias", "norm"),
+        node("Reshape", "norm sizes", "image"),
+        node("Conv", "image v", "last"),
+        node("ReduceMax", "last axes", "y", keepdims=0),
+    ]
+    integers = {"groups": [0, 3, -1], "sizes": [2, 6, 8, 10], "axes": [2, 3]}
+    constants = [numpy_helper.from_array(np.array(v), k) for k, v in integers.items()]
+    model = model_of(
+        nodes, {"x": IMAGE}, [*weights(w=(6, 3, 1, 1), scale=(3,), bias=(3,), v=(5, 6, 1, 1)), *constants]
+    )
+    assert conformance.convert(model, tmp_path / "net.tflite")["TRANSPOSE"] == 1
+    (answer,) = conformance.convert_and_run(model, [{"x": IMAGE}])
+    assert not difference(run_onnx(model, {"x": IMAGE})["y"], answer["y"], atol=1e-4)
+
+
+@pytest.mark.parametrize("sizes", [["N", 6, "L"], ["N", 6, "H", "W"], [2, 6, 3, 4, 5]])
+def test_a_group_norm_runs_at_every_size(conformance: Conformance, sizes: list[int | str]) -> None:
+    random = np.random.default_rng(5)
+    feeds = [
+        {
+            "x": random.normal(3, 2, [at if isinstance(n, str) else n for n in sizes]).astype(np.float32),
+            "scale": random.standard_normal(6).astype(np.float32),
+            "bias": random.standard_normal(6).astype(np.float32),
+        }
+        for at in (2, 5)
+    ]
+    nodes = [node("GroupNormalization", "x scale bias", "y", num_groups=2, epsilon=1e-3)]
+    model = model_of(nodes, feeds[0], [], open_dims={"x": sizes})
+    for feed, answer in zip(feeds, conformance.convert_and_run(model, feeds), strict=True):
+        assert not difference(run_onnx(model, feed)["y"], answer["y"], atol=1e-4)
+
+
 def test_a_residual_stream_returns_to_the_order_of_its_layers(
     conformance: Conformance, tmp_path: Path
 ) -> None:

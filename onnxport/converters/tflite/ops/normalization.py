@@ -60,6 +60,34 @@ def instance_normalization(node: TflNode, tfl: TflBuilder) -> None:
     node.emit(tfl.convert(_affine(tfl, standard, scale, bias), x.dtype))
 
 
+@lower("GroupNormalization")
+def group_normalization(node: TflNode, tfl: TflBuilder) -> None:
+    """Standardize groups of channels, then scale and shift each channel (ONNX GroupNormalization-21).
+
+    A group's mean is that of its channels' means: the image stays whole, in its axis order.
+    """
+    check_stash_type(node)
+    x, groups, epsilon = tfl.float32(node.x), node.attribute("num_groups"), node.attribute("epsilon", 1e-5)
+    scale, bias = (tfl.float32(node.input(i)) for i in (1, 2))
+    channels = x.shape[1]
+    if channels is None:
+        node.unsupported("an open number of channels; fix the input's size with --shape NAME=...")
+
+    def mean(value: Value) -> Value:
+        means = reduce_axes(tfl, "mean", value, list(range(2, value.rank)), keep=True)
+        rows = tfl.reshape(tfl.tensor(means), [means.shape[0], groups, channels // groups])
+        of_groups = reduce_axes(tfl, "mean", tfl.value(rows), [2], keep=True)
+        spread = tfl.broadcast("add", of_groups, constant(np.zeros((1, 1, channels // groups), np.float32)))
+        return tfl.value(tfl.reshape(tfl.tensor(spread), means.shape))
+
+    centred = tfl.broadcast("sub", x, mean(x))
+    centred = tfl.broadcast("sub", centred, mean(centred))  # see _standardize
+    inverse = _inverse_deviation(tfl, mean(tfl.broadcast("mul", centred, centred)), epsilon)
+    factors = tfl.broadcast("mul", inverse, _per_channel(tfl, scale, x.rank))
+    scaled = tfl.broadcast("mul", centred, factors)
+    node.emit(tfl.convert(tfl.broadcast("add", scaled, _per_channel(tfl, bias, x.rank)), node.x.dtype))
+
+
 @lower("LayerNormalization")
 def layer_normalization(node: TflNode, tfl: TflBuilder) -> None:
     """Standardize over the axes from `axis` on, in float32 (ONNX LayerNormalization-17)."""
