@@ -112,19 +112,26 @@ class TflBuilder(TensorBuilder):
     def common_order(self, *values: Value) -> Permutation:
         """Return the order for an op that works in any: its largest operand's, channels last preferred.
 
-        Of operands of one size, ONNX's order is preferred to any other: matrix products want it next. A residual
+        ONNX's order is preferred to others, unless their operand is larger: matrix products want it next. A residual
         stream would else keep the order in which an image was cut into patches, and be transposed at every layer.
         """
         rank = max(value.rank for value in values)
         full = [value for value in values if value.constant is None and value.rank == rank]
         if not full:
             return identity(rank)
+        sizes = [prod(dim or 1 for dim in value.shape) for value in full]
+        plain = max(
+            (n for value, n in zip(full, sizes, strict=True) if value.order == identity(rank)), default=0
+        )
 
-        def preference(value: Value) -> tuple[bool, int, bool]:
-            size = prod(dim or 1 for dim in value.shape)
-            return value.order == channels_last(rank) != identity(rank), size, value.order == identity(rank)
+        def preference(place: int) -> tuple[bool, int]:
+            order, size = full[place].order, sizes[place]
+            return order != identity(rank) and (order == channels_last(rank) or size > plain), size
 
-        return max(full, key=preference).order
+        preferred = [preference(place) for place in range(len(full))]
+        best = max(preferred)
+        ties = [value.order for value, each in zip(full, preferred, strict=True) if each == best]
+        return identity(rank) if identity(rank) in ties else ties[0]
 
     # ---- ops on values
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onnxport.converters.tflite import layout
+from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.layout import Permutation
+from onnxport.converters.tflite.values import Value
 
 SIZES = st.lists(st.integers(1, 4), max_size=5)
 
@@ -115,3 +119,28 @@ def test_channels_last_tensors_are_reshaped_where_they_lie() -> None:
 def test_sizes_that_disagree_have_no_groups() -> None:
     assert layout.reshape_groups([2, 3], [7]) is None
     assert layout.reshape_groups([], [1, 1]) == [((), (0,)), ((), (1,))]
+
+
+NCHW, NHWC, NWHC = (0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("large", "small", "expected"),
+    [
+        (NCHW, NHWC, NHWC),
+        (NHWC, NCHW, NHWC),
+        (NWHC, NHWC, NWHC),  # ResNeSt's split attention: a gate per channel
+        (NWHC, NCHW, NWHC),
+        (NCHW, NWHC, NCHW),
+    ],
+)
+def test_operands_meet_in_the_order_of_the_larger_or_channels_last(
+    large: Permutation, small: Permutation, expected: Permutation
+) -> None:
+    tensor: Any = None
+    values = [
+        Value(shape, np.dtype(np.float32), copies={order: tensor})
+        for shape, order in (((2, 8, 5, 4), large), ((2, 8, 1, 1), small))
+    ]
+    assert TflBuilder().common_order(*values) == expected
+    assert TflBuilder().common_order(*reversed(values)) == expected
