@@ -79,8 +79,10 @@ class Evidence:
         """Count the answer to one more set, of `batch` rows, to inputs of these shapes."""
         self.sets += 1
         self.conclusive = tolerance.rule.conclusive
-        self.nan &= bool(answer.size and answer.dtype.kind == "f" and np.isnan(answer).all())
-        if noise.reshaped:
+        is_nan = bool(answer.size and answer.dtype.kind == "f" and np.isnan(answer).all())
+        self.nan &= is_nan
+        # Nothing moves that is compared with NaN, and its noise is the least of all.
+        if noise.reshaped or is_nan:
             return
         if shapes is not None:
             # Inputs of one size that give answers of two move the output.

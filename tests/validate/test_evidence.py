@@ -30,6 +30,14 @@ def test_answers_that_move_beyond_noise_prove() -> None:
     assert doubt(floats(0, 1, 5), floats(1, 1, 5)) == ""
 
 
+def test_an_answer_of_nan_hides_no_move() -> None:
+    """A float16 network that overflows on its first inputs, pictures of 0 to 255."""
+    nothing = np.full((1, 5), np.nan, np.float32)
+    assert doubt(nothing, floats(0, 1, 5), floats(1, 1, 5)) == ""
+    assert doubt(nothing, floats(0, 1, 5), floats(0, 1, 5)) == "it does not vary with the inputs"
+    assert doubt(nothing, nothing) == "it is NaN everywhere"
+
+
 def test_an_output_that_no_input_moves_proves_nothing() -> None:
     same = floats(0, 1, 5)
     assert doubt(same, same.copy(), same.copy()) == "it does not vary with the inputs"
