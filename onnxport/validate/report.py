@@ -368,8 +368,8 @@ class Saturation(_Record):
         return (
             f"on x86 CPUs without VNNI this file has an SQNR of {self.saturated_db:.1f} dB, elsewhere "
             f"{self.exact_db:.1f} dB: ONNX Runtime's kernels there saturate sums of two products, most at {most}. "
-            "ARM, LiteRT and Core ML do not. onnxport quantize --int8 avoids this by default (--for-cpu any); "
-            "--reduce-range does, too"
+            "ARM, LiteRT and Core ML do not. onnxport quantize --int8 avoids this by default (--for-cpu any) "
+            "for values within those of its samples; more varied samples or --reduce-range avoid the rest"
         )
 
 
