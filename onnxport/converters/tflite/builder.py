@@ -124,14 +124,12 @@ class TflBuilder(TensorBuilder):
             (n for value, n in zip(full, sizes, strict=True) if value.order == identity(rank)), default=0
         )
 
-        def preference(place: int) -> tuple[bool, int]:
+        def preference(place: int) -> tuple[bool, int, bool]:
             order, size = full[place].order, sizes[place]
-            return order != identity(rank) and (order == channels_last(rank) or size > plain), size
+            is_plain = order == identity(rank)
+            return not is_plain and (order == channels_last(rank) or size > plain), size, is_plain
 
-        preferred = [preference(place) for place in range(len(full))]
-        best = max(preferred)
-        ties = [value.order for value, each in zip(full, preferred, strict=True) if each == best]
-        return identity(rank) if identity(rank) in ties else ties[0]
+        return full[max(range(len(full)), key=preference)].order
 
     # ---- ops on values
 

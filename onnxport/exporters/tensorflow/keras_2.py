@@ -1,4 +1,4 @@
-"""What `.h5` files of Keras 2 say in a way that Keras 3 refuses, or reads as something else."""
+"""Configurations in `.h5` files of Keras 2 that Keras 3 refuses, or reads as something else."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _drop_removed(each: dict[str, Any]) -> bool:
     for name, (idle, layers) in _GONE.items():
         is_of = any(layer in each["class_name"] for layer in layers)
         if is_of and isinstance(arguments, dict) and arguments.get(name) == idle:
-            found = name in arguments
-            arguments.pop(name, None)
+            del arguments[name]
+            found = True
     return found
 
 

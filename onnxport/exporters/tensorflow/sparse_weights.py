@@ -37,10 +37,8 @@ def _expand(model: Any, graph: Any) -> bool:
     for operator in expansions:
         sparse, dense = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
         content = np.asarray(model.buffers[sparse.buffer].data, np.uint8)
-        width = content.size // _stored_count(sparse.sparsity)
-        numbers = content.reshape(-1, width)
         buffer = schema.BufferT()
-        buffer.data = densify(numbers, list(map(int, sparse.shape)), sparse.sparsity).ravel()
+        buffer.data = _densify(content, list(map(int, sparse.shape)), sparse.sparsity).ravel()
         # tf2onnx reads tensors that no operator does, too.
         dense.buffer = sparse.buffer = len(model.buffers)
         sparse.sparsity = None
@@ -55,9 +53,10 @@ def _is_densify(model: Any, operator: Any) -> bool:
     return bool(max(code.builtinCode, code.deprecatedBuiltinCode) == schema.BuiltinOperator.DENSIFY)
 
 
-def densify(numbers: Array, shape: Sequence[int], sparsity: Any) -> Array:
-    """Return the dense tensor, [*shape, ...], of stored numbers, [n, ...]; what is not stored is 0."""
-    indices = _stored_indices(sparsity)
+def _densify(content: Array, shape: Sequence[int], sparsity: Any) -> Array:
+    """Return the bytes of the dense tensor, [*shape, width], of those that are stored; what is not stored is 0."""
+    indices = _find_indices(sparsity)
+    numbers = content.reshape(indices[0].size, -1)
     order = [int(each) for each in sparsity.traversalOrder]
     places = {axis: indices[level] for level, axis in enumerate(order)}
     blocked = [] if sparsity.blockMap is None else [int(each) for each in sparsity.blockMap]
@@ -70,11 +69,7 @@ def densify(numbers: Array, shape: Sequence[int], sparsity: Any) -> Array:
     return dense
 
 
-def _stored_count(sparsity: Any) -> int:
-    return int(_stored_indices(sparsity)[0].size)
-
-
-def _stored_indices(sparsity: Any) -> list[Array]:
+def _find_indices(sparsity: Any) -> list[Array]:
     """Return the index at each level of every stored number, in their order."""
     positions, found = np.zeros(1, np.int64), list[Array]()
     for level in sparsity.dimMetadata:
