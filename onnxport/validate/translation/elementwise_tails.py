@@ -39,6 +39,9 @@ def compare_tails(
     Args:
         rounding: see Graph.
     """
+    if not _have_like_sizes(head, source):
+        yield "its factors, shifts and bounds have other sizes than the source's", False, "scale"
+        return
     pairs: tuple[tuple[About, Rounded, Rounded, float], ...] = (
         ("scale", head.scale, source.scale, 0.0),
         ("shift", head.shift, source.shift, steps(head)),
@@ -51,6 +54,21 @@ def compare_tails(
     if is_absorbed:
         source = _with_bounds_times(source, head)
     yield from ((text, False, "bound") for text in _bounds(head, source, rounding))
+
+
+def _have_like_sizes(*heads: Head) -> bool:
+    """Return whether all numbers behind two cores broadcast with each other."""
+    try:
+        np.broadcast_shapes(
+            *(
+                np.shape(each)
+                for head in heads
+                for each in (head.scale.values, head.shift.values, head.low, head.high)
+            )
+        )
+    except ValueError:
+        return False
+    return True
 
 
 def _with_bounds_times(source: Head, head: Head) -> Head:

@@ -1,6 +1,6 @@
 """Operators that are written in two ways, in one: a norm as its parts, a square as a product, a quotient as a product.
 
-    Given   LayerNormalization(x)              Result  (x - mean) * (1 / sqrt(variance + epsilon)) * scale + bias
+    Given   LayerNormalization(x) and its like         Result  (x - mean) / deviation * scale + bias (norms.py)
     Given   Pow(x, 2)                          Result  x * x
     Given   Div(x, y)                          Result  x * Reciprocal(y)
     Given   Gelu(x)                            Result  x * (1 + erf(x / sqrt(2))) / 2
@@ -17,7 +17,7 @@
     Given   the first place of the largest element     Result  ArgMax(x) (labels.py)
     Given   LSTM(x), GRU(x)                    Result  their steps (recurrences.py)
 
-All by the definitions of these operators (ONNX LayerNormalization-17, Gelu-20, PRelu-16, Conv-11, Gather-13,
+All by the definitions of these operators (ONNX Gelu-20, PRelu-16, Conv-11, Gather-13,
 DepthToSpace-13).
 """
 
@@ -39,6 +39,11 @@ from onnxport.validate.translation.contractions import rewrite_einsum
 from onnxport.validate.translation.labels import DOMAIN as MACHINE_LEARNING
 from onnxport.validate.translation.labels import rewrite_extractor, rewrite_index_of_extreme
 from onnxport.validate.translation.layouts.sizes import static_sizes
+from onnxport.validate.translation.norms import (
+    rewrite_group_normalization,
+    rewrite_instance_normalization,
+    rewrite_layer_normalization,
+)
 from onnxport.validate.translation.place import Place, before_casts
 from onnxport.validate.translation.recurrences import rewrite_recurrence
 
@@ -54,22 +59,6 @@ def rewrite_formulas(graph: ir.Graph, opset: int) -> None:
             and node.outputs[0] not in known
         ):
             rule(Place(graph, node, constants, opset, known))
-
-
-def _layer_normalization(place: Place) -> None:
-    data, scale, bias = (place.input(each) for each in range(3))
-    axis = place.node.attributes.get_int("axis", -1)
-    rank = None if data is None or data.shape is None else len(data.shape)
-    if data is None or any(each.uses() for each in place.node.outputs[1:]) or (axis >= 0 and rank is None):
-        return
-    axis = axis - (rank or 0) if axis >= 0 else axis
-    centred = place.add("Sub", [data, place.mean(data, axis)])
-    variance = place.mean(place.add("Mul", [centred, centred]), axis)
-    epsilon = place.number(place.node.attributes.get_float("epsilon", 1e-5))
-    deviation = place.add("Sqrt", [place.add("Add", [variance, epsilon])])
-    found = place.add("Mul", [centred, place.add("Reciprocal", [deviation])])
-    found = place.add("Mul", [found, scale])
-    place.finish(found if bias is None else place.add("Add", [found, bias]))
 
 
 def _power(place: Place) -> None:
@@ -209,7 +198,9 @@ def _blocks(place: Place) -> None:
 
 
 _RULES: Mapping[str, Callable[[Place], None]] = {
-    "LayerNormalization": _layer_normalization,
+    "LayerNormalization": rewrite_layer_normalization,
+    "InstanceNormalization": rewrite_instance_normalization,
+    "GroupNormalization": rewrite_group_normalization,
     "Pow": _power,
     "Div": _quotient,
     "Clip": _clip,

@@ -73,6 +73,47 @@ def blocks() -> Model:
     return build([node], {"x": draw(1, 12, 3, 5)}, {})
 
 
+def instance_norm(*shape: int, epsilon: float = 1e-3) -> Model:
+    node = helper.make_node("InstanceNormalization", ["x", "s", "b"], ["y"], epsilon=epsilon)
+    constants = {"s": draw(shape[1], seed=1), "b": draw(shape[1], seed=2)}
+    return build([node], {"x": draw(*shape)}, constants)
+
+
+def group_norm(groups: int, *shape: int, epsilon: float = 1e-3) -> Model:
+    """Behind a convolution, as exporters write it: its input is [N, groups, rest]."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("Reshape", ["c", "grouped"], ["g"]),
+        helper.make_node("InstanceNormalization", ["g", "s", "b"], ["n"], epsilon=epsilon),
+        helper.make_node("Reshape", ["n", "whole"], ["r"]),
+        helper.make_node("Mul", ["r", "scale"], ["m"]),
+        helper.make_node("Add", ["m", "bias"], ["y"]),
+    ]
+    channels, space = shape[1], (1,) * (len(shape) - 2)
+    constants = {
+        "w": draw(channels, channels, *space, seed=3),
+        "grouped": np.array([shape[0], groups, -1]),
+        "whole": np.array(shape),
+        "s": draw(groups, seed=1),
+        "b": draw(groups, seed=2),
+        "scale": draw(channels, *space, seed=4),
+        "bias": draw(channels, *space, seed=5),
+    }
+    return build(nodes, {"x": draw(*shape)}, constants)
+
+
+def attention() -> Model:
+    """Both products of an attention with channels before positions, as U-Nets write it."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["qkv"]),
+        helper.make_node("Split", ["qkv"], ["q", "k", "v"], axis=1),
+        helper.make_node("Einsum", ["q", "k"], ["s"], equation="bct,bcs->bts"),
+        helper.make_node("Softmax", ["s"], ["p"], axis=-1),
+        helper.make_node("Einsum", ["p", "v"], ["y"], equation="bts,bcs->bct"),
+    ]
+    return build(nodes, {"x": draw(2, 4, 9)}, {"w": draw(12, 4, 1, seed=1)})
+
+
 CASES: dict[str, tuple[Model, str]] = {
     **{
         f"LSTM {direction}{' with states' if states else ''}": (
@@ -96,6 +137,15 @@ CASES: dict[str, tuple[Model, str]] = {
     "Einsum of a batch": (einsum("aecd,abcd->acbe", (2, 3, 4, 5), (2, 6, 4, 5)), "Einsum"),
     "Einsum of an outer product": (einsum("a,b->ba", (2,), (3,)), "Einsum"),
     "DepthToSpace": (blocks(), "CRD"),
+    "Einsum of a turned product": (einsum("bts,bcs->bct", (2, 4, 5), (2, 3, 5)), "Einsum"),
+    **{
+        f"InstanceNormalization of {len(shape) - 2} axes": (instance_norm(*shape), "InstanceNormalization")
+        for shape in ((2, 3, 7), (2, 3, 5, 6), (1, 2, 3, 4, 5))
+    },
+    **{
+        f"InstanceNormalization of {groups} groups": (group_norm(groups, 2, 6, 4, 5), "InstanceNormalization")
+        for groups in (1, 3, 6)
+    },
 }
 
 
@@ -188,6 +238,12 @@ FILES = {
     "OneHot": (one_hot(), {"i": np.array([[1, 2, 299, 0, -1]] * 2)}),
     "LRN": (response_norm(), {}),
     "DepthToSpace": (blocks(), {}),
+    "InstanceNormalization": (instance_norm(1, 6, 8, 8), {}),
+    **{
+        f"InstanceNormalization of {groups} groups": (group_norm(groups, 1, 64, 8, 8), {})
+        for groups in (8, 64)
+    },
+    "attention": (attention(), {}),
     "Einsum": (
         build(
             [helper.make_node("Einsum", ["x", "w"], ["y"], equation="abc,cde->abde")],
@@ -221,6 +277,17 @@ def test_another_lstm_is_no_match(tmp_path: Path) -> None:
     other.graph.initializers["w"].const_value = ir.Tensor(swapped)
     feeds = {spec.name: draw(*(int(each) for each in spec.shape)) for spec in model.inputs}
     assert prove_tflite(other, made, [feeds], rounding="float16").faults
+
+
+@pytest.mark.parametrize(
+    "other",
+    [group_norm(4, 1, 64, 8, 8), group_norm(8, 1, 64, 8, 8, epsilon=2e-3)],
+    ids=["other groups", "another epsilon"],
+)
+def test_another_group_norm_is_no_match(other: Model, tmp_path: Path) -> None:
+    _, made = _tflite(group_norm(8, 1, 64, 8, 8), tmp_path)
+    found = prove_tflite(other, made, [{"x": draw(1, 64, 8, 8)}], rounding="float16")
+    assert list(found.findings)
 
 
 def test_an_lstm_of_core_ml_is_proven(tmp_path: Path) -> None:

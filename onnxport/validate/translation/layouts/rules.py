@@ -412,7 +412,10 @@ def _resize(layouts: Layouts, node: ir.Node) -> None:
 
 
 def _matrix_product(layouts: Layouts, node: ir.Node) -> None:
-    """With a constant matrix all axes but the last are one; else axes of size 1 in front are dropped."""
+    """With a constant matrix all axes but the last are one; else axes of size 1 in front are dropped.
+
+    Of two computed ones the result has no more rows than columns: A B = (B^T A^T)^T.
+    """
     first, second = node.inputs
     assert first is not None
     assert second is not None
@@ -436,14 +439,19 @@ def _matrix_product(layouts: Layouts, node: ir.Node) -> None:
     dropped = 0
     while len(shape) == len(other) and dropped < len(shape) - 2 and shape[dropped] == other[dropped] == 1:
         dropped += 1
-    axes = tuple(range(dropped, len(shape)))
-    if len(shape) != len(other) or not dropped:
+    is_turned = wanted[-2] > wanted[-1] and not (layouts.is_constant(first) or layouts.is_constant(second))
+    if len(shape) != len(other) or not (dropped or is_turned):
         _plain(layouts, node)
         return
-    node.replace_input_with(0, layouts.arrange(first, axes))
-    node.replace_input_with(1, layouts.arrange(second, axes))
-    result.shape = ir.Shape(wanted[dropped:])
-    layouts.define(result, View(result, (*(None,) * dropped, *range(len(wanted) - dropped))))
+    axes, order = list(range(dropped, len(shape))), list(range(len(wanted) - dropped))
+    if is_turned:
+        first, second = second, first
+        axes[-2:], order[-2:] = axes[:-3:-1], order[:-3:-1]
+    node.replace_input_with(0, layouts.arrange(first, tuple(axes)))
+    node.replace_input_with(1, layouts.arrange(second, tuple(axes)))
+    sizes = wanted[dropped:]
+    result.shape = ir.Shape([sizes[each] for each in order])
+    layouts.define(result, View(result, (*(None,) * dropped, *order)))
 
 
 def _gemm(layouts: Layouts, node: ir.Node) -> None:

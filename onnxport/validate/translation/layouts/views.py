@@ -304,6 +304,11 @@ class Layouts:
             for each in behind:
                 axes[each] = len(sizes)
                 sizes.append(wanted[each])
+        origin = self.before(view.base)
+        whole = static_sizes(origin) or ()
+        if [size for size in whole if size != 1] == sizes:  # there and back
+            places = [place for place, size in enumerate(whole) if size != 1]
+            return View(origin, tuple(None if axis is None else places[axis] for axis in axes))
         return View(self.reshape(view.base, tuple(sizes), after=after), tuple(axes))
 
 

@@ -96,7 +96,7 @@ class TfliteArtefact:
         if rounding or not any(each.is_structure for each in found.mismatches):
             return original, found
         source = without_old_operators(source)
-        values = tensor_values(self._stored, self._ends, self._feeds)
+        values = tensor_values(self._stored, self._shapes, self._ends, self._feeds)
         landmarks = find_landmarks(self._stored.tensors, values, source, self._feeds)
         known = {each.tensor.key: each for each in landmarks.values()}
         tried: set[str] = set()
