@@ -290,11 +290,12 @@ def test_another_group_norm_is_no_match(other: Model, tmp_path: Path) -> None:
     assert list(found.findings)
 
 
-def test_an_lstm_of_core_ml_is_proven(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["LSTM", "InstanceNormalization"])
+def test_a_core_ml_package_of_such_operators_is_proven(name: str, tmp_path: Path) -> None:
     pytest.importorskip("coremltools")
     from onnxport.validate.translation.mlpackage.artefact import prove_mlpackage
 
-    model, _ = FILES["LSTM"]
+    model, _ = FILES[name]
     source, made = tmp_path / "m.onnx", tmp_path / "m.mlpackage"
     onnx.save(ir.to_proto(model.ir), source)
     onnxport.convert_model(source, "coreml", made, validate=False, precision="fp16")

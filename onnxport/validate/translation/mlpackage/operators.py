@@ -274,6 +274,14 @@ def _batch_norm(op: OperatorView) -> None:
     op.emit(op.add("BatchNormalization", operands, epsilon=float(op.constant("epsilon", 1e-5))))
 
 
+def _instance_norm(op: OperatorView) -> None:
+    if not (op.has("gamma") and op.has("beta")):
+        raise NotLifted("instance_norm without gamma or beta")
+    scale, bias = op.value("gamma"), op.value("beta")
+    epsilon = float(op.constant("epsilon", 1e-5))
+    op.emit(op.add("InstanceNormalization", [op.value("x"), scale, bias], epsilon=epsilon))
+
+
 def _layer_norm(op: OperatorView) -> None:
     axes = sorted(each % op.rank for each in op.integers("axes", range(op.rank)))
     if axes != list(range(axes[0], op.rank)):
@@ -511,6 +519,7 @@ OPERATORS: Mapping[str, Lift] = {
     "not_equal": _not_equal,
     "softmax": _softmax,
     "batch_norm": _batch_norm,
+    "instance_norm": _instance_norm,
     "layer_norm": _layer_norm,
     "local_response_norm": _local_response_norm,
     "lstm": _lstm,
