@@ -22,6 +22,8 @@ _LARGEST = {
 }
 # Elements that mostly suffice to recognize a row of ordinary floats.
 _SAMPLE = 64
+# Times a scale: below it lies no difference of two multiples, each rounded to float32.
+_LEAST_GAP = 0.999
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ def _find_multiples(rows: Array, bits: int) -> tuple[Array, Array] | None:
     peaks = np.abs(rows).max(axis=1)
     if not np.isfinite(peaks).all():
         return None
+    if not _may_be_multiples(rows[:, :_SAMPLE], peaks, max(_LARGEST[bits])):
+        return None
     scales = np.where(peaks == 0, np.float32(1), np.float32(0))
     for largest in _LARGEST[bits]:
         for ulps in (0, -1, 1):
@@ -123,6 +127,16 @@ def _find_multiples(rows: Array, bits: int) -> tuple[Array, Array] | None:
     if not scales.all():
         return None
     return np.rint(rows / scales[:, None]).astype(np.int64), scales
+
+
+def _may_be_multiples(rows: Array, peaks: Array, largest: int) -> bool:
+    """Return whether no two numbers of a row are closer than its least scale, which has its peak at `largest`.
+
+    Ordinary floats are, and need none of the hundreds of trials of scales.
+    """
+    gaps = np.diff(np.sort(rows, axis=1), axis=1)
+    least = np.where(gaps > 0, gaps, np.float32(np.inf)).min(axis=1, initial=np.inf)
+    return bool((least >= peaks * np.float32(_LEAST_GAP / largest)).all())
 
 
 def _are_multiples(rows: Array, scales: Array, span: int) -> Array:
