@@ -90,7 +90,8 @@ class LockedArtefact:
 
 def stage_of(node: Node, inputs: Inputs | Mapping[str, Any], product: str = "") -> LockedStage:
     """Return the stage of `node`, whose product depends on `inputs` (cache_keys.inputs_of)."""
-    said = {key: value for key, value in json.loads(json.dumps(dict(inputs))).items() if key not in _NOISE}
+    plain = json.loads(json.dumps(dict(inputs), sort_keys=True))  # in the cache they are in this order
+    said = {key: value for key, value in plain.items() if key not in _NOISE}
     versions = {name: text for name, text in said.pop("versions").items() if name != _OUR_CODE}
     versions |= {name: said.pop(name) for name in machine()}
     params, proof = params_of(node), said.pop("proof")
