@@ -6,9 +6,12 @@ import contextlib
 import gc
 import os
 import sys
-from typing import NoReturn
 
-from onnxport.cli import signals
+from onnxport.cli import receipts, signals
+
+TYPE_CHECKING = False  # true for type checkers; saves the import of typing
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _COLLECTIONS = (50_000, 20, 20)
 
@@ -23,6 +26,16 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(descriptor, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
 
 
+def _run_command() -> int:
+    from onnxport.core import process_copies
+
+    process_copies.allow(threads=2)  # this one, and the one that waits for signals
+    from onnxport.cli.commands import cli
+
+    code: int = cli.main(prog_name="onnxport", standalone_mode=False)
+    return code
+
+
 def main() -> NoReturn:
     """The `onnxport` command."""
     _open_closed_streams()
@@ -31,12 +44,7 @@ def main() -> NoReturn:
     # Import behind the handlers: a Ctrl-C during the imports shows no traceback.
     try:
         signals.install()
-        from onnxport.core import process_copies
-
-        process_copies.allow(threads=2)  # this one, and the one that waits for signals
-        from onnxport.cli.commands import cli
-
-        code = cli.main(prog_name="onnxport", standalone_mode=False)
+        code = 0 if receipts.replay() else _run_command()
     except BaseException as error:
         if not isinstance(signals.error_to_show(error), KeyboardInterrupt):
             raise

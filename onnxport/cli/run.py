@@ -118,6 +118,7 @@ def command(
     reporting: Reporting,
     output: Output,
 ) -> int:
+    from onnxport.cli import receipts, run_receipt
     from onnxport.cli.error_output import explain, show_traceback
     from onnxport.cli.run_progress import progress_display
     from onnxport.pipelines.cache.shared_cache import SharedCache
@@ -144,6 +145,10 @@ def command(
         else None
     )
     watcher = progress_display(output)
+    # These options, and services, have a run read all files, or do and write things every time.
+    is_plain = not (frozen or update_sources or no_cache or paranoid or scheduler or remote_cache)
+    is_plain = is_plain and not reporting.paths and reporting.service == "none"
+    reads = run_receipt.begin() if is_plain and receipts.is_possible() else None
     try:
         with reporting.refusals(pipeline):
             report = run(
@@ -162,6 +167,7 @@ def command(
                 watcher=watcher,
                 arguments=output.arguments,
                 reports=reporting.paths,
+                reads=reads,
             )
     except BaseException as error:
         if watcher is not None and isinstance(signals.error_to_show(error), KeyboardInterrupt):
@@ -171,4 +177,6 @@ def command(
         if watcher is not None:
             watcher.close()
     reporting.show(report, output)
+    if reads is not None:
+        run_receipt.leave(reads, report, output, reporting)
     return report.exit_code

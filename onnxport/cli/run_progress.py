@@ -17,7 +17,6 @@ from onnxport.pipelines.executors.base import Unwatched
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from onnxport.pipelines.config.pipeline import Node
     from onnxport.reports.pipeline_report import NodeRecord
 
 
@@ -37,7 +36,7 @@ class Lines(Unwatched):
         self._phases, self._say = phases, say
         self._total = self._settled = self._kept = self._failed = 0
 
-    def begun(self, nodes: Sequence[Node], jobs: int) -> None:
+    def begun(self, nodes: Sequence[object], jobs: int) -> None:
         self._total = len(nodes)
 
     def dashboard(self, link: str) -> None:
@@ -103,7 +102,7 @@ class Live(Lines):
             get_renderable=self._render, console=console, transient=True, refresh_per_second=8
         )
 
-    def begun(self, nodes: Sequence[Node], jobs: int) -> None:
+    def begun(self, nodes: Sequence[object], jobs: int) -> None:
         super().begun(nodes, jobs)
         self._display.start()
 

@@ -16,8 +16,11 @@ import select
 import signal
 import sys
 import time
-from types import FrameType
-from typing import NoReturn
+
+TYPE_CHECKING = False  # true for type checkers; saves the import of typing
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
 
 CODE = 130  # errors.INTERRUPTED; importing it would delay the handlers
 PATIENCE = 1.0  # seconds for the cleanup before a second Ctrl-C may stop it

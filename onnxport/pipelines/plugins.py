@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxport.core import plugins
+from onnxport.core import plugins, reads
 from onnxport.core.errors import MachineError, OnnxportError
 from onnxport.core.plugins import GROUPS, Kind, Plugin, one_line, stdout_to_stderr, unusable
 from onnxport.pipelines.environment import TARGETS
@@ -103,7 +103,10 @@ def source_digest(modules: tuple[str, ...]) -> str:
         if spec is None or spec.origin is None:
             raise ImportError(f"no module named {name!r}")
         folder = Path(spec.origin).parent
-        files = sorted(folder.rglob("*")) if spec.submodule_search_locations else [Path(spec.origin)]
+        is_package = bool(spec.submodule_search_locations)
+        look, place = (reads.tree, str(folder)) if is_package else (reads.file, spec.origin)
+        reads.look(look, place)
+        files = sorted(folder.rglob("*")) if is_package else [Path(spec.origin)]
         for file in files:
             if file.is_file() and "__pycache__" not in file.parts:
                 content = hashlib.sha256(file.read_bytes()).digest()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from onnxport.core import reads
 from onnxport.core.errors import InputError, UsageError
 from onnxport.core.urls import is_url
 from onnxport.exporters.params import ExportParams
@@ -121,6 +122,7 @@ class ModelsReader:
         if is_url(given) or not glob.has_magic(given) or place.exists():
             yield self._open(given, place, params)
             return
+        reads.look(reads.matches, str(place))
         files = sorted(glob.glob(str(place), recursive=True))
         if not files:
             raise InputError(f"no file matches {given}", fix="patterns start from the pipeline's folder")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
+from onnxport.core import reads
 from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.core.missing_paths import missing_path
 from onnxport.core.named_values import parse_pairs
@@ -275,6 +276,7 @@ class OptionsReader:
     def check_there(self, path: Path, *place: Part) -> None:
         """Add a fault for a missing file or folder, or for an empty folder."""
         self.read.setdefault(path, place)
+        reads.note(path)
         with self.faults.catching(*place):
             try:
                 if not path.exists():

@@ -13,6 +13,7 @@ from typing import Any, Self
 import yaml
 
 from onnxport.core.errors import UsageError
+from onnxport.core.reads import note_variable
 
 _PREFIX = "tag:yaml.org,2002:"
 _BOOL, _NULL, _INT, _FLOAT, MERGE = (f"{_PREFIX}{kind}" for kind in ("bool", "null", "int", "float", "merge"))
@@ -134,6 +135,7 @@ def _value(found: re.Match[str]) -> str:
             fix="write ${NAME} or ${NAME:-default}, or $${ for a plain ${",
         )
     name, default = variable["name"], variable["default"]
+    note_variable(name)
     given = os.environ.get(name)
     if default is not None:
         return given or default

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from onnxport.core import limits
+from onnxport.core import limits, reads
 from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.core.missing_paths import missing_path
 from onnxport.core.regular_file import NotRegularError, OutsideError, TooLargeError, read_regular
@@ -63,6 +63,7 @@ def _compose(path: Path, within: Path | None = None) -> Document:
 
 def _text(path: Path, within: Path | None) -> str:
     try:
+        reads.note(path)
         content = read_regular(path, limits.limit("yaml-bytes"), within)
     except IsADirectoryError:
         raise InputError(f"{path} is a directory", fix="give the pipeline.yaml in it") from None

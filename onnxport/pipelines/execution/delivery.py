@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from onnxport.core import reads
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN
 from onnxport.formats.artifact import Artifact, Staging, writing
 from onnxport.pipelines.cache import Entry
@@ -86,6 +87,7 @@ def deliver(entry: Entry, output: Path, lock: Callable[[Artifact], None] = lambd
     source = entry.artifact
     try:
         with Staging(output, "output", folder=source.is_folder) as staging:
+            reads.wrote(_existing(source, output))  # before they are compared
             if _is_there(source, output):
                 return lock(source)
             if source.is_folder:
@@ -94,12 +96,20 @@ def deliver(entry: Entry, output: Path, lock: Callable[[Artifact], None] = lambd
                 with writing(output, "output"):
                     shutil.copytree(source.path, place, copy_function=copy_file)
                 staging.commit_folder(place, output)
+                reads.wrote(_existing(source, output))
             else:
                 copy = _copy(source, staging.folder, output)
                 lock(copy)
                 staging.commit(moves(copy, output))
+                reads.wrote(_existing(copy, output))
     finally:
         Staging.settled = False  # further products follow: Ctrl-C may still stop the run
+
+
+def _existing(artifact: Artifact, output: Path) -> Iterator[Path]:
+    """Return the files that `artifact` has at `output` as far as they exist, and of a folder all that is in it."""
+    places = [output, *output.rglob("*")] if artifact.is_folder else moves(artifact, output).values()
+    return (place for place in places if place.exists())
 
 
 def _copy(source: Artifact, folder: Path, output: Path) -> Artifact:

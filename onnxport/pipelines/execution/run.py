@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxport.core.child_process import reuse_children
 from onnxport.core.errors import UsageError
+from onnxport.core.reads import Reads, recording
 from onnxport.core.scratch import ScratchFolder
 from onnxport.core.user_modules import import_from
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
@@ -22,7 +24,7 @@ from onnxport.pipelines.executors.base import Local, Unwatched, Watcher
 from onnxport.pipelines.executors.memory import default_limit
 from onnxport.pipelines.executors.processes import Processes
 from onnxport.pipelines.failures import failure_of
-from onnxport.pipelines.graph.digests import recall_digests
+from onnxport.pipelines.graph.digests import code_in_use, recall_digests
 from onnxport.pipelines.graph.known_digests import KnownDigests
 from onnxport.pipelines.lock.enforcement import LockGuard
 from onnxport.quantize.params import check_address
@@ -50,6 +52,7 @@ def run(
     watcher: Watcher | None = None,
     arguments: Sequence[str] = (),
     reports: Sequence[Path] = (),
+    reads: Reads | None = None,
 ) -> PipelineReport:
     """Make the artefacts of the pipeline at `path`, and write its reports.
 
@@ -67,6 +70,7 @@ def run(
         retries: of a node that a worker's machine failed.
         shared: a cache of other machines, beside the one here.
         reports: further files and folders for the report, as reports.pipeline takes them.
+        reads: notes what the run reads and writes.
 
     Raises:
         UsageError, InputError: the file is wrong; nothing has run.
@@ -76,6 +80,7 @@ def run(
     explain = explain or (lambda error: FailureRecord(**vars(failure_of(error))))
     recalls = cached and not (paranoid or frozen)
     with ExitStack() as saving:
+        saving.enter_context(recording(reads))
         saving.enter_context(recall_digests(KnownDigests.of_user() if recalls else None))
         save = saving.enter_context(saving_run(reports))
         ScratchFolder.sweep()  # a run that finds all in the cache makes none
@@ -94,11 +99,24 @@ def run(
             run_scheduler = Scheduler(pipeline, cache, executor, explain, watcher, guard, jobs, timings)
             report = run_scheduler.run(cells, arguments)
             guard.close()
+            if reads is not None:
+                _note_rest(reads, pipeline, run_scheduler)
         if shared is not None:
             report = report.model_copy(update={"notes": tuple(shared.notes)})
         save(report)
         save_own(report)
     return report
+
+
+def _note_rest(reads: Reads, pipeline: Pipeline, scheduler: Scheduler) -> None:
+    """Note what only the engine knows at the end of a run."""
+    reads.kept |= dict.fromkeys(str(entry.place.absolute()) for entry in scheduler.entries.values())
+    if pipeline.reports:
+        reads.doubts.add("each run writes its reports")
+    for record in scheduler.records.values():
+        run = record.open().run
+        if run is not None and run.consulted is not None:
+            reads.look(partial(code_in_use, run.consulted, pipeline.folder))
 
 
 def _executor(

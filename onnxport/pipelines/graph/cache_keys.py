@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from onnxport.converters.params import TfliteParams
+from onnxport.core import reads
 from onnxport.core.errors import MissingDependencyError
 from onnxport.core.version import __version__
 from onnxport.exporters.params import ExportParams
@@ -151,6 +152,7 @@ def _external_tools(node: Node) -> dict[str, str]:
         if isinstance(params, TfliteParams) and params.route != "direct":
             from onnxport.converters.tflite.second_route.onnx2tf import Onnx2tf
 
+            reads.look(reads.no_command, os.fspath(params.onnx2tf or "onnx2tf"))
             return {"onnx2tf": Onnx2tf.find(params.onnx2tf).version}
         if isinstance(params, ExportParams) and node.model.origin.format == "paddle":
             from onnxport.exporters.paddle.environment import Environment

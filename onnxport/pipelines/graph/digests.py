@@ -6,6 +6,7 @@ import hashlib
 import json
 import mmap
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +16,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from onnxport.core import reads
 from onnxport.core.missing_paths import unreadable_path
-from onnxport.core.user_modules import find_module
+from onnxport.core.user_modules import find_module, import_from
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.external_data import locations
@@ -35,12 +37,12 @@ def describe(path: Path) -> Any:
             tree = hashlib.sha256()
             count = 0
             for file in files_below(path):
-                tree.update(file.relative_to(path).as_posix().encode() + b"\0" + sha256(file))
+                tree.update(file.relative_to(path).as_posix().encode() + b"\0" + _sha256_of_input(file))
                 count += 1
             return {"folder": path.name, "files": count, "sha256": tree.hexdigest()}
         if path.suffix.lower() == ".onnx":
-            return {"file": path.name, "sha256": digest_of(with_external_data(Artifact(path, "onnx")))}
-        return {"file": path.name, "sha256": sha256(path).hex()}
+            return {"file": path.name, "sha256": digest_of_model(Artifact(path, "onnx"))}
+        return {"file": path.name, "sha256": _sha256_of_input(path).hex()}
     except OSError as error:
         raise unreadable_path(path, error) from error
 
@@ -60,7 +62,10 @@ def digest_of(artifact: Artifact) -> str:
 
 def digest_of_model(origin: Artifact | Source) -> str:
     """Return the SHA-256 of a model of the pipeline with all its files."""
-    return digest_of(with_external_data(origin)) if isinstance(origin, Artifact) else origin.digest()
+    if not isinstance(origin, Artifact):
+        reads.doubt("a framework's model may have more files than its digest counts")
+        return origin.digest()
+    return with_external_data(origin).digest(_sha256_of_input)
 
 
 def digest_of_value(value: object) -> str:
@@ -73,10 +78,16 @@ def sha256(file: Path) -> bytes:
     return _sha256(file, *stamp_of(file))
 
 
+def _sha256_of_input(file: Path) -> bytes:
+    reads.note(file)
+    return sha256(file)
+
+
 def files_below(folder: Path) -> Iterator[Path]:
     """Return all files in a folder, sorted by name; follows links, but no cycles."""
     seen = set()
     for place, folders, names in os.walk(folder, followlinks=True):
+        reads.note(place)
         seen.add(os.path.realpath(place))
         folders[:] = sorted(
             each for each in folders if os.path.realpath(os.path.join(place, each)) not in seen
@@ -140,6 +151,34 @@ def find_change(then: ConsultedRecord | None) -> str:
         if (now := _version(name)) != version:
             return f"{name} {version} is {now or 'gone'}"
     return ""
+
+
+def code_in_use(then: ConsultedRecord, folder: Path) -> reads.View:
+    """Look at the user code that took part in a product: files, the folders where others would be found before them.
+
+    Args:
+        folder: where modules are searched first.
+
+    Raises:
+        OSError: something changed already.
+    """
+    with import_from(folder):
+        found = {name: find_module(name) for name in then.modules}
+        if why := find_change(then):
+            raise OSError(why)
+    files = [*(file for file in found.values() if file is not None), *map(Path, then.files)]
+    return reads.View(
+        {os.path.abspath(file): reads.stamp_from(file.stat()) for file in files},
+        frozenset(place for name in then.modules for place in _searched(name, folder)),
+    )
+
+
+def _searched(module: str, folder: Path) -> Iterator[str]:
+    """Return the folders in which a new file would become the module."""
+    parts = module.split(".")
+    for each in (str(folder), *sys.path):
+        places = (os.path.abspath(os.path.join(each, *parts[:count])) for count in range(len(parts) + 1))
+        yield from filter(os.path.isdir, places)
 
 
 def _digest_or_none(file: Path | None) -> str | None:

@@ -14,14 +14,13 @@ import json
 import os
 from pathlib import Path
 
+from onnxport.core.reads import has_settled
 from onnxport.core.user_cache import user_cache
 
 Stamp = tuple[int, ...]
 
 _LARGE = 4 * 2**20  # bytes: smaller files are read faster than asked for
 _MOST = 4096  # digests that are kept
-# Nanoseconds: FAT keeps times in steps of 2 s, kernels tick every 1 to 10 ms.
-_COARSE, _FINE = 2 * 10**9, 10**8
 _FORM = 1
 
 
@@ -60,8 +59,7 @@ class KnownDigests:
             begun: when reading it began, in nanoseconds since the epoch.
         """
         *_, size, changed = stamp
-        settles = _COARSE if changed % 10**6 == 0 else _FINE
-        if size >= _LARGE and begun - changed > settles:
+        if size >= _LARGE and has_settled(changed, begun):
             self._added[_name(stamp)] = digest.hex()
 
     def save(self) -> None:

@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
-from onnxport.core import limits
+from onnxport.core import limits, reads
 from onnxport.core.errors import InputError, UsageError
 from onnxport.core.regular_file import NotRegularError, TooLargeError, read_regular
 from onnxport.formats.artifact import Staging, writing
@@ -319,6 +319,7 @@ class Lock:
             UsageError, InputError: it is damaged or of another version, or it cannot be read.
         """
         try:
+            reads.note(path)
             text = read_regular(path, limits.limit("lock-bytes")).decode()
         except FileNotFoundError:
             return None
@@ -362,6 +363,7 @@ def update(pipeline: Pipeline, made: Mapping[str, LockedArtefact]) -> None:
             staged = staging.folder / path.name
             staged.write_text(text, encoding="utf-8", newline="\n")
             staging.commit({staged: path})
+            reads.wrote([path])
             Staging.settled = False  # Ctrl-C may still stop what follows
 
 
