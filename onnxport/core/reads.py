@@ -215,10 +215,15 @@ def distributions(places: tuple[str, ...]) -> View:
 
 
 def no_command(name: str) -> View:
-    """Look on PATH for a program; OSError if it is there, because no stamp shows the version of its installation."""
+    """Look for a program, on PATH unless `name` is a path.
+
+    Raises:
+        OSError: it is there: no stamp shows the version of its installation.
+    """
     if found := shutil.which(name):
         raise FileExistsError(f"{found} is a program with an installation of its own")
-    folders = (each or os.curdir for each in os.environ.get("PATH", os.defpath).split(os.pathsep))
+    searched = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    folders = [os.curdir] if os.path.dirname(name) else searched
     suffixes = ("", *os.environ.get("PATHEXT", "").split(os.pathsep))
     places = (os.path.abspath(os.path.join(each, name + suffix)) for each in folders for suffix in suffixes)
     return View({place: _stamp_or_none(place) for place in places})

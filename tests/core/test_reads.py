@@ -117,6 +117,21 @@ def test_pattern_counts_with_each_folder_that_it_searches(tmp_path: Path) -> Non
     assert reads.matches(str(tmp_path / "nets/**/*.onnx")).facts == (str(tmp_path / "nets/a/one.onnx"),)
 
 
+def test_program_is_looked_for_on_path_or_at_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{tmp_path / 'other'}")
+    monkeypatch.delenv("PATHEXT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    both = {str(tmp_path / "tool"): None, str(tmp_path / "other/tool"): None}
+    assert reads.no_command("tool").files == both
+    assert reads.no_command("tools/tool").files == {str(tmp_path / "tools/tool"): None}
+    (tmp_path / "tool").touch(mode=0o755)
+    notes = Reads()
+    notes.look(reads.no_command, "tool")
+    assert notes.settle() is None
+
+
 def test_nothing_is_noted_outside_of_recording(file: Path) -> None:
     notes = Reads()
     with reads.recording(notes):
