@@ -78,7 +78,7 @@ class Project(Sandbox):
         self.log.touch()
         self.patch(HOOK)
         self.home = root / "home"
-        self.environment.pop("ONNXPORT_CACHE")
+        self.environment.pop("ONNXPORT_CACHE", None)
         self.environment |= {"ENGINES": str(self.log), "XDG_CACHE_HOME": str(self.home)}
         self.model.rename(self.folder / "digits.onnx")
         (self.folder / "pipeline.yaml").write_text(PIPELINE)
