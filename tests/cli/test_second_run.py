@@ -212,7 +212,7 @@ def _add_sample(project: Project) -> None:
 
 
 def _remove_sample(project: Project) -> None:
-    (project.folder / "samples/3.npy").unlink()
+    (project.folder / "samples/2.npy").unlink()
 
 
 def _add_model(project: Project) -> None:
@@ -318,7 +318,7 @@ def test_artefact_that_is_written_right_after_the_run_is_noticed(small: Project)
     output = small.folder / "build/digits/server.ort"
     small.settle()
     right = output.read_bytes()
-    for number in range(5):
+    for number in range(3):
         (small.folder / "pipeline.lock").unlink()
         assert not small.is_short()
         flipped(output, 10_000 + number)
