@@ -14,8 +14,10 @@ from onnxport.validate.translation.rounding_bounds import (
     FLOAT_NOISE,
     HALF_STEPS,
     LARGEST,
+    MOST_CUT,
     MOST_ROUNDINGS,
     Rounded,
+    cut_share,
     hidden_grid,
     is_cut,
 )
@@ -92,6 +94,8 @@ def follows_alike(head: Head, source: Head) -> bool:
 def follows(ours: Rounded, theirs: Rounded, step: float, times: float = 1.0) -> bool:
     """Return whether two factors or shifts agree; a shift may be off by half a `step`: zero points are integers.
 
+    Stored integers may cut off the largest, as those of weights do (parameters.py).
+
     Args:
         times: factor of the half steps.
     """
@@ -99,8 +103,11 @@ def follows(ours: Rounded, theirs: Rounded, step: float, times: float = 1.0) -> 
         difference = np.abs(ours.values - theirs.values)
         noise = FLOAT_NOISE * np.abs(theirs.values).max(initial=0.0) + _HALF * step
         is_near = difference <= (ours.half + theirs.half) * 1.001 * times + noise + _LEAST
-        is_beyond_float16 = is_cut(ours, theirs) & (np.abs(ours.values) >= _HUGE)
-        return bool((is_near | is_beyond_float16).all())
+        cut = is_cut(ours, theirs)
+        if (is_near | cut & (np.abs(ours.values) >= _HUGE)).all():
+            return True
+        whole = Rounded(np.broadcast_to(theirs.values, difference.shape))
+        return bool((is_near | cut).all() and cut_share(ours, whole, cut & ~is_near).max() <= MOST_CUT)
     except ValueError:  # shapes that do not broadcast
         return False
 

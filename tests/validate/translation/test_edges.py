@@ -15,6 +15,7 @@ import onnxport
 from onnxport.formats.model import Model
 from onnxport.validate.translation.constants import Constants
 from onnxport.validate.translation.proof import prove
+from onnxport.validate.translation.tflite.artefact import prove_tflite
 from tests.validate.translation.models import (
     BIAS,
     CODES,
@@ -349,3 +350,47 @@ def test_an_axis_from_the_front_is_the_same_from_the_end(axis: int, is_same: boo
     file = build([weight, scaler, *averaged("s", "m.d", "half"), moved], ROW)
     file.graph.node("softmax").outputs[0].shape = ir.Shape([1, 2])
     assert prove(original, file, pictures()).is_complete is is_same
+
+
+def embeddings(places: Array) -> onnx.ModelProto:
+    """Rows of a table of words, each with the row of its place added, times a matrix."""
+    random = np.random.default_rng(3)
+    nodes = [
+        helper.make_node("Gather", ["words", "ids"], ["word"]),
+        helper.make_node("Shape", ["ids"], ["sizes"]),
+        helper.make_node("Gather", ["sizes", "one"], ["count"]),
+        helper.make_node("Range", ["zero", "count", "one"], ["numbers"]),
+        helper.make_node("Gather", ["places", "numbers"], ["place"]),
+        helper.make_node("Add", ["word", "place"], ["sum"]),
+        helper.make_node("MatMul", ["sum", "matrix"], ["y"]),
+    ]
+    constants = {
+        "words": random.standard_normal((500, 64)).astype(np.float32),
+        "matrix": random.standard_normal((64, 16)).astype(np.float32),
+        "places": places,
+        "one": np.array(1),
+        "zero": np.array(0),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, ["batch", "length"])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["batch", "length", 16])],
+        [numpy_helper.from_array(each, name) for name, each in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize(("most", "is_same"), [(1.0, True), (3.0, False)])
+def test_integers_of_a_table_may_cut_off_its_largest_numbers(
+    most: float, is_same: bool, tmp_path: Path
+) -> None:
+    """4 bits with the least squared error cut off some; the source's numbers beyond are then `most` times as large."""
+    places = np.random.default_rng(4).standard_normal((64, 64)).astype(np.float32)
+    onnx.save(embeddings(places), tmp_path / "m.onnx")
+    made = tmp_path / "m.tflite"
+    onnxport.convert_model(tmp_path / "m.onnx", "tflite", made, precision="int4-weights", validate=False)
+    large = np.where(np.abs(places) > 2, places * np.float32(most), places)
+    original = Model(ir.from_proto(embeddings(large)))
+    found = prove_tflite(original, made, [{"ids": np.arange(20, dtype=np.int64).reshape(2, 10)}])
+    assert found.is_complete == is_same
