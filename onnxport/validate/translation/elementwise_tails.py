@@ -91,13 +91,16 @@ def follows_alike(head: Head, source: Head) -> bool:
     return follows(head.scale, source.scale, 0.0) and follows(head.shift, source.shift, 0.0)
 
 
-def follows(ours: Rounded, theirs: Rounded, step: float, times: float = 1.0) -> bool:
+def follows(
+    ours: Rounded, theirs: Rounded, step: float, times: float = 1.0, *, most_cut: float = MOST_CUT
+) -> bool:
     """Return whether two factors or shifts agree; a shift may be off by half a `step`: zero points are integers.
 
     Stored integers may cut off the largest, as those of weights do (parameters.py).
 
     Args:
         times: factor of the half steps.
+        most_cut: of the sum of squares.
     """
     try:
         difference = np.abs(ours.values - theirs.values)
@@ -107,7 +110,7 @@ def follows(ours: Rounded, theirs: Rounded, step: float, times: float = 1.0) -> 
         if (is_near | cut & (np.abs(ours.values) >= _HUGE)).all():
             return True
         whole = Rounded(np.broadcast_to(theirs.values, difference.shape))
-        return bool((is_near | cut).all() and cut_share(ours, whole, cut & ~is_near).max() <= MOST_CUT)
+        return bool((is_near | cut).all() and cut_share(ours, whole, cut & ~is_near).max() <= most_cut)
     except ValueError:  # shapes that do not broadcast
         return False
 
@@ -118,7 +121,7 @@ def _follows_rounded(ours: Rounded, theirs: Rounded, step: float) -> bool:
         return False
     axes = [None, *(axis for axis, size in enumerate(ours.values.shape) if size > 1)]
     grids = (hidden_grid(ours.values, axis) for axis in axes)
-    return any(follows(each, theirs, step) for each in grids if each is not None)
+    return any(follows(each, theirs, step, most_cut=0.0) for each in grids if each is not None)
 
 
 def steps(head: Head) -> float:
